@@ -84,8 +84,6 @@ class Writer(Protocol):
 class OpenTunnel:
     """A tunnel (`tunnel`), as its worker sees it."""
 
-    __slots__ = ("deadline", "expires_at", "service")
-
     def __init__(self, service: str, deadline: float, expires_at: float) -> None:
         self.service = service
         self.deadline = deadline

@@ -22,8 +22,7 @@ from gateway.dataplane.edge.balance import Balance
 from gateway.dataplane.edge.client_connection import ClientConnection
 from gateway.dataplane.edge.client_room import ClientRoom
 from gateway.dataplane.edge.listeners import Listeners
-from gateway.dataplane.edge.opening import Entrance, Opening
-from gateway.dataplane.edge.openings import Openings
+from gateway.dataplane.edge.opening import Entrance, Opening, Openings
 from gateway.dataplane.edge.phases import IDLE
 from gateway.errors import FramingError, StartupError
 from gateway.settings.sections.listen import Listen
@@ -212,13 +211,11 @@ class Worker:
             self._room.make_room_for_newcomer()
 
     def opening_ended(self, opening: Opening) -> None:
-        """It has come to HTTP, or is closed."""
         self.openings.removed(opening)
         if not self._clients and not self.openings:
             self._no_clients.set()
 
     def client_proven(self, client: ClientConnection) -> None:
-        """A client has sent a whole head."""
         self._room.prove(client)
 
     def _bound_reads(self) -> None:
@@ -254,7 +251,6 @@ class Worker:
             admission.shed, self._shed_connections, self._shed_logged_at = 0, 0, now
 
     def client_disconnected(self, client: ClientConnection) -> None:
-        """A client connection is closed."""
         self._room.remove(client)
         if not self._clients:
             self._no_clients.set()

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from gateway.dataplane.edge.openings import OpeningConnection, Openings
+from gateway.dataplane.edge.opening import OpeningConnection, Openings
 from gateway.dataplane.edge.tls_transport import MAX_WITHOUT_CONTENT, TlsTransport
 from tests.dataplane.listener_tls import authority, tls_listener
 from tests.dataplane.test_tls_listeners import GET

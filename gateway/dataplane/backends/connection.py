@@ -98,8 +98,6 @@ class ResponseReceiver:
 class ConnectionHome:
     """The pool, as its connections see it."""
 
-    __slots__ = ()
-
     context: Context
     closed: bool
     id_mark: bytes

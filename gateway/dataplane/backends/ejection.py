@@ -182,13 +182,11 @@ class Ejections(MemberFailures):
     # -- what requests have met
 
     def answered(self, key: str) -> None:
-        """The member with this key has answered a request to the end."""
         record = self._records.get(key)
         if record is not None and not record.until:
             record.failures = 0
 
     def count(self, member: Member, reason: EjectionReason) -> None:
-        """A failure of `member`, which counts if its service counts those."""
         plan = self._plan(member)
         if plan is None or reason not in plan.on:
             return
@@ -295,7 +293,6 @@ class Ejections(MemberFailures):
         return {key for key, record in self._records.items() if record.failures and not record.until}
 
     def ejected(self) -> dict[str, Ejected]:
-        """Who is ejected now, by member key."""
         now = self._clock()
         return {
             record.key: Ejected(record.sentence, max(0.0, record.until - now))
@@ -339,7 +336,6 @@ class ReportedFailures(MemberFailures):
         """Members whose next complete response is told, with their URLs (empty: not known)."""
 
     def count(self, member: Member, reason: EjectionReason) -> None:
-        """A failure of `member`, which counts if its service counts those."""
         plan = self._plan(member)
         if plan is not None and reason in plan.on:
             self._failing[member.key] = member.backend.url
@@ -347,7 +343,6 @@ class ReportedFailures(MemberFailures):
             self._tell(member.key, member.backend.url, reason)
 
     def answered(self, key: str) -> None:
-        """The member with this key has answered a request to the end."""
         url = self._failing.pop(key, None)
         if url is not None:
             self.watching = self._counts_status or bool(self._failing)

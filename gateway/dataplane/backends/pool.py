@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("skewgate.backend")
 
-_LOCAL_ERRNOS: Final = frozenset(
+_OWN_SHORTAGE: Final = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL}
 )
+"""The gateway itself lacks descriptors, ports or memory: no fact about the backend."""
 ONCE_TIME: Final = 600.0
 """Seconds in which a backend that was found out of step gets one request per connection."""
 
@@ -150,7 +151,7 @@ class BackendPool(ConnectionHome):
             self._connect_failed(began, reason_of(error))
             user.on_failure(Failure.TLS)
         except OSError as error:  # refused, unreachable, no address known, no descriptor left
-            if not _is_local_shortage(error):
+            if error.errno not in _OWN_SHORTAGE:
                 self._connect_failed(began, reason_of(error))
             user.on_failure(Failure.CONNECT)
         else:
@@ -217,12 +218,10 @@ class BackendPool(ConnectionHome):
             self.context.ejections.connect_failed(self.service, self.backend.name)
 
     def on_refused(self, error: BaseException | None) -> None:
-        """The backend does not take the certificate of the gateway, or that it has none."""
         if isinstance(error, ssl.SSLError):
             self._connect_failed(self.context.clock(), reason_of(error))
 
     def on_connection_made(self, connection: BackendConnection) -> None:
-        """The connection is open."""
         self._room.backend_opens(connection)  # if nobody has waited for it, once more
         self.connections.add(connection)
 
@@ -281,7 +280,6 @@ class BackendPool(ConnectionHome):
             connection.close()
 
     def on_connection_lost(self, connection: BackendConnection) -> None:
-        """The connection is closed."""
         self._room.backend_closed(connection)
         self.connections.discard(connection)
         if connection in self.idle:
@@ -313,8 +311,3 @@ class BackendPool(ConnectionHome):
             task.cancel()
         for connection in tuple(self.connections):
             connection.transport.abort()
-
-
-def _is_local_shortage(error: OSError) -> bool:
-    """Whether the gateway itself lacked descriptors, ports or memory: no fact about the backend."""
-    return error.errno in _LOCAL_ERRNOS

@@ -428,8 +428,6 @@ class ClientConnection(Downstream):
         self.context.send(self.transport, refusal)
 
     def hand_over(self) -> tuple[bytes, bool]:
-        """The connection becomes one end of a tunnel: no request is read from it any more. Gives the bytes
-        that came behind the request, and whether the client has closed its sending side."""
         self.phase = TUNNELLING
         data, self._buffer = self._buffer, b""
         self.deadline = NEVER
@@ -453,8 +451,6 @@ class ClientConnection(Downstream):
         )
 
     def exchange_ended(self, *, keep: bool) -> None:
-        """The exchange has ended. `keep`: its response was written whole and the connection stays open;
-        otherwise close it."""
         exchange, self.exchange = self.exchange, None
         assert exchange is not None
         self._body_paused = False
@@ -485,7 +481,6 @@ class ClientConnection(Downstream):
             self._linger()
 
     def bound_writes(self, size: int) -> None:
-        """From `size` bytes that wait for the client, no more is read for it."""
         if size != self._write_buffer:
             self._write_buffer = size
             self.transport.set_write_buffer_limits(high=size)
@@ -561,7 +556,6 @@ class ClientConnection(Downstream):
         self._stop_reading()
 
     def resume_reading(self) -> None:
-        """Read the body on."""
         self._body_paused = False
         self._read_more()
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gateway.dataplane.backends.pool import BackendPool
     from gateway.dataplane.context import Context
     from gateway.dataplane.edge.client_connection import ClientConnection
-    from gateway.dataplane.edge.openings import Openings
+    from gateway.dataplane.edge.opening import Openings
 
 RESERVE: Final = 64
 """File descriptors for probes, listeners and files, and for connections that are closed once accepted. Of a

@@ -271,10 +271,6 @@ class TlsTransport:
         else:
             self._protocol = cast(asyncio.Protocol, protocol)
 
-    def get_protocol(self) -> asyncio.BaseProtocol | None:
-        """The protocol that gets what is read."""
-        return self._protocol
-
     # -- the protocol calls: writing
 
     def write(self, data: bytes) -> None:

@@ -81,7 +81,7 @@ class AttemptOwner(TunnelOwner):
 class Attempt(ResponseReceiver):
     """Counted in `Context.in_flight_by_member` from `begin` to `end`."""
 
-    __slots__ = ("_began", "_buffered", "_connection", "_owner", "ended", "member", "reused", "sent_at")
+    __slots__ = ("_began", "_buffered", "_owner", "connection", "ended", "member", "reused", "sent_at")
 
     def __init__(self, owner: AttemptOwner, member: Member) -> None:
         self._owner = owner
@@ -94,7 +94,7 @@ class Attempt(ResponseReceiver):
         self._began = 0.0
         """When a connection was asked for, while the gateway traces; 0: one was idle."""
         self.ended = False
-        self._connection: BackendConnection | None = None
+        self.connection: BackendConnection | None = None
         """None while it is being made, and after the response has ended."""
         self._buffered: BufferedResponse | None = None
         """The response while its content is collected."""
@@ -119,7 +119,6 @@ class Attempt(ResponseReceiver):
         return True
 
     def on_connection(self, connection: BackendConnection) -> None:
-        """A connection was made."""
         body = self._owner.body
         if body is not None and body.streams and connection.readable():
             # What is sent of the body is not held: look before anything is taken of it.
@@ -135,7 +134,7 @@ class Attempt(ResponseReceiver):
         """7: write the head, and the part of the body that has arrived."""
         owner, body = self._owner, self._owner.body
         context, request, resolution = owner.context, owner.request, owner.resolution
-        self._connection = connection
+        self.connection = connection
         self.sent_at = context.clock()
         view = resolution.view
         reader = context.response_reader(view)
@@ -179,13 +178,8 @@ class Attempt(ResponseReceiver):
 
     def send_body(self, body: RequestBody) -> None:
         """More of a streaming body has come. Without a connection it waits for one."""
-        if self._connection is not None and (piece := body.data_to_send()):
-            self._connection.send_more(piece)
-
-    @property
-    def congested(self) -> bool:
-        """The backend does not take what was sent."""
-        return self._connection is not None and self._connection.congested
+        if self.connection is not None and (piece := body.data_to_send()):
+            self.connection.send_more(piece)
 
     def end(self) -> None:
         """The request is no longer in flight at its member. A connection that is still in use is abandoned:
@@ -196,13 +190,12 @@ class Attempt(ResponseReceiver):
             context.request_queue.give_back(self.member.key)
         else:
             context.in_flight_by_member[self.member.key] -= 1
-        if self._connection is not None:
-            self._connection.abandon()
+        if self.connection is not None:
+            self.connection.abandon()
 
     # -- the first half of stop 8: what the response shows
 
     def is_misplaced(self, response: ResponseHead, sent_ids: SentIds) -> bool:
-        """Whether a response is for an earlier request of its connection."""
         owner = self._owner
         return is_misplaced(
             response.passthrough,
@@ -214,13 +207,12 @@ class Attempt(ResponseReceiver):
         )
 
     def on_interim(self, response: ResponseHead) -> None:
-        """An interim response has come, and more will."""
         self._owner.forward_interim(response)
 
     def on_switch(self, response: ResponseHead, head: bytes, rest: bytes) -> Failure | None:
         """8: a 101 has come. No tunnel begins if the request has not asked for it, and none at another
         version than the negotiated one: it may last for days."""
-        owner, connection, resolution = self._owner, self._connection, self._owner.resolution
+        owner, connection, resolution = self._owner, self.connection, self._owner.resolution
         protocol = agreed_protocol(head, owner.request.upgrade, resolution.view.service.upgrade)
         if connection is None or not protocol:
             return Failure.BAD_REPLY
@@ -250,7 +242,7 @@ class Attempt(ResponseReceiver):
             rewrite = rewrite_head(resolution, member, response.status, response.selected_fields)
             context.cache_response(key, rewrite)
         if done:
-            self._connection = None
+            self.connection = None
             if context.ejections.watching:
                 context.ejections.responded(member, response.status)
         if rewrite.plain and not resolution.rewrites_document:
@@ -303,9 +295,8 @@ class Attempt(ResponseReceiver):
         self._owner.context.observe(self.member.service, self.member.backend.name, fact)
 
     def on_response_body(self, piece: bytes, *, done: bool) -> None:
-        """More content of the response."""
         if done:
-            self._connection = None
+            self.connection = None
             if self._owner.context.ejections.watching:
                 self._report_complete()
         if self._buffered is not None:
@@ -352,7 +343,7 @@ class Attempt(ResponseReceiver):
 
     def on_failure(self, failure: Failure) -> None:
         """No connection could be made, or it broke, or it was too slow."""
-        self._connection = None
+        self.connection = None
         if not self.ended:
             self._trace_end(error=failure)
             self._owner.context.ejections.failed(self.member, failure, reused=self.reused)
@@ -370,22 +361,10 @@ class Attempt(ResponseReceiver):
 
     # -- flow control: each side is read only as fast as the other side takes it
 
-    def pause_response(self) -> None:
-        """The client takes no more: stop reading from the backend, and stop its deadline."""
-        if self._connection is not None:
-            self._connection.pause_reading()
-
-    def resume_response(self) -> None:
-        """The client takes more again."""
-        if self._connection is not None:
-            self._connection.resume_reading()
-
     def pause_request(self) -> None:
-        """The backend takes no more of the request body: stop reading from the client."""
         self._owner.downstream.pause_reading()
 
     def resume_request(self) -> None:
-        """The backend takes more again."""
         self._owner.downstream.resume_reading()
 
 

@@ -276,7 +276,8 @@ class Exchange(AttemptOwner):
     def _read_body_on(self, body: RequestBody, attempt: Attempt) -> None:
         """Read from the client again, in case this attempt or one before has waited for a connection. The
         first write may have filled the buffer already: then the backend is waited for."""
-        if not body.done and not attempt.congested:
+        connection = attempt.connection
+        if not body.done and (connection is None or not connection.congested):
             self.downstream.resume_reading()
 
     # -- stop 8: back to the client
@@ -334,7 +335,6 @@ class Exchange(AttemptOwner):
         Tunnel(self, connection).begin(connection, head, rest)
 
     def forward_body(self, piece: bytes, *, done: bool) -> None:
-        """8: more content of the response."""
         self.record.bytes_out += len(piece)
         if self._chunked:
             piece = encode_chunk(piece) + LAST_CHUNK if done else encode_chunk(piece)
@@ -360,13 +360,15 @@ class Exchange(AttemptOwner):
 
     def pause_response(self) -> None:
         """The client takes no more: stop reading from the backend."""
-        if self._attempt is not None:
-            self._attempt.pause_response()
+        connection = None if self._attempt is None else self._attempt.connection
+        if connection is not None:
+            connection.pause_reading()
 
     def resume_response(self) -> None:
         """The client takes more again."""
-        if self._attempt is not None:
-            self._attempt.resume_response()
+        connection = None if self._attempt is None else self._attempt.connection
+        if connection is not None:
+            connection.resume_reading()
 
     # -- after a failure
 
