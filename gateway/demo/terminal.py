@@ -99,12 +99,15 @@ async def _show_views(director: Director, wake: asyncio.Event) -> None:
 
 @contextmanager
 def single_keys(fd: int) -> Iterator[None]:
-    """Inside, the terminal `fd` gives each key at once and shows none, and Ctrl-Z does nothing. What was
+    """Inside, the terminal `fd` gives each key at once and shows none; Ctrl-Z and Ctrl-S do nothing. What was
     typed and not read is gone afterwards: it was not meant for a shell."""
     before = termios.tcgetattr(fd)
     stop = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
     try:
         tty.setcbreak(fd)
+        mode = termios.tcgetattr(fd)
+        mode[0] &= ~termios.IXON
+        termios.tcsetattr(fd, termios.TCSADRAIN, mode)
         yield
     finally:
         signal.signal(signal.SIGTSTP, stop)

@@ -205,6 +205,7 @@ def test_the_terminal_gives_single_keys_and_is_restored() -> None:
         inside = termios.tcgetattr(terminal)
         assert not inside[3] & (termios.ICANON | termios.ECHO)
         assert inside[3] & termios.ISIG  # Ctrl-C is still a signal
+        assert not inside[0] & termios.IXON
         os.write(hand, b"x")
         assert os.read(terminal, 9) == b"x"  # without a newline
     assert termios.tcgetattr(terminal) == before
