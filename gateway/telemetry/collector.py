@@ -16,9 +16,8 @@ from operator import itemgetter
 from typing import Any, Final, TypeAlias, final
 
 from gateway.telemetry.counters import Counters
-from gateway.telemetry.families import Family, Kind
 from gateway.telemetry.series.catalog import GROUPS
-from gateway.telemetry.series.declaring import OTHER, Cell, Group, Key, Level, Series
+from gateway.telemetry.series.declaring import OTHER, Cell, Family, Group, Key, Kind, Level, Series
 from gateway.telemetry.series.now import Now, OneBackend
 from gateway.telemetry.series.service import OfRequests
 

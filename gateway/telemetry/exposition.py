@@ -19,8 +19,8 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, CONTENT_TYPE_
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.utils import floatToGoString
 
-from gateway.telemetry.families import Family, Kind
 from gateway.telemetry.histogram import BUCKETS
+from gateway.telemetry.series.declaring import Family, Kind
 
 PIECE: Final = 64 * 1024
 """Characters after which a piece ends; it takes some tenths of a millisecond. A piece is longer by one

@@ -12,9 +12,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from gateway.telemetry.families import Kind
 from gateway.telemetry.series.catalog import SERIES
-from gateway.telemetry.series.declaring import Series
+from gateway.telemetry.series.declaring import Kind, Series
 
 _HEADER: Final = "| series | type | labels | meaning |\n|---|---|---|---|\n"
 

@@ -27,9 +27,9 @@ from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.telemetry.exposition import PIECE, Form, form_of, pieces
-from gateway.telemetry.families import Family, Kind
 from gateway.telemetry.histogram import BUCKETS, Histogram
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.series.declaring import Family, Kind
 from tests.controlplane.fakes import reconfigure
 from tests.telemetry.builders import record
 

@@ -24,8 +24,7 @@ from gateway.admin import commands, effects
 from gateway.admin.commands import CommandResult, member_of, read_ceiling, releases_of, view_of
 from gateway.admin.context import AdminContext
 from gateway.admin.ui.access import CALLER, DONE, RELEASES, service_path, set_session
-from gateway.admin.ui.documents import Documents, redirection
-from gateway.admin.ui.forms import read_form, read_query
+from gateway.admin.ui.documents import Documents, read_form, read_query, redirection
 from gateway.admin.ui.sessions import Notice, Session, Sessions
 from gateway.core.fleet.snapshot import ServiceView
 

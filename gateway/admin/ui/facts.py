@@ -1,7 +1,7 @@
 """All that the operations page shows, made from one status of the gateway.
 
     GatewayStatus, events, last hour  ->  Facts  ->  Overview, ServicePage (`model`)
-    facts_health, facts_offer, facts_traffic, facts_replicas, timeline: the parts, pure
+    facts_health, facts_offer, timeline: the larger parts, pure
 
 The rows of backends are made here, in slices: with a thousand of them others run in between. Changes nothing
 and renders nothing.
@@ -10,21 +10,35 @@ and renders nothing.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Iterator
 from hashlib import blake2s
+from math import ceil
 from time import gmtime, strftime
 from typing import Final, final
 
 from gateway.admin.context import AdminContext
 from gateway.admin.ui.facts_health import Problem, gateway_problems, health, service_problems
 from gateway.admin.ui.facts_offer import NOTHING, Drawing, cut, offer_facts, offered, ranges, rate, why
-from gateway.admin.ui.facts_replicas import replica_facts
-from gateway.admin.ui.facts_traffic import demand, demand_seconds, refusals
-from gateway.admin.ui.model import BackendFacts, Bar, Overview, ServicePage, ServiceRow
+from gateway.admin.ui.model import (
+    BackendFacts,
+    Bar,
+    Demand,
+    Overview,
+    Refusal,
+    ReplicaFacts,
+    ServicePage,
+    ServiceRow,
+)
 from gateway.admin.ui.timeline import event_facts
+from gateway.core.decision.decision import NegotiationResult
 from gateway.core.fleet.backend import Freshness, Grade
 from gateway.core.fleet.pool import Pool
 from gateway.core.versions.ranges import NO_VERSIONS
-from gateway.telemetry.status import BackendStatus, ServiceStatus
+from gateway.telemetry.neighbours import AgreementReport, EngineReport, ReplicaReport
+from gateway.telemetry.recent import SPAN, LastHour, RequestCounts, ServiceRates
+from gateway.telemetry.series.declaring import OTHER
+from gateway.telemetry.status import BackendStatus, GatewayStatus, ServiceStatus, WorkerState
 
 NOTHING_KNOWN: Final = "nothing known"
 
@@ -37,6 +51,25 @@ backends."""
 
 MAX_PROBLEMS_OF_A_SERVICE: Final = 3
 """Problems of one service that the health of all of them tells."""
+
+MAX_VERSIONS: Final = 20
+"""Versions that are shown; the rest is counted together."""
+
+RESULTS: Final = {
+    NegotiationResult.BELOW_MIN: "below the offer",
+    NegotiationResult.ABOVE_MAX: "above the offer",
+    NegotiationResult.MALFORMED: "not a version",
+    NegotiationResult.UNAVAILABLE: "on offer, and no backend could serve it",
+}
+"""In words, by what negotiation led to. The others are no refusals."""
+
+ADMISSION: Final = {
+    "access": "from an address without access",
+    "client_concurrency": "too many of one client at a time",
+    "client_rate": "too many of one client in a second",
+    "overload": "shed, because the event loop was late",
+}
+"""In words, by `service.ADMISSION_REASONS`."""
 
 
 @final
@@ -223,3 +256,140 @@ def _good(pool: Pool) -> str:
     if fresh < number:
         return f"{fresh} of {number} backends are fresh, the others have just failed or not been probed yet"
     return "the backend is fresh" if number == 1 else f"all {number} backends are fresh"
+
+
+# --- requests
+
+
+def demand(hour: LastHour) -> tuple[Demand, ...]:
+    """The most frequent versions, and `other` for the rest, which is always last."""
+    counts = Counter({version: count for version, count in hour.served.items() if count > 0})
+    total, other = counts.total(), counts.pop(OTHER, 0)
+    shown = counts.most_common(MAX_VERSIONS)
+    other += counts.total() - sum(count for _, count in shown)
+    rows = [*shown, *([(OTHER, other)] if other else [])]
+    return tuple(Demand(cut(version), count, count / total) for version, count in rows)
+
+
+def demand_seconds(hour: LastHour) -> float:
+    """How far back the demand goes, an hour at most: rounded to minutes, and before the first one up to ten
+    seconds."""
+    seconds = min(hour.seconds, SPAN)
+    return round(seconds / 60.0) * 60.0 if seconds > 60.0 else ceil(seconds / 10.0) * 10.0
+
+
+def refusals(counts: RequestCounts | None, rates: ServiceRates) -> tuple[Refusal, ...]:
+    """The reasons for which any request was refused since the start, the most frequent first. `counts`: None,
+    nothing was counted."""
+    if counts is None:
+        return ()
+    results: Counter[NegotiationResult] = Counter()
+    for (_, result), count in counts.results.items():
+        results[result] += count
+    found = [
+        *(
+            Refusal(text, results[result], rate(rates.results.get(result, 0.0)))
+            for result, text in RESULTS.items()
+        ),
+        *(
+            Refusal(ADMISSION.get(reason, reason), count, rate(rates.refused.get(reason, 0.0)))
+            for reason, count in counts.refused.items()
+        ),
+    ]
+    return tuple(sorted((each for each in found if each.count), key=lambda each: -each.count))
+
+
+# --- replicas, workers and an engine
+
+
+def replica_facts(status: GatewayStatus, service: str | None = None) -> tuple[ReplicaFacts, ...]:
+    """All of them; none where one worker serves alone. `service`: the one of which they hold what is shown;
+    None: nothing is shown."""
+    agreement, workers, engine = status.agreement, status.workers, status.engine
+    found: list[ReplicaFacts] = []
+    if agreement is not None:
+        found += [_replica(each, agreement, service) for each in agreement.replicas]
+    if len(workers) > 1:
+        found += [_worker(each, service) for each in workers]
+    if engine is not None:
+        found.append(_engine(engine, service))
+    return tuple(found)
+
+
+def _replica(replica: ReplicaReport, report: AgreementReport, service: str | None) -> ReplicaFacts:
+    own = " (this one)" if replica.id == report.id else ""
+    return ReplicaFacts(
+        kind="replica",
+        name=cut(f"{report.name_of(replica.id)}{own}"),
+        state="attached" if replica.attached else "detached",
+        level=_level(replica, report, service),
+        note=cut("; ".join(_notes(replica, service))),
+    )
+
+
+def _level(replica: ReplicaReport, report: AgreementReport, service: str | None) -> str:
+    """The document that it holds. Of another replica this one knows whether it has acknowledged its own, and
+    nothing while either of them is detached."""
+    about = report.services.get(service) if service is not None else None
+    if about is None:
+        return ""
+    if replica.id != report.id and not (about.attached and replica.attached):
+        return ""
+    if replica.id in about.awaited:
+        return f"not yet {_document(about.seq)}"
+    return _document(about.seq)
+
+
+def _notes(replica: ReplicaReport, service: str | None) -> Iterator[str]:
+    holds = [each for each in replica.holds if service in {None, each}]
+    differs = [each for each in replica.differs if service in {None, each}]
+    if holds:
+        yield "the next step waits for it" if service else f"the next step of {', '.join(holds)} waits for it"
+    if differs:
+        where = "" if service else f" for {', '.join(differs)}"
+        yield f"its configuration differs{where} in what clients can notice"
+    if replica.host or replica.release:
+        yield " ".join(each for each in (replica.host, replica.release) if each)
+
+
+def _worker(worker: WorkerState, service: str | None) -> ReplicaFacts:
+    notes = [
+        *([f"process {worker.pid}"] if worker.pid else []),
+        "1 connection" if worker.connections == 1 else f"{worker.connections} connections",
+        *([f"replaced {_times(worker.restarts)}"] if worker.restarts else []),
+    ]
+    view = None if worker.holds is None or service is None else worker.holds.views.get(service)
+    level = ""
+    if view is not None and view.agreed is not None:
+        level = _document(0 if view.agreed.document is None else view.agreed.document.seq)
+    return ReplicaFacts(
+        kind="worker",
+        name=f"worker {worker.slot}",
+        state=worker.state,
+        level=level,
+        note=", ".join(notes),
+    )
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+def _engine(report: EngineReport, service: str | None) -> ReplicaFacts:
+    held = report.held.get(service) if service is not None else None
+    notes = [
+        report.problem,
+        "" if service is None else report.inexpressible.get(service, ""),
+        f"{sum(report.rows.values())} ways of asking go past the gateway",
+    ]
+    return ReplicaFacts(
+        kind="engine",
+        name=cut(" ".join(each for each in (report.name, report.release) if each)),
+        state="does not follow" if report.problem else "follows",
+        level="" if held is None else _document(held),
+        note=cut("; ".join(note for note in notes if note)),
+    )
+
+
+def _document(seq: int) -> str:
+    return f"document {seq}" if seq else "no document"

@@ -25,8 +25,7 @@ from gateway.admin.ui.access import (
     unset_session,
 )
 from gateway.admin.ui.controls import FORGED
-from gateway.admin.ui.documents import Documents, redirection
-from gateway.admin.ui.forms import read_form, read_query
+from gateway.admin.ui.documents import Documents, read_form, read_query, redirection
 from gateway.admin.ui.sessions import Sessions, proof_of_token
 
 WRONG: Final = "this is not the token in force"

@@ -16,16 +16,26 @@ This module knows no series and holds no count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from enum import Enum
 from itertools import product
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, final
 
-from gateway.telemetry.families import PREFIX, Kind
 from gateway.telemetry.histogram import Histogram
+
+PREFIX: Final = "skewgate_"
+"""The beginning of all names but those that every exporter has (`process_*`)."""
 
 OTHER: Final = "other"
 """The label value of everything that is not in the closed set."""
+
+
+class Kind(Enum):
+    """The types of families that there are here, by their names in both formats."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
 
 
 class Level(Enum):
@@ -303,3 +313,30 @@ class Group:
 
 def _series_of(group: type[Group]) -> Iterator[Series]:
     return (each for each in vars(group).values() if isinstance(each, Series))
+
+
+Samples: TypeAlias = Iterable[tuple[tuple[str, ...], float]]
+"""Label values and the value of each sample of a counter or a gauge."""
+
+Histograms: TypeAlias = Iterable[tuple[tuple[str, ...], Histogram]]
+"""Label values and the counts of each histogram."""
+
+
+class Family(NamedTuple):
+    """All samples of one name. `labels` are in alphabetical order, and the values of a row in the same order.
+    The rows are read while the family is written: what they iterate over must not grow meanwhile."""
+
+    kind: Kind
+    name: str
+    """Without `prefix`, and without `_total`."""
+    description: str
+    """One line without quotation marks and backslashes."""
+    labels: tuple[str, ...]
+    samples: Samples = ()
+    histograms: Histograms = ()
+    prefix: str = PREFIX
+
+    @property
+    def full_name(self) -> str:
+        """The name with its prefix, without `_total`."""
+        return self.prefix + self.name
