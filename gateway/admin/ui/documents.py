@@ -1,4 +1,4 @@
-"""Short pages as responses (the forms, the confirmations, and every refusal below `/ui/`), and what forms send.
+"""Short pages as responses (forms, confirmations, and every refusal below `/ui/`), and what their forms send.
 
 All pages have the same head: nothing from elsewhere, no script or style in the page itself, no frame around
 it. What a form of ours never sends is refused. Jinja2 is imported in a thread when the first page is asked
