@@ -13,7 +13,7 @@ from time import monotonic
 
 from gateway.assembly.plan import Plan
 from gateway.controlplane.prober import Prober
-from gateway.controlplane.stabilization_timer import StabilizationTimer
+from gateway.controlplane.snapshot_holder import StabilizationTimer
 from gateway.settings.own_addresses import own_addresses
 from gateway.tls.client import ClientContexts
 

@@ -4,7 +4,8 @@ Everybody reads `current`. Only this file rebinds it, in one assignment. Facts a
 together, once per turn of the event loop: a thousand of them make one snapshot. Whoever needs what they say
 in the same turn calls `let_in`. It belongs to one event loop and is not safe for threads. What a fact or an
 operator command means is up to `core.fleet.fleet`, what a snapshot is made of to `core.fleet.snapshot`.
-`stabilization_timer` calls `advance` when only time has passed.
+`StabilizationTimer` calls `advance` when only time has passed: the policy has given versions for their whole
+wait, or the first offer has waited `offer.stabilization` for backends that did not answer.
 """
 
 from __future__ import annotations
@@ -225,3 +226,48 @@ class SnapshotHolder:
                 except Exception:  # noqa: BLE001 - logged; the other subscribers must be called
                     _log.exception("a subscriber failed; the new snapshot is in force all the same")
                 yield
+
+
+@final
+class StabilizationTimer:
+    """Wakes the snapshot holder when time alone changes an offer: one timer for the whole gateway, from
+    `start` to `close`, on the running loop. `clock` must be the snapshot holder's."""
+
+    def __init__(self, snapshot_holder: SnapshotHolder, clock: Callable[[], float] = monotonic) -> None:
+        self._snapshot_holder = snapshot_holder
+        self._clock = clock
+        self._timer: asyncio.TimerHandle | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        self._unsubscribe = self._snapshot_holder.subscribe(self._on_change)
+        self._set()
+
+    def close(self) -> None:
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+        self._cancel()
+
+    def _on_change(self, before: Snapshot, after: Snapshot) -> None:
+        if before.dues is not after.dues and before.due != after.due:
+            self._set()
+
+    def _set(self) -> None:
+        self._cancel()
+        due = self._snapshot_holder.current.due
+        if due is not None:
+            pause = max(0.0, due - self._clock())
+            self._timer = asyncio.get_running_loop().call_later(pause, self._on_timer)
+
+    def _on_timer(self) -> None:
+        """A timer may be early by the resolution of its clock. Then nothing is due, and it is set again."""
+        self._timer = None
+        self._snapshot_holder.advance()
+        if self._timer is None:
+            self._set()
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from time import monotonic
 
-from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.controlplane.stabilization_timer import StabilizationTimer
+from gateway.controlplane.snapshot_holder import SnapshotHolder, StabilizationTimer
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import ProbeFailed, ProbeSucceeded

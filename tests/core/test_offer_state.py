@@ -6,9 +6,8 @@ import pytest
 
 from gateway.core.decision.decision import Refuse
 from gateway.core.dialect import Advertisement
-from gateway.core.fleet.falls import MAX_RANGES
 from gateway.core.fleet.fleet import PassiveObservation, ProbeFailed, ProbeSucceeded
-from gateway.core.fleet.offer_state import SavedState, advance
+from gateway.core.fleet.offer_state import MAX_RANGES, SavedState, advance
 from gateway.core.fleet.service import AtLeast, Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet

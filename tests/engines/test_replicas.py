@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from gateway.core.fleet.falls import MAX_DOUBLINGS
+from gateway.core.fleet.offer_state import MAX_DOUBLINGS
 from gateway.demo.ironic import NEW, OLD
 from tests.engines.replicas import STABILIZATION, TTL, Bed, Replica, Watch, ask, namespace, replicas, run
 from tests.kit.processes import call, finish, start

@@ -208,11 +208,6 @@ class Replication:
         self._holding = False
         self.acknowledged()
 
-    def _look_at_everything(self) -> None:
-        """Nobody knows what of the last round was carried out."""
-        self._readings.stale = True
-        self._dirty.update(self._members)
-
     def _hinted(self) -> None:
         self._readings.stale = True
         self._wake.set()
@@ -247,14 +242,15 @@ class Replication:
             try:
                 again = await self._round()
                 self._store_answers("")
-            except StoreError as error:
+            except Exception as error:  # noqa: BLE001 - logged; without beats this replica would detach for ever
                 again = False
-                self._look_at_everything()
-                self._store_answers(str(error))
-            except Exception:  # noqa: BLE001 - logged; without beats this replica would detach for ever
-                again = False
-                self._look_at_everything()
-                _log.exception("a round of the agreement failed")
+                # Nobody knows what of the last round was carried out.
+                self._readings.stale = True
+                self._dirty.update(self._members)
+                if isinstance(error, StoreError):
+                    self._store_answers(str(error))
+                else:
+                    _log.exception("a round of the agreement failed")
             self._show()
             self._saving.save_what_is_new()  # that it is attached, too, although the store has gone again
             self._changed.set()
@@ -300,13 +296,12 @@ class Replication:
     async def _quiet_beat(self) -> bool:
         """Beat on condition that nothing has changed since everything was read. False: something has. The own
         beat is guarded, too: a store that was emptied or restored has not that one."""
-        guards = NothingNewer(self._readings.prefix, self._readings.revision), self._own_beat
-        if not self._own_beat.revision or asyncio.get_running_loop().time() >= self._readings.resync_at(
-            self._settings.ttl
-        ):
+        resync_at = self._readings.resync_at(self._settings.ttl)
+        if not self._own_beat.revision or asyncio.get_running_loop().time() >= resync_at:
             return False
         sent_at = self._clocks.boot_time()
-        if not await self._commit_beat(guards):
+        nothing_newer = NothingNewer(self._readings.prefix, self._readings.revision)
+        if not await self._commit_beat((nothing_newer, self._own_beat)):
             return False
         for me in self._members.values():
             if me.live_revision:
@@ -333,9 +328,10 @@ class Replication:
         self._beats += 1
         key, text = self._beat_key, str(self._beats)
         revision = await self._store.commit(Transaction(guards, {key: text}))
-        if revision is not None:
-            self._own_beat = Unchanged(key, revision, text)
-        return revision is not None
+        if revision is None:
+            return False
+        self._own_beat = Unchanged(key, revision, text)
+        return True
 
     async def _read_all(self) -> None:
         self._dirty |= await self._readings.read(self._members)

@@ -33,7 +33,6 @@ from gateway.controlplane.stores.store import (
     StoreError,
     StoreRefused,
     Transaction,
-    Unchanged,
 )
 from gateway.errors import CertificateError
 from gateway.settings.sections.agreement import EtcdSettings
@@ -103,7 +102,7 @@ class EtcdStore:
 
     async def commit(self, transaction: Transaction) -> int | None:
         answer = await self._within(lambda: self._send_in_turn(TXN, _txn(transaction)))
-        return _revision(answer) if answer.get("succeeded", False) is True else None
+        return _revision(answer) if answer.get("succeeded") is True else None
 
     def watch(self, prefix: str, changed: Callable[[], None]) -> None:
         task = _start(self._watch(prefix, changed))
@@ -216,21 +215,14 @@ class EtcdStore:
             if theirs == mine:
                 continue
             del self._clusters[other]
-            if await self._is_in_another_cluster(other, mine):
+            found = None
+            with suppress(StoreError):  # one that says nothing is asked when it does
+                found = _header(await self._post(other, RANGE, _range("\0"), self._token)).get("cluster_id")
+            if isinstance(found, str) and found != mine:
+                self._clusters[other] = found
                 raise StoreError(
                     f"{endpoint} and {other} belong to two clusters of etcd: there would be two truths"
                 )
-
-    async def _is_in_another_cluster(self, endpoint: str, mine: str) -> bool:
-        try:
-            answer = await self._post(endpoint, RANGE, _range("\0"), self._token)
-        except StoreError:
-            return False  # it says nothing: it is asked when it does
-        found = _header(answer).get("cluster_id")
-        if isinstance(found, str) and found != mine:
-            self._clusters[endpoint] = found
-            return True
-        return False
 
     # -- one request
 
@@ -425,20 +417,15 @@ def _range(prefix: str) -> Json:
     return {"key": _b64(prefix), "range_end": b64encode(key[:-1] + bytes([key[-1] + 1])).decode("ascii")}
 
 
-def _compare(guard: Guard) -> Json:
+def _comparisons(guard: Guard) -> list[Json]:
     if isinstance(guard, NothingNewer):
-        return {
-            **_range(guard.prefix),
-            "target": "MOD",
-            "result": "LESS",
-            "mod_revision": str(guard.revision + 1),
-        }
-    return {
-        "key": _b64(guard.key),
-        "target": "MOD",
-        "result": "EQUAL",
-        "mod_revision": str(guard.revision),
-    }
+        newer = {"target": "MOD", "result": "LESS", "mod_revision": str(guard.revision + 1)}
+        return [{**_range(guard.prefix), **newer}]
+    same = {"key": _b64(guard.key), "result": "EQUAL"}
+    found = [{**same, "target": "MOD", "mod_revision": str(guard.revision)}]
+    if guard.text is not None:
+        found.append({**same, "target": "VALUE", "value": _b64(guard.text)})
+    return found
 
 
 def _txn(transaction: Transaction) -> Json:
@@ -446,12 +433,7 @@ def _txn(transaction: Transaction) -> Json:
         {"request_put": {"key": _b64(key), "value": _b64(text)}} for key, text in transaction.puts.items()
     ]
     deletes = [{"request_delete_range": {"key": _b64(key)}} for key in transaction.deletes]
-    texts = [
-        {"key": _b64(guard.key), "target": "VALUE", "result": "EQUAL", "value": _b64(guard.text)}
-        for guard in transaction.guards
-        if isinstance(guard, Unchanged) and guard.text is not None
-    ]
-    compare = [*(_compare(guard) for guard in transaction.guards), *texts]
+    compare = [each for guard in transaction.guards for each in _comparisons(guard)]
     return {"compare": compare, "success": [*puts, *deletes]}
 
 
@@ -516,9 +498,8 @@ def _contents(answer: Json) -> Contents:
     for kv in kvs:
         if not isinstance(kv, Mapping):
             raise StoreError("etcd answers with a key that cannot be read")
-        entries[_text(kv.get("key"))] = Entry(
-            _text(kv.get("value", "")), _whole_number(kv.get("mod_revision"))
-        )
+        entry = Entry(_text(kv.get("value", "")), _whole_number(kv.get("mod_revision")))
+        entries[_text(kv.get("key"))] = entry
     return Contents(_revision(answer), entries)
 
 
