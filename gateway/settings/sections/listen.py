@@ -122,8 +122,12 @@ def read_listeners(
         listeners = written
         places = [child(node, index, "address") for index in range(len(listeners))]
     taken = [(each.address, place) for each, place in zip(listeners, places, strict=True)]
-    _check_addresses(taken, node, findings)
-    _check_admin_addresses(admin, taken, root, findings)
+    if not taken:
+        findings.bad_value(node, "the list is empty: no client could connect", "add an address")
+    own = [] if findings.is_dropped("admin", "listen") else [(admin.listen, child(root, "admin", "listen"))]
+    if admin.metrics_listen is not None:
+        own.append((admin.metrics_listen, child(root, "admin", "metrics_listen")))
+    _check_addresses([*taken, *own], findings)
     reader = _ListenerReader(trusted, [*(address for address, _ in taken), admin.listen], findings)
     return tuple(reader.read(each, child(node, index)) for index, each in enumerate(listeners))
 
@@ -199,49 +203,21 @@ def _is_version_4(host: str) -> bool:
 # --- addresses that exclude each other
 
 
-def _check_addresses(taken: Sequence[Taken], node: Node | None, findings: Findings) -> None:
-    """Report two addresses that cannot be bound at the same time. `node`: of `listen`."""
-    if not taken:
-        findings.bad_value(node, "the list is empty: no client could connect", "add an address")
-    for index, (address, place) in enumerate(taken):
-        other = next((other for other in taken[:index] if _collide(address, other[0])), None)
-        if other is not None:
-            what = "path" if isinstance(address, UnixAddress) else "port"
-            message, hint = _conflict(other[1]), f"give one of them another {what}"
-            findings.add(place, "address-taken", message, hint)
-
-
-def _conflict(other: Node | None) -> str:
-    in_line = f" in line {other.position.line}" if other else ""
-    return f"this address conflicts with the one{in_line}"
-
-
-def _check_admin_addresses(
-    admin: Admin, taken: Sequence[Taken], root: MappingNode, findings: Findings
-) -> None:
-    """Report an address of the admin listener that another listener has. When it is the default, which is not
-    in the file, the problem is shown at the other address."""
-    own: list[Taken] = []
-    if not findings.is_dropped("admin", "listen"):
-        own = [(admin.listen, child(root, "admin", "listen"))]
-        _check_admin_address(own[0], taken, findings)
-    if admin.metrics_listen is not None:
-        metrics = (admin.metrics_listen, child(root, "admin", "metrics_listen"))
-        _check_admin_address(metrics, [*taken, *own], findings)
-
-
-def _check_admin_address(mine: Taken, taken: Sequence[Taken], findings: Findings) -> None:
-    address, node = mine
-    for other, other_node in taken:
-        if _collide(address, other):
-            if node is None:
-                message = f"this address conflicts with the default of admin.listen, {address}"
-            elif other_node is None:
-                message = f"this address conflicts with the default of admin.listen, {other}"
-            else:
-                message = _conflict(other_node)
-            findings.add(node or other_node, "address-taken", message, "give one of them another port")
-            return
+def _check_addresses(taken: Sequence[Taken], findings: Findings) -> None:
+    """Report two addresses that cannot be bound at the same time. The default of `admin.listen`, which is not
+    in the file, has no node: the problem is shown at the other address."""
+    for index, (address, node) in enumerate(taken):
+        found = next((other for other in taken[:index] if _collide(address, other[0])), None)
+        if found is None:
+            continue
+        other, other_node = found
+        if node is None or other_node is None:
+            default = address if node is None else other
+            message = f"this address conflicts with the default of admin.listen, {default}"
+        else:
+            message = f"this address conflicts with the one in line {other_node.position.line}"
+        what = "path" if isinstance(address, UnixAddress) else "port"
+        findings.add(node or other_node, "address-taken", message, f"give one of them another {what}")
 
 
 def _collide(one: ClientAddress, other: ClientAddress) -> bool:
