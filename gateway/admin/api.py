@@ -20,7 +20,7 @@ from gateway.admin.connection import on_connections
 from gateway.admin.context import Access, AdminContext
 from gateway.admin.explaining import DescriptionError, explain_described
 from gateway.admin.guard import Guard, WrongTokens, guard_requests
-from gateway.admin.responses import COMMON, json_response, name_no_server, render_errors, text_response
+from gateway.admin.responses import finish_head, json_response, render_errors, text_response
 from gateway.admin.ui.controls import add_control_routes
 from gateway.admin.ui.documents import DOCUMENTS, Documents, render_pages
 from gateway.admin.ui.pages import add_page_routes
@@ -44,7 +44,7 @@ def create_app(context: AdminContext, *, clock: Callable[[], float] = monotonic)
         middlewares=[on_connections, render_errors, render_pages, guard_requests(guard)],
         client_max_size=MAX_BODY,
     )
-    app.on_response_prepare.append(name_no_server)
+    app.on_response_prepare.append(finish_head)
     _add_public_routes(app.router, endpoints)
     app.router.add_get("/status", endpoints.status)
     app.router.add_get("/explain", endpoints.explain)
@@ -64,7 +64,7 @@ def create_metrics_app(context: AdminContext) -> web.Application:
         middlewares=[on_connections, render_errors, guard_requests(Guard(Access(hosts=None)))],
         client_max_size=MAX_BODY,
     )
-    app.on_response_prepare.append(name_no_server)
+    app.on_response_prepare.append(finish_head)
     _add_public_routes(app.router, _Endpoints(context))
     return app
 
@@ -115,7 +115,7 @@ class _Endpoints:
         await self._context.refresh(counters=True)
         stats = await look_at_process()
         pieces, content_type = self._context.metrics.exposition(accept, stats)
-        headers = {"Content-Type": content_type, **COMMON}
+        headers = {"Content-Type": content_type}
         if request.method == hdrs.METH_HEAD:
             return web.StreamResponse(headers=headers)
         first, second = await self._next(pieces), await self._next(pieces)

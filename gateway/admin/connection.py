@@ -25,7 +25,7 @@ from typing import Any, Final, cast, final
 from aiohttp import web
 
 from gateway.admin.error_log import ErrorLog
-from gateway.admin.responses import COMMON, Handler, error_bytes
+from gateway.admin.responses import Handler, error_bytes
 from gateway.dataplane.edge.tls_transport import TlsTransport
 from gateway.dataplane.http1.chunked import ChunkedDecoder
 from gateway.errors import FramingError
@@ -366,8 +366,6 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
             self._count(reason)
         if not self.authorised or self.has_expired or not request.content.is_eof():
             response.force_close()
-        if not response.prepared:
-            response.headers.update(COMMON)
         await response.prepare(request)
         await response.write_eof()
 

@@ -30,14 +30,14 @@ SENTENCES: Final = {
 PASSED_ON: Final = ("Allow", "Retry-After", "WWW-Authenticate")
 """Header fields of a refusal that the response has, too."""
 
-COMMON: Final = {"X-Content-Type-Options": "nosniff"}
-"""Header fields of every response."""
-
+_COMMON: Final = {"X-Content-Type-Options": "nosniff"}
 _NOT_CACHED: Final = {"Cache-Control": "no-store"}
 
 
-async def name_no_server(_: web.Request, response: web.StreamResponse) -> None:
-    """The signal `on_response_prepare` of an application: aiohttp adds its own name and version."""
+async def finish_head(_: web.Request, response: web.StreamResponse) -> None:
+    """For the signal `on_response_prepare` of an application: what all responses have, and the name and the
+    version of aiohttp, which it has just added, taken away."""
+    response.headers.update(_COMMON)
     response.headers.pop(hdrs.SERVER, None)
 
 
@@ -70,7 +70,7 @@ def error_bytes(status: int, sentence: str = "") -> bytes:
     fields = {
         **_NOT_CACHED,
         "Content-Type": "application/json",
-        **COMMON,
+        **_COMMON,
         "Content-Length": str(len(body)),
         "Date": formatdate(usegmt=True),
         "Connection": "close",

@@ -25,7 +25,6 @@ from aiohttp import hdrs, web
 
 from gateway.admin.context import AdminContext
 from gateway.admin.explaining import DescriptionError, explain_described
-from gateway.admin.responses import COMMON
 from gateway.admin.ui.access import RELEASES, Operator, operator_of, service_path
 from gateway.admin.ui.documents import HEADERS, Documents
 from gateway.admin.ui.facts import Facts
@@ -200,7 +199,7 @@ class _Pages:
 
 async def _send(request: web.Request, pieces: Iterator[bytes]) -> web.StreamResponse:
     """Send a long page, each piece when the client has taken what was before it."""
-    response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/html; charset=utf-8", **COMMON})
+    response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/html; charset=utf-8"})
     if request.method == hdrs.METH_HEAD:
         return response
     first = next(pieces, b"")  # an error in it is a response of its own

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Final, final
 from aiohttp import hdrs, web
 
 from gateway.admin.connection import AdminConnection
-from gateway.admin.responses import COMMON
 from gateway.admin.ui.access import CALLER, Operator, follower_of
 from gateway.admin.ui.feed import Feed, Shown
 from gateway.admin.ui.parts import CONTROLS, PageParts
@@ -56,7 +55,6 @@ HEADERS: Final = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",
     "X-Accel-Buffering": "no",  # what a proxy in front must not do
-    **COMMON,
 }
 
 
