@@ -18,7 +18,7 @@ from gateway.controlplane.resolver import Resolver
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.state.file import StateFile
 from gateway.controlplane.state.keeper import load_state
-from gateway.core.agreement.attachment import NOT_JOINED, NOTHING_AGREED, Agreed
+from gateway.core.agreement.attachment import NOT_JOINED, NOTHING_AGREED
 from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
@@ -83,7 +83,8 @@ def known_at_start(settings: Settings, handover: Handover, discovery: Discovery,
     saved = {} if state_file is None else load_state(state_file, settings.services)
     discovery.restore(settings.services, saved)
     services = discovery.completed(settings.services)
-    begins = _begins_with(settings, alone=alone)
+    # What is agreed on about a service that is new.
+    begins = NOT_JOINED if settings.agreement is not None else None if alone else NOTHING_AGREED
     snapshot = Snapshot.configured(
         services,
         now=monotonic(),
@@ -92,10 +93,3 @@ def known_at_start(settings: Settings, handover: Handover, discovery: Discovery,
         agreed=begins,
     )
     return Known(state_file, saved, services, SnapshotHolder(snapshot, monotonic, begins))
-
-
-def _begins_with(settings: Settings, *, alone: bool) -> Agreed | None:
-    """What is agreed on about a service that is new."""
-    if settings.agreement is not None:
-        return NOT_JOINED
-    return None if alone else NOTHING_AGREED

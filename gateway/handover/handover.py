@@ -80,7 +80,8 @@ class Handover:
     async def bind(self, listen: Sequence[Listen], slots: int, drain: float) -> ListeningSockets:
         """The clients' sockets: those of whoever had them before, the others new. `drain`: seconds in which
         workers finish their requests. Raises `StartupError`."""
-        killed = self._earlier_was_killed()
+        # One that was killed has left its socket behind. Its workers may live for a while.
+        killed = self.taken is None and self._server is not None and self._server.path.is_socket()
         found = await self._bound(listen, slots, ADDRESS_TIME if killed else 0.0)
         if killed:
             # Its workers accept nobody any more, or these addresses were taken; they finish what they have.
@@ -109,11 +110,6 @@ class Handover:
                 if loop.time() >= deadline:
                     raise
             await asyncio.sleep(_RETRY)
-
-    def _earlier_was_killed(self) -> bool:
-        """Whether the gateway before this one has left its socket behind, which one that ends in order
-        removes. Its workers may live for a while."""
-        return self.taken is None and self._server is not None and self._server.path.is_socket()
 
     def _orphans_have_ended(self) -> None:
         self._orphans = None

@@ -165,9 +165,12 @@ def _form_hint(data: bytes) -> str:
 def _read_key(path: str) -> PrivateKeyTypes:
     data = read_whole(path, "key")
     if _KEY_MARK not in data:
-        exchanged = _CERTIFICATE_MARK in data
-        hint = "the file is a certificate: perhaps certificate and key are exchanged" if exchanged else ""
-        raise CertificateError("key", "the file has no private key in PEM", hint or _key_form_hint(data))
+        hint = ""
+        if _CERTIFICATE_MARK in data:
+            hint = "the file is a certificate: perhaps certificate and key are exchanged"
+        elif data[:1] == b"\x30":
+            hint = "the file is DER: convert it with `openssl pkey -inform der`"
+        raise CertificateError("key", "the file has no private key in PEM", hint)
     try:
         return load_pem_private_key(data, password=None)
     except TypeError as error:
@@ -179,10 +182,6 @@ def _read_key(path: str) -> PrivateKeyTypes:
     except (ValueError, UnsupportedAlgorithm) as error:
         message = "the private key is damaged, or of a kind that is not supported"
         raise CertificateError("key", message) from error
-
-
-def _key_form_hint(data: bytes) -> str:
-    return "the file is DER: convert it with `openssl pkey -inform der`" if data[:1] == b"\x30" else ""
 
 
 def _check_times(chain: Sequence[x509.Certificate], part: str) -> None:

@@ -68,16 +68,12 @@ def load_pair(context: ssl.SSLContext, files: CertificateFiles) -> None:
     """Load a pair that `read_pair` has accepted. Raises `CertificateError`: OpenSSL refuses weak keys, and
     the files may have changed since."""
     try:
-        context.load_cert_chain(files.certificate, files.key, password=_no_password)
+        # No password in place of a question on the terminal, for which the gateway would wait.
+        context.load_cert_chain(files.certificate, files.key, password=lambda: "")
     except (ssl.SSLError, OSError) as error:
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "unknown reason"
         words = str(reason).replace("_", " ").lower()
         raise CertificateError("certificate", f"OpenSSL does not take this pair: {words}") from error
-
-
-def _no_password() -> str:
-    """In place of a question on the terminal, for which the gateway would wait."""
-    return ""
 
 
 def check_pair(files: CertificateFiles) -> Certificate:

@@ -201,7 +201,9 @@ class PermitLedger:
         for worker, borrower in self._borrowers.items():
             self._claim(key, borrower, part if stock.wanted_from(worker) else None)
         for worker, borrower in self._borrowers.items():
-            self._tell_taken(key, borrower, taken=self._is_taken(key, stock, worker))
+            if self._is_taken(key, stock, worker) != (key in borrower.taken):
+                borrower.changed = True
+                borrower.taken ^= {key}
 
     def _claim(self, key: str, borrower: _Borrower, part: int | None) -> None:
         """Have a worker give back what it has beyond `part`; None: nobody wants it any more."""
@@ -219,11 +221,6 @@ class PermitLedger:
         return worker in stock.wanted and all(
             other == worker or self._borrowers[other].has_nothing_idle(key) for other in stock.held
         )
-
-    def _tell_taken(self, key: str, borrower: _Borrower, *, taken: bool) -> None:
-        if taken != (key in borrower.taken):
-            borrower.changed = True
-            borrower.taken ^= {key}
 
     def _message(self, borrower: _Borrower) -> Permits:
         borrower.number += 1

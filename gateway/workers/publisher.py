@@ -74,7 +74,7 @@ class Publisher:
         """The last publication that was made, with what it is the difference between."""
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
-        self._unsubscribe = snapshot_holder.subscribe(self._on_change)
+        self._unsubscribe = snapshot_holder.subscribe(lambda before, after: self._changed())
 
     def close(self) -> None:
         """Publish nothing more."""
@@ -120,9 +120,6 @@ class Publisher:
         recipient.facts_seen = facts.number
         self._look_when_due(recipient)
         return True
-
-    def _on_change(self, _before: Snapshot, _after: Snapshot) -> None:
-        self._changed()
 
     def _changed(self) -> None:
         self.changes += 1

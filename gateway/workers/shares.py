@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias, final
 
 from gateway.core.fleet.backend import Member
-from gateway.core.fleet.failures import EjectionReason
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import SnapshotSource
 from gateway.dataplane.backends.ejection import Ejections, OnEjection, ReportedFailures
@@ -150,9 +149,7 @@ class ShareKeeper:
         return self._ejections.ejected()
 
     def _failed(self, worker: _Worker, message: Failed) -> None:
-        service, _, backend = message.key.partition("/")
-        pool = self._snapshots.current.fleet.pools.get(service)
-        member = None if pool is None else pool.member(backend)
+        member = _member(self._snapshots, message.key)
         if member is None or (message.url and member.backend.url != message.url):
             return  # it has been removed, or replaced by another one
         if message.reason is None:
@@ -263,6 +260,12 @@ def _numbers(service: Service) -> dict[str, int]:
     return {service.name: MIN_CONCURRENT_RETRIES, **numbers}
 
 
+def _member(snapshots: SnapshotSource, key: str) -> Member | None:
+    service, _, backend = key.partition("/")
+    pool = snapshots.current.fleet.pools.get(service)
+    return None if pool is None else pool.member(backend)
+
+
 def _clients(by_client: Mapping[str, Iterable[int]]) -> Iterator[tuple[str, int]]:
     return ((service, client) for service, clients in by_client.items() for client in clients)
 
@@ -290,12 +293,12 @@ class ShareClient:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         shared.on_permits = self._permits_soon
         shared.on_use = self._use_soon
-        shared.on_failure = self._tell_failure
+        shared.on_failure = lambda key, url, reason: self._send(Failed(key, url, reason))
 
     def close(self) -> None:
         """Tell nothing more. What is in force stays so."""
         self._permits_due = self._use_due = True
-        self._send = _nobody
+        self._send = lambda message: None
         for timer in self._timers.values():
             timer.cancel()
 
@@ -326,11 +329,6 @@ class ShareClient:
         context = self._worker.context
         context.request_reader(trusted=False)
         return context.admission.limiters()
-
-    # --- failures
-
-    def _tell_failure(self, key: str, url: str, reason: EjectionReason | None) -> None:
-        self._send(Failed(key, url, reason))
 
     # --- permits
 
@@ -378,7 +376,7 @@ class ShareClient:
         worker has one connection less."""
         shared, freed = self._shared, dict(self._shared.freed)
         for key in tuple(freed):
-            member = self._member(key)
+            member = _member(self._worker.context.snapshots, key)
             if member is not None and member.backend.max_connections:
                 lent = shared.lent.get(key, 0)
                 freed[key] -= max(0, self._worker.trim(member, lent) - lent)
@@ -388,11 +386,6 @@ class ShareClient:
         if shared.freed:
             self._timers["closing"] = self._loop.call_later(CLOSING, self._permits_soon)
         return {key: number for key, number in freed.items() if number > 0}
-
-    def _member(self, key: str) -> Member | None:
-        service, _, backend = key.partition("/")
-        pool = self._worker.context.snapshots.current.fleet.pools.get(service)
-        return None if pool is None else pool.member(backend)
 
     # --- what clients use
 
@@ -420,7 +413,3 @@ class ShareClient:
                 clients.difference_update(client for client, number in changed.items() if not number)
         if tokens or in_flight:
             self._send(ClientUse(tokens, in_flight))
-
-
-def _nobody(_message: object) -> None:
-    """The parent is gone."""

@@ -375,7 +375,7 @@ class WorkerProcesses:
         self._beat += 1
         now = monotonic()
         for handle in self._handles.values():
-            if not handle.counts:
+            if handle.held is None:
                 if now - handle.began_at > self._timing.start:
                     handle.kill(f"has not started within {self._timing.start:g} s")
             elif handle.unanswered >= BEATS:
@@ -388,7 +388,7 @@ class WorkerProcesses:
         """Ask all workers, and wait a second for those that do not answer."""
         self._beat += 1
         number = self._beat
-        asked = [handle for handle in self._handles.values() if handle.counts]
+        asked = [handle for handle in self._handles.values() if handle.held is not None]
         for handle in asked:
             handle.send(messages.Beat(number, counters))
 
@@ -423,8 +423,7 @@ class WorkerProcesses:
     def held(self, service: str) -> int | None:
         """The lowest `seq` of this service's document that a worker holds, which decides when the next step
         may be taken. 0: one of them holds none. None: there is no worker."""
-        recipients = [handle.recipient for handle in self._handles.values() if handle.recipient is not None]
-        held = [recipient.held for recipient in recipients if recipient.held is not None]
+        held = [handle.held for handle in self._handles.values() if handle.held is not None]
         return lowest_held(service, self._snapshot_holder.current, held)
 
     def deadlines(self, deadlines: Mapping[str, float]) -> None:
@@ -453,9 +452,7 @@ class WorkerProcesses:
         serving = [handle for handle in self._handles.values() if handle.stage is Stage.SERVING]
         if serving:
             # The parent is a moment ahead: what it knows is of use to clients once the workers hold it.
-            ahead = offers(self._snapshot_holder.current) and not all(
-                handle.recipient is not None and offers(handle.recipient.held) for handle in serving
-            )
+            ahead = offers(self._snapshot_holder.current) and not all(offers(each.held) for each in serving)
             return "the workers do not hold the offer yet" if ahead else ""
         if self._listening:
             return "no worker serves at this moment: the log says why"
@@ -494,8 +491,7 @@ class WorkerProcesses:
                 yield WorkerState(slot, 0, 0, Stage.STARTING.value, restarts)
             else:
                 connections = 0 if handle.report is None else handle.report.worker.use[str(slot)].clients
-                held = None if handle.recipient is None else handle.recipient.held
-                yield WorkerState(slot, handle.pid, connections, handle.stage.value, restarts, held)
+                yield WorkerState(slot, handle.pid, connections, handle.stage.value, restarts, handle.held)
 
     def _all_are(self, stage: Stage) -> bool:
         return len(self._handles) == self._number and all(

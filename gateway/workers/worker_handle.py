@@ -19,6 +19,7 @@ from enum import Enum
 from time import monotonic
 from typing import Final, final
 
+from gateway.core.fleet.snapshot import Snapshot
 from gateway.runtime.compiled import SOURCES
 from gateway.workers.channel import Channel
 from gateway.workers.identity import OTHER_CODE, OTHER_CODE_REASON
@@ -80,9 +81,9 @@ class WorkerHandle:
         return 0 if self._process is None else self._process.pid
 
     @property
-    def counts(self) -> bool:
-        """Whether a document waits for it: from its first acknowledgement to its end."""
-        return self.recipient is not None and self.recipient.held is not None
+    def held(self) -> Snapshot | None:
+        """What it has acknowledged; None: nothing yet. From then to its end documents wait for it."""
+        return None if self.recipient is None else self.recipient.held
 
     async def start(self, program: Sequence[str], code: str, inherited: Sequence[int]) -> None:
         """Start the process, which must run this `code` (`identity`). It inherits these descriptors, and the
