@@ -187,9 +187,7 @@ class Worker:
         if self._aborted:
             client.close()
             return
-        if self.context.admission.refuses_connections:
-            self._shed_connections += 1
-            self.context.admission.shedder.connection_refused()
+        if self._sheds_connection():
             client.refuse(FramingError("overload", 503))
             client.close()
             return
@@ -197,14 +195,20 @@ class Worker:
             client.bound_reads()
         self._room.make_room_for_newcomer()
 
+    def _sheds_connection(self) -> bool:
+        """Whether a new connection is refused, which is counted, because the loop is late."""
+        refuses = self.context.admission.refuses_connections
+        if refuses:
+            self._shed_connections += 1
+            self.context.admission.shedder.connection_refused()
+        return refuses
+
     def opening_began(self, opening: Opening) -> None:
         """A connection to a listener with TLS or PROXY protocol: it needs the same room as a client."""
         self.openings.add(opening)
         if self._aborted:
             opening.refuse("closed")
-        elif self.context.admission.refuses_connections:
-            self._shed_connections += 1
-            self.context.admission.shedder.connection_refused()
+        elif self._sheds_connection():
             self.context.metrics.count(OfProcess.client_errors, "overload")
             opening.refuse("closed")
         else:

@@ -103,12 +103,9 @@ class ConnectionHome:
     id_mark: bytes
     """A part of every id that this gateway makes."""
 
-    def on_surplus(self) -> None:
-        """Bytes have come that answer no request."""
-        raise NotImplementedError
-
-    def on_misplaced(self) -> None:
-        """A response has come for an earlier request."""
+    def on_out_of_step(self, reason: str) -> None:
+        """Bytes have come that answer no request (`surplus`), or a response for an earlier one (`misplaced`):
+        the connection is out of step, or soon will be."""
         raise NotImplementedError
 
     def on_connection_made(self, connection: BackendConnection, /) -> None:
@@ -346,7 +343,7 @@ class BackendConnection:
         the end of TLS has some bytes, too."""
         sock = self.transport.get_extra_info("socket")
         if not self._is_tls and sock is not None and unread(sock.fileno()):
-            self.pool.on_surplus()
+            self.pool.on_out_of_step("surplus")
 
     def acknowledge(self) -> None:
         """Have the backend send what its kernel holds back until the last response is acknowledged."""
@@ -461,7 +458,7 @@ class BackendConnection:
         phase, receiver = self.phase, self._receiver
         if receiver is None or phase is UNSENT:  # bytes that answer no request (threats B5, R-B5)
             if self.requests:
-                self.pool.on_surplus()
+                self.pool.on_out_of_step("surplus")
             self.transport.abort()
             return
         try:
@@ -512,7 +509,7 @@ class BackendConnection:
         failed."""
         if not receiver.is_misplaced(response, self.sent_ids):
             return False
-        self.pool.on_misplaced()
+        self.pool.on_out_of_step("misplaced")
         self._fail(Failure.MISPLACED)
         return True
 
@@ -606,7 +603,7 @@ class BackendConnection:
         self._tickets_due = False
         body = self._request_body
         if surplus:
-            self.pool.on_surplus()
+            self.pool.on_out_of_step("surplus")
         if body is not None and untaken(self.transport):
             self.abandon()  # an orderly close would wait until the backend takes the rest
         elif surplus or self._last_response or self._paused:

@@ -37,6 +37,10 @@ _OWN_SHORTAGE: Final = frozenset(
 """The gateway itself lacks descriptors, ports or memory: no fact about the backend."""
 ONCE_TIME: Final = 600.0
 """Seconds in which a backend that was found out of step gets one request per connection."""
+_OUT_OF_STEP: Final = {
+    "surplus": "it sends bytes that answer no request",
+    "misplaced": "it has answered a request with the response to an earlier one",
+}
 
 Resolve: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
 """The addresses of a backend's host, at least one, in the order in which they are to be tried. Raises
@@ -249,17 +253,9 @@ class BackendPool(ConnectionHome):
             connection.acknowledge()
         return False
 
-    def on_surplus(self) -> None:
-        """Bytes have come that answer no request: some connection is out of step, or soon will be."""
-        self._use_once("surplus", "it sends bytes that answer no request")
-
-    def on_misplaced(self) -> None:
-        """A response has come for an earlier request: the connection is out of step."""
-        self._use_once("misplaced", "it has answered a request with the response to an earlier one")
-
-    def _use_once(self, reason: str, text: str) -> None:
+    def on_out_of_step(self, reason: str) -> None:
         """Let each connection carry one request for `ONCE_TIME`. Those that have carried one close now, or
-        with their response. `reason`: one of `backend.OUT_OF_STEP`."""
+        with their response."""
         now = self.context.now
         self.context.metrics.count(
             OfBackend.out_of_step, reason, service=self.service, backend=self.backend.name
@@ -271,7 +267,7 @@ class BackendPool(ConnectionHome):
                 self.backend.name,
                 self.service,
                 ONCE_TIME // 60,
-                text,
+                _OUT_OF_STEP[reason],
             )
         self._once_until = now + ONCE_TIME
         self._has_exceptions = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from ipaddress import IPv4Address, IPv6Address
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from gateway.errors import FramingError
 
@@ -34,19 +34,16 @@ _CLIENT_USED_TLS: Final = 0x01
 
 
 @final
-class ProxyHeader:
-    """What a header says. It never changes."""
+class ProxyHeader(NamedTuple):
+    """What a header says."""
 
-    __slots__ = ("address", "size", "tls")
-
-    def __init__(self, size: int, address: str, *, tls: bool = False) -> None:
-        self.size = size
-        """Bytes of the header."""
-        self.address = address
-        """The client's. Empty: the header names none, as for the balancer's own checks; then it is that of
-        the peer."""
-        self.tls = tls
-        """The client has used TLS up to the balancer."""
+    size: int
+    """Bytes of the header."""
+    address: str
+    """The client's. Empty: the header names none, as for the balancer's own checks; then it is that of the
+    peer."""
+    tls: bool = False
+    """The client has used TLS up to the balancer."""
 
 
 def read_proxy_header(data: bytes) -> ProxyHeader | None:
