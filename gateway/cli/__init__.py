@@ -1,10 +1,10 @@
 """The command `skewgate`: what operators type, and what is printed for them. The only layer that may import
 all others.
 
-A verb is a function with `@verb` (see `command`) that returns the exit code, in the module of its name; those
-that command a running gateway are in `operator_commands`. A verb reads its arguments, has others do the work,
-prints the result to standard output and raises `SkewgateError` for what went wrong. Only this module turns an
-error into one sentence and an exit code: 0 fine, 1 failed at run time, 2 bad usage or configuration.
+A verb is a function with `@verb` (see `command`) that returns the exit code, in the module that `verbs`
+names. It reads its arguments, has others do the work, prints the result to standard output and raises
+`SkewgateError` for what went wrong. Only this module turns an error into one sentence and an exit code: 0
+fine, 1 failed at run time, 2 bad usage or configuration.
 
 Here belongs what only the command needs: the client of the admin listener, what `init` finds out about an
 API, the table of `test`. What a configuration means, and what is wrong with it, is said by `settings`, what
@@ -26,7 +26,7 @@ import click
 
 from gateway import __version__
 from gateway.cli.command import CONTEXT
-from gateway.cli.verbs import COMPILED, OF_OPERATORS, REPLACED, VERBS
+from gateway.cli.verbs import COMPILED, MODULES, REPLACED, VERBS
 from gateway.errors import SettingsError, SkewgateError
 from gateway.runtime import compiled
 from gateway.runtime.terminal import open_standard_streams, print_error
@@ -50,8 +50,8 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        module = "operator_commands" if cmd_name in OF_OPERATORS else cmd_name
-        command = getattr(import_module(f"gateway.cli.{module}"), cmd_name)
+        module = import_module(f"gateway.cli.{MODULES.get(cmd_name, cmd_name)}")
+        command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
         return command
 

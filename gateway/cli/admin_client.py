@@ -199,9 +199,14 @@ class AdminClient:
             return f"does not accept the token in {self.token_from}"
         return f"needs a token: give it in -c FILE or in {TOKEN_VARIABLE}"
 
-    def document(self, method: str, path: str, query: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
-        """The JSON object of a 200. Raises `AdminError` with the gateway's message for any other response."""
-        return document_of(self.url, path, *self.request(method, path, query))
+    def explain(self, method: str, path: str, headers: Iterable[tuple[str, str]]) -> dict[str, Any]:
+        """What would happen to a request. Raises `AdminError`."""
+        query = [
+            ("method", method),
+            ("path", path),
+            *(("header", f"{name}: {value}") for name, value in headers),
+        ]
+        return document_of(self.url, "/explain", *self.request("GET", "/explain", query))
 
     def status(self) -> dict[str, Any]:
         """/status. Raises `AdminError` also when it is not that of a gateway: any program may listen
@@ -220,7 +225,7 @@ def _json(body: bytes) -> object:
 
 
 def document_of(url: str, path: str, status: int, body: bytes) -> dict[str, Any]:
-    """The JSON object of a response. Raises `AdminError` as `AdminClient.document` does."""
+    """The JSON object of a 200. Raises `AdminError` with the gateway's message for any other response."""
     document = _json(body)
     if status == 200 and isinstance(document, dict):
         return document

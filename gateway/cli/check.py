@@ -53,36 +53,26 @@ def check(*, strict: bool, engine: str | None, fixes: bool, output: str, files: 
     """Print the problems of all files. 0 if all can be used, with or without warnings; otherwise 2. Raises
     `FixError`."""
     files = files or [find_config(None)]
-    fixed = _fix(files, shown=output == "text") if fixes else None
-    results = [_read(file) for file in files]
-    if engine is not None:
-        results = [_for_engine(loaded) for loaded in results]
-    if output == "json":
-        found = [_as_json(loaded) for loaded in results]
-        if fixed is not None:
-            found = [
-                {**file, "fixed": [each._asdict() for each in of_file]}
-                for file, of_file in zip(found, fixed, strict=True)
-            ]
-        print(json.dumps({"files": found}, ensure_ascii=False))
-    else:
-        for loaded in results:
-            print(_as_text(loaded))
-    return 2 if any(loaded.errors or (strict and loaded.problems) for loaded in results) else 0
-
-
-def _fix(files: Sequence[Path], *, shown: bool) -> list[list[Fixed]]:
-    """What was mended, for each file. `shown`: print it at once, because a later file may not be writable."""
     for file in files:
-        if str(file) == STDIN or is_stream(file):
+        if fixes and (str(file) == STDIN or is_stream(file)):
             usage_error(f"--fix changes files, and {file} is none")
     found = []
+    failed = False
     for file in files:
-        fixed = fix(file)
-        for each in fixed if shown else ():
-            print(each)
-        found.append(fixed)
-    return found
+        fixed = fix(file) if fixes else None
+        if fixed and output == "text":
+            print(*fixed, sep="\n")
+        loaded = _read(file)
+        if engine is not None:
+            loaded = _for_engine(loaded)
+        if output == "text":
+            print(_as_text(loaded))
+        else:
+            found.append(_as_json(loaded, fixed))
+        failed = failed or bool(loaded.errors or (strict and loaded.problems))
+    if output == "json":
+        print(json.dumps({"files": found}, ensure_ascii=False))
+    return 2 if failed else 0
 
 
 def _read(file: Path) -> Loaded:
@@ -116,7 +106,8 @@ def _as_text(loaded: Loaded) -> str:
     return "\n".join([*parts, f"{loaded.filename}: fine{count}", *(f"  {note}" for note in _notes(loaded))])
 
 
-def _as_json(loaded: Loaded) -> dict[str, Any]:
+def _as_json(loaded: Loaded, fixed: Sequence[Fixed] | None) -> dict[str, Any]:
+    mended = {} if fixed is None else {"fixed": [each._asdict() for each in fixed]}
     return {
         "file": loaded.filename,
         "usable": not loaded.errors,
@@ -133,6 +124,7 @@ def _as_json(loaded: Loaded) -> dict[str, Any]:
             for problem in loaded.problems
         ],
         "notes": _notes(loaded),
+        **mended,
     }
 
 

@@ -15,22 +15,15 @@ nothing and compares nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 from gateway.core.http.message import METHOD, Header, method_of_text
 from gateway.errors import SettingsError
-from gateway.settings.yaml.problem import Problem, shown_lines
-from gateway.settings.yaml.tree import (
-    MappingEntry,
-    MappingNode,
-    Node,
-    Position,
-    Scalar,
-    SequenceNode,
-    read_tree,
-)
+from gateway.settings import Loaded
+from gateway.settings.yaml.findings import Findings
+from gateway.settings.yaml.problem import shown_lines
+from gateway.settings.yaml.tree import MappingEntry, MappingNode, Node, Scalar, SequenceNode, read_tree
 
 LEGACY: Final = "legacy"
 DOWN: Final = "down"
@@ -41,9 +34,7 @@ EXPECTED: Final = ("decision", "status", "service", "version", "backends")
 Value: TypeAlias = str | tuple[str, ...]
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One request, and what is expected of it."""
 
     line: int
@@ -53,32 +44,29 @@ class Row:
     expect: Mapping[str, Value]
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """What a backend serves: versions, `legacy` or `down`."""
 
     service: str
     backend: str
     text: str
-    position: Position
+    node: Node
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Expectations:
+class Expectations(NamedTuple):
     """A whole file. `backends` None: they are probed."""
 
     filename: str
     lines: tuple[str, ...]
-    config: Path | None
-    backends: tuple[Claim, ...] | None
-    rows: tuple[Row, ...]
+    config: Path | None = None
+    backends: tuple[Claim, ...] | None = None
+    rows: tuple[Row, ...] = ()
 
-    def problem(self, position: Position, message: str) -> SettingsError:
+    def problem(self, claim: Claim, message: str) -> SettingsError:
         """One problem that shows only together with the configuration."""
-        found = Problem(position.line, position.column, "bad-value", message, width=position.width)
-        return SettingsError(found.render(self.filename, self.lines), (found,))
+        findings = Findings()
+        findings.add(claim.node, "bad-value", message)
+        return _refused(self, findings)
 
 
 def read_expectations(path: Path) -> Expectations:
@@ -91,42 +79,43 @@ def read_expectations(path: Path) -> Expectations:
         reason = getattr(error, "strerror", None) or "not a valid file name"
         raise SettingsError(f"{path} cannot be read: {reason}") from None
     root, problems = read_tree(text, {})
-    reader = _Reader(problems)
-    found = reader.read(root, path)
-    lines = tuple(shown_lines(text))
-    if problems:
-        rendered = "\n".join(problem.render(str(path), lines) for problem in sorted(problems))
-        raise SettingsError(rendered, tuple(problems))
-    return Expectations(str(path), lines, *found)
+    findings = Findings(problems)
+    table = Expectations(str(path), tuple(shown_lines(text)))
+    if root is not None:
+        table = _Reader(findings).read(root, table)
+    if findings.problems:
+        raise _refused(table, findings)
+    return table
+
+
+def _refused(table: Expectations, findings: Findings) -> SettingsError:
+    problems = tuple(sorted(findings.problems, key=lambda each: (each.line, each.column, each.code)))
+    return SettingsError(Loaded(table.filename, None, problems, table.lines).render(), problems)
 
 
 @final
 class _Reader:
-    """Reads the nodes of a file; collects what is wrong with them."""
+    """Reads the nodes of a file; reports what is wrong with them."""
 
-    def __init__(self, problems: list[Problem]) -> None:
-        self._problems = problems
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
 
-    def read(
-        self, root: Node | None, path: Path
-    ) -> tuple[Path | None, tuple[Claim, ...] | None, tuple[Row, ...]]:
-        """The parts of a file."""
-        if root is None:
-            return None, None, ()
+    def read(self, root: Node, table: Expectations) -> Expectations:
+        """`table` with what the file says."""
         entries = self._entries(root, ("config", "backends", "requests"))
         config = self._text(entries.get("config"))
         claims = entries.get("backends")
         rows = entries.get("requests")
         if rows is None:
-            self._add(root.position, "missing-key", "the key 'requests' is missing")
-            return None, None, ()
+            self._findings.add(root, "missing-key", "the key 'requests' is missing")
+            return table
         items = rows.value.items if isinstance(rows.value, SequenceNode) else []
         if not items:
-            self._add(rows.value.position, "wrong-type", "a list of requests is expected here")
-        return (
-            path.parent / config if config else None,
-            None if claims is None else tuple(self._claims(claims.value)),
-            tuple(row for item in items if (row := self._row(item)) is not None),
+            self._findings.add(rows.value, "wrong-type", "a list of requests is expected here")
+        return table._replace(
+            config=Path(table.filename).parent / config if config else None,
+            backends=None if claims is None else tuple(self._claims(claims.value)),
+            rows=tuple(row for item in items if (row := self._row(item)) is not None),
         )
 
     def _claims(self, node: Node) -> list[Claim]:
@@ -135,9 +124,9 @@ class _Reader:
             service, slash, backend = name.partition("/")
             text = self._text(entry)
             if not (service and slash and backend):
-                self._add(entry.key.position, "bad-value", "must be SERVICE/BACKEND")
+                self._findings.add(entry.key, "bad-value", "must be SERVICE/BACKEND")
             elif text is not None:
-                found.append(Claim(service, backend, text, entry.value.position))
+                found.append(Claim(service, backend, text, entry.value))
         return found
 
     def _row(self, node: Node) -> Row | None:
@@ -146,56 +135,57 @@ class _Reader:
         expect = entries.get("expect")
         for key in ("request", "expect"):
             if key not in entries:
-                self._add(node.position, "missing-key", f"the key {key!r} is missing")
+                self._findings.add(node, "missing-key", f"the key {key!r} is missing")
         if request is None or expect is None:
             return None
         method, _, path = request.partition(" ")
         if not METHOD.fullmatch(method) or not path.startswith("/"):
-            self._add(
-                entries["request"].value.position, "bad-value", "must be a method and a path, such as GET /v1"
-            )
+            message = "must be a method and a path, such as GET /v1"
+            self._findings.add(entries["request"].value, "bad-value", message)
             return None
-        headers = []
+        headers: list[Header] = []
         if "headers" in entries:
             for name, entry in self._entries(entries["headers"].value).items():
-                texts = entry.value.items if isinstance(entry.value, SequenceNode) else [entry.value]
-                headers += [(name, item.text) for item in texts if isinstance(item, Scalar)]
-        return Row(
-            node.position.line, method_of_text(method), path, tuple(headers), self._expect(expect.value)
-        )
+                headers += [(name, text) for text in _texts(entry)]
+        expected = self._expect(expect.value)
+        return Row(node.position.line, method_of_text(method), path, tuple(headers), expected)
 
     def _expect(self, node: Node) -> dict[str, Value]:
         found: dict[str, Value] = {}
         entries = self._entries(node, EXPECTED)
         if isinstance(node, MappingNode) and not node.entries:
-            self._add(node.position, "bad-value", "nothing is expected here")
+            self._findings.add(node, "bad-value", "nothing is expected here")
         for key, entry in entries.items():
             if key == "backends":
-                items = entry.value.items if isinstance(entry.value, SequenceNode) else [entry.value]
-                found[key] = tuple(item.text for item in items if isinstance(item, Scalar))
+                found[key] = _texts(entry)
             elif (text := self._text(entry)) is not None:
                 found[key] = text
                 if key == "decision" and text not in DECISIONS:
-                    self._add(entry.value.position, "bad-value", f"must be one of: {', '.join(DECISIONS)}")
+                    message = f"must be one of: {', '.join(DECISIONS)}"
+                    self._findings.add(entry.value, "bad-value", message)
         return found
 
     def _entries(self, node: Node, known: tuple[str, ...] | None = None) -> dict[str, MappingEntry]:
         if not isinstance(node, MappingNode):
-            self._add(node.position, "wrong-type", "a mapping is expected here")
+            self._findings.add(node, "wrong-type", "a mapping is expected here")
             return {}
-        for name, entry in node.entries.items():
-            if known is not None and name not in known:
-                message = f"there is no key {name!r} here; there are: {', '.join(known)}"
-                self._add(entry.key.position, "unknown-key", message)
-        return {name: entry for name, entry in node.entries.items() if known is None or name in known}
+        if known is None:
+            return node.entries
+        for name in node.entries.keys() - known:
+            message = f"there is no key {name!r} here; there are: {', '.join(known)}"
+            self._findings.add(node.entries[name].key, "unknown-key", message)
+        return {name: entry for name, entry in node.entries.items() if name in known}
 
     def _text(self, entry: MappingEntry | None) -> str | None:
         if entry is None:
             return None
         if isinstance(entry.value, Scalar) and entry.value.text:
             return entry.value.text
-        self._add(entry.value.position, "wrong-type", "a text is expected here")
+        self._findings.add(entry.value, "wrong-type", "a text is expected here")
         return None
 
-    def _add(self, position: Position, code: str, message: str) -> None:
-        self._problems.append(Problem(position.line, position.column, code, message, width=position.width))
+
+def _texts(entry: MappingEntry) -> tuple[str, ...]:
+    """One text, or those of a list."""
+    items = entry.value.items if isinstance(entry.value, SequenceNode) else [entry.value]
+    return tuple(item.text for item in items if isinstance(item, Scalar))

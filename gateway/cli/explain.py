@@ -62,10 +62,8 @@ def explain(
     else:
         admin = admin_client.find(where)
         source = admin.url
-        query = [("method", method), ("path", path)]
-        query += [("header", f"{name}: {value}") for name, value in header]
-        explanation = admin.document("GET", "/explain", query)
-    shown = admin_client.formatted(source, lambda: page(explanation, Paint(sys.stdout)))
+        explanation = admin.explain(method, path, header)
+    shown = admin_client.formatted(source, lambda: "\n".join(_lines(explanation, Paint(sys.stdout))))
     print(json.dumps(explanation) if output == "json" else shown)
     return 0
 
@@ -81,12 +79,8 @@ def _offline(where: Where, method: str, path: str, headers: Sequence[Header]) ->
     return str(file), process.run_in_loop(explain_offline(read_settings(file), method, path, headers))
 
 
-def page(explanation: Mapping[str, Any], paint: Paint) -> str:
-    """An explanation for people."""
-    return "\n".join(_lines(explanation, paint))
-
-
 def _lines(explanation: Mapping[str, Any], paint: Paint) -> Iterator[str]:
+    """An explanation for people."""
     decision = explanation["decision"]
     style = Style.GREEN if decision in ("forward", "answer") else Style.YELLOW
     status = f" {explanation['status']}" if explanation.get("status") else ""
@@ -99,7 +93,8 @@ def _lines(explanation: Mapping[str, Any], paint: Paint) -> Iterator[str]:
         yield table(CANDIDATE_COLUMNS, [_candidate(candidate) for candidate in candidates], paint)
     if left_out := explanation.get("left_out"):
         yield ""
-        yield table(LEFT_OUT_COLUMNS, [_left_out(exclusion) for exclusion in left_out], paint)
+        keys = ("backend", "freshness", "serves", "why")
+        yield table(LEFT_OUT_COLUMNS, [[exclusion[key] for key in keys] for exclusion in left_out], paint)
 
 
 def _facts(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -129,8 +124,7 @@ def _facts(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "operation", text
     for line in explanation.get("sends") or ():
         yield "sends", line
-    response = explanation.get("response")
-    if response:
+    if response := explanation.get("response"):
         for name, value in response["headers"]:
             yield "response", f"{name}: {value}"
         yield "response", response["body"]
@@ -148,7 +142,3 @@ def _candidate(candidate: Mapping[str, Any]) -> list[TableCell]:
         candidate["url"],
         candidate["why"],
     ]
-
-
-def _left_out(exclusion: Mapping[str, Any]) -> list[TableCell]:
-    return [exclusion["backend"], exclusion["freshness"], exclusion["serves"], exclusion["why"]]

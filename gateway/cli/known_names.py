@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import click
@@ -16,7 +15,7 @@ import click
 from gateway.cli import admin_client
 from gateway.cli.admin_client import Where
 from gateway.cli.command import find_config, read_settings
-from gateway.errors import AdminError, SkewgateError
+from gateway.errors import SkewgateError
 
 PATIENCE: Final = 1.0
 """Seconds for the gateway's answer."""
@@ -49,13 +48,16 @@ def replicas(ctx: click.Context, _param: click.Parameter, incomplete: str) -> li
 def _names(ctx: click.Context) -> Names:
     where = _where(ctx)
     try:
-        return _of_gateway(where)
-    except (SkewgateError, click.UsageError, OSError):
+        found = _status(where)["services"]
+        return {str(name): [str(backend) for backend in each["backends"]] for name, each in found.items()}
+    except (SkewgateError, click.UsageError, OSError, LookupError, TypeError):
         pass
     try:
-        return {} if where.admin is not None else _of_file(find_config(where.config))
+        settings = read_settings(find_config(where.config)) if where.admin is None else None
     except (SkewgateError, click.UsageError, OSError):
         return {}
+    known = settings.services if settings is not None else ()
+    return {service.name: [backend.name for backend in service.backends] for service in known}
 
 
 def _where(ctx: click.Context) -> Where:
@@ -64,17 +66,3 @@ def _where(ctx: click.Context) -> Where:
 
 def _status(where: Where) -> Mapping[str, Any]:
     return replace(admin_client.find(where), timeout=PATIENCE).status()
-
-
-def _of_gateway(where: Where) -> Names:
-    found = _status(where)["services"]
-    try:
-        return {str(name): [str(backend) for backend in each["backends"]] for name, each in found.items()}
-    except (LookupError, TypeError) as problem:
-        url = admin_client.find(where).url
-        raise AdminError(admin_client.NO_GATEWAY.format(url=url)) from problem
-
-
-def _of_file(config: Path) -> Names:
-    settings = read_settings(config)
-    return {service.name: [backend.name for backend in service.backends] for service in settings.services}

@@ -1,17 +1,17 @@
-"""Writes docs/cli.md and the man page from the commands, so that both always agree with them.
+"""Writes what docs/cli.md and the man page say of the commands, so that both always agree with them.
 
-    python -m gateway.cli.reference > docs/cli.md
-    python -m gateway.cli.reference man > docs/skewgate.1
+    python -m gateway.cli.reference
 
-A verb and its options are explained where they are declared, never here. What belongs to no single verb is
-here: exit codes, variables, files, and the format of the file of `skewgate test`.
+In the page that is what stands between marks; the rest of it is written by hand. A verb and its options are
+explained where they are declared, never here. What belongs to no single verb is here: exit codes, variables
+and files. For a checkout: no verb uses it.
 """
 
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 import click
@@ -40,62 +40,9 @@ FILES: Final = (
     ("/etc/skewgate/skewgate.yaml", "the same, after that"),
 )
 
-_OPENING: Final = """\
-# The command
-
-<!-- Written by `python -m gateway.cli.reference`; a test compares. Change the commands, not this page. -->
-
-`skewgate VERB` runs the gateway, checks its configuration, and looks into a gateway that runs. In a checkout,
-`./run` takes the same verbs. `skewgate VERB --help` shows what is here, and so does the man page,
-`man ./docs/skewgate.1`.
-`skewgate completion bash`, `zsh` or `fish` prints a script that completes verbs, options and file
-names, and the services and backends of the gateway that runs, or else of the configuration.
-Verbs that talk to a running gateway find its admin listener in `-c FILE`, or take `--admin URL`; otherwise it
-is `http://127.0.0.1:9900`.
-"""
-
-_CLOSING: Final = """\
-## The output of `check -o json`
-
-One object: `files`, a list with one object for each file. Each has `file`, `usable` (no error), and
-`problems` in file order. A problem has `file` (an included file is named here), `line`, `column`, `severity`
-(`error` or `warning`), `code`, `message` and `hint` (or null). The codes are listed in
-[configuration](configuration.md#problem-codes). `notes` has the lines that `check` prints about services of
-which nothing is wrong. With `--fix` there is `fixed` as well: of each token that was replaced `file`, `line`,
-`column`, `code`, and the texts `was` and `now`.
-
-## The file of `test`
-
-A table of requests, in YAML that is read as configurations are: a value is the text that was written.
-
-```yaml
-config: skewgate.yaml            # from the folder of this file; -c on the command line goes before it
-backends:                        # what each serves; without this key, each is probed once
-  baremetal/api-1: 1.1-1.58      # versions, as in `versions` of the configuration
-  baremetal/api-2: 1.1-1.90
-  baremetal/api-3: down          # has never answered; so are those that are not in this list
-requests:
-  - request: GET /v1/nodes
-    headers: {X-OpenStack-Ironic-API-Version: latest}
-    expect: {decision: forward, version: "1.58", backends: [api-1, api-2]}
-  - request: GET /v1/nodes
-    headers: {X-OpenStack-Ironic-API-Version: "1.90"}
-    expect: {decision: refuse, status: 406}
-```
-
-`headers` may have a list as a value: the header stands there several times. `expect` has at least one of:
-
-| key | what is compared |
-|---|---|
-| `decision` | `forward`, `refuse`, `answer` (by the gateway itself) or `unrouted`, as in `explain` |
-| `status` | the status of a response that the gateway makes itself |
-| `service` | the name of the service |
-| `version` | the negotiated version |
-| `backends` | all backends that may get the request, in any order |
-
-The offer is the first one: nothing waits for `stabilization`, and nothing was offered before. With `--admin`
-a running gateway decides, under its present offer; `config` and `backends` are not looked at then.
-"""
+PAGE: Final = Path("docs/cli.md")
+MAN_PAGE: Final = Path("docs/skewgate.1")
+COMMAND: Final = "python -m gateway.cli.reference"
 
 
 def verbs() -> Iterator[tuple[str, click.Command, click.Context]]:
@@ -122,29 +69,34 @@ def usage(command: click.Command, context: click.Context) -> str:
     return " ".join([context.command_path, *command.collect_usage_pieces(context)])
 
 
-def page() -> str:
-    """docs/cli.md."""
-    parts = [_OPENING, "## Exit codes\n\n| code | meaning |\n|---|---|\n" + _rows(EXIT_CODES)]
-    for name, command, context in verbs():
-        text = f"## `{name}`\n\n```text\n{usage(command, context)}\n```\n\n{_prose(command.help or '')}\n"
-        if options := records(command, context):
-            text += "\n| option | meaning |\n|---|---|\n" + _rows(options)
-        parts.append(text)
-    parts += [
-        _CLOSING,
-        "## Environment\n\n| variable | meaning |\n|---|---|\n" + _rows(VARIABLES),
-        "## Files\n\n| file | meaning |\n|---|---|\n" + _rows(FILES),
-    ]
-    return "\n".join(parts)
+def page_as_it_should_be(page: str) -> str:
+    """docs/cli.md with its generated parts written anew; everything else stays."""
+    for name, text in (
+        ("exit codes", _table("code", EXIT_CODES)),
+        ("verbs", "\n".join(_section(*each) for each in verbs())),
+        ("environment", _table("variable", VARIABLES)),
+        ("files", _table("file", FILES)),
+    ):
+        begin, end = f"<!-- {name}, made by `{COMMAND}` -->\n", f"<!-- /{name} -->\n"
+        assert page.count(begin) == page.count(end) == 1, f"the page needs one place for its {name}"
+        before, _, rest = page.partition(begin)
+        page = f"{before}{begin}{text}{end}{rest.partition(end)[2]}"
+    return page
+
+
+def _section(name: str, command: click.Command, context: click.Context) -> str:
+    text = f"## `{name}`\n\n```text\n{usage(command, context)}\n```\n\n{_prose(command.help or '')}\n"
+    options = records(command, context)
+    return f"{text}\n{_table('option', options)}" if options else text
 
 
 def _prose(text: str) -> str:
     return text.replace("<", "\\<")
 
 
-def _rows(pairs: object) -> str:
-    assert isinstance(pairs, tuple | list)
-    return "".join(f"| {_code(term)} | {_cell(text)} |\n" for term, text in pairs)
+def _table(head: str, pairs: Sequence[tuple[str, str]]) -> str:
+    rows = "".join(f"| {_code(term)} | {_cell(text)} |\n" for term, text in pairs)
+    return f"| {head} | meaning |\n|---|---|\n{rows}"
 
 
 def _code(term: str) -> str:
@@ -188,4 +140,5 @@ def _roff(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(man_page() if sys.argv[1:] == ["man"] else page())
+    PAGE.write_text(page_as_it_should_be(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    MAN_PAGE.write_text(man_page(), encoding="utf-8")

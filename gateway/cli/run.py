@@ -81,41 +81,36 @@ def run_gateway(
         passed = passed_sockets(configured, os.environ)
         if take_over and configured.state is None:
             raise StartupError("--take-over finds the other gateway by its `state` file: configure one")
-
         make_engine = None if engine is None else engine(configured)
 
-        def make(taken: TakenOver | None, handed_over: Callable[[], None]) -> Gateway:
-            return Gateway(
+        async def run_until_stopped() -> None:
+            process_log.start()
+            # Before the other gateway has answered, a signal ends the process at once: that one goes on.
+            taken = await _take_over(configured.state) if take_over else None
+            stop = asyncio.Event()
+            gateway = Gateway(
                 configured,
                 source=file,
                 seen=loaded.seen,
                 service_manager=ServiceManager(_manager_of(taken)),
                 process_log=process_log,
-                handover=Handover(configured.state, taken=taken, passed=passed, handed_over=handed_over),
+                handover=Handover(configured.state, taken=taken, passed=passed, handed_over=stop.set),
                 engine=make_engine,
             )
+            await _serve(gateway, stop)
 
-        process.run_in_loop(_run(make, configured.state if take_over else None, process_log))
+        process.run_in_loop(run_until_stopped())
     finally:
         process_log.start()  # for the reason why it did not: a process that ends may start no thread
     return 0
 
 
-async def _run(
-    make: Callable[[TakenOver | None, Callable[[], None]], Gateway],
-    state: str | None,
-    process_log: ProcessLog,
-) -> None:
-    """`state`: take over from the gateway with this state file, if there is one. Before that has answered, a
-    signal ends the process at once: the other one goes on."""
-    process_log.start()
-    taken = None
-    if state is not None:
-        taken = await take_over_from(path_of(state))
-        if taken is None:
-            log.info("there is no gateway to take over from: starting")
-    stop = asyncio.Event()
-    await _serve(make(taken, stop.set), stop)
+async def _take_over(state: str | None) -> TakenOver | None:
+    """What the gateway with this state file hands over; None: there is none."""
+    taken = None if state is None else await take_over_from(path_of(state))
+    if taken is None:
+        log.info("there is no gateway to take over from: starting")
+    return taken
 
 
 def _manager_of(taken: TakenOver | None) -> dict[str, str]:

@@ -83,12 +83,7 @@ def test(*, where: Where, output: str, file: Path) -> int:
 def _explained_online(where: Where, table: Expectations) -> list[RowResult]:
     """What a running gateway would do."""
     admin = admin_client.find(where)
-    results = []
-    for row in table.rows:
-        query = [("method", row.method), ("path", row.path)]
-        query += [("header", f"{name}: {value}") for name, value in row.headers]
-        results.append(_result(row, admin.document("GET", "/explain", query)))
-    return results
+    return [_result(row, admin.explain(row.method, row.path, row.headers)) for row in table.rows]
 
 
 def _decide(config: Path | None, table: Expectations) -> list[RowResult]:
@@ -119,7 +114,7 @@ def _claimed(settings: Settings, table: Expectations, claims: Sequence[Claim]) -
     for claim in claims:
         service = by_name.get(claim.service)
         if service is None or claim.backend not in {backend.name for backend in service.backends}:
-            raise table.problem(claim.position, "the configuration has no such backend")
+            raise table.problem(claim, "the configuration has no such backend")
         facts.append((claim.service, claim.backend, _fact(table, claim, service)))
     unheard = [
         (service.name, backend.name, ProbeFailed("nothing is said of it in the table", 1.0))
@@ -148,7 +143,7 @@ def _fact(table: Expectations, claim: Claim, service: Service) -> Fact:
     try:
         versions = VersionSet.read(claim.text, service.dialect.scheme)
     except VersionTextError as problem:
-        raise table.problem(claim.position, str(problem)) from None
+        raise table.problem(claim, str(problem)) from None
     return ProbeSucceeded(Advertisement(versions), 1.0)
 
 

@@ -1,8 +1,8 @@
 """The verbs of the command, and one sentence for each, for the help, shells, docs/cli.md and the man page.
 
-Each verb is a function of its own name, in the module of that name. Modules are imported when their verb is
-called, because what `run` needs takes a third of a second to import, and `healthcheck` is called every
-second. Imports nothing.
+Each verb is a function of its own name, in the module of that name or that of `MODULES`. Modules are imported
+when their verb is called, because what `run` needs takes a third of a second to import, and `healthcheck` is
+called every second. Imports nothing.
 """
 
 from __future__ import annotations
@@ -35,8 +35,11 @@ VERBS: Final[Mapping[str, str]] = {
     "version": "print the versions of the program and its libraries",
 }
 
-OF_OPERATORS: Final = frozenset({"pin", "unpin", "drain", "enable", "forget", "reload"})
-"""The verbs of `operator_commands`. Each of the others has a module of its own."""
+MODULES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("pin", "unpin", "drain", "enable", "forget", "reload"), "operator_commands"),
+    **dict.fromkeys(("version", "schema", "completion"), "about"),
+}
+"""Where verbs are that share a module. Each of the others has the one of its name."""
 
 REPLACED: Final = {"fmt": "check --fix"}
 """Verbs of earlier releases, with what to write instead."""

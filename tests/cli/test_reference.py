@@ -10,17 +10,18 @@ import sys
 import pytest
 
 from gateway.cli import main
-from gateway.cli.reference import man_page, page, verbs
+from gateway.cli.reference import COMMAND, MAN_PAGE, PAGE, man_page, page_as_it_should_be, verbs
 from gateway.cli.verbs import VERBS
 from tests.kit.processes import ROOT, call
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert (ROOT / "docs" / "cli.md").read_text() == page()
+    page = (ROOT / PAGE).read_text()
+    assert page_as_it_should_be(page) == page, COMMAND
 
 
 def test_the_man_page_is_up_to_date() -> None:
-    assert (ROOT / "docs" / "skewgate.1").read_text() == man_page()
+    assert (ROOT / MAN_PAGE).read_text() == man_page(), COMMAND
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="no groff")
