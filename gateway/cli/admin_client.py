@@ -22,7 +22,7 @@ from urllib.parse import SplitResult, urlencode, urlsplit
 
 import click
 
-from gateway.cli.command import FileName, Text, read_settings, usage_error
+from gateway.cli.command import Decorated, Text, file_option, read_settings, usage_error
 from gateway.errors import AdminError, SettingsError, TokenError
 from gateway.runtime.terminal import plain
 
@@ -40,16 +40,6 @@ NO_GATEWAY: Final = "the program that listens at {url} is not a skewgate admin l
 HOW_TO_NAME_ONE: Final = "; `skewgate run` starts one, -c FILE or --admin URL names another address"
 MAX_RESPONSE: Final = 16 << 20
 """Bytes of a response. /status of a thousand backends is smaller than one MiB."""
-TLS_OPTIONS: Final = (
-    (
-        "--ca",
-        "the CA of its certificate; default: that of -c FILE, or the CAs of the system",
-        "SKEWGATE_ADMIN_CA",
-    ),
-    ("--cert", "the certificate of the operator, with its chain", "SKEWGATE_ADMIN_CERT"),
-    ("--key", "the private key of --cert, unless it is in the same file", "SKEWGATE_ADMIN_KEY"),
-)
-"""Option, meaning, and the environment variable that stands for it. All are for an https admin listener."""
 
 _CERTIFICATE: Final = re.compile(
     "-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.ASCII | re.DOTALL
@@ -271,6 +261,13 @@ class Where(NamedTuple):
 def options(function: Callable[..., int]) -> Callable[..., int]:
     """`-c FILE` and `--admin URL`, at most one of them, and TLS: the function gets `where`."""
 
+    @file_option("-c", "--config", text="the configuration: the admin listener is found in it")
+    @click.option(
+        "--admin", metavar="URL", type=Text("URL", _url), help=f"the admin listener; default: {DEFAULT_URL}"
+    )
+    @_tls_option("--ca", "the CA of its certificate; default: that of -c FILE, or the CAs of the system")
+    @_tls_option("--cert", "the certificate of the operator, with its chain")
+    @_tls_option("--key", "the private key of --cert, unless it is in the same file")
     @wraps(function)
     def with_where(**given: Any) -> int:  # noqa: ANN401 - `where`, and the other options of the verb
         where = Where(*(given.pop(name) for name in Where._fields))
@@ -278,21 +275,13 @@ def options(function: Callable[..., int]) -> Callable[..., int]:
             usage_error("--admin is not allowed with a configuration file")
         return function(where=where, **given)
 
-    decorated: Callable[..., int] = with_where
-    for option, text, variable in reversed(TLS_OPTIONS):
-        decorated = click.option(
-            option, metavar="FILE", envvar=variable, show_envvar=True, help=f"https: {text}"
-        )(decorated)
-    decorated = click.option(
-        "--admin", metavar="URL", type=Text("URL", _url), help=f"the admin listener; default: {DEFAULT_URL}"
-    )(decorated)
-    return click.option(
-        "-c",
-        "--config",
-        metavar="FILE",
-        type=FileName(),
-        help="the configuration: the admin listener is found in it",
-    )(decorated)
+    return with_where
+
+
+def _tls_option(name: str, text: str) -> Callable[[Decorated], Decorated]:
+    """A file for an https listener, also from the environment: `--ca` is SKEWGATE_ADMIN_CA there."""
+    variable = f"SKEWGATE_ADMIN_{name.removeprefix('--').upper()}"
+    return click.option(name, metavar="FILE", envvar=variable, show_envvar=True, help=f"https: {text}")
 
 
 def _url(text: str) -> str:

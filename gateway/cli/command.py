@@ -102,6 +102,14 @@ class FileName(click.Path):
         return Path(value)
 
 
+def file_option(*names: str, text: str, default: str | None = None) -> Callable[[Decorated], Decorated]:
+    """An option with the name of a file. `text`: its help, which shows a default."""
+    shown = default is not None
+    return click.option(
+        *names, metavar="FILE", type=FileName(), default=default, show_default=shown, help=text
+    )
+
+
 def file_argument(function: Callable[..., int]) -> Callable[..., int]:
     """`[FILE]`, the same as `-c FILE`, for verbs with that option. Both are bad usage."""
 

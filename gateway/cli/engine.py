@@ -16,7 +16,7 @@ from typing import Final
 
 import click
 
-from gateway.cli.command import FileName, find_config, seconds, usage_error, verb
+from gateway.cli.command import file_option, find_config, seconds, usage_error, verb
 from gateway.cli.run import run_gateway
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.engines.haproxy.driver import NAME, HaproxyDriver, MakeEngine, Places, replace_file
@@ -50,25 +50,11 @@ log = logging.getLogger("skewgate.engine")
 
 @verb("engine", DETAILS)
 @click.argument("name", metavar=NAME, type=click.Choice([NAME]))
-@click.option("-c", "--config", metavar="FILE", type=FileName(), help="the configuration")
-@click.option(
-    "--socket",
-    default=SOCKET,
-    show_default=True,
-    metavar="FILE",
-    type=FileName(),
-    help="HAProxy's runtime socket",
-)
-@click.option(
-    "--map", "map_file", metavar="FILE", type=FileName(), help=f"the map to write, instead of {MAP} there"
-)
-@click.option("--map-as", metavar="FILE", type=FileName(), help="the same as HAProxy finds it, if elsewhere")
-@click.option(
-    "--configuration",
-    metavar="FILE",
-    type=FileName(),
-    help=f"the configuration to write, instead of {CONFIGURATION} there",
-)
+@file_option("-c", "--config", text="the configuration")
+@file_option("--socket", text="HAProxy's runtime socket", default=SOCKET)
+@file_option("--map", "map_file", text=f"the map to write, instead of {MAP} there")
+@file_option("--map-as", text="the same as HAProxy finds it, if elsewhere")
+@file_option("--configuration", text=f"the configuration to write, instead of {CONFIGURATION} there")
 @click.option("--bind", multiple=True, default=("*:8080",), show_default=True, help="where HAProxy listens")
 @click.option(
     "--hard-stop-after",

@@ -21,7 +21,7 @@ from typing import Final
 import click
 
 from gateway.cli import init_file, offline, own_api
-from gateway.cli.command import FileName, verb
+from gateway.cli.command import file_option, verb
 from gateway.cli.init_file import Target
 from gateway.cli.own_api import Documents
 from gateway.controlplane.probe_client import ProbeClient
@@ -65,7 +65,7 @@ DEADLINE: Final = 10.0
     type=click.Path(exists=True, dir_okay=False),
     help="https: the CA of the servers' certificates",
 )
-@click.option("--to", metavar="FILE", type=FileName(), help="write this file, which must not exist")
+@file_option("--to", text="write this file, which must not exist")
 def init(
     *,
     urls: Sequence[str],

@@ -122,6 +122,7 @@ def infer(hosts: Sequence[str], seen: Sequence[Documents]) -> Findings:
     others = [each for each in documents if each.path != OPENAPI]
     count = len(seen)
     headers = list(_version_headers(documents))
+    served = [each for each in headers if each.role == "served"]
     parameters = list(_parameters(described, count))
     of_paths = _of_paths(_paths(described, others, frozenset(hosts)), count)
     in_documents = list(_in_documents(others, count))
@@ -129,16 +130,13 @@ def infer(hosts: Sequence[str], seen: Sequence[Documents]) -> Findings:
         *(each for each in in_documents if each.certain),
         *_in_headers(headers, count),
         *(each for _, found in [*parameters, *of_paths] for each in found),
-        *_served(headers, count),
+        *_served(served, count),
         *(each for each in in_documents if not each.certain),
         *_title(described, count),
     )
-    places = (
-        *(place for place, _ in [*parameters, *of_paths]),
-        *_header_places(headers, documents),
-    )
-    served = next(((name, text) for role, name, text, *_ in headers if role == "served"), None)
-    return Findings(evidence, places, served, _unversioned(described, others))
+    places = (*(place for place, _ in [*parameters, *of_paths]), *_header_places(served, documents))
+    named = (served[0].name, served[0].text) if served else None
+    return Findings(evidence, places, named, _unversioned(described, others))
 
 
 def _evidence(
@@ -172,8 +170,7 @@ def _in_documents(documents: Sequence[_Document], count: int) -> Iterator[Eviden
             written = [_json_path(each) for each in steps]
             where = f"{' and '.join(written)} of GET {path}"
             texts = {document.server: spot.texts for document, spot in hits}
-            certain, is_range = kind != "single", kind == "range"
-            for each in _evidence(where, texts, count, certain=certain, is_range=is_range):
+            for each in _evidence(where, texts, count, certain=kind != "single", is_range=kind == "range"):
                 yield each._replace(learn=_learn(kind, written, hits[0][0], each.notation))
 
 
@@ -186,15 +183,19 @@ def _learn(
         return None
     if re.fullmatch(r"[a-z]{1,20}/[a-z0-9.+-]{1,60}", content_type, re.ASCII) is None:
         return None
-    names = ("list",) if kind == "list" else ("minimum", "maximum")
-    options: dict[str, str | int] = {"path": document.path, **dict(zip(names, written, strict=True))}
-    if notation.before:
-        options["spelling"] = notation.spelling
+    options: dict[str, str | int] = {"path": document.path, **_named(written, notation)}
     if document.response.status != 200:
         options["statuses"] = document.response.status
     if content_type != "application/json":
         options["content_type"] = content_type
     return options
+
+
+def _named(places: Sequence[str], notation: Notation) -> dict[str, str]:
+    """Where a list is, or both ends of a range, as options."""
+    keys = ("list",) if len(places) == 1 else ("minimum", "maximum")
+    spelling = {"spelling": notation.spelling} if notation.before else {}
+    return dict(zip(keys, places, strict=True)) | spelling
 
 
 def _json_path(steps: Steps) -> str:
@@ -260,21 +261,15 @@ def _in_headers(headers: Sequence[_VersionHeader], count: int) -> Iterator[Evide
             is_range = len(names) == 2
             where = f"the response header{'s' if is_range else ''} {' and '.join(names)} of GET {path}"
             for found in _evidence(where, texts, count, is_range=is_range):
-                if is_range and not found.notation.scheme.contiguous:
-                    continue  # nobody knows what lies in it
-                keys = ("minimum", "maximum") if is_range else ("list",)
-                response = dict(zip(keys, names, strict=True))
-                if found.notation.before:
-                    response["spelling"] = found.notation.spelling
-                yield found._replace(learn={"path": path}, response=response)
+                if not is_range or found.notation.scheme.contiguous:
+                    yield found._replace(learn={"path": path}, response=_named(names, found.notation))
 
 
 def _served(headers: Sequence[_VersionHeader], count: int) -> Iterator[Evidence]:
     """One version in a response header: it is served, whichever others are."""
     texts: dict[str, dict[int, list[str]]] = {}
-    for role, name, text, server, _ in headers:
-        if role == "served":
-            texts.setdefault(name, {}).setdefault(server, []).append(text)
+    for each in headers:
+        texts.setdefault(each.name, {}).setdefault(each.server, []).append(each.text)
     for name, stated in texts.items():
         yield from _evidence(f"the response header {name}", stated, count, certain=False)
 
@@ -286,10 +281,10 @@ def _header_places(headers: Sequence[_VersionHeader], documents: Sequence[_Docum
             for name in map(str.strip, line.split(",")):
                 if HEADER_NAME.fullmatch(name) and _role(name) == "served":
                     yield Place("header", name, None, f"`Vary: {name}` of a response")
-    for role, name, text, *_ in headers:
-        if role == "served":
-            asked = re.sub("-(selected|served|used)$", "", name, flags=re.IGNORECASE)
-            yield Place("header", asked, notation_of([text]), f"the response header {name}", is_guess=True)
+    for each in headers:
+        asked = re.sub("-(selected|served|used)$", "", each.name, flags=re.IGNORECASE)
+        why = f"the response header {each.name}"
+        yield Place("header", asked, notation_of([each.text]), why, is_guess=True)
 
 
 # --- OpenAPI -----------------------------------------------------------------------------------------------
@@ -326,9 +321,8 @@ def _parameters(described: Sequence[_Document], count: int) -> Iterator[tuple[Pl
                 values = [text for value in _items(schema.get("enum")) if isinstance(text := value, str)]
                 found.setdefault((kind, name), {}).setdefault(document.server, []).extend(values)
     for (kind, name), texts in found.items():
-        evidence = list(
-            _evidence(f"the values of the {kind} parameter {name} in GET {OPENAPI}", texts, count)
-        )
+        where = f"the values of the {kind} parameter {name} in GET {OPENAPI}"
+        evidence = list(_evidence(where, texts, count))
         notation = evidence[0].notation if evidence else None
         yield Place(kind, name, notation, f"the description in GET {OPENAPI}"), evidence
 
@@ -361,10 +355,8 @@ def _paths(
         base = _base(content)
         for path in _members(content.get("paths")):
             found += _versioned(document.server, base + path, f"the paths in GET {OPENAPI}")
-        for server in _items(content.get("servers")):
-            url = _members(server).get("url")
-            if isinstance(url, str):
-                found += _versioned(document.server, _path_of(url, None), f"the servers in GET {OPENAPI}")
+        for path in _servers(content):
+            found += _versioned(document.server, path, f"the servers in GET {OPENAPI}")
     for document in others:
         for text in _strings(document.json):
             path = _path_of(text, hosts)
@@ -374,11 +366,16 @@ def _paths(
 
 def _base(described: Mapping[str, Json]) -> str:
     """What stands before every path of an OpenAPI document."""
-    for server in _items(described.get("servers"))[:1]:
-        url = _members(server).get("url")
-        return _path_of(url, None).rstrip("/") if isinstance(url, str) else ""
+    if servers := _servers(described):
+        return servers[0].rstrip("/")
     base = described.get("basePath")
     return base.rstrip("/") if isinstance(base, str) and base.startswith("/") else ""
+
+
+def _servers(described: Mapping[str, Json]) -> list[str]:
+    """The paths of its servers; empty where there is none."""
+    urls = [_members(server).get("url") for server in _items(described.get("servers"))]
+    return [_path_of(url, None) if isinstance(url, str) else "" for url in urls]
 
 
 def _path_of(url: str, hosts: frozenset[str] | None) -> str:

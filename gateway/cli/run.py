@@ -20,7 +20,7 @@ import click
 
 from gateway import __version__
 from gateway.assembly import Gateway
-from gateway.cli.command import FileName, file_argument, find_config, verb
+from gateway.cli.command import file_argument, file_option, find_config, verb
 from gateway.errors import StartupError
 from gateway.handover.handover import Handover
 from gateway.handover.inheritance import passed_sockets
@@ -52,7 +52,7 @@ log = logging.getLogger("skewgate")
 
 @verb("run", DETAILS)
 @file_argument
-@click.option("-c", "--config", metavar="FILE", type=FileName(), help="the configuration")
+@file_option("-c", "--config", text="the configuration")
 @click.option(
     "--take-over",
     is_flag=True,
