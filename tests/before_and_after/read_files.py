@@ -63,8 +63,9 @@ def _names(value: Any) -> list[str]:
         return [field.name for field in dataclasses.fields(kind)]
     if fields := getattr(kind, "model_fields", None):
         return list(fields)
-    # What has neither, such as a dialect, is known by its public attributes and those of its class.
-    return sorted({*vars(kind), *getattr(value, "__dict__", ())})
+    # What has neither, such as a dialect, is known by its public attributes and those of its classes.
+    of_classes = {name for each in kind.__mro__ if each is not object for name in vars(each)}
+    return sorted(of_classes | set(getattr(value, "__dict__", ())))
 
 
 def _as_text(value: Any) -> str:
