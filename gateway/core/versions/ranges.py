@@ -209,23 +209,11 @@ class VersionSet:
 
     def up_to(self, ceiling: Version) -> Self:
         """The versions at and below `ceiling`."""
-        left = []
-        for one in self.ranges:
-            if one.high <= ceiling:
-                left.append(one)
-            elif one.low <= ceiling:
-                left.append(VersionRange(one.low, ceiling))
-        return type(self)(tuple(left))
+        return self & type(self)((VersionRange(OLDEST, ceiling),))
 
     def down_to(self, floor: Version) -> Self:
         """The versions at and above `floor`."""
-        left = []
-        for one in self.ranges:
-            if one.low >= floor:
-                left.append(one)
-            elif one.high >= floor:
-                left.append(VersionRange(floor, one.high))
-        return type(self)(tuple(left))
+        return self & type(self)((VersionRange(floor, NEWEST),))
 
     def format(self, scheme: Scheme) -> str:
         """`1.1-1.58, 1.60`; the empty set is `none`. For people, never for the wire."""
