@@ -101,24 +101,20 @@ def _facts(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The facts, in the order in which the gateway finds them for a request."""
     if explanation.get("service"):
         yield "service", f"{explanation['service']} ({explanation['dialect']})"
-    if explanation.get("route"):
-        route = explanation["route"]
+    if route := explanation.get("route"):
         stays = "" if route["strip_prefix"] or route["path"] == "/" else ", which backends get, too"
         yield "route", f"host {route['host'] or 'any'}, path {route['path']}{stays}"
     if explanation.get("endpoint"):
         yield "endpoint", f"{explanation['endpoint']['name']}, path in the API {explanation['local_path']}"
-    if explanation.get("requested"):
-        requested = explanation["requested"]
+    if requested := explanation.get("requested"):
         yield "requested", requested["kind"] + (f", {requested['text']!r}" if requested["text"] else "")
-    if explanation.get("offer"):
-        offer = explanation["offer"]
+    if offer := explanation.get("offer"):
         ends = span(offer["min"], offer["max"])
         ceiling = f", ceiling {offer['ceiling']}" if offer["ceiling"] else ""
         yield "offer", f"{ends} ({offer['policy']}{ceiling}), phase {offer['phase']}"
     if explanation.get("version"):
         yield "version", explanation["version"]
-    if explanation.get("operation"):
-        operation = explanation["operation"]
+    if operation := explanation.get("operation"):
         exists = "exists" if operation["exists"] else "does not exist"
         text = f"{operation['method']} {operation['path']} {exists} at this version: {operation['versions']}"
         yield "operation", text

@@ -122,9 +122,6 @@ def _write(text: str, to: Path | None) -> int:
     return 0
 
 
-# --- which dialect -----------------------------------------------------------------------------------------
-
-
 def _candidates(
     known: Mapping[str, type[Dialect]], dialect: str | None, service_type: str | None
 ) -> Sequence[str]:
@@ -211,9 +208,6 @@ def _unnamed(urls: Sequence[str], unsure: Mapping[str, str]) -> str:
     )
 
 
-# --- what is asked -----------------------------------------------------------------------------------------
-
-
 def _probe_settings(
     target: Target, dialects: Mapping[str, Mapping[str, str]], unsure: Mapping[str, str] = NO_OPTIONS
 ) -> Settings:
@@ -277,9 +271,6 @@ async def _look(service: Service, paths: Sequence[str]) -> Sequence[Documents]:
         finally:
             await client.close()
     return found
-
-
-# --- an API of the operator's own --------------------------------------------------------------------------
 
 
 def _own_api(target: Target, settings: Settings, faults: str) -> str:

@@ -92,9 +92,6 @@ def _backend(url: str, served: str, ca: str | None, *, declares: bool = False) -
         yield f'        versions: "{served}"\n'
 
 
-# --- an API that a dialect knows ---------------------------------------------------------------------------
-
-
 def of_dialect(target: Target, view: ServiceView, options: Mapping[str, str]) -> str:
     """The file for an API that a dialect reads. `options`: what the dialect had to be told."""
     return "".join(_pieces_of_dialect(target, view, options))
@@ -138,9 +135,6 @@ def _options(dialect: Dialect, known: Mapping[str, str]) -> Iterator[str]:
         )
         indent = "      # " if known else "    #   "
         yield f"{indent}# {sentence}.\n{indent}{field.name}: {default}\n"
-
-
-# --- an API of the operator's own --------------------------------------------------------------------------
 
 
 def of_own_api(target: Target, findings: Findings, seen: Sequence[Documents]) -> str | None:

@@ -6,9 +6,9 @@ A key of completion must never fail, print or wait for long: whatever goes wrong
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import click
 
@@ -19,9 +19,6 @@ from gateway.errors import SkewgateError
 
 PATIENCE: Final = 1.0
 """Seconds for the gateway's answer."""
-
-Names: TypeAlias = Mapping[str, Iterable[str]]
-"""Of each service its backends."""
 
 
 def services(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -45,7 +42,8 @@ def replicas(ctx: click.Context, _param: click.Parameter, incomplete: str) -> li
     return sorted(each for each in ids if each.startswith(incomplete))
 
 
-def _names(ctx: click.Context) -> Names:
+def _names(ctx: click.Context) -> Mapping[str, Sequence[str]]:
+    """The backends of each service."""
     where = _where(ctx)
     try:
         found = _status(where)["services"]

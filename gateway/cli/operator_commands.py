@@ -69,9 +69,6 @@ backend_argument = click.argument(
 )
 
 
-# --- offers ------------------------------------------------------------------------------------------------
-
-
 @verb("pin", "Either VERSION or --release is needed. A pin stands above the file's ceiling until `unpin`.")
 @options
 @service_argument
@@ -118,9 +115,6 @@ def _offer_line(state: State, name: str) -> str:
     pin, ceiling = service["pin"], offer["ceiling"]
     limit = f"pinned to {pin}" if pin is not None else f"ceiling {ceiling}" if ceiling is not None else ""
     return f"{name}: offers {offered}{f', {limit}' if limit else ''}, phase {service['phase']}"
-
-
-# --- backends ----------------------------------------------------------------------------------------------
 
 
 @verb("drain")
@@ -220,9 +214,6 @@ def _requests(number: int) -> str:
     return f"{number} request{'' if number == 1 else 's'}"
 
 
-# --- replicas ----------------------------------------------------------------------------------------------
-
-
 @verb(
     "forget",
     "Only for a replica that will not come back with its state file: it may still offer what the others "
@@ -237,9 +228,6 @@ def forget(*, where: Where, output: str, replica: str) -> int:
     state = _send(admin, "DELETE", f"/replicas/{quote(replica, safe='')}")
     _print_state(output, admin, state, lambda: f"{replica}: forgotten")
     return 0
-
-
-# --- the configuration -------------------------------------------------------------------------------------
 
 
 @verb("reload")
@@ -284,9 +272,6 @@ def _problems(body: bytes) -> Sequence[str]:
 def _safe_text(problem: str) -> str:
     """Its lines without control characters. Tabs stay, because they keep the carets in their columns."""
     return "\n".join("\t".join(map(plain, line.split("\t"))) for line in problem.split("\n"))
-
-
-# --- what all share ----------------------------------------------------------------------------------------
 
 
 def _send(

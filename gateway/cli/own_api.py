@@ -154,9 +154,6 @@ def _evidence(
         yield Evidence(where, stated, notation, certain=certain, is_range=is_range)
 
 
-# --- documents ---------------------------------------------------------------------------------------------
-
-
 def _in_documents(documents: Sequence[_Document], count: int) -> Iterator[Evidence]:
     """Lists, ranges and single versions, the same place of all servers together."""
     found: dict[tuple[str, str, tuple[Steps, ...]], list[tuple[_Document, Spot]]] = {}
@@ -200,9 +197,6 @@ def _named(places: Sequence[str], notation: Notation) -> dict[str, str]:
 
 def _json_path(steps: Steps) -> str:
     return "$" + "".join("[*]" if step is None else f".{step}" for step in steps)
-
-
-# --- response headers --------------------------------------------------------------------------------------
 
 
 class _VersionHeader(NamedTuple):
@@ -287,9 +281,6 @@ def _header_places(headers: Sequence[_VersionHeader], documents: Sequence[_Docum
         yield Place("header", asked, notation_of([each.text]), why, is_guess=True)
 
 
-# --- OpenAPI -----------------------------------------------------------------------------------------------
-
-
 def _members(value: Json) -> Mapping[str, Json]:
     return value if isinstance(value, dict) else {}
 
@@ -333,9 +324,6 @@ def _all_parameters(document: Mapping[str, Json]) -> Iterator[Mapping[str, Json]
     for path in _members(document.get("paths")).values():
         for holder in (path, *_members(path).values()):
             yield from map(_members, _items(_members(holder).get("parameters")))
-
-
-# --- paths -------------------------------------------------------------------------------------------------
 
 
 class _VersionedPath(NamedTuple):
