@@ -35,7 +35,7 @@ _Reducer: TypeAlias = Callable[[Any], Any]
 
 
 @final
-class Channel:
+class Channel(asyncio.Protocol):
     """A connected, non-blocking socket, which belongs to this object from now on."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Channel:
 
     async def open(self) -> None:
         """Messages are delivered from now on, in the running loop."""
-        await asyncio.get_running_loop().create_unix_connection(lambda: _Ends(self), sock=self._sock)
+        await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=self._sock)
 
     def send(self, message: object) -> None:
         """Send it behind all that was sent before. Never blocks; after the end nothing happens."""
@@ -77,14 +77,14 @@ class Channel:
                 await self._ended.wait()
         return self._ended.is_set()
 
-    # --- called by the loop, through `_Ends`
+    # --- called by the loop
 
-    def opened(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's has all its methods
         if self._closed:
             transport.close()
 
-    def received(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
         found = self._received
         found += data
         start = 0
@@ -115,29 +115,12 @@ class Channel:
         if self._transport is not None:
             self._transport.abort()
 
-    def lost(self) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._ended.set()
         if not self._closed:
             self._closed = True
             self._on_closed()
-
-
-@final
-class _Ends(asyncio.Protocol):
-    """Hands what the loop says to the channel."""
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._channel.opened(cast(asyncio.Transport, transport))  # uvloop's has all its methods
-
-    def data_received(self, data: bytes) -> None:
-        self._channel.received(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._channel.lost()
 
 
 # --- values as bytes ---------------------------------------------------------------------------------------
