@@ -433,16 +433,17 @@ async def statuses(gateway: Gateway, number: int) -> list[int]:
     return [(await client.request(request())).status for _ in range(number)]
 
 
-def told_of_tokens(fleet: Any) -> int:
-    """Messages about what was taken: from each of two workers that has taken some, and one to the other."""
-    return sum(isinstance(each, ClientUse) and bool(each.tokens) for each in fleet.messages)
+def tokens_told(fleet: Any) -> int:
+    """Tokens in all messages, however many these are: a worker says what was taken, the other one is told."""
+    told = [each.tokens for each in fleet.messages if isinstance(each, ClientUse)]
+    return sum(number for tokens in told for clients in tokens.values() for number in clients.values())
 
 
 async def test_a_rate_holds_for_all_workers_together(testbed: Testbed, fleets: Any) -> None:
     limits = ClientLimits(rate=0.001, burst=6)
     fleet = await fleets(2, await testbed.backend(), client_limits=limits)
     assert await statuses(fleet.gateways[0], 4) == [200] * 4
-    await until(lambda: told_of_tokens(fleet) == 2)
+    await until(lambda: tokens_told(fleet) == 2 * 4)
     await fleet.quiet()
     assert await statuses(fleet.gateways[1], 3) == [200, 200, 429]
 
@@ -452,7 +453,7 @@ async def test_what_was_taken_too_much_is_taken_off_afterwards(testbed: Testbed,
     fleet = await fleets(2, await testbed.backend(), client_limits=limits)
     for gateway in fleet.gateways:
         assert await statuses(gateway, 5) == [200] * 4 + [429]
-    await until(lambda: told_of_tokens(fleet) == 4)
+    await until(lambda: tokens_told(fleet) == 2 * 8)
     await fleet.quiet()
     for slot in range(2):
         assert 410 < fleet.limiter(slot).wait(CLIENT, monotonic()) < 501, "it owes four tokens, and needs one"
