@@ -175,6 +175,8 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
         """The head that comes in, or that of the request under way."""
         self._request: web.Request | None = None
         """The request that a handler has."""
+        self._has_begun = asyncio.Event()
+        """A handler has got the request."""
         self._has_responded = asyncio.Event()
         self._read_timer: asyncio.TimerHandle | None = None
         self._is_used = False
@@ -236,7 +238,9 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
                 await self._receive_head(patience)
                 async with asyncio.timeout(BODY_TIME):
                     await self._pass_on(self._http)
+                    await self._has_begun.wait()
                 await self._has_responded.wait()
+                self._has_begun.clear()
                 self._has_responded.clear()
                 patience = IDLE_TIME
         except _Refused as refusal:
@@ -251,6 +255,8 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
                 if not self._is_used:
                     self._count("timeout")
                 self.abort()
+        except Exception as error:  # noqa: BLE001 - nobody awaits this task
+            self._fail(error)
 
     async def _more(self) -> bytes:
         """What has come; waits until there is something."""
@@ -336,6 +342,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
     async def respond(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """From the complete head to the end of the response."""
         self._request, self._is_used, self.is_stream = request, True, False
+        self._has_begun.set()
         try:
             response = await handler(request)
             await self._send(request, response)
@@ -346,8 +353,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
             self._refuse("body", 400)
             raise ConnectionAbortedError from None
         except Exception as error:
-            self._shared.errors.bug(error)
-            self._refuse(INTERNAL, 500)
+            self._fail(error)
             raise ConnectionAbortedError from error
         self._request = None
         if self._http is not None and not self._http.writing_paused:
@@ -437,6 +443,10 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
         if not self._is_answered and not self._is_closed:
             self._transport.write(error_bytes(status, sentence))
         self.close()
+
+    def _fail(self, bug: Exception) -> None:
+        self._shared.errors.bug(bug)
+        self._refuse(INTERNAL, 500)
 
     def _tls_broken(self, _: str) -> None:
         self._count("tls")

@@ -19,6 +19,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from aiohttp import web
 
 from gateway.admin import connection
 from gateway.runtime import compiled
@@ -180,6 +181,36 @@ async def test_R_B7_a_body_that_does_not_come_in_time_closes_the_connection(
         peer.send(head + b'{"version"')
         assert (await peer.everything()).startswith(b"HTTP/1.1 408 ")
         assert (await admin.counts())["timeout"] == 1
+
+
+async def test_R_B7_a_request_that_gets_to_no_handler_has_a_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As if aiohttp had failed at a head that this side lets pass."""
+    shorten(monkeypatch, "BODY_TIME")
+    async with running() as admin:
+        with monkeypatch.context() as patch:
+            patch.setattr(web.RequestHandler, "data_received", lambda *_: None)
+            peer = await admin.peer()
+            peer.send(admin.request("/status"))
+            assert (await peer.everything()).startswith(b"HTTP/1.1 408 ")
+        assert (await admin.counts())["timeout"] == 1
+
+
+async def test_R_B7_a_bug_beside_any_request_closes_the_connection(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("secret detail")
+
+    async with running() as admin:
+        with monkeypatch.context() as patch:
+            patch.setattr(web.RequestHandler, "data_received", broken)
+            peer = await admin.peer()
+            peer.send(admin.request("/status"))
+            assert (await peer.everything()).startswith(b"HTTP/1.1 500 ")
+        assert (await admin.counts())["internal"] == 1
+    assert caplog.text.count("Traceback") == 1
 
 
 async def test_R_B7_an_idle_connection_is_kept_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ import pytest
 from gateway.admin import connection
 from tests.admin.raw_clients import FILE, TOKEN, Admin, Peer, at_most, connections_to, running
 from tests.kit.certificates import Authority, client_context
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE, until
 
 AT_MOST = 64
 """Connections that the admin listener keeps."""
@@ -160,7 +160,10 @@ async def test_R_B7_handshakes_that_do_not_end_keep_no_operator_out(tmp_path: Pa
 async def test_R_B7_the_one_too_many_is_told_so_over_tls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All connections are those of operators in the middle of a request."""
+    """All connections are those of operators in the middle of a request, and stay there however slow the
+    machine is."""
+    for name in ("HEAD_TIME", "BODY_TIME"):
+        monkeypatch.setattr(connection, name, PATIENCE)
     async with running_tls(tmp_path) as tls:
         command = tls.admin.request(
             "/services/baremetal/ceiling", method="PUT", more="Content-Length: 40\r\n"
