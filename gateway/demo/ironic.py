@@ -41,6 +41,7 @@ class Server(ApiServer):
         for path in ("/v1", "/v1/"):
             application.router.add_get(path, self._v1, allow_head=False)
         application.router.add_get("/v1/nodes", self._list)
+        application.router.add_post("/v1/nodes", self._create)
         application.router.add_get("/v1/nodes/{ident}", self._show)
         return application
 
@@ -101,6 +102,11 @@ class Server(ApiServer):
 
     async def _list(self, request: web.Request) -> web.Response:
         return web.json_response({"nodes": []})
+
+    async def _create(self, request: web.Request) -> web.Response:
+        """Accept a node, which is not remembered."""
+        await request.read()
+        return web.json_response({}, status=201)
 
     async def _show(self, request: web.Request) -> web.Response:
         """An error of Ironic's methods: the form of `_fault` with other keys."""
