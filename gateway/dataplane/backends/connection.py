@@ -57,9 +57,16 @@ MAX_INTERIM: Final = 16
 
 
 class ResponseReceiver:
-    """An attempt, as its connection sees it."""
+    """An attempt, as its pool and its connection see it."""
 
     __slots__ = ()
+
+    ended: bool
+    """It needs no connection and no response any more."""
+
+    def on_connection(self, connection: BackendConnection) -> None:
+        """A connection was made."""
+        raise NotImplementedError
 
     def is_misplaced(self, response: ResponseHead, sent_ids: SentIds) -> bool:
         """Whether a response is for an earlier request of its connection (`sent_ids`)."""

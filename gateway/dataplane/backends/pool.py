@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
 
 from gateway.core.fleet.fleet import ConnectFailed
-from gateway.dataplane.backends.connection import BackendConnection, ConnectionHome
+from gateway.dataplane.backends.connection import BackendConnection, ConnectionHome, ResponseReceiver
 from gateway.dataplane.local_responses.failures import Failure
 from gateway.dataplane.sockets.tcp import keep_asking
 from gateway.telemetry.series.backend import OfBackend
@@ -45,20 +45,6 @@ _OUT_OF_STEP: Final = {
 Resolve: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
 """The addresses of a backend's host, at least one, in the order in which they are to be tried. Raises
 `OSError` if none is known. It waits for a name server only when a name is new."""
-
-
-class ConnectionUser(Protocol):
-    """An attempt, as the pool sees it."""
-
-    @property
-    def ended(self) -> bool:
-        """It needs no connection any more."""
-
-    def on_connection(self, connection: BackendConnection) -> None:
-        """A connection was made."""
-
-    def on_failure(self, failure: Failure) -> None:
-        """None could be made."""
 
 
 class ConnectionRoom(Protocol):
@@ -92,7 +78,7 @@ class BackendPool(ConnectionHome):
         self._once_until = 0.0
         """The time, by the coarse clock, until which each connection carries one request, and whatever comes
         is acknowledged at once. 0: the backend was never found out of step."""
-        self._connecting: dict[asyncio.Task[None], ConnectionUser] = {}
+        self._connecting: dict[asyncio.Task[None], ResponseReceiver] = {}
 
     def acquire(self, *, verify: bool) -> BackendConnection | None:
         """An idle connection; None: there is none, make one.
@@ -110,7 +96,7 @@ class BackendPool(ConnectionHome):
                 return connection
         return None
 
-    def connect(self, user: ConnectionUser, service: Service) -> None:
+    def connect(self, user: ResponseReceiver, service: Service) -> None:
         """Make a connection and pass it to `user`, or report the failure to it."""
         if self.backend.max_connections:
             self._make_room(self._most_connections())
@@ -145,7 +131,7 @@ class BackendPool(ConnectionHome):
                 surplus -= 1
         return len(self.connections) + len(self._connecting)
 
-    async def _connect(self, user: ConnectionUser, service: Service, began: float) -> None:
+    async def _connect(self, user: ResponseReceiver, service: Service, began: float) -> None:
         try:
             connection = await self._connect_to_any(service.timeouts.connect)
         except TimeoutError:
