@@ -227,23 +227,10 @@ class ManyWorkers(Timeline):
 
     def views(self) -> Iterator[ServiceView]:
         """By which requests are answered anywhere at this moment."""
-        for snapshot in self.process.serving():
-            yield snapshot.views[self.name]
-        yield from self._leaving()
-
-    def negotiating(self) -> Iterator[ServiceView]:
-        """The same, but for what leaves and negotiates nothing: it passes on to legacy backends until it has
-        drained, and the next process, which cannot know of it, may have begun to negotiate."""
-        for snapshot in self.process.serving():
-            yield snapshot.views[self.name]
-        for view in self._leaving():
-            if view.agreed is None or not view.agreed.transparent:
-                yield view
-
-    def _leaving(self) -> Iterator[ServiceView]:
-        """Of the process that is being taken over, and of orphans."""
-        for snapshot in () if self.earlier is None else self.earlier.serving():
-            yield snapshot.views[self.name]
+        processes = [self.process] if self.earlier is None else [self.process, self.earlier]
+        for process in processes:
+            for snapshot in process.serving():
+                yield snapshot.views[self.name]
         for snapshot in self.orphans:
             view = snapshot.views[self.name]
             assert view.agreed is not None
