@@ -145,7 +145,7 @@ class _Reducers(dict[type, _Reducer]):
     """How values are taken apart, by class. Found out when the first one of a class is sent."""
 
     def __missing__(self, kind: type) -> _Reducer:
-        if is_dataclass(kind) and _is_frozen(kind) and not _has_own_way(kind):
+        if is_dataclass(kind) and _is_frozen_without_own_way(kind):
             reducer = self[kind] = _by_constructor(kind)
             return reducer
         return copyreg.dispatch_table[kind]  # raises `KeyError`: as `pickle` does it
@@ -161,12 +161,9 @@ def _by_constructor(kind: type) -> _Reducer:
     return lambda value: (kind, values(value))
 
 
-def _has_own_way(kind: Any) -> bool:  # noqa: ANN401 - as the next one
-    return kind.__reduce__ is not object.__reduce__ or kind.__reduce_ex__ is not object.__reduce_ex__
-
-
-def _is_frozen(kind: Any) -> bool:  # noqa: ANN401 - a dataclass, which has no type
-    return bool(kind.__dataclass_params__.frozen)
+def _is_frozen_without_own_way(kind: Any) -> bool:  # noqa: ANN401 - a dataclass, which has no type
+    has_own_way = kind.__reduce__ is not object.__reduce__ or kind.__reduce_ex__ is not object.__reduce_ex__
+    return bool(kind.__dataclass_params__.frozen) and not has_own_way
 
 
 def _read_only(items: dict[Any, Any]) -> MappingProxyType[Any, Any]:

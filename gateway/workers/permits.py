@@ -151,11 +151,6 @@ class PermitLedger:
             self._lend(key)
         return [(worker, self._message(one)) for worker, one in self._borrowers.items() if one.changed]
 
-    def held(self, key: str) -> Mapping[int, int]:
-        """By worker how many it may be using."""
-        stock = self._stocks.get(key)
-        return {} if stock is None else dict(stock.held)
-
     @property
     def keys(self) -> KeysView[str]:
         """All keys, those included of which permits are still out."""

@@ -157,7 +157,7 @@ class WorkerProcess:
         self._channel.send(messages.Stopped())
         if parts is not None:
             await parts.worker.drain(seconds)
-            self._report(parts, messages.Beat(0, counters=True))
+            self._channel.send(parts.report(messages.Beat(0, counters=True), self._process_log))
 
     async def _end_as_orphan(self, parts: Parts) -> None:
         """Give the addresses free for the next gateway, finish the requests under way, and end."""
@@ -182,7 +182,7 @@ class WorkerProcess:
         parts = self._parts
         match message:
             case messages.Beat() if parts is not None:
-                self._report(parts, message)
+                self._channel.send(parts.report(message, self._process_log))
             case messages.Do() if parts is not None:
                 parts.do(message.what)
             case messages.HeldBack() | messages.Permits() | messages.ClientUse() | messages.Deadlines():
@@ -209,6 +209,3 @@ class WorkerProcess:
         if self._stopping:
             process.exit_at_once()
         self._stopping = True
-
-    def _report(self, parts: Parts, beat: messages.Beat) -> None:
-        self._channel.send(parts.report(beat, self._process_log))

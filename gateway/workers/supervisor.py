@@ -30,7 +30,7 @@ from gateway.telemetry.worker_report import WorkerProcess, WorkerReport, plus
 from gateway.workers import messages
 from gateway.workers.deputy import Deputy
 from gateway.workers.identity import identity
-from gateway.workers.publisher import Publisher, holds_documents, lowest_held, offers
+from gateway.workers.publisher import Publisher, Recipient, holds_documents, lowest_held, offers
 from gateway.workers.reports import Reports
 from gateway.workers.shares import ShareKeeper
 from gateway.workers.worker_handle import PROGRAM, Stage, WorkerHandle, ending_of
@@ -312,7 +312,7 @@ class WorkerProcesses:
             handle.unanswered = 0
             well = self._publisher.acknowledged(recipient, message.number)
             if well:
-                self._advance(handle)
+                self._advance(handle, recipient)
         elif isinstance(message, messages.Report):
             handle.unanswered = 0
             self._reports.received(handle, message)
@@ -330,10 +330,8 @@ class WorkerProcesses:
             handle.kill(f"has said what makes no sense ({str(message)[:80]})")
         self._changes.changed()
 
-    def _advance(self, handle: WorkerHandle) -> None:
+    def _advance(self, handle: WorkerHandle, recipient: Recipient) -> None:
         """It has acknowledged something. It may serve once it holds all that everybody holds."""
-        recipient = handle.recipient
-        assert recipient is not None
         if (
             handle.stage is Stage.STARTING
             and recipient.held is not None
@@ -429,8 +427,7 @@ class WorkerProcesses:
     def deadlines(self, deadlines: Mapping[str, float]) -> None:
         """Every worker looks at them before it refuses a version."""
         self._deadlines = messages.Deadlines(deadlines)
-        for handle in self._handles.values():
-            handle.send(self._deadlines)
+        self._tell_all(self._deadlines)
 
     def reopen_logs(self) -> None:
         self._tell_all(messages.Do("reopen_logs"))
@@ -438,7 +435,7 @@ class WorkerProcesses:
     def read_certificates(self) -> None:
         self._tell_all(messages.Do("read_certificates"))
 
-    def _tell_all(self, message: messages.Do) -> None:
+    def _tell_all(self, message: messages.Do | messages.Deadlines) -> None:
         """Those that start read and open everything anyway, but may have done so a moment ago."""
         for handle in self._handles.values():
             handle.send(message)

@@ -58,7 +58,7 @@ class Fleet:
     """Workers and their ledger, between which messages take as long as they are told to."""
 
     def __init__(self, workers: int, bound: int) -> None:
-        self.ledger: PermitLedger = PermitLedger(workers)
+        self.ledger = PermitLedger(workers)
         self.ledger.configure({KEY: bound})
         self.workers: dict[int, Borrower] = {}
         for number in range(workers):
@@ -73,6 +73,11 @@ class Fleet:
         del self.workers[number]
         self.ledger.left(number)
         self.deal()
+
+    def held(self) -> dict[int, int]:
+        """By worker how many it may be using."""
+        stock = self.ledger._stocks.get(KEY)
+        return {} if stock is None else dict(stock.held)
 
     def deal(self) -> None:
         for number, permits in self.ledger.deal():
@@ -104,7 +109,7 @@ class Fleet:
 def test_each_worker_begins_with_its_part_and_the_rest_is_lent() -> None:
     fleet = Fleet(4, 6)
     fleet.deliver_all()
-    assert fleet.ledger.held(KEY) == {0: 1, 1: 1, 2: 1, 3: 1}
+    assert fleet.held() == {0: 1, 1: 1, 2: 1, 3: 1}
 
     fleet.workers[2].asks(3)
     fleet.deliver_all()
@@ -151,7 +156,7 @@ def test_in_a_throng_everybody_gets_an_equal_part_and_keeps_it() -> None:
             if worker.in_flight:
                 worker.ends_one()
                 fleet.deliver_all()
-    assert sorted(fleet.ledger.held(KEY).values()) == [1, 1, 2, 2]
+    assert sorted(fleet.held().values()) == [1, 1, 2, 2]
 
     messages = 0
     for worker in fleet.workers.values():
@@ -251,7 +256,7 @@ def test_those_that_wait_when_a_bound_is_removed_go_by_it() -> None:
         (busy,) = [worker for worker in fleet.workers.values() if worker.in_flight]
         busy.ends_one()
     fleet.deliver_all()
-    assert fleet.ledger.held(KEY) == {}
+    assert fleet.held() == {}
 
 
 class PermitLaws(RuleBasedStateMachine):
@@ -328,7 +333,7 @@ class PermitLaws(RuleBasedStateMachine):
     @invariant()
     def never_more_than_there_are(self) -> None:
         assert self.fleet.in_flight <= self.most
-        held = self.fleet.ledger.held(KEY)
+        held = self.fleet.held()
         for number, worker in self.fleet.workers.items():
             assert worker.in_flight <= worker.shared.lent.get(KEY, 0) <= held.get(number, 0)
         assert sum(held.values()) <= self.most
