@@ -73,14 +73,8 @@ class CertificateWatch:
 
     def expiry(self) -> Mapping[str, float]:
         """When each certificate in force expires: seconds since the epoch, by path."""
-        return {
-            **self._shown_to_backends(),
-            **{
-                certificate.path: certificate.not_after
-                for certificates in self._watched.values()
-                for certificate in certificates.certificates
-            },
-        }
+        served = (each for certificates in self._watched.values() for each in certificates.certificates)
+        return {**self._shown_to_backends(), **{each.path: each.not_after for each in served}}
 
     async def reload(self, wanted: Settings) -> None:
         """A configuration is about to be in force: read its certificates, whether they have changed or not.
@@ -110,13 +104,9 @@ class CertificateWatch:
                 await asyncio.to_thread(certificates.reload, settings)
             except CertificateError as error:
                 self._metrics.count(OfProcess.certificate_reloads, "failure")
-                _log.error(
-                    "the certificates of %s stay as they were: %s (%s)%s",
-                    name,
-                    error,
-                    error.path or error.part,
-                    f"; {error.hint}" if error.hint else "",
-                )
+                hint = f"; {error.hint}" if error.hint else ""
+                where = error.path or error.part
+                _log.error("the certificates of %s stay as they were: %s (%s)%s", name, error, where, hint)
                 return
         self._metrics.count(OfProcess.certificate_reloads, "success")
         self._on_read()
@@ -148,7 +138,6 @@ def names_of(listen: Sequence[Listen]) -> tuple[str, ...]:
 def tls_of(settings: Settings) -> dict[str, ServerTls]:
     """TLS of those listeners that have it, by their names."""
     names = names_of(settings.listen)
-    found = {
-        name: each.tls for name, each in zip(names, settings.listen, strict=True) if each.tls is not None
-    }
+    listeners = zip(names, settings.listen, strict=True)
+    found = {name: each.tls for name, each in listeners if each.tls is not None}
     return found if settings.admin.tls is None else {**found, ADMIN: settings.admin.tls}

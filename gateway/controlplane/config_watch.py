@@ -64,20 +64,16 @@ class ConfigWatch:
         self._took = monotonic() - began
         if known is not self._reloader.seen:  # a reload came in between
             self._waiting = None
-        elif found == known:
-            self._rest()
-        elif found == self._waiting:
-            self._rest()
-            _log.info("a file of the configuration has changed: reloading")
-            await self._reloader.reload()
+        elif found in (known, self._waiting):
+            self._waiting, self._restless = None, 0
+            if found != known:
+                _log.info("a file of the configuration has changed: reloading")
+                await self._reloader.reload()
         else:
             self._waiting = found
             self._restless += 1
             if self._restless == RESTLESS:
                 _log.warning("a file of the configuration changes all the time: it is read once it rests")
-
-    def _rest(self) -> None:
-        self._waiting, self._restless = None, 0
 
     async def _run(self) -> None:
         while True:

@@ -241,7 +241,7 @@ def _candidates(name: str, stub: dns.asyncresolver.Resolver) -> list[dns.name.Na
     for a name that cannot be, whatever the domain."""
     relative = dns.name.from_text(name, None)
     absolute = relative.concatenate(dns.name.root)
-    domains = stub.search or [domain for domain in [stub.domain] if domain != dns.name.root]
+    domains = stub.search or ([] if stub.domain == dns.name.root else [stub.domain])
     in_domains = []
     for domain in domains:
         with suppress(dns.name.NameTooLong):  # there is no such name, but there may be the others

@@ -54,7 +54,7 @@ _log = logging.getLogger("skewgate.resolver")
 
 
 class UnresolvedError(OSError):
-    """A name without a known address, to which nothing can connect. `errno` where the system is the cause."""
+    """A name without a known address. `errno` where the system is the cause."""
 
 
 async def addresses_only(host: str) -> Addresses:

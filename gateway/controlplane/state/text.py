@@ -42,12 +42,7 @@ FORMAT: Final = 2
 _WITHOUT_ADVERTISEMENTS: Final = 1
 """The format of releases that saved neither policies nor advertisements."""
 
-_NOTHING: Final[Mapping[str, object]] = {
-    "policy": None,
-    "at_least": None,
-    "cut": False,
-    "advertisements": {},
-}
+_NOTHING: Final[Mapping[str, object]] = {"policy": None, "at_least": None, "cut": False, "advertisements": {}}
 """What an entry of that format lacks."""
 
 _LATEST_TIME: Final = 1e12
@@ -170,13 +165,9 @@ def parse_state(text: str, services: Iterable[Service], wall_offset: float = 0.0
 
 def _fitting(state: SavedState, service: Service) -> tuple[SavedState, list[str]]:
     """The part of `state` that is about configured backends, and a sentence about each other one."""
-    urls = {backend.name: backend.url for backend in service.backends}
     sources = {source.key for source in service.sources}
-    urls |= {
-        name: known.url
-        for name, known in state.advertisements.items()
-        if name not in urls and known.source in sources
-    }
+    urls = {name: known.url for name, known in state.advertisements.items() if known.source in sources}
+    urls |= {backend.name: backend.url for backend in service.backends}
     gone = [
         f"{service.name}/{_quoted(backend)}: was drained, no longer configured"
         for backend in sorted(state.drained - urls.keys())
@@ -207,18 +198,14 @@ def _entries(text: str) -> Mapping[str, dict[str, Any]]:
         raise StateTextError("it is not a state file of skewgate")
     found = document["skewgate_state"]
     if found not in (FORMAT, _WITHOUT_ADVERTISEMENTS):
-        raise StateTextError(
-            f"its format is {_quoted(str(found))}, this release reads {_WITHOUT_ADVERTISEMENTS} and {FORMAT}"
-        )
+        reads = f"{_WITHOUT_ADVERTISEMENTS} and {FORMAT}"
+        raise StateTextError(f"its format is {_quoted(str(found))}, this release reads {reads}")
     entries = document.get("services")
     if not isinstance(entries, dict):
         raise StateTextError("it has no `services`")
-    if found == _WITHOUT_ADVERTISEMENTS:
-        entries = {
-            name: {**entry, **_NOTHING} if isinstance(entry, dict) else entry
-            for name, entry in entries.items()
-        }
     for name, entry in entries.items():
+        if found == _WITHOUT_ADVERTISEMENTS and isinstance(entry, dict):
+            entry.update(_NOTHING)
         if not _is_entry(entry):
             raise StateTextError(f"its entry '{_quoted(name)}' is malformed")
     return entries

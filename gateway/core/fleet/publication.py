@@ -73,19 +73,17 @@ def publication(before: Snapshot | None, after: Snapshot) -> Publication:
     """What must be said to somebody who has `before` (None: nothing) for them to have `after`."""
     old = before or _NOTHING
     pools, old_pools = after.fleet.pools, old.fleet.pools
-    names = {
-        **dict.fromkeys(names_of_others(old.views, after.views)),
-        **dict.fromkeys(names_of_others(old_pools, pools)),
-    }
+    changed = dict.fromkeys([*names_of_others(old.views, after.views), *names_of_others(old_pools, pools)])
     same_names = after.views is old.views or tuple(after.views) == tuple(old.views)
+    same_headers = after.untrusted_headers == old.untrusted_headers
     return Publication(
-        after.generation,
-        None if same_names else tuple(after.views),
-        {
+        generation=after.generation,
+        names=None if same_names else tuple(after.views),
+        services={
             name: _news(old.views.get(name), old_pools.get(name), after.views[name], pools[name])
-            for name in names
+            for name in changed
         },
-        None if after.untrusted_headers == old.untrusted_headers else after.untrusted_headers,
+        untrusted_headers=None if same_headers else after.untrusted_headers,
     )
 
 

@@ -196,19 +196,18 @@ class Snapshot:
         that is new; None: it stands alone.
         """
         found = saved or {}
-        both = {
-            service.name: _configured(service, after, found.get(service.name), now, agreed)
-            for service in services
-        }
-        views = {name: view for name, (view, _) in both.items()}
+        views, pools = {}, {}
+        for service in services:
+            name = service.name
+            views[name], pools[name] = _configured(service, after, found.get(name), now, agreed)
         return cls(
-            after.generation + 1 if after else 1,
-            Routes.of(services),
-            MappingProxyType(views),
-            Fleet(MappingProxyType({name: pool for name, (_, pool) in both.items()})),
-            names_selected_by(services),
-            untrusted_headers,
-            dues_after({}, views),
+            generation=after.generation + 1 if after else 1,
+            routes=Routes.of(services),
+            views=MappingProxyType(views),
+            fleet=Fleet(MappingProxyType(pools)),
+            selected_names=names_selected_by(services),
+            untrusted_headers=untrusted_headers,
+            dues=dues_after({}, views),
         )
 
     def brought_up(self, before: Snapshot, to: Snapshot, now: float) -> Snapshot:
@@ -236,14 +235,15 @@ class Snapshot:
 
     def _configured_anew(self, after: Snapshot, services: Iterable[Service], now: float) -> Snapshot:
         """With these services as they are when configured after `after`."""
-        changed = {service.name: _configured(service, after, None, now) for service in services}
-        views = with_items(self.views, {name: view for name, (view, _) in changed.items()})
-        pools = with_items(self.fleet.pools, {name: pool for name, (_, pool) in changed.items()})
-        return self._with(after.generation + 1, views, Fleet(pools), dues_after({}, views))
+        changed, pools = {}, {}
+        for service in services:
+            changed[service.name], pools[service.name] = _configured(service, after, None, now)
+        views = with_items(self.views, changed)
+        fleet = Fleet(with_items(self.fleet.pools, pools))
+        return self._with(after.generation + 1, views, fleet, dues_after({}, views))
 
     def with_agreed(self, agreed: Mapping[str, Agreed | None], now: float) -> Snapshot:
-        """The same with what is agreed on from now on, by service; this same object when nothing is other. A
-        service that is not configured is passed over."""
+        """The same with what is agreed on from now on, by service; this same object when nothing is other."""
         views = {
             name: view.with_agreed(each, now)
             for name, each in agreed.items()
