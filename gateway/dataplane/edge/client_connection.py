@@ -319,9 +319,7 @@ class ClientConnection(Downstream):
         Raises `FramingError` for TLS and for a head that is too large.
         """
         limits = self.context.limits
-        if (
-            data[0] == TLS_HANDSHAKE
-        ):  # otherwise the client would wait for a TLS handshake until the head deadline
+        if data[0] == TLS_HANDSHAKE:  # else the client would wait for a handshake until the head deadline
             raise FramingError("tls")
         if data[:2] == b"\r\n" and self._empty_line_before != self.requests:
             # RFC 9112 2.2: skip one empty line before a request, however it arrives
@@ -365,10 +363,6 @@ class ClientConnection(Downstream):
             self._arrival.pause(self.context.now)
         self._set_deadline()
 
-    def _await_more_body(self, exchange: Exchange, body: RequestBody) -> None:
-        idle_deadline = self.context.now + timeouts_of(exchange).client_body_idle
-        self.deadline = min(idle_deadline, self._arrival.deadline(body.limits.min_rate))
-
     def _set_deadline(self) -> None:
         """By what the client has to do next for its exchange: take what was written, or send more of its
         body. While the gateway itself does not read, nothing."""
@@ -376,7 +370,8 @@ class ClientConnection(Downstream):
         if self.congested:
             self._await_taking()
         elif exchange is not None and (body := exchange.body) and not body.done and self._reading:
-            self._await_more_body(exchange, body)
+            idle_deadline = self.context.now + timeouts_of(exchange).client_body_idle
+            self.deadline = min(idle_deadline, self._arrival.deadline(body.limits.min_rate))
         else:
             self.deadline = NEVER
 
@@ -493,7 +488,7 @@ class ClientConnection(Downstream):
 
     def close(self) -> None:
         """Close after everything that was written is sent, or after `timeouts.client_write_idle`."""
-        if self.phase is CLOSING:
+        if self.phase in (CLOSING, CLOSED):
             return
         self.phase = CLOSING
         self._buffer = b""
@@ -519,7 +514,7 @@ class ClientConnection(Downstream):
     def abort(self) -> None:
         """Close at once, with a reset: the only correct end of a response that cannot be completed. Where the
         end of the connection ends the response, an orderly close would look like a complete response."""
-        if self.phase is not CLOSING:
+        if self.phase not in (CLOSING, CLOSED):
             self.phase = CLOSING
         reset(self.transport)
 
