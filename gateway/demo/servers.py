@@ -162,7 +162,6 @@ class ApiServer(ABC):
         if (connection := request.transport) is not None and connection not in self._connections:
             self._connections = {each for each in self._connections if not each.is_closing()} | {connection}
         self.requests += request.path not in self.documents
-        await request.read()  # whole before any answer, even an error
         await self._answers.wait()
         return await handler(request)
 
