@@ -1,8 +1,8 @@
 """Ironic's API servers in the demonstration: on loopback, they handle versions as Ironic 13.0 and 24.1 do.
 
 Both know only Ironic's own header (releases before 25.0 ignore `OpenStack-API-Version`). They refuse what
-they do not serve with 406 and Ironic's text. Their cloud remembers no nodes. Each server counts what it received,
-which proves that no server got a version that it does not serve.
+they do not serve with 406 and Ironic's text. Their cloud remembers no nodes. Each server counts what it
+received, which proves that no server got a version that it does not serve.
 
 This module must not know the gateway: these are foreign servers that run in the same process.
 """
