@@ -94,11 +94,11 @@ class Line:
         (length,) = _LENGTH.unpack(await self._bytes(_LENGTH.size))
         if length > MAX_SIZE:
             raise HandoverError(f"it said what is no message: {length} bytes")
+        data = await self._bytes(length)
         try:
-            message: object = json.loads(await self._bytes(length))
+            return json.loads(data)
         except (ValueError, RecursionError):
             raise HandoverError("it said what is no message") from None
-        return message
 
     async def descriptors(self, count: int) -> list[int]:
         """Those that come with the message before. They are the caller's. Raises `HandoverError`."""

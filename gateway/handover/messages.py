@@ -113,11 +113,11 @@ def read(message: object) -> TakeOver | Offer | Word:
             )
         state = message.get("state")
         return Offer(
-            _number(message, "pid"),
-            _text(message, "release"),
-            None if state is None else _text(message, "state"),
-            _described(message),
-            _variables(message.get("manager", {})),
+            pid=_number(message, "pid"),
+            release=_text(message, "release"),
+            state=None if state is None else _text(message, "state"),
+            descriptors=_described(message),
+            manager=_variables(message.get("manager", {})),
         )
     if kind in {"ready", "stopped", "serving", "refused"}:
         return Word(str(kind), _text(message, "reason") if "reason" in message else "")

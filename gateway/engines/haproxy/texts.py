@@ -73,7 +73,10 @@ class HaproxyOptions:
 
 def configuration_text(table: Table, options: HaproxyOptions) -> str:
     """The whole text."""
-    sections = [_global(options), _frontend(table, options), _gateway(options)]
+    of_process = [f"hard-stop-after {options.hard_stop_after}"]
+    if options.socket is not None:
+        of_process.append(f"stats socket {options.socket}")
+    sections = [("global", of_process), _frontend(table, options), _gateway(options)]
     for service in table.services:
         if service.traits is not None:
             sections += [_pool(service, service.traits, pool, options) for pool in service.pools]
@@ -83,13 +86,6 @@ def configuration_text(table: Table, options: HaproxyOptions) -> str:
 def server_name(member: PoolMember) -> str:
     """The name of a member in each of its pools: `set server POOL/NAME`."""
     return encoded(member.name).replace("%", ":")
-
-
-def _global(options: HaproxyOptions) -> tuple[str, list[str]]:
-    lines = [f"hard-stop-after {options.hard_stop_after}"]
-    if options.socket is not None:
-        lines.append(f"stats socket {options.socket}")
-    return "global", lines
 
 
 # --- the frontend ------------------------------------------------------------------------------------------
