@@ -13,7 +13,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,14 +105,8 @@ class Clients:
         tls: Mapping[str, str] | None = None,
     ) -> Session:
         """Run a session of python-ironicclient. `version` None: its own default."""
-        plan = {
-            "endpoint": endpoint,
-            "version": version,
-            "retries": retries,
-            "calls": calls,
-            "tls": tls or {},
-        }
-        return self._session("ironicclient_session.py", plan)
+        plan = {"version": version, "retries": retries, "tls": tls or {}}
+        return self.session("ironicclient_session.py", endpoint, calls, **plan)
 
     def sdk(
         self,
@@ -124,14 +118,8 @@ class Clients:
         tls: Mapping[str, str] | None = None,
     ) -> Session:
         """Run a session of openstacksdk. `version` None: it chooses one from the documents."""
-        plan = {
-            "endpoint": endpoint,
-            "version": version,
-            "retries": retries,
-            "calls": calls,
-            "tls": tls or {},
-        }
-        return self._session("sdk_session.py", plan)
+        plan = {"version": version, "retries": retries, "tls": tls or {}}
+        return self.session("sdk_session.py", endpoint, calls, **plan)
 
     def baremetal(self, endpoint: str, *arguments: str, version: str | None = None) -> CommandResult:
         """Run one command of the `baremetal` command line. `version` None: its own default."""
@@ -140,8 +128,10 @@ class Clients:
             options += ["--os-baremetal-api-version", version]
         return self._run(self._environment.command("baremetal", *options, *arguments))
 
-    def _session(self, script: str, plan: dict[str, Any]) -> Session:
-        ended = self._run([str(self._environment.python), str(SCRIPTS / script), json.dumps(plan)])
+    def session(self, script: str, endpoint: str, calls: Sequence[Any], **plan: Any) -> Session:
+        """Run one of the scripts with this plan."""
+        text = json.dumps({"endpoint": endpoint, "calls": calls, **plan})
+        ended = self._run([str(self._environment.python), str(SCRIPTS / script), text])
         assert ended.code == 0, f"{script} itself failed (exit {ended.code}):\n{ended.errors}"
         session = json.loads(ended.output.splitlines()[-1])
         results = [Result.read(entry) for entry in session["results"]]

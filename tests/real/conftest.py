@@ -10,23 +10,28 @@ wrong server is an error of that test. Nothing is skipped: a missing prerequisit
 from __future__ import annotations
 
 import signal
-from collections.abc import Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.real.client_libraries import OF_ALL, OF_ELASTICSEARCH_8, Libraries
 from tests.real.clients import Clients
 from tests.real.environments import Environment, build_all
 from tests.real.goiardi import API, GOIARDI, ChefServer, chef_servers
 from tests.real.gophercloud import Gophercloud, compiled
-from tests.real.ironic import NEW, OLD, OneDatabaseFleet, whole_server
-from tests.real.launcher import RunningServer
-from tests.real.pairs import Pair
-from tests.real.processes import stop_all
+from tests.real.ironic import NEW, OLD, OneDatabaseFleet, ironic, whole_server
+from tests.real.launcher import RunningServer, run_all
 from tests.real.server_pool import ServerPool
-from tests.real.service_clients import ClusteringClients, ComputeClients, PlacementClients
+from tests.real.service_clients import (
+    OF_ALL,
+    OF_ELASTICSEARCH_8,
+    ClusteringClients,
+    ComputeClients,
+    Libraries,
+    PlacementClients,
+)
 from tests.real.testbed import Testbed
 
 FIGURES = pytest.StashKey[list[tuple[str, ...]]]()
@@ -35,8 +40,7 @@ HEADINGS = ("testbed", "seen by", "requests", "probes", "406", "503", "served at
 
 ENVIRONMENTS = (OLD.environment, NEW.environment, "client-new")
 
-OF_OLD = ("1.1", OLD.top)
-OF_NEW = ("1.1", NEW.top)
+CAPPED = ironic("", (1, 6))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -71,19 +75,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def servers(environments: dict[str, Environment], folder: Path) -> Iterator[dict[str, RunningServer]]:
     """Ironic 21.4.0 as `old` and 39.0.0 as `new`, each with its own database."""
-    started: dict[str, RunningServer] = {}
-
-    def launch(name: str) -> None:
-        release = {"old": OLD, "new": NEW}[name]
-        started[name] = whole_server(release, environments[release.environment], folder / name)
-        started[name].start()
-
-    try:
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(launch, ("old", "new")))
-        yield {name: started[name] for name in ("old", "new")}
-    finally:
-        stop_all(server.process for server in started.values())
+    with run_all({"old": OLD, "new": NEW}, environments, folder, whole_server) as started:
+        yield started
 
 
 @pytest.fixture(scope="session")
@@ -97,99 +90,90 @@ def one_database_fleet(environments: dict[str, Environment], folder: Path) -> It
         members.stop()
 
 
-# -- testbeds: each has a fixture for the session, and one for a test, which checks the records -------------
+# -- testbeds: each runs for the session or a module, and checks its records after every test ----------------
 
 
-def _run_testbed(testbed: Testbed, config: pytest.Config) -> Iterator[Testbed]:
-    """Start a testbed, and end it: SIGTERM must end the gateway with exit code 0."""
-    try:
-        testbed.start()
-        yield testbed
-    finally:
-        config.stash[FIGURES] += testbed.figures()
-        code = testbed.stop()
-    assert code == 0, (
-        f"the gateway {testbed.name} ended with {code} on SIGTERM\n{testbed.gateway.process.log_tail()}"
-    )
+RunTestbed = Callable[[Testbed], AbstractContextManager[Testbed]]
+
+
+@pytest.fixture(scope="session")
+def run_testbed(pytestconfig: pytest.Config) -> RunTestbed:
+    @contextmanager
+    def run(testbed: Testbed) -> Iterator[Testbed]:
+        """Its figures are in the final table."""
+        with testbed.running():
+            yield testbed
+            pytestconfig.stash[FIGURES] += testbed.figures()
+
+    return run
 
 
 @pytest.fixture(scope="session")
 def guaranteed_testbed(
-    servers: dict[str, RunningServer], folder: Path, pytestconfig: pytest.Config
+    servers: dict[str, RunningServer], folder: Path, run_testbed: RunTestbed
 ) -> Iterator[Testbed]:
-    yield from _run_testbed(
-        Testbed("guaranteed", folder, servers, {"policy": "guaranteed"}, OF_OLD), pytestconfig
-    )
+    with run_testbed(Testbed("guaranteed", folder, servers, {"policy": "guaranteed"}, OLD)) as testbed:
+        yield testbed
 
 
 @pytest.fixture(scope="session")
 def reachable_testbed(
-    servers: dict[str, RunningServer], folder: Path, pytestconfig: pytest.Config
+    servers: dict[str, RunningServer], folder: Path, run_testbed: RunTestbed
 ) -> Iterator[Testbed]:
-    yield from _run_testbed(
-        Testbed("reachable", folder, servers, {"policy": "reachable"}, OF_NEW), pytestconfig
-    )
+    with run_testbed(Testbed("reachable", folder, servers, {"policy": "reachable"}, NEW)) as testbed:
+        yield testbed
 
 
 @pytest.fixture(scope="module")
 def capped_testbed(
-    servers: dict[str, RunningServer], folder: Path, pytestconfig: pytest.Config
+    servers: dict[str, RunningServer], folder: Path, run_testbed: RunTestbed
 ) -> Iterator[Testbed]:
     policy = {"policy": "guaranteed", "ceiling": '"1.6"'}
-    yield from _run_testbed(Testbed("capped", folder, servers, policy, ("1.1", "1.6")), pytestconfig)
+    with run_testbed(Testbed("capped", folder, servers, policy, CAPPED)) as testbed:
+        yield testbed
 
 
 @pytest.fixture(scope="module")
 def one_database_testbed(
-    one_database_fleet: OneDatabaseFleet, folder: Path, pytestconfig: pytest.Config
+    one_database_fleet: OneDatabaseFleet, folder: Path, run_testbed: RunTestbed
 ) -> Iterator[Testbed]:
     members = {"pinned": one_database_fleet.pinned, "unpinned": one_database_fleet.unpinned}
-    yield from _run_testbed(
-        Testbed("one-database", folder, members, {"policy": "guaranteed"}, OF_OLD), pytestconfig
-    )
+    with run_testbed(Testbed("one-database", folder, members, {"policy": "guaranteed"}, OLD)) as testbed:
+        yield testbed
 
 
 @pytest.fixture(scope="module")
 def direct_testbed(
-    servers: dict[str, RunningServer], folder: Path, pytestconfig: pytest.Config
+    servers: dict[str, RunningServer], folder: Path, run_testbed: RunTestbed
 ) -> Iterator[Testbed]:
     """The gateway connects to the old server itself, so that a test can end that server."""
-    testbed = Testbed("direct", folder, servers, {"policy": "guaranteed"}, OF_OLD, direct=frozenset({"old"}))
-    yield from _run_testbed(testbed, pytestconfig)
-
-
-@pytest.fixture
-def guaranteed(guaranteed_testbed: Testbed) -> Iterator[Testbed]:
-    """Both real servers. The offer is what both serve: 1.1 to 1.82."""
-    with guaranteed_testbed.test() as testbed:
+    policy, direct = {"policy": "guaranteed"}, frozenset({"old"})
+    with run_testbed(Testbed("direct", folder, servers, policy, OLD, direct=direct)) as testbed:
         yield testbed
 
 
-@pytest.fixture
-def reachable(reachable_testbed: Testbed) -> Iterator[Testbed]:
-    """Both real servers. The offer is what one of them serves: 1.1 to 1.115."""
-    with reachable_testbed.test() as testbed:
-        yield testbed
+def _tested(name: str) -> Any:
+    """A fixture for one test with the testbed that the fixture `name` runs."""
+
+    @pytest.fixture
+    def tested(request: pytest.FixtureRequest) -> Iterator[Testbed]:
+        with request.getfixturevalue(name).test() as testbed:
+            yield testbed
+
+    return tested
 
 
-@pytest.fixture
-def capped(capped_testbed: Testbed) -> Iterator[Testbed]:
-    """Both real servers under a ceiling of 1.6, below the default version of the library."""
-    with capped_testbed.test() as testbed:
-        yield testbed
-
-
-@pytest.fixture
-def one_database(one_database_testbed: Testbed) -> Iterator[Testbed]:
-    """Two APIs on one database. The offer is what both serve: 1.1 to 1.82."""
-    with one_database_testbed.test() as testbed:
-        yield testbed
-
-
-@pytest.fixture
-def direct(direct_testbed: Testbed) -> Iterator[Testbed]:
-    with direct_testbed.test() as testbed:
-        yield testbed
+guaranteed = _tested("guaranteed_testbed")
+"""Both real servers. The offer is what both serve: 1.1 to 1.82."""
+reachable = _tested("reachable_testbed")
+"""Both real servers. The offer is what one of them serves: 1.1 to 1.115."""
+capped = _tested("capped_testbed")
+"""Both real servers under a ceiling of 1.6, below the default version of the library."""
+one_database = _tested("one_database_testbed")
+"""Two APIs on one database. The offer is what both serve: 1.1 to 1.82."""
+direct = _tested("direct_testbed")
+chef_pair = _tested("running_chef_pair")
+"""Two goiardis behind the gateway."""
 
 
 # -- nova, placement, senlin (an old and a new one of each, started when first used) and Chef ---------------
@@ -203,7 +187,7 @@ def server_pool(folder: Path, pytestconfig: pytest.Config) -> Iterator[ServerPoo
 
 
 @pytest.fixture
-def pair(server_pool: ServerPool, request: pytest.FixtureRequest) -> Iterator[Pair]:
+def pair(server_pool: ServerPool, request: pytest.FixtureRequest) -> Iterator[Testbed]:
     """The pair of a parameter `(kind, policy)`. Its records are checked after the test."""
     with server_pool.pair(*request.param).test() as pair:
         yield pair
@@ -244,17 +228,10 @@ def goiardis(folder: Path) -> Iterator[dict[str, ChefServer]]:
 
 @pytest.fixture(scope="module")
 def running_chef_pair(
-    goiardis: dict[str, ChefServer], folder: Path, pytestconfig: pytest.Config
-) -> Iterator[Pair]:
-    with Pair(API, "guaranteed", folder, goiardis, GOIARDI).running() as pair:
-        yield pair
-        pytestconfig.stash[FIGURES] += pair.figures()
-
-
-@pytest.fixture
-def chef_pair(running_chef_pair: Pair) -> Iterator[Pair]:
-    """Two goiardis behind the gateway. Its records are checked after the test."""
-    with running_chef_pair.test() as pair:
+    goiardis: dict[str, ChefServer], folder: Path, run_testbed: RunTestbed
+) -> Iterator[Testbed]:
+    testbed = Testbed("chef-guaranteed", folder, goiardis, {"policy": "guaranteed"}, GOIARDI, api=API)
+    with run_testbed(testbed) as pair:
         yield pair
 
 
@@ -269,7 +246,7 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed:
         values = getattr(item, "funcargs", {}).values()
-        testbeds = [value for value in values if isinstance(value, Testbed | Pair)]
+        testbeds = [value for value in values if isinstance(value, Testbed)]
         for testbed in {testbed.name: testbed for testbed in testbeds}.values():
             report.sections.append((f"exchanges of the testbed {testbed.name}", testbed.records()))
             for process in (

@@ -13,10 +13,10 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.real.apis import ServiceApi
 from tests.real.environments import MissingPrerequisite
 from tests.real.launcher import Release, RunningServer
 from tests.real.message_reader import Head
-from tests.real.pairs import ServiceApi
 from tests.real.processes import LOOPBACK, Process, free_port, responds, stop_all
 
 # Its versions are whole numbers. Here and below, `0.N` stands for the number N.

@@ -11,25 +11,20 @@ release notes and never read from the server, so that a test can compare the two
 
 from __future__ import annotations
 
-import os
-import shutil
-import sqlite3
-import subprocess
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from tests.real import launcher
 from tests.real.environments import Environment
-from tests.real.launcher import Number, RunningServer
-from tests.real.processes import LOOPBACK, Process, StartFailed, free_port, responds, stop_all
+from tests.real.launcher import Number, RunningServer, databases, write_options
+from tests.real.processes import LOOPBACK, Process, free_port, responds, stop_all
 
 # The first version of every Ironic release.
 MINIMUM = (1, 1)
 
 LOG = "ironic.log"
-
-Options = dict[str, dict[str, object]]
+DATABASE = "ironic.sqlite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +46,14 @@ NEW = ironic("39.0.0", (1, 115))
 NEW_PINNED = ironic("39.0.0", (1, 82), pin="21.4")
 
 
-def whole_server(release: Release, environment: Environment, folder: Path) -> RunningServer:
+def whole_server(release: launcher.Release, environment: Environment, folder: Path) -> RunningServer:
     """API and conductor of one release in one process that is not started yet. All files are in `folder`."""
-    folder.mkdir(parents=True)
     port = free_port()
-    options = _options(folder, port, folder / "ironic.sqlite")
+    options = _options(folder, port, folder / DATABASE)
     # Calls between API and conductor stay inside the process.
     options["DEFAULT"]["rpc_transport"] = "none"
-    settings = _write(folder / "ironic.conf", options)
-    create_schema(environment, settings, folder / "ironic.sqlite")
+    settings = write_options(folder / "ironic.conf", options)
+    create_schema(environment, settings, folder / DATABASE)
     return RunningServer(release, ironic_process("ironic", environment, settings), port)
 
 
@@ -68,7 +62,7 @@ class OneDatabaseFleet:
 
     def __init__(self, environment: Environment, folder: Path) -> None:
         folder.mkdir(parents=True)
-        database = folder / "family.sqlite"
+        database = folder / DATABASE
         calls = free_port()
         settings = member(folder / "conductor", database, NEW, calls=calls)
         create_schema(environment, settings, database)
@@ -122,10 +116,10 @@ def member(folder: Path, database: Path, release: Release, *, calls: int, port: 
     options["json_rpc"] = {"auth_strategy": "noauth", "host_ip": LOOPBACK, "port": calls}
     if release.pin is not None:
         options["DEFAULT"]["pin_release_version"] = release.pin
-    return _write(folder / "ironic.conf", options)
+    return write_options(folder / "ironic.conf", options)
 
 
-def _options(folder: Path, port: int, database: Path) -> Options:
+def _options(folder: Path, port: int, database: Path) -> dict[str, dict[str, object]]:
     """The options of every process: fake hardware, and nothing outside loopback and `folder`."""
     state = folder / "state"
     state.mkdir()
@@ -155,14 +149,6 @@ def _options(folder: Path, port: int, database: Path) -> Options:
     }
 
 
-def _write(target: Path, options: Options) -> Path:
-    text = ""
-    for section, entries in options.items():
-        text += f"[{section}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
-    target.write_text(text)
-    return target
-
-
 def ironic_process(program: str, environment: Environment, settings: Path) -> Process:
     process = Process(program, environment.command(program, "--config-file", str(settings)), settings.parent)
     process.logs.append(settings.parent / LOG)
@@ -170,23 +156,6 @@ def ironic_process(program: str, environment: Environment, settings: Path) -> Pr
 
 
 def create_schema(environment: Environment, settings: Path, database: Path) -> None:
-    """Create an empty database of this release. Its own tool makes it once; it is kept beside the
-    environment."""
-    kept = environment.home / "empty.sqlite"
-    if kept.exists():
-        shutil.copyfile(kept, database)
-    else:
-        command = environment.command("ironic-dbsync", "--config-file", str(settings), "create_schema")
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=settings.parent)
-        if ended.returncode != 0:
-            raise StartFailed(f"{environment.name}: no schema\n{(ended.stdout + ended.stderr)[-3000:]}")
-        unfinished = kept.with_name(f".empty-{os.getpid()}.sqlite")
-        shutil.copyfile(database, unfinished)
-        unfinished.rename(kept)
-    # With a write-ahead log, readers do not block the commit of a writer. Without it, the green threads of
-    # one process wait for each other until SQLite reports a locked database.
-    connection = sqlite3.connect(database)
-    try:
-        connection.execute("pragma journal_mode=wal")
-    finally:
-        connection.close()
+    """Create an empty database of this release."""
+    sync = environment.command("ironic-dbsync", "--config-file", str(settings), "create_schema")
+    databases(environment, database.parent, (database.name,), [sync])

@@ -49,6 +49,10 @@ class Release:
     def top(self) -> str:
         return "{}.{}".format(*self.maximum)
 
+    @property
+    def range(self) -> tuple[str, str]:
+        return self.bottom, self.top
+
     def serves(self, version: str) -> bool:
         """True when this text is a version that a server of this release serves."""
         major, dot, minor = version.partition(".")

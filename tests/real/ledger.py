@@ -15,10 +15,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from tests.real.apis import IRONIC
 from tests.real.continuous_clients import CALL_HEADER, Call
 from tests.real.launcher import Release
 from tests.real.recorder import Exchange
-from tests.real.testbed import misdirected, wrong_response
 
 # Methods that must not be executed twice. A DELETE may be sent again, because it is idempotent.
 ONCE = frozenset({"POST", "PATCH"})
@@ -114,7 +114,7 @@ def judge(
         seen_by_call[exchange.request.get(CALL_HEADER)].append(exchange)
     for arrival in arrivals:
         arrived_by_call[arrival.exchange.request.get(CALL_HEADER)].append(arrival)
-        if reason := misdirected(arrival.exchange, arrival.release):
+        if reason := IRONIC.misdirected(arrival.exchange, arrival.release):
             server = f"{arrival.member} ({arrival.release.number})"
             ledger.misdirected.append(f"{server} got {arrival.exchange}: {reason}")
     ledger.requests = sum(map(len, seen_by_call.values()))
@@ -250,7 +250,7 @@ def wrong_responses(seen: Sequence[Exchange], offers: Sequence[tuple[str, str]])
         newer = offers[position + 1 :]
         if any(other.offered in newer and (other.ended or math.inf) < exchange.began for other in with_range):
             found.append(f"{exchange}: the range is {exchange.offered}, after clients saw a newer one")
-        if reason := wrong_response(exchange, offers[position]):
+        if reason := IRONIC.wrong_response(exchange, offers[position]):
             found.append(f"{exchange}: {reason}")
     return found
 

@@ -66,6 +66,10 @@ class Exchange:
         return int(self.response.start.split(" ")[1]) if self.response else None
 
     @property
+    def succeeded(self) -> bool:
+        return self.status is not None and self.status < 300
+
+    @property
     def served(self) -> str | None:
         return self.response.get(OWN_HEADER) if self.response else None
 

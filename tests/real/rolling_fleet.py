@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tests.real.environments import Environment
 from tests.real.ironic import (
+    DATABASE,
     NEW,
     Release,
     api_server,
@@ -44,7 +45,7 @@ class RollingFleet:
         folder.mkdir(parents=True)
         self._environments = environments
         self._folder = folder
-        self._database = folder / "rolling.sqlite"
+        self._database = folder / DATABASE
         self._calls = free_port()
         self._started: list[Process] = []
         self._conductor = self._new_conductor(TO_PINNED)

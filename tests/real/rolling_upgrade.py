@@ -144,7 +144,7 @@ class UpgradeRun:
     def _replace(self, scenario: str, name: str, release: Release) -> None:
         """Stop this member, start the release on its port, and wait until clients use it."""
         began = time.monotonic()
-        recorder = self._testbed.backends[name].recorder
+        recorder = self._testbed.recorders[name]
         recorder.refuse()
         self._fleet.take_down(name)
         self.windows.append(Window(name, began, time.monotonic()))
@@ -167,9 +167,7 @@ class UpgradeRun:
         when its first look-up happens while the conductor restarts.
         """
         writes = (
-            exchange
-            for exchange in self._testbed.backends[name].recorder.exchanges(since)
-            if exchange.method in ONCE
+            exchange for exchange in self._testbed.recorders[name].exchanges(since) if exchange.method in ONCE
         )
         return any(write.was_forwarded and write.response for write in writes)
 

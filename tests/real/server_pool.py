@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.real import nova, placement, senlin
+from tests.real.apis import ServiceApi
 from tests.real.environments import build_all
 from tests.real.launcher import Launcher, Release, RunningServer, run_all
-from tests.real.pairs import Pair, ServiceApi
+from tests.real.testbed import Testbed
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class ServerPool:
         self._folder = folder
         self._running = contextlib.ExitStack()
         self._servers: dict[str, dict[str, RunningServer]] = {}
-        self._pairs: dict[tuple[str, str], Pair] = {}
+        self._pairs: dict[tuple[str, str], Testbed] = {}
 
     def __enter__(self) -> ServerPool:
         return self
@@ -111,11 +112,13 @@ class ServerPool:
             self._servers[kind] = self._running.enter_context(running)
         return self._servers[kind]
 
-    def pair(self, kind: str, policy: str) -> Pair:
+    def pair(self, kind: str, policy: str) -> Testbed:
         """Both servers of this kind behind a gateway with this policy."""
         if (kind, policy) not in self._pairs:
             offer = KINDS[kind].offer(policy)
-            pair = Pair(KINDS[kind].api, policy, self._folder, self.servers(kind), offer)
+            api, servers = KINDS[kind].api, self.servers(kind)
+            name, choice = f"{api.service}-{policy}", {"policy": policy}
+            pair = Testbed(name, self._folder, servers, choice, offer, api=api)
             self._pairs[kind, policy] = self._running.enter_context(pair.running())
         return self._pairs[kind, policy]
 

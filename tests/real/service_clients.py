@@ -1,16 +1,20 @@
-"""The real clients of compute, placement, clustering and Chef.
+"""The real clients of compute, placement, clustering and Chef, and the client libraries of other APIs.
 
 What it does: it adds python-novaclient, openstacksdk for compute, the `openstack` command with osc-placement,
-python-senlinclient and pychef to `Clients`. The rules of `Clients` hold.
+python-senlinclient and pychef to `Clients`; docker, elasticsearch (8 and 9), PyGithub and stripe, each in an
+environment of its own, run beside the event loop of the test. The rules of `Clients` hold.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.real.clients import Call, Clients, CommandResult, Session
+from tests.real.environments import Environment
 
 TOKEN = "admin"
 
@@ -21,15 +25,11 @@ class ComputeClients(Clients):
 
     def nova(self, url: str, calls: list[Call], *, version: str) -> Session:
         """Run a session of python-novaclient at `2.N` or `2.latest`."""
-        return self._session(
-            "nova_session.py", {"endpoint": f"{url}/v2.1", "version": version, "calls": calls}
-        )
+        return self.session("nova_session.py", f"{url}/v2.1", calls, version=version)
 
     def compute_sdk(self, url: str, calls: list[Call], *, version: str | None = None) -> Session:
         """Run a session of openstacksdk. `version` None: it chooses one from the documents."""
-        return self._session(
-            "sdk_compute_session.py", {"endpoint": f"{url}/v2.1", "version": version, "calls": calls}
-        )
+        return self.session("sdk_compute_session.py", f"{url}/v2.1", calls, version=version)
 
     def openstack(self, url: str, *arguments: str, version: str | None = None) -> CommandResult:
         """Run one command of the `openstack` command line. `version` None: its own default."""
@@ -55,7 +55,7 @@ class ClusteringClients(Clients):
 
     def senlin(self, url: str, calls: list[Call], *, version: str | None = None) -> Session:
         """Run a session. `version` None: the version that this release of the client is made for."""
-        return self._session("senlin_session.py", {"endpoint": url, "version": version, "calls": calls})
+        return self.session("senlin_session.py", url, calls, version=version)
 
 
 class ChefClients:
@@ -68,11 +68,33 @@ class ChefClients:
 
     def pychef(self, url: str, key: Path, calls: list[Call]) -> Session:
         """Run a session of pychef, which signs by protocol 1.0 and never sends a version."""
-        plan = {"endpoint": url, "user": self._user, "key": str(key), "calls": calls}
-        return self._pychef._session("pychef_session.py", plan)
+        return self._pychef.session("pychef_session.py", url, calls, user=self._user, key=str(key))
 
     def signed(self, url: str, key: Path, *calls: Mapping[str, str | None]) -> list[dict[str, Any]]:
         """Send requests with signatures, see `scripts/chef_signed.py`. Return the status, the version field
         and the body of each response."""
-        plan = {"endpoint": url, "user": self._user, "key": str(key), "calls": calls}
-        return self._signing._session("chef_signed.py", plan).values()
+        return self._signing.session("chef_signed.py", url, calls, user=self._user, key=str(key)).values()
+
+
+OF_ALL = "client-libraries"
+OF_ELASTICSEARCH_8 = "client-elasticsearch-8"
+
+
+class Libraries:
+    """Runs the client libraries of these environments."""
+
+    def __init__(self, environments: Mapping[str, Environment]) -> None:
+        self._clients = {name: Clients(environment) for name, environment in environments.items()}
+
+    async def session(
+        self,
+        library: str,
+        endpoint: str,
+        *calls: str,
+        version: str | None = None,
+        environment: str = OF_ALL,
+    ) -> Session:
+        """Run one process of a library. `version` None: the library's own default. `calls`: those of
+        `scripts/library_session.py`."""
+        run = partial(self._clients[environment].session, library=library, version=version)
+        return await asyncio.to_thread(run, "library_session.py", endpoint, calls)

@@ -25,7 +25,7 @@ SDK_NEWEST = "1.109"
 
 def refusal(testbed: Testbed, requested: str) -> dict[str, object]:
     """The body of Ironic's own 406 for a version outside the offer."""
-    minimum, maximum = testbed.offer
+    minimum, maximum = testbed.offer.range
     text = (
         f"Version {requested} was requested but the minor version is not supported by this service."
         f" The supported version range is: [{minimum}, {maximum}]."
@@ -37,9 +37,9 @@ def assert_refused_by_the_gateway(testbed: Testbed, requested: str) -> None:
     """A version outside the offer is refused, and no server gets the request."""
     response = testbed.send(NODES, requested)
     assert (response.status, json.loads(response.body)) == (406, refusal(testbed, requested))
-    assert testbed.seen()[-1].offered == testbed.offer
+    assert testbed.seen()[-1].offered == testbed.offer.range
     assert testbed.seen()[-1].served is None
-    forwarded = [exchange for member in testbed.backends for exchange in testbed.forwarded(member)]
+    forwarded = [exchange for member in testbed.recorders for exchange in testbed.forwarded(member)]
     assert [exchange for exchange in forwarded if exchange.path == NODES] == []
 
 
@@ -151,7 +151,7 @@ def test_the_documents_contain_the_offer_and_the_address_of_the_gateway(
         document = json.loads(response.body)
         (entry,) = document.get("versions", [document.get("version")])
         assert response.status == 200
-        assert (entry["min_version"], entry["version"]) == guaranteed.offer
+        assert (entry["min_version"], entry["version"]) == guaranteed.offer.range
         links = [link["href"] for link in entry["links"] if link["rel"] == "self"]
         assert links == [f"{guaranteed.url}/v1/"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.real.client_libraries import OF_ALL, OF_ELASTICSEARCH_8, Libraries
+from tests.real.service_clients import OF_ALL, OF_ELASTICSEARCH_8, Libraries
 from tests.worked.fleet import running
 from tests.worked.header_servers import Elasticsearch, GitHub, Stripe
 from tests.worked.path_servers import DockerEngine

@@ -15,9 +15,9 @@ import pytest
 from tests.real.clients import Clients
 from tests.real.environments import build_all
 from tests.real.goiardi import API, HEADER, USER, ChefServer
-from tests.real.pairs import Pair, send
 from tests.real.recorder import Recorder
 from tests.real.service_clients import ChefClients
+from tests.real.testbed import Testbed, send
 
 pytestmark = pytest.mark.real
 
@@ -78,7 +78,7 @@ def test_pychef_works_with_a_server_without_the_gateway(
 # -- two of them behind the gateway -------------------------------------------------------------------------
 
 
-def test_pychef_reads_from_both(chef_pair: Pair, key: Path, chef_clients: ChefClients) -> None:
+def test_pychef_reads_from_both(chef_pair: Testbed, key: Path, chef_clients: ChefClients) -> None:
     assert chef_clients.pychef(chef_pair.url, key, [("list", None)] * 24).values() == [[]] * 24
     assert set(chef_pair.served()) == {"0.0"}
     assert chef_pair.forwarded("one")
@@ -88,7 +88,7 @@ def test_pychef_reads_from_both(chef_pair: Pair, key: Path, chef_clients: ChefCl
 @EVERY_SIGNATURE
 @pytest.mark.parametrize("version", ["0", "1"])
 def test_a_version_of_both_is_served_with_its_signature_intact(
-    chef_pair: Pair, key: Path, chef_clients: ChefClients, sign: str, version: str
+    chef_pair: Testbed, key: Path, chef_clients: ChefClients, sign: str, version: str
 ) -> None:
     call = {"path": NODES, "sign": sign, "version": version}
     for response in chef_clients.signed(chef_pair.url, key, *[call] * 4):
@@ -99,7 +99,7 @@ def test_a_version_of_both_is_served_with_its_signature_intact(
 
 @pytest.mark.parametrize("sign, sent", [("1.0", "0"), ("1.1", "0"), ("1.3", None)])
 def test_a_missing_version_is_added_only_where_it_is_not_signed(
-    chef_pair: Pair, key: Path, chef_clients: ChefClients, sign: str, sent: str | None
+    chef_pair: Testbed, key: Path, chef_clients: ChefClients, sign: str, sent: str | None
 ) -> None:
     """goiardi and Chef's clients sign a missing version differently in 1.3: 401 without the gateway too."""
     (response,) = chef_clients.signed(chef_pair.url, key, {"path": NODES, "sign": sign, "version": None})
@@ -111,7 +111,7 @@ def test_a_missing_version_is_added_only_where_it_is_not_signed(
 @EVERY_SIGNATURE
 @pytest.mark.parametrize("version", ["2", "7"])
 def test_a_version_of_neither_is_refused_by_the_gateway(
-    chef_pair: Pair, key: Path, chef_clients: ChefClients, sign: str, version: str
+    chef_pair: Testbed, key: Path, chef_clients: ChefClients, sign: str, version: str
 ) -> None:
     (response,) = chef_clients.signed(chef_pair.url, key, {"path": NODES, "sign": sign, "version": version})
     assert response["status"] == 406
@@ -123,7 +123,7 @@ def test_a_version_of_neither_is_refused_by_the_gateway(
 
 
 def test_a_malformed_version_is_refused_by_the_gateway(
-    chef_pair: Pair, key: Path, chef_clients: ChefClients
+    chef_pair: Testbed, key: Path, chef_clients: ChefClients
 ) -> None:
     (response,) = chef_clients.signed(
         chef_pair.url, key, {"path": NODES, "sign": "1.1", "version": "pineapple"}
@@ -133,7 +133,7 @@ def test_a_malformed_version_is_refused_by_the_gateway(
 
 
 def test_the_gateway_responds_to_a_path_that_goiardi_does_not_have(
-    chef_pair: Pair, key: Path, chef_clients: ChefClients
+    chef_pair: Testbed, key: Path, chef_clients: ChefClients
 ) -> None:
     call = {"path": "/server_api_version", "sign": "1.1", "version": None}
     (response,) = chef_clients.signed(chef_pair.url, key, call)

@@ -14,10 +14,10 @@ import json
 import pytest
 
 from tests.real.nova import NEW, OLD
-from tests.real.pairs import Pair, send
 from tests.real.recorder import STANDARD_HEADER, Recorder
 from tests.real.server_pool import KINDS, ServerPool
 from tests.real.service_clients import ComputeClients
+from tests.real.testbed import Testbed, send
 
 pytestmark = pytest.mark.real
 
@@ -90,7 +90,7 @@ def test_R_D8_a_malformed_version_at_v2_1_without_a_slash(
 
 
 @GUARANTEED
-def test_R_D8_the_gateway_is_like_the_new_one(pair: Pair) -> None:
+def test_R_D8_the_gateway_is_like_the_new_one(pair: Testbed) -> None:
     assert [pair.send(path, "spam").status for path in ("/v2.1", "/v2.1/")] == [400, 400]
 
 
@@ -115,7 +115,7 @@ def test_the_clients_work_with_a_server_without_the_gateway(
 
 @GUARANTEED
 def test_latest_of_novaclient_becomes_the_newest_version_of_both(
-    pair: Pair, compute_clients: ComputeClients
+    pair: Testbed, compute_clients: ComputeClients
 ) -> None:
     session = compute_clients.nova(pair.url, LIST * 6, version="2.latest")
     session.values()
@@ -125,7 +125,9 @@ def test_latest_of_novaclient_becomes_the_newest_version_of_both(
 
 @GUARANTEED
 @pytest.mark.parametrize("version", ["2.1", "2.26", "2.27", "2.55", OLD.top])
-def test_novaclient_gets_a_version_of_both(pair: Pair, compute_clients: ComputeClients, version: str) -> None:
+def test_novaclient_gets_a_version_of_both(
+    pair: Testbed, compute_clients: ComputeClients, version: str
+) -> None:
     compute_clients.nova(pair.url, LIST * 3, version=version).values()
     assert pair.served() == [version] * 3
 
@@ -133,7 +135,7 @@ def test_novaclient_gets_a_version_of_both(pair: Pair, compute_clients: ComputeC
 @GUARANTEED
 @pytest.mark.parametrize("version", ["2.61", "2.90"])
 def test_novaclient_is_refused_a_version_that_not_both_serve(
-    pair: Pair, compute_clients: ComputeClients, version: str
+    pair: Testbed, compute_clients: ComputeClients, version: str
 ) -> None:
     error = compute_clients.nova(pair.url, LIST, version=version).only_error()
     assert error.error == "NotAcceptable"
@@ -142,7 +144,9 @@ def test_novaclient_is_refused_a_version_that_not_both_serve(
 
 
 @GUARANTEED
-def test_the_sdk_discovers_and_uses_the_versions_of_both(pair: Pair, compute_clients: ComputeClients) -> None:
+def test_the_sdk_discovers_and_uses_the_versions_of_both(
+    pair: Testbed, compute_clients: ComputeClients
+) -> None:
     found, _ = compute_clients.compute_sdk(pair.url, [("discover", None), *LIST]).values()
     assert (found["minimum"], found["maximum"]) == ("2.1", OLD.top)
     # It requests flavors at this version. The newest version of flavors that it knows is 2.61.
@@ -151,7 +155,7 @@ def test_the_sdk_discovers_and_uses_the_versions_of_both(pair: Pair, compute_cli
 
 @GUARANTEED
 def test_the_sdk_does_not_request_a_version_that_not_both_serve(
-    pair: Pair, compute_clients: ComputeClients
+    pair: Testbed, compute_clients: ComputeClients
 ) -> None:
     error = compute_clients.compute_sdk(pair.url, LIST, version="2.90").only_error()
     assert error.error == "ConfigException"
@@ -159,7 +163,7 @@ def test_the_sdk_does_not_request_a_version_that_not_both_serve(
 
 
 @GUARANTEED
-def test_the_command_line_at_its_default(pair: Pair, compute_clients: ComputeClients) -> None:
+def test_the_command_line_at_its_default(pair: Testbed, compute_clients: ComputeClients) -> None:
     assert isinstance(compute_clients.openstack(pair.url, "flavor", "list", "-f", "json").json(), list)
     assert pair.served()
 
@@ -168,7 +172,7 @@ def test_the_command_line_at_its_default(pair: Pair, compute_clients: ComputeCli
 
 
 @REACHABLE
-def test_latest_of_novaclient_goes_to_the_new_server(pair: Pair, compute_clients: ComputeClients) -> None:
+def test_latest_of_novaclient_goes_to_the_new_server(pair: Testbed, compute_clients: ComputeClients) -> None:
     session = compute_clients.nova(pair.url, LIST * 6, version="2.latest")
     session.values()
     assert session.version == CLIENT_NEWEST
@@ -177,7 +181,7 @@ def test_latest_of_novaclient_goes_to_the_new_server(pair: Pair, compute_clients
 
 @REACHABLE
 def test_the_lifecycle_of_a_flavor_with_novaclient_at_a_version_of_the_new_server(
-    pair: Pair, compute_clients: ComputeClients
+    pair: Testbed, compute_clients: ComputeClients
 ) -> None:
     created, listed, _, left = compute_clients.nova(pair.url, LIFECYCLE, version="2.61").values()
     assert (created["name"], [one["name"] for one in listed], left) == ("life", ["life"], [])
@@ -186,7 +190,7 @@ def test_the_lifecycle_of_a_flavor_with_novaclient_at_a_version_of_the_new_serve
 
 
 @REACHABLE
-def test_novaclient_gets_a_version_of_both_from_both(pair: Pair, compute_clients: ComputeClients) -> None:
+def test_novaclient_gets_a_version_of_both_from_both(pair: Testbed, compute_clients: ComputeClients) -> None:
     compute_clients.nova(pair.url, LIST * 24, version="2.55").values()
     assert pair.served() == ["2.55"] * 24
     assert pair.forwarded("old")
@@ -195,7 +199,7 @@ def test_novaclient_gets_a_version_of_both_from_both(pair: Pair, compute_clients
 
 @REACHABLE
 def test_the_lifecycle_of_a_flavor_with_the_sdk_at_a_version_of_the_new_server(
-    pair: Pair, compute_clients: ComputeClients
+    pair: Testbed, compute_clients: ComputeClients
 ) -> None:
     calls = [("discover", None), *LIFECYCLE]
     found, created, listed, _, left = compute_clients.compute_sdk(pair.url, calls).values()
@@ -207,7 +211,7 @@ def test_the_lifecycle_of_a_flavor_with_the_sdk_at_a_version_of_the_new_server(
 @REACHABLE
 @pytest.mark.parametrize("version", ["2.55", "2.90"])
 def test_the_command_line_gets_a_version_of_the_new_server(
-    pair: Pair, compute_clients: ComputeClients, version: str
+    pair: Testbed, compute_clients: ComputeClients, version: str
 ) -> None:
     done = compute_clients.openstack(pair.url, "flavor", "list", "-f", "json", version=version)
     assert isinstance(done.json(), list)

@@ -18,7 +18,7 @@ NODES = "/v1/nodes"
 
 
 def assert_both_were_used(testbed: Testbed) -> None:
-    for member in testbed.backends:
+    for member in testbed.recorders:
         paths = [exchange.path for exchange in testbed.forwarded(member)]
         assert any(path.startswith(NODES) for path in paths), f"{member} got no request"
 

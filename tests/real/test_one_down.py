@@ -47,7 +47,7 @@ def assert_offer_kept(testbed: Testbed, down: str) -> None:
     """/status shows that this server is down, and the same offer as before."""
     testbed.wait_until_not_fresh(down)
     offer = testbed.gateway.service()["offer"]
-    assert (offer["min"], offer["max"]) == testbed.offer
+    assert (offer["min"], offer["max"]) == testbed.offer.range
 
 
 def assert_unavailable(testbed: Testbed, version: str) -> None:
@@ -133,7 +133,7 @@ def test_a_client_that_retries_is_served_when_the_new_server_is_back(
         session = pool.submit(clients.sdk, reachable.url, [("list", None)], version="1.90", retries=5)
         # The server comes back after the client has seen a 503, not before.
         wait_for(lambda: 503 in statuses(reachable) or session.done(), "the client has seen a 503")
-        reachable.backends["new"].recorder.start()
+        reachable.recorders["new"].start()
         assert session.result().values() == [[]]
     seen = statuses(reachable)
     assert (seen[0], seen[-1]) == (503, 200)
@@ -158,7 +158,7 @@ def test_with_only_the_new_server_every_offered_version_is_served(
 
 
 def test_with_neither_server_the_response_is_503(guaranteed: Testbed) -> None:
-    for member in guaranteed.backends:
+    for member in guaranteed.recorders:
         guaranteed.disconnect(member)
     assert_unavailable(guaranteed, "1.31")
     # A version outside the offer is refused without a server.
@@ -202,7 +202,7 @@ def test_R_D2_python_ironicclient_retries_and_is_served_when_the_new_server_is_b
             clients.ironicclient, reachable.url, [("list", None)], version="1.90", retries=5
         )
         wait_for(lambda: 503 in statuses(reachable) or session.done(), "the client has seen a 503")
-        reachable.backends["new"].recorder.start()
+        reachable.recorders["new"].start()
         assert session.result().values() == [[]]
     seen = statuses(reachable)
     assert (seen[0], seen[-1]) == (503, 200)

@@ -1,7 +1,7 @@
 """Nova, placement and senlin in pairs behind the gateway: every kind of requested version, without libraries.
 
 Under `guaranteed`, the offer is what both releases serve. Under `reachable`, it is what one of them serves.
-After each test, `pairs.violations` checks that no request reached a server that does not serve its version.
+After each test, `testbed.violations` checks that no request reached a server that does not serve its version.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, cast
 import pytest
 
 from tests.real.launcher import Release
-from tests.real.pairs import Pair, send, violations
 from tests.real.recorder import Recorder
 from tests.real.server_pool import KINDS, Kind, ServerPool
+from tests.real.testbed import Testbed, send, violations
 
 pytestmark = pytest.mark.real
 
@@ -35,17 +35,17 @@ EVERY_PAIR = pytest.mark.parametrize(
 )
 
 
-def kind_of(pair: Pair) -> Kind:
+def kind_of(pair: Testbed) -> Kind:
     return next(kind for kind in KINDS.values() if kind.api is pair.api)
 
 
-def forwarded(pair: Pair) -> dict[str, int]:
+def forwarded(pair: Testbed) -> dict[str, int]:
     """The number of forwarded requests at each server, without documents."""
     return {member: len(pair.forwarded(member)) for member in pair.servers}
 
 
 @EVERY_PAIR
-def test_a_request_without_a_version_gets_the_default_version_explicitly(pair: Pair) -> None:
+def test_a_request_without_a_version_gets_the_default_version_explicitly(pair: Testbed) -> None:
     for _ in range(8):
         assert pair.send(kind_of(pair).resource).status == 200
     assert set(pair.served()) == {pair.api.default_version}
@@ -56,7 +56,7 @@ def test_a_request_without_a_version_gets_the_default_version_explicitly(pair: P
 
 
 @EVERY_PAIR
-def test_a_version_of_both_goes_to_both(pair: Pair) -> None:
+def test_a_version_of_both_goes_to_both(pair: Testbed) -> None:
     kind = kind_of(pair)
     for _ in range(24):
         assert pair.send(kind.resource, kind.inside).status == 200
@@ -65,7 +65,7 @@ def test_a_version_of_both_goes_to_both(pair: Pair) -> None:
 
 
 @of("reachable")
-def test_a_version_of_the_new_server_goes_to_the_new_server(pair: Pair) -> None:
+def test_a_version_of_the_new_server_goes_to_the_new_server(pair: Testbed) -> None:
     kind = kind_of(pair)
     for _ in range(12):
         assert pair.send(kind.resource, kind.above).status == 200
@@ -74,7 +74,7 @@ def test_a_version_of_the_new_server_goes_to_the_new_server(pair: Pair) -> None:
 
 
 @of("guaranteed")
-def test_a_version_of_the_new_server_is_refused_outside_the_offer(pair: Pair) -> None:
+def test_a_version_of_the_new_server_is_refused_outside_the_offer(pair: Testbed) -> None:
     kind = kind_of(pair)
     response = pair.send(kind.resource, kind.above)
     assert response.status == 406
@@ -84,7 +84,7 @@ def test_a_version_of_the_new_server_is_refused_outside_the_offer(pair: Pair) ->
 
 
 @EVERY_PAIR
-def test_a_version_that_no_server_has_is_refused_by_the_gateway(pair: Pair) -> None:
+def test_a_version_that_no_server_has_is_refused_by_the_gateway(pair: Testbed) -> None:
     kind = kind_of(pair)
     response = pair.send(kind.resource, f"{kind.new.maximum[0]}.999")
     assert response.status == 406
@@ -93,13 +93,13 @@ def test_a_version_that_no_server_has_is_refused_by_the_gateway(pair: Pair) -> N
 
 
 @EVERY_PAIR
-def test_a_malformed_version_is_refused_by_the_gateway(pair: Pair) -> None:
+def test_a_malformed_version_is_refused_by_the_gateway(pair: Testbed) -> None:
     assert pair.send(kind_of(pair).resource, "spam").status == 400
     assert forwarded(pair) == {"old": 0, "new": 0}
 
 
 @EVERY_PAIR
-def test_latest_is_the_maximum_of_the_offer(pair: Pair) -> None:
+def test_latest_is_the_maximum_of_the_offer(pair: Testbed) -> None:
     for _ in range(8):
         assert pair.send(kind_of(pair).resource, "latest").status == 200
     assert pair.served() == [pair.offer.top] * 8
@@ -108,7 +108,7 @@ def test_latest_is_the_maximum_of_the_offer(pair: Pair) -> None:
 
 
 @EVERY_PAIR
-def test_every_document_contains_the_offer(pair: Pair) -> None:
+def test_every_document_contains_the_offer(pair: Testbed) -> None:
     """Eight requests for each document, which reach both servers."""
     for path in sorted(path for path in pair.api.documents if path):
         for _ in range(8):
@@ -132,7 +132,7 @@ def ranges(document: dict[str, Any]) -> set[tuple[str, str]]:
 
 
 @EVERY_PAIR
-def test_status_contains_the_range_of_each_server(pair: Pair) -> None:
+def test_status_contains_the_range_of_each_server(pair: Testbed) -> None:
     kind = kind_of(pair)
     backends = pair.gateway.service()["backends"]
     assert {name: (backend["min"], backend["max"]) for name, backend in backends.items()} == {
@@ -154,10 +154,10 @@ def test_a_request_at_the_wrong_server_is_found(
     with Recorder(f"judged-{kind}", server.port) as recorder:
         send(recorder.port, chosen.resource, headers)
         judged: Any = SimpleNamespace(
-            api=chosen.api, offer=chosen.new, servers={"old": server},
+            api=chosen.api, offer=chosen.new, servers={"old": server}, recorders={"old": recorder},
             seen=list, arrived=lambda member: recorder.exchanges(),
         )  # fmt: skip
-        found = violations(cast(Pair, judged))
+        found = violations(cast(Testbed, judged))
     assert len(found) == (0 if fault is None else 1), found
 
 

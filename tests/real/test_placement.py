@@ -10,11 +10,11 @@ import json
 
 import pytest
 
-from tests.real.pairs import Pair, send
 from tests.real.placement import NEW, OLD
 from tests.real.recorder import STANDARD_HEADER, Recorder
 from tests.real.server_pool import KINDS, ServerPool
 from tests.real.service_clients import PlacementClients
+from tests.real.testbed import Testbed, send
 
 pytestmark = pytest.mark.real
 
@@ -85,7 +85,7 @@ def test_the_client_works_with_a_server_without_the_gateway(
 @GUARANTEED
 @pytest.mark.parametrize("version", ["1.0", "1.10", "1.29"])
 def test_the_client_gets_a_version_of_both(
-    pair: Pair, placement_clients: PlacementClients, version: str
+    pair: Testbed, placement_clients: PlacementClients, version: str
 ) -> None:
     placement_clients.openstack(pair.url, *LIST, version=version).json()
     assert set(pair.served()) == {version}
@@ -93,7 +93,7 @@ def test_the_client_gets_a_version_of_both(
 
 @GUARANTEED
 def test_the_default_of_the_client_becomes_a_version_of_both(
-    pair: Pair, placement_clients: PlacementClients
+    pair: Testbed, placement_clients: PlacementClients
 ) -> None:
     placement_clients.openstack(pair.url, *LIST).json()
     assert all(OLD.serves(version) for version in pair.served())
@@ -102,7 +102,7 @@ def test_the_default_of_the_client_becomes_a_version_of_both(
 
 @GUARANTEED
 def test_the_client_is_refused_a_version_that_not_both_serve(
-    pair: Pair, placement_clients: PlacementClients
+    pair: Testbed, placement_clients: PlacementClients
 ) -> None:
     done = placement_clients.openstack(pair.url, *LIST, version="1.37")
     assert done.code != 0
@@ -113,7 +113,7 @@ def test_the_client_is_refused_a_version_that_not_both_serve(
 @REACHABLE
 @pytest.mark.parametrize("version", ["1.10", "1.37", NEW.top])
 def test_the_client_gets_a_version_of_one_server(
-    pair: Pair, placement_clients: PlacementClients, version: str
+    pair: Testbed, placement_clients: PlacementClients, version: str
 ) -> None:
     placement_clients.openstack(pair.url, *LIST, version=version).json()
     assert set(pair.served()) == {version}
@@ -121,7 +121,7 @@ def test_the_client_gets_a_version_of_one_server(
 
 @REACHABLE
 def test_the_lifecycle_of_a_provider_at_a_version_of_the_new_server(
-    pair: Pair, placement_clients: PlacementClients
+    pair: Testbed, placement_clients: PlacementClients
 ) -> None:
     words = ("resource", "provider")
     created = placement_clients.openstack(

@@ -7,12 +7,13 @@ from collections import Counter
 
 import pytest
 
+from tests.real.apis import EXACT
 from tests.real.clients import Clients
 from tests.real.gateway_process import SERVICE, Metrics
 from tests.real.ironic import NEW, OLD
 from tests.real.processes import wait_for
 from tests.real.recorder import OWN_HEADER, Exchange
-from tests.real.testbed import EXACT, Testbed
+from tests.real.testbed import Testbed
 
 pytestmark = pytest.mark.real
 
@@ -88,7 +89,7 @@ def test_the_counters_agree_with_the_recorders(
     }
     assert {version: number for version, number in counted_versions.items() if number} == dict(served)
 
-    for member in testbed.backends:
+    for member in testbed.recorders:
         assert increase(REQUESTS, before, after, backend=member) == len(testbed.forwarded(member))
     local = [exchange for exchange in seen if exchange.served is None]
     assert increase(REQUESTS, before, after, backend="none") == len(local)
@@ -130,15 +131,13 @@ def test_explain_predicts_the_decision(
     assert testbed.seen() == [], "/explain must not send the request"
     response = testbed.send(NODES, version)
     (seen,) = testbed.seen()
-    used = {member for member in testbed.backends if testbed.forwarded(member)}
+    used = {member for member in testbed.recorders if testbed.forwarded(member)}
     candidates = {candidate["backend"] for candidate in explanation["candidates"]}
     assert explanation["service"] == SERVICE
     assert (explanation["requested"]["kind"], explanation["result"]) == expected_labels(seen)
     if used:
         able = {
-            name
-            for name, backend in testbed.backends.items()
-            if backend.release.serves(explanation["version"])
+            name for name, server in testbed.servers.items() if server.release.serves(explanation["version"])
         }
         assert (explanation["decision"], explanation["status"], explanation["version"]) == (
             "forward",
@@ -148,7 +147,7 @@ def test_explain_predicts_the_decision(
         assert used <= candidates == able
         assert {
             excluded["backend"]: excluded["reason"] for excluded in explanation["left_out"]
-        } == dict.fromkeys(set(testbed.backends) - able, "version")
+        } == dict.fromkeys(set(testbed.recorders) - able, "version")
     else:
         assert (explanation["decision"], explanation["status"]) == ("refuse", response.status)
         assert (explanation["response"]["status"], explanation["response"]["body"]) == (

@@ -25,13 +25,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.real.apis import IRONIC
 from tests.real.conftest import FIGURES, NOTES
 from tests.real.continuous_clients import NAMES, Call, ContinuousClients, client_of
 from tests.real.environments import build_all
 from tests.real.ledger import ONCE, Excuse, Ledger, judge
 from tests.real.rolling_fleet import FROM, MEMBERS, TO, TO_PINNED, RollingFleet
 from tests.real.rolling_upgrade import STABILIZATION, UpgradeRun
-from tests.real.testbed import DEFAULT_VERSION, Testbed
+from tests.real.testbed import Testbed
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
@@ -61,9 +62,7 @@ def upgraded(folder: Path, pytestconfig: pytest.Config) -> Iterator[Upgraded]:
     try:
         fleet.start()
         policy = {"policy": "guaranteed", "stabilization": f"{STABILIZATION:g}s"}
-        testbed = Testbed("rolling", folder, fleet.members, policy, (DEFAULT_VERSION, F))
-        testbed.start()
-        try:
+        with Testbed("rolling", folder, fleet.members, policy, FROM).running() as testbed:
             run = UpgradeRun(fleet, testbed)
             clients = ContinuousClients(environments["client-new"], testbed.front.port, folder)
             with clients.running():
@@ -73,14 +72,11 @@ def upgraded(folder: Path, pytestconfig: pytest.Config) -> Iterator[Upgraded]:
                 Excuse(TO_PINNED, WRITES, NO_CONDUCTOR, run.without_conductor),
                 Excuse(TO_PINNED, WRITES, CONDUCTOR_ENDED, run.without_conductor),
             ]
-            offers = [(DEFAULT_VERSION, F), (DEFAULT_VERSION, T)]
+            offers = [(IRONIC.default_version, F), (IRONIC.default_version, T)]
             ledger = judge(clients.calls, testbed.seen(), run.arrivals(), run.windows, excuses, offers)
             pytestconfig.stash[FIGURES] += testbed.figures()
             pytestconfig.stash[NOTES] += _notes(run, ledger, testbed)
             yield Upgraded(run, testbed, clients.calls, ledger)
-        finally:
-            code = testbed.stop()
-        assert code == 0, f"the gateway ended with {code}\n{testbed.gateway.process.log_tail()}"
     finally:
         fleet.stop()
 
@@ -181,5 +177,5 @@ def test_every_client_ends_at_its_version(upgraded: Upgraded) -> None:
         "openstacksdk": (F, SDK_NEWEST),
         "pinned": ("1.31", "1.31"),
         "latest": (F, T),
-        "unversioned": (DEFAULT_VERSION, DEFAULT_VERSION),
+        "unversioned": (IRONIC.default_version, IRONIC.default_version),
     }

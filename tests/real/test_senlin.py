@@ -12,11 +12,11 @@ import json
 
 import pytest
 
-from tests.real.pairs import Pair, send
 from tests.real.recorder import STANDARD_HEADER, Recorder
 from tests.real.senlin import OLD
 from tests.real.server_pool import KINDS, ServerPool
 from tests.real.service_clients import ClusteringClients
+from tests.real.testbed import Testbed, send
 
 pytestmark = pytest.mark.real
 
@@ -107,7 +107,7 @@ def test_the_client_works_with_a_server_without_the_gateway(
 
 @GUARANTEED
 @pytest.mark.parametrize("path", ["/v1", "/v1/"])
-def test_R_D4_v1_is_refused_as_they_refuse_it(pair: Pair, path: str) -> None:
+def test_R_D4_v1_is_refused_as_they_refuse_it(pair: Testbed, path: str) -> None:
     response = pair.send(path, "1.999")
     assert (response.status, response.headers[STANDARD_HEADER]) == (406, None)
     assert f"maximum is '{OLD.top}'" in response.body.decode()
@@ -115,7 +115,7 @@ def test_R_D4_v1_is_refused_as_they_refuse_it(pair: Pair, path: str) -> None:
 
 @GUARANTEED
 def test_the_fixed_version_of_the_client_is_refused_when_not_both_serve_it(
-    pair: Pair, clustering_clients: ClusteringClients
+    pair: Testbed, clustering_clients: ClusteringClients
 ) -> None:
     """It requires 1.14, reads from the document that the maximum is 1.9, and gives up by itself."""
     error = clustering_clients.senlin(pair.url, [("clusters", None)]).only_error()
@@ -127,14 +127,16 @@ def test_the_fixed_version_of_the_client_is_refused_when_not_both_serve_it(
 @GUARANTEED
 @pytest.mark.parametrize("version", ["1.0", "1.5", OLD.top])
 def test_the_client_gets_a_version_of_both(
-    pair: Pair, clustering_clients: ClusteringClients, version: str
+    pair: Testbed, clustering_clients: ClusteringClients, version: str
 ) -> None:
     clustering_clients.senlin(pair.url, READ * 3, version=version).values()
     assert pair.served() == [version] * 6
 
 
 @GUARANTEED
-def test_the_client_discovers_the_versions_of_both(pair: Pair, clustering_clients: ClusteringClients) -> None:
+def test_the_client_discovers_the_versions_of_both(
+    pair: Testbed, clustering_clients: ClusteringClients
+) -> None:
     (found,) = clustering_clients.senlin(pair.url, [("discover", None)], version="1.5").values()
     assert (found["minimum"], found["maximum"]) == ("1.0", OLD.top)
     assert found["url"].rstrip("/") == f"{pair.url}/v1"
@@ -142,7 +144,7 @@ def test_the_client_discovers_the_versions_of_both(pair: Pair, clustering_client
 
 @REACHABLE
 def test_the_fixed_version_of_the_client_goes_to_the_new_server(
-    pair: Pair, clustering_clients: ClusteringClients
+    pair: Testbed, clustering_clients: ClusteringClients
 ) -> None:
     clustering_clients.senlin(pair.url, READ * 3).values()
     assert pair.served() == [CLIENT_VERSION] * 6
@@ -152,7 +154,7 @@ def test_the_fixed_version_of_the_client_goes_to_the_new_server(
 @REACHABLE
 @pytest.mark.parametrize("base", ["", "/v1"], ids=["root", "v1"])
 def test_the_lifecycle_of_a_profile_at_a_version_of_the_new_server(
-    pair: Pair, clustering_clients: ClusteringClients, base: str
+    pair: Testbed, clustering_clients: ClusteringClients, base: str
 ) -> None:
     """Also from the address of `/v1`, where the new server's own link leads to `/v1/v1` (K7)."""
     created, listed, _, left = clustering_clients.senlin(pair.url + base, LIFECYCLE).values()
@@ -163,7 +165,7 @@ def test_the_lifecycle_of_a_profile_at_a_version_of_the_new_server(
 
 @REACHABLE
 def test_the_client_gets_a_version_of_both_from_both(
-    pair: Pair, clustering_clients: ClusteringClients
+    pair: Testbed, clustering_clients: ClusteringClients
 ) -> None:
     clustering_clients.senlin(pair.url, READ * 12, version="1.5").values()
     assert pair.served() == ["1.5"] * 24

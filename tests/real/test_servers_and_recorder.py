@@ -14,12 +14,13 @@ from typing import Any, cast
 
 import pytest
 
+from tests.real.apis import IRONIC
 from tests.real.clients import LIBRARY_DEFAULT, NEWEST_KNOWN, Clients
-from tests.real.ironic import NEW, OLD
+from tests.real.ironic import NEW
 from tests.real.launcher import RunningServer
 from tests.real.message_reader import MessageReader
 from tests.real.recorder import LOOPBACK, OWN_HEADER, STANDARD_HEADER, Recorder
-from tests.real.testbed import Backend, Testbed, violations
+from tests.real.testbed import Testbed, violations
 
 pytestmark = pytest.mark.real
 
@@ -182,7 +183,7 @@ def test_a_request_at_the_wrong_server_is_found(
     with Recorder("judged", servers["old"].port) as recorder:
         send(recorder.port, *headers)
         judged: Any = SimpleNamespace(
-            name="judged", offer=("1.1", NEW.top), backends={"old": Backend(OLD, recorder)},
+            api=IRONIC, offer=NEW, servers=servers, recorders={"old": recorder},
             seen=list, arrived=lambda member: recorder.exchanges(),
         )  # fmt: skip
         found = violations(cast(Testbed, judged))

@@ -1,33 +1,28 @@
-"""A testbed: a recorder in front, the gateway, and a recorder in front of each real server.
+"""A testbed: real servers of one kind behind the gateway, with recorders on both sides.
 
-    client -> recorder `front` -> gateway -> recorder of each backend -> real server
+    client -> recorder `front` -> gateway -> recorder of each server -> real server
 
-What it does: it assembles these parts, makes backends unreachable and reachable again, and checks the records
+What it does: it assembles these parts, makes servers unreachable and reachable again, and checks the records
 of all recorders against the gateway's promise after every test (`violations`).
 
-Rules: the recorder makes a server unreachable, by refusing connections. So the server itself stays as it is
-for the next test. One test stops a real process instead.
+Rules: it uses only what a user of the gateway can see. A recorder makes a server unreachable, by refusing
+connections, so that the server itself stays as it is for the next test. One test stops a real process.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.client
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.real.apis import IRONIC, ServiceApi
 from tests.real.gateway_process import Gateway
 from tests.real.launcher import Release, RunningServer
-from tests.real.processes import wait_for
-from tests.real.recorder import LOOPBACK, OWN_HEADER, Exchange, Recorder
-
-EXACT = re.compile(r"[0-9]+\.[0-9]+")
-DEFAULT_VERSION = "1.1"
-# The targets of the gateway's probes.
-PROBED_PATHS = ("/v1", "/v1/")
+from tests.real.processes import LOOPBACK, wait_for
+from tests.real.recorder import Exchange, Recorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +34,8 @@ class Response:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """One member of the fleet: the release of its server, and the recorder in front of it."""
-
-    release: Release
-    recorder: Recorder
-
-
 class Testbed:
-    """One gateway with its servers and recorders. `offer`: the range that it must always show."""
+    """One gateway in front of `servers`. `offer`: the release whose range it must always show."""
 
     __test__ = False
 
@@ -58,24 +45,25 @@ class Testbed:
         folder: Path,
         servers: Mapping[str, RunningServer],
         policy: Mapping[str, str],
-        offer: tuple[str, str],
+        offer: Release,
         *,
+        api: ServiceApi = IRONIC,
         direct: frozenset[str] = frozenset(),
     ) -> None:
-        """`direct`: backends without a recorder. The gateway connects to the server itself."""
+        """`policy`: the keys of `offer` in the configuration. `direct`: servers without a recorder, to which
+        the gateway connects itself."""
         self.name = name
+        self.api = api
         self.offer = offer
         self.servers = servers
-        self.backends = {
-            member: Backend(server.release, Recorder(f"{name}-{member}", server.port))
+        self.recorders = {
+            member: Recorder(f"{name}-{member}", server.port)
             for member, server in servers.items()
             if member not in direct
         }
-        urls = {
-            member: server.url if member in direct else self.backends[member].recorder.url
-            for member, server in servers.items()
-        }
-        self.gateway = Gateway(name, folder / f"gateway-{name}", urls, policy)
+        urls = {member: (self.recorders.get(member) or server).url for member, server in servers.items()}
+        home = folder / f"gateway-{name}"
+        self.gateway = Gateway(name, home, urls, policy, service=api.service, dialect=api.dialect)
         self.front = Recorder(f"{name}-front", self.gateway.port)
         self._record_starts: dict[str, int] = {}
 
@@ -84,19 +72,18 @@ class Testbed:
         """Where clients connect."""
         return self.front.url
 
-    def start(self) -> None:
-        for recorder in self._recorders():
-            recorder.start()
-        self.gateway.start()
-
-    def stop(self) -> int:
-        """End the gateway as an operator does, then the recorders. Return the exit code of the gateway."""
-        try:
-            return self.gateway.process.terminate()
-        finally:
-            self.gateway.process.stop()
-            for recorder in self._recorders():
-                recorder.stop()
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Testbed]:
+        """Start it, and end it as an operator does: SIGTERM must end the gateway with exit code 0."""
+        code: int | None = None
+        with contextlib.ExitStack() as stack:
+            for recorder in self._all_recorders():
+                stack.enter_context(recorder)
+            stack.callback(self.gateway.process.stop)
+            self.gateway.start()
+            yield self
+            code = self.gateway.process.terminate()
+        assert code == 0, f"the gateway {self.name} ended with {code}\n{self.gateway.process.log_tail()}"
 
     @contextlib.contextmanager
     def test(self) -> Iterator[Testbed]:
@@ -107,26 +94,26 @@ class Testbed:
             yield self
         finally:
             found = violations(self)
-            for backend in self.backends.values():
-                backend.recorder.start()
+            for recorder in self.recorders.values():
+                recorder.start()
         assert not found, f"testbed {self.name}:\n" + "\n".join(found)
 
     def start_records(self) -> None:
         """Start the records of `seen`, `arrived` and `forwarded` anew."""
-        self._record_starts = {recorder.name: recorder.count() for recorder in self._recorders()}
+        self._record_starts = {recorder.name: recorder.count() for recorder in self._all_recorders()}
 
     def disconnect(self, member: str) -> None:
-        """Make this backend refuse connections."""
-        self.backends[member].recorder.stop()
+        """Make this server refuse connections."""
+        self.recorders[member].stop()
 
     def restore(self) -> None:
-        """Make all backends reachable. Return when the gateway knows it."""
-        for backend in self.backends.values():
-            backend.recorder.start()
+        """Make all servers reachable. Return when the gateway knows it."""
+        for recorder in self.recorders.values():
+            recorder.start()
         wait_for(self.gateway.knows_all, f"the gateway {self.name} knows that all its backends are back")
 
     def wait_until_not_fresh(self, member: str) -> None:
-        """Wait until a probe of this backend has failed."""
+        """Wait until a probe of this server has failed."""
         wait_for(
             lambda: self.gateway.service()["backends"][member]["freshness"] != "fresh",
             f"the gateway {self.name} finds {member} unreachable",
@@ -138,12 +125,25 @@ class Testbed:
 
     def arrived(self, member: str) -> list[Exchange]:
         """All exchanges at this server since the test began, including probes."""
-        recorder = self.backends[member].recorder
+        recorder = self.recorders[member]
         return recorder.exchanges(self._record_starts.get(recorder.name, 0))
 
     def forwarded(self, member: str) -> list[Exchange]:
-        """The exchanges at this server since the test began, without probes."""
-        return [exchange for exchange in self.arrived(member) if exchange.was_forwarded]
+        """The exchanges at this server since the test began, without probes and documents."""
+        return [
+            exchange
+            for exchange in self.arrived(member)
+            if exchange.was_forwarded and exchange.path not in self.api.documents
+        ]
+
+    def served(self) -> list[str]:
+        """The versions in successful responses to clients, without documents."""
+        found = [
+            self.api.versions(exchange.response)
+            for exchange in self.seen()
+            if exchange.succeeded and exchange.path not in self.api.documents
+        ]
+        return [versions[0] for versions in found if versions]
 
     def conversation(self) -> list[tuple[str, str, str | None, int | None]]:
         """The exchanges of clients, in short: method, path, requested version, status."""
@@ -151,117 +151,70 @@ class Testbed:
             (exchange.method, exchange.path, exchange.requested, exchange.status) for exchange in self.seen()
         ]
 
-    def send(self, target: str, version: str | None = None, *, method: str = "GET") -> Response:
-        """Send a request of the test through the front, for details that client libraries hide."""
-        connection = http.client.HTTPConnection(LOOPBACK, self.front.port, timeout=30)
-        try:
-            connection.request(method, target, headers={} if version is None else {OWN_HEADER: version})
-            response = connection.getresponse()
-            return Response(response.status, response.headers, response.read())
-        finally:
-            connection.close()
+    def send(self, target: str, version: str | None = None, *, method: str = "GET", **more: str) -> Response:
+        """Send a request of the test through the front, for details that client libraries hide. `more`:
+        further fields."""
+        return send(self.front.port, target, self.api.headers(version) | more, method)
 
     def records(self) -> str:
         """All exchanges since the test began, for the report of a failure."""
-        lines = ["clients saw:", *(f"  {exchange}" for exchange in self.seen())]
-        for member in self.backends:
-            lines += [f"{member} got:", *(f"  {exchange}" for exchange in self.forwarded(member))]
+        lines = ["clients saw:", *(f"  {self._line(exchange)}" for exchange in self.seen())]
+        for member in self.recorders:
+            lines += [f"{member} got:", *(f"  {self._line(exchange)}" for exchange in self.arrived(member))]
         return "\n".join(lines)
 
     def figures(self) -> list[tuple[str, ...]]:
         """The rows of the final table: testbed, observer, requests, probes, 406, 503, served versions."""
         rows: list[tuple[str, ...]] = []
-        observers = [
-            ("clients", self.front),
-            *((name, backend.recorder) for name, backend in self.backends.items()),
-        ]
-        for observer, recorder in observers:
+        for observer, recorder in {"clients": self.front, **self.recorders}.items():
             everything = recorder.exchanges()
-            requests = (
-                everything
-                if recorder is self.front
-                else [exchange for exchange in everything if exchange.was_forwarded]
+            requests = [
+                exchange for exchange in everything if recorder is self.front or exchange.was_forwarded
+            ]
+            statuses = Counter(exchange.status for exchange in requests)
+            versions = Counter(
+                version
+                for exchange in requests
+                if exchange.succeeded
+                for version in set(self.api.versions(exchange.response))
             )
-            versions = Counter(exchange.served for exchange in requests if exchange.served is not None)
-            versions_text = " ".join(
-                f"{version}:{versions[version]}" for version in sorted(versions, key=_in_order)
-            )
-            statuses = Counter(exchange.status for exchange in requests if exchange.status in (406, 503))
-            rows.append(
-                (
-                    self.name,
-                    observer,
-                    str(len(requests)),
-                    str(len(everything) - len(requests)),
-                    str(statuses[406]),
-                    str(statuses[503]),
-                    versions_text,
-                )
-            )
+            text = " ".join(f"{version}:{versions[version]}" for version in sorted(versions, key=_in_order))
+            counts = (len(requests), len(everything) - len(requests), statuses[406], statuses[503])
+            rows.append((self.name, observer, *map(str, counts), text))
         return rows
 
-    def _recorders(self) -> list[Recorder]:
-        return [self.front, *(backend.recorder for backend in self.backends.values())]
+    def _line(self, exchange: Exchange) -> str:
+        requested = sorted(set(self.api.versions(exchange.request)))
+        served = sorted(set(self.api.versions(exchange.response)))
+        return f"{exchange.request.start} {requested} -> {exchange.status} {served}"
+
+    def _all_recorders(self) -> list[Recorder]:
+        return [self.front, *self.recorders.values()]
+
+
+def send(port: int, target: str, headers: Mapping[str, str], method: str = "GET") -> Response:
+    """Send one request to this port of loopback."""
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=30)
+    try:
+        connection.request(method, target, headers=dict(headers))
+        response = connection.getresponse()
+        return Response(response.status, response.headers, response.read())
+    finally:
+        connection.close()
 
 
 def violations(testbed: Testbed) -> list[str]:
-    """Every exchange since the test began that breaks the promise, each with its reason.
-
-    The promise: a request reaches only a server that serves its version. It has that version explicitly
-    (except probes and the documents on `/`) and is executed at it. The client sees that version and one
-    range.
-    """
-    at_clients = ((exchange, wrong_response(exchange, testbed.offer)) for exchange in testbed.seen())
-    found = [f"{testbed.name}: clients saw {exchange}: {reason}" for exchange, reason in at_clients if reason]
-    for member, backend in testbed.backends.items():
-        server = f"{testbed.name}: {member} ({backend.release.number}) got"
-        at_server = (
-            (exchange, misdirected(exchange, backend.release)) for exchange in testbed.arrived(member)
-        )
-        found += [f"{server} {exchange}: {reason}" for exchange, reason in at_server if reason]
+    """Every exchange since the test began that breaks the promise of `apis`, each with its reason."""
+    api, offer = testbed.api, testbed.offer.range
+    at_clients = ((exchange, api.wrong_response(exchange, offer)) for exchange in testbed.seen())
+    found = [f"clients saw {exchange}: {reason}" for exchange, reason in at_clients if reason]
+    for member in testbed.recorders:
+        release = testbed.servers[member].release
+        at_server = ((exchange, api.misdirected(exchange, release)) for exchange in testbed.arrived(member))
+        server = f"{member} ({release.number})"
+        found += [f"{server} got {exchange}: {reason}" for exchange, reason in at_server if reason]
     return found
 
 
-def misdirected(exchange: Exchange, release: Release) -> str | None:
-    """Why this request must not reach a server of this release in this form; None: it may."""
-    versions = {
-        version for version in (exchange.requested, exchange.requested_standard) if version is not None
-    }
-    if not exchange.was_forwarded:
-        is_probe = exchange.method == "GET" and exchange.path in PROBED_PATHS and not versions
-        return None if is_probe else "neither a probe of the gateway nor a client's request"
-    if exchange.path == "/":
-        return (
-            f"the documents on / must be requested without a version, not with {versions}"
-            if versions
-            else None
-        )
-    if exchange.requested is None:
-        return "no explicit version"
-    if len(versions) > 1:
-        return f"two versions in one request: {sorted(versions)}"
-    if not release.serves(exchange.requested):
-        return f"this release serves {DEFAULT_VERSION} to {release.top}"
-    if exchange.served is not None and exchange.served != exchange.requested:
-        return "executed at another version than the one in the request"
-    if exchange.status == 406 and exchange.served is None:
-        return "refused by the server because of its version"
-    return None
-
-
-def wrong_response(exchange: Exchange, offer: tuple[str, str]) -> str | None:
-    """What is wrong with the range or the version in the response; None: nothing."""
-    offered = exchange.offered
-    if offered not in ((None, None), offer):
-        return f"the offer is {offer}, the response has {offered}"
-    if exchange.served is None or exchange.path == "/":
-        return None
-    requested = exchange.requested_standard or exchange.requested or DEFAULT_VERSION
-    due = offer[1] if requested.lower() == "latest" else requested
-    if EXACT.fullmatch(due) and exchange.served != due:
-        return f"requested {requested}, served {exchange.served}"
-    return None
-
-
-def _in_order(version: str | None) -> tuple[int, ...]:
-    return tuple(int(part) for part in (version or "0").split("."))
+def _in_order(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))

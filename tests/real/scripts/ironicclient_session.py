@@ -1,18 +1,14 @@
-"""Makes calls with one python-ironicclient. Prints one line of JSON with their results.
+"""Makes calls with one python-ironicclient, as `session` says.
 
-It runs inside the clients' environment and imports nothing of this project. The only argument is a JSON
-object: `endpoint`; `version` (null for the library's own default, a version, `latest`, or a list); `retries`;
-`tls` (`cacert`, `cert` and `key`, or none); `calls`, each `[name, argument]`. A call that fails does not end
-the session, as in a program that catches the error: its entry is `{"error": class, "text": message}`.
+Of the plan also: `version` (null for the library's own default, a version, `latest`, or a list); `retries`;
+`tls` (`cacert`, `cert` and `key`, or none).
 """
 
-import json
-import sys
 from typing import Any
 
 from ironicclient import client
+from session import plan, run, tell
 
-plan = json.loads(sys.argv[1])
 ironic = client.get_client(
     "1",
     endpoint=plan["endpoint"],
@@ -36,18 +32,4 @@ CALLS = {
     "delete": ironic.node.delete,
 }
 
-results = []
-for call, argument in plan["calls"]:
-    try:
-        results.append({"value": CALLS[call](argument)})
-    except Exception as error:  # whatever the client raises is the result
-        results.append({"error": type(error).__name__, "text": " ".join(str(error).split())})
-print(
-    json.dumps(
-        {
-            "results": results,
-            "version": ironic.current_api_version,
-            "negotiated": ironic.is_api_version_negotiated,
-        }
-    )
-)
+tell(run(CALLS), version=ironic.current_api_version, negotiated=ironic.is_api_version_negotiated)

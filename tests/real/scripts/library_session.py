@@ -1,16 +1,13 @@
-"""Makes calls with one client library. Prints one line of JSON with their results.
+"""Makes calls with one client library, as `session` says.
 
-It runs inside the libraries' environment and imports nothing of this project. The only argument is a JSON
-object: `library`; `endpoint`; `version`, the configured version (null: the library's own default); `calls`,
-names. A call that fails does not end the session: its entry is `{"error", "text"}`. The printed `version` is
-the one of the library at the end.
+Of the plan also: `library`; `version`, the configured one (null: the library's own default). Its calls are
+names. The printed `version` is the one of the library at the end.
 """
 
-import json
 import socket
-import sys
 
-plan = json.loads(sys.argv[1])
+from session import plan, result_of, tell
+
 endpoint, version = plan["endpoint"], plan["version"]
 
 
@@ -102,15 +99,9 @@ def stripe():
 
 
 made = {"docker": docker, "elasticsearch": elasticsearch, "pygithub": pygithub, "stripe": stripe}
-current, results = None, []
-try:
-    current, calls = made[plan["library"]]()
-except Exception as error:  # some libraries send a request before the first call
-    results.append({"error": type(error).__name__, "text": " ".join(str(error).split())})
-    calls = {}
-for call in plan["calls"] if calls else ():
-    try:
-        results.append({"value": calls[call]()})
-    except Exception as error:  # whatever the library raises is the result
-        results.append({"error": type(error).__name__, "text": " ".join(str(error).split())})
-print(json.dumps({"results": results, "version": current and current()}))
+begun = result_of(made[plan["library"]])  # some libraries send a request before the first call
+if "error" in begun:
+    tell([begun], version=None)
+else:
+    current, calls = begun["value"]
+    tell([result_of(calls[call]) for call in plan["calls"]], version=current())

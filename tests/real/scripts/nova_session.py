@@ -1,18 +1,13 @@
-"""Makes calls with one python-novaclient. Prints one line of JSON with their results.
+"""Makes calls with one python-novaclient, as `session` says.
 
-It runs inside the clients' environment and imports nothing of this project. The only argument is a JSON
-object: `endpoint` (of `/v2.1`); `version` (`2.N`, or `2.latest` for the lower one of the client's newest
-version and the maximum in the server's document, as its command line chose it); `calls`, each `[name,
-argument]`. A call that fails does not end the session: its entry is `{"error", "text"}`.
+Of the plan also: `version` (`2.N`, or `2.latest` for the lower one of the client's newest version and the
+maximum in the server's document, as its command line chose it). The endpoint is that of `/v2.1`.
 """
-
-import json
-import sys
 
 from keystoneauth1 import session, token_endpoint
 from novaclient import api_versions, client
+from session import plan, run, tell
 
-plan = json.loads(sys.argv[1])
 link = session.Session(auth=token_endpoint.Token(plan["endpoint"], "admin"))
 
 
@@ -37,10 +32,4 @@ CALLS = {
     "delete": lambda name: nova.flavors.delete(name) and None,
 }
 
-results = []
-for call, argument in plan["calls"]:
-    try:
-        results.append({"value": CALLS[call](argument)})
-    except Exception as error:  # whatever the client raises is the result
-        results.append({"error": type(error).__name__, "text": " ".join(str(error).split())})
-print(json.dumps({"results": results, "version": version}))
+tell(run(CALLS), version=version)

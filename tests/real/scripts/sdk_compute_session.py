@@ -1,17 +1,12 @@
-"""Makes calls with one openstacksdk connection to a compute API. Prints one line of JSON with their results.
+"""Makes calls with one openstacksdk connection to a compute API, as `session` says.
 
-It runs inside the clients' environment and imports nothing of this project. The only argument is a JSON
-object: `endpoint` (of `/v2.1`); `version` (the default microversion in the configuration; null: the SDK
-chooses one from the documents); `calls`, each `[name, argument]`. A call that fails does not end the session:
-its entry is `{"error", "text"}`.
+Of the plan also: `version` (the default microversion in the configuration; null: the SDK chooses one from the
+documents). The endpoint is that of `/v2.1`.
 """
 
-import json
-import sys
-
 import openstack
+from session import endpoint_of, plan, run, tell
 
-plan = json.loads(sys.argv[1])
 settings = {} if plan["version"] is None else {"compute_default_microversion": plan["version"]}
 connection = openstack.connect(
     load_yaml_config=False,
@@ -20,15 +15,6 @@ connection = openstack.connect(
     auth={"endpoint": plan["endpoint"]},
     **settings,
 )
-
-
-def discover():
-    found = connection.compute.get_endpoint_data()
-    return {
-        "url": found.url,
-        "minimum": ".".join(map(str, found.min_microversion or ())),
-        "maximum": ".".join(map(str, found.max_microversion or ())),
-    }
 
 
 def create(name):
@@ -42,16 +28,10 @@ def delete(name):
 
 
 CALLS = {
-    "discover": lambda _: discover(),
+    "discover": lambda _: endpoint_of(connection.compute),
     "create": create,
     "list": lambda _: [flavor.name for flavor in connection.compute.flavors()],
     "delete": delete,
 }
 
-results = []
-for call, argument in plan["calls"]:
-    try:
-        results.append({"value": CALLS[call](argument)})
-    except Exception as error:  # whatever the client raises is the result
-        results.append({"error": type(error).__name__, "text": " ".join(str(error).split())})
-print(json.dumps({"results": results}))
+tell(run(CALLS))

@@ -1,17 +1,12 @@
-"""Makes calls with one python-senlinclient. Prints one line of JSON with their results.
+"""Makes calls with one python-senlinclient, as `session` says.
 
-It runs inside the clients' environment and imports nothing of this project. The only argument is a JSON
-object: `endpoint`; `version` (null: the version that this release of the client is made for); `calls`, each
-`[name, argument]`. A call that fails does not end the session: its entry is `{"error", "text"}`.
+Of the plan also: `version` (null: the version that this release of the client is made for).
 """
-
-import json
-import sys
 
 from openstack import config
 from senlinclient import client
+from session import endpoint_of, plan, run, tell
 
-plan = json.loads(sys.argv[1])
 address = {"auth_type": "none", "auth": {"endpoint": plan["endpoint"]}}
 
 
@@ -24,15 +19,6 @@ def connect():
     return client.Client("1", cloud_region=region)
 
 
-def discover():
-    found = connect().service.get_endpoint_data()
-    return {
-        "url": found.url,
-        "minimum": ".".join(map(str, found.min_microversion or ())),
-        "maximum": ".".join(map(str, found.max_microversion or ())),
-    }
-
-
 def profile(name):
     template = {"heat_template_version": "2014-10-16"}
     spec = {"type": "os.heat.stack", "version": "1.0", "properties": {"template": template}}
@@ -41,7 +27,7 @@ def profile(name):
 
 
 CALLS = {
-    "discover": lambda _: discover(),
+    "discover": lambda _: endpoint_of(connect().service),
     "clusters": lambda _: [one.name for one in connect().clusters()],
     "profile types": lambda _: sorted(one.name for one in connect().profile_types()),
     "profiles": lambda _: sorted(one.name for one in connect().profiles()),
@@ -49,10 +35,4 @@ CALLS = {
     "delete profile": lambda name: connect().delete_profile(name, ignore_missing=False) and None,
 }
 
-results = []
-for call, argument in plan["calls"]:
-    try:
-        results.append({"value": CALLS[call](argument)})
-    except Exception as error:  # whatever the client raises is the result
-        results.append({"error": type(error).__name__, "text": " ".join(str(error).split())})
-print(json.dumps({"results": results}))
+tell(run(CALLS))
