@@ -1,7 +1,10 @@
-"""The clients of the load: what each kind requests, and the faults that it finds in responses.
+"""The clients of the load, and the load as a process: every kind at its rate, until SIGTERM.
+
+    python -m tests.load.clients PORT RECORDS [SLOWNESS [CA]]
 
 What it does: `KINDS` lists every kind with its rate. A `Client` records a `Request` for each of its requests,
-whatever the response is.
+whatever the response is, in the file RECORDS. At the end it prints how many requests were begun, so that a
+missing record is noticed. SLOWNESS 2 makes half as many. With the file of a CA the clients speak TLS.
 
 Rules: no client retries, so that a request that the gateway loses stays lost. Whether an error was allowed is
 not judged here: that depends on the whole scenario, see `ledger`.
@@ -12,13 +15,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import signal
 import ssl
-from abc import ABC, abstractmethod
+import sys
+from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
-from typing import ClassVar, Final, Literal, TypeAlias, final
+from typing import Final, Literal, TypeAlias, final
 
 from tests.kit.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, Message, request
-from tests.load.connection import HOST, Connection, framed
+from tests.load.connection import HOST, Connection, client_context, framed
 from tests.load.records import LATEST, RecordFile, Request, number
 from tests.load.workload import ANSWERED, DIGEST, IMAGE, NODES, SLOW, V1, digest, pieces, target
 
@@ -34,28 +40,71 @@ Image: TypeAlias = Literal["", "length", "chunked"]
 """Whether a request has an image as its body, and how it is framed."""
 
 
-class Client(ABC):
-    """One client of one kind."""
+@final
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a client of one kind does again and again."""
 
-    kind: ClassVar[str]
-    every: ClassVar[float] = 0.075
+    name: str
+    method: str
+    path: str
+    requested: str = ""
+    """The text of the version; empty: none."""
+    image: Image = ""
+    every: float = 0.075
     """Seconds from one of its requests to the next, or to the response if that takes longer."""
-    count: ClassVar[int] = 4
+    count: int = 4
     """The number of such clients."""
+    negotiates: bool = False
+    """As python-ironicclient: it reads the range from `/v1` and keeps the newest version that both know until
+    its program ends. It gives up when that version is refused later."""
+
+
+KINDS: Final = (
+    Kind("negotiating", "GET", NODES, count=6, negotiates=True),
+    # A program written for 1.58, which every backend serves at all times.
+    Kind("pinned", "GET", NODES, PINNED, count=6),
+    Kind("latest", "GET", NODES, LATEST),
+    # A program from before versions.
+    Kind("unversioned", "GET", NODES),
+    # A program written for a release that no backend has yet. Every request is refused.
+    Kind("ahead", "GET", NODES, OWN_NEWEST, every=0.25, count=2),
+    # No node may be created twice.
+    Kind("creating", "POST", NODES, PINNED),
+    # Slow safe requests, so that a backend always has one in progress.
+    Kind("waiting", "GET", SLOW, PINNED, every=0.0),
+    # Unsafe requests that take effect at once, with a late response: one that a gateway sends again is
+    # executed twice.
+    Kind("commanding", "POST", SLOW, PINNED, every=0.0, count=2),
+    Kind("uploading", "PUT", IMAGE, PINNED, image="length", every=0.25, count=2),
+    Kind("chunking", "POST", IMAGE, PINNED, image="chunked", every=0.25, count=2),
+    # Images, some with `Content-Length` and some chunked.
+    Kind("downloading", "GET", IMAGE, PINNED, every=0.25, count=3),
+)
+
+
+@final
+class Client:
+    """One client of one kind."""
 
     def __init__(
         self,
+        kind: Kind,
         port: int,
-        name: str,
+        number: int,
         records: RecordFile,
         slowness: float = 1.0,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """`slowness`: the factor by which it requests less often than its kind."""
+        self._kind = kind
         self._connection = Connection(port, tls)
-        self._every = self.every * slowness
+        self._every = kind.every * slowness
         self._host = f"{HOST}:{port}"
-        self._name = name
+        self._name = f"{kind.name}-{number}"
+        self._negotiated = kind.requested
+        self._left = 0
+        """Requests at the negotiated version."""
         self._records = records
         self.begun = 0
 
@@ -72,15 +121,25 @@ class Client(ABC):
                     await stop.wait()
             if stop.is_set():
                 break
-            await self.act()
+            await self._act()
             due = max(due + self._every, loop.time())
             if not self._connection.is_open:
                 due = max(due, loop.time() + RECONNECT)
         self._connection.close()
 
-    @abstractmethod
-    async def act(self) -> None:
-        """Do one action of this kind of client."""
+    async def _act(self) -> None:
+        method, path = self._kind.method, self._kind.path
+        if not self._kind.negotiates:
+            await self.send(method, path, self._kind.requested, image=self._kind.image)
+            return
+        if not self._left:
+            response = await self.send("GET", V1)
+            if response.status != 200 or not response.highest:
+                return
+            self._negotiated = min(OWN_NEWEST, response.highest, key=number)
+            self._left = SESSION
+        response = await self.send(method, path, self._negotiated)
+        self._left = 0 if response.status == 406 else self._left - 1
 
     async def send(self, method: str, path: str, requested: str = "", *, image: Image = "") -> Request:
         """Send one request with the version `requested`, or without one."""
@@ -103,7 +162,7 @@ class Client(ABC):
             fault = _fault_of(message, method, path, ident)
         record = Request(
             ident,
-            self.kind,
+            self._kind.name,
             method,
             requested,
             began,
@@ -147,128 +206,23 @@ def _fault_of(response: Message, method: str, path: str, ident: str) -> str:
     return ""
 
 
-@final
-class Negotiating(Client):
-    """As python-ironicclient: it reads the range from `/v1` and keeps the newest version that both know until
-    its program ends. It gives up when that version is refused later."""
-
-    kind, count = "negotiating", 6
-    _negotiated = ""
-    _left = 0
-
-    async def act(self) -> None:
-        if not self._left:
-            response = await self.send("GET", V1)
-            if response.status != 200 or not response.highest:
-                return
-            self._negotiated = min(OWN_NEWEST, response.highest, key=number)
-            self._left = SESSION
-        response = await self.send("GET", NODES, self._negotiated)
-        self._left = 0 if response.status == 406 else self._left - 1
+async def run(port: int, path: Path, slowness: float = 1.0, ca: str = "") -> int:
+    """Run until SIGTERM. Return the number of requests that were begun."""
+    records = RecordFile(path)
+    tls = client_context(ca)
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    clients = [
+        Client(kind, port, number, records, slowness, tls)
+        for kind in KINDS
+        for number in range(1, kind.count + 1)
+    ]
+    async with asyncio.TaskGroup() as group:
+        for number, client in enumerate(clients):
+            group.create_task(client.run(stop, number / len(clients)))
+    return sum(client.begun for client in clients)
 
 
-@final
-class Pinned(Client):
-    """A program written for 1.58, which every backend serves at all times."""
-
-    kind, count = "pinned", 6
-
-    async def act(self) -> None:
-        await self.send("GET", NODES, PINNED)
-
-
-@final
-class Latest(Client):
-    """Requests `latest`."""
-
-    kind = "latest"
-
-    async def act(self) -> None:
-        await self.send("GET", NODES, LATEST)
-
-
-@final
-class Unversioned(Client):
-    """A program from before versions, which sends none."""
-
-    kind = "unversioned"
-
-    async def act(self) -> None:
-        await self.send("GET", NODES)
-
-
-@final
-class Ahead(Client):
-    """A program written for a release that no backend has yet. Every request is refused."""
-
-    kind, every, count = "ahead", 0.25, 2
-
-    async def act(self) -> None:
-        await self.send("GET", NODES, OWN_NEWEST)
-
-
-@final
-class Creating(Client):
-    """Creates nodes. None may be created twice."""
-
-    kind = "creating"
-
-    async def act(self) -> None:
-        await self.send("POST", NODES, PINNED)
-
-
-@final
-class Waiting(Client):
-    """Sends slow safe requests, so that a backend always has one in progress."""
-
-    kind, every = "waiting", 0.0
-
-    async def act(self) -> None:
-        await self.send("GET", SLOW, PINNED)
-
-
-@final
-class Commanding(Client):
-    """Sends unsafe requests that take effect at once, with a late response: one that a gateway sends again is
-    executed twice."""
-
-    kind, every, count = "commanding", 0.0, 2
-
-    async def act(self) -> None:
-        await self.send("POST", SLOW, PINNED)
-
-
-@final
-class Uploading(Client):
-    """Sends images with `Content-Length`."""
-
-    kind, every, count = "uploading", 0.25, 2
-
-    async def act(self) -> None:
-        await self.send("PUT", IMAGE, PINNED, image="length")
-
-
-@final
-class Chunking(Client):
-    """Sends images as chunked bodies."""
-
-    kind, every, count = "chunking", 0.25, 2
-
-    async def act(self) -> None:
-        await self.send("POST", IMAGE, PINNED, image="chunked")
-
-
-@final
-class Downloading(Client):
-    """Reads images, some with `Content-Length` and some chunked."""
-
-    kind, every, count = "downloading", 0.25, 3
-
-    async def act(self) -> None:
-        await self.send("GET", IMAGE, PINNED)
-
-
-KINDS: Final[tuple[type[Client], ...]] = (
-    Negotiating, Pinned, Latest, Unversioned, Ahead, Creating, Waiting, Commanding, Uploading, Chunking,
-    Downloading,
-)  # fmt: skip
+if __name__ == "__main__":
+    port, path, slowness, ca = [*sys.argv[1:], *("1", "")[len(sys.argv) - 3 :]]
+    print(asyncio.run(run(int(port), Path(path), float(slowness), ca)))

@@ -21,8 +21,7 @@ from random import Random
 from typing import Final
 
 from tests.kit.messages import request
-from tests.load.connection import HOST
-from tests.load.tls import client_context
+from tests.load.connection import HOST, client_context
 
 HEAD: Final = request("GET", "/v1/nodes", "X-Padding: " + "a" * 2000, host=HOST)[:-4]
 """A head without its end."""

@@ -6,11 +6,11 @@ which it was in progress.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tests.load.fault_testbed import FaultRecord
+from tests.load.figures import Row, aligned
 from tests.load.ledger import Breach, End, Judgement
 from tests.load.records import Request, Span
 from tests.load.schedule import Fault
@@ -53,7 +53,7 @@ def report(requests: Sequence[Request], record: FaultRecord, judgement: Judgemen
         _row(kind, None, [r for r in requests if r.kind == kind], judgement, slow=True) for kind in KINDS
     ]
     rows.append(_row(ALL, whole, requests, judgement))
-    yield from _aligned(rows)
+    yield from aligned(rows)
     yield "+: together with other faults. Durations: of the bystanders; in the rows of slow peers, their own."
     yield "What could be served, and is lost otherwise:"
     yield from (f"  {fault.value.title}: {fault.value.served}" for fault in Fault)
@@ -71,25 +71,18 @@ def _row(
     *,
     slow: bool = False,
 ) -> tuple[str, ...]:
-    ends = Counter(judgement.ends[request.ident] for request in requests)
-    idents = {request.ident for request in requests}
-    breaches = Counter(breach for breach, ident, _ in judgement.breaches if ident in idents)
-    durations = sorted(
-        request.ended - request.began
-        for request in requests
-        if request.slow is slow and judgement.ends[request.ident] is End.SERVED
-    )
+    row = Row.of(requests, judgement, slow=slow)
     return (
         title,
         "" if seconds is None else f"{seconds:.1f}",
         str(len(requests)),
-        str(ends[End.SERVED]),
-        str(ends[End.REFUSED] + ends[End.UNAVAILABLE]),
-        str(sum(ends[end] for end in IN_DOUBT)),
-        str(ends[End.TURNED_AWAY]),
-        str(ends[End.LOST]),
-        *(str(breaches[breach]) for breach in BREACHES),
-        *(_milliseconds(durations, part) for part in (50, 99, 100)),
+        str(row.ends[End.SERVED]),
+        str(row.ends[End.REFUSED] + row.ends[End.UNAVAILABLE]),
+        str(sum(row.ends[end] for end in IN_DOUBT)),
+        str(row.ends[End.TURNED_AWAY]),
+        str(row.ends[End.LOST]),
+        *(str(row.breaches[breach]) for breach in BREACHES),
+        *(row.milliseconds(part, 0) for part in (50, 99, 100)),
     )
 
 
@@ -106,14 +99,3 @@ def _merged(spans: Sequence[Span]) -> list[Span]:
         else:
             merged.append(span)
     return merged
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    for first, *others in rows:
-        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-        yield "  ".join([first.ljust(widths[0]), *cells])
-
-
-def _milliseconds(ordered: Sequence[float], part: int) -> str:
-    return f"{ordered[min(len(ordered) * part // 100, len(ordered) - 1)] * 1000:.0f}" if ordered else "-"

@@ -10,28 +10,28 @@ than each of them.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import pickle
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
+from tests.load.connection import Files, write_files
 from tests.load.fleet import NAMES, Backend
 from tests.load.frozen_reader import PipedProcess
 from tests.load.names import Names
 from tests.load.namespace import FAR_HOST, FarNetwork
-from tests.load.records import Delay, Execution, How, Offer, Outage, Sample, Serving, Span
+from tests.load.records import Delay, Execution, How, Outage, Sample, Serving, Span
 from tests.load.schedule import Fault
 from tests.load.testbed import Testbed
-from tests.load.tls import Files, write_files
 from tests.load.workload import target
 from tests.real.gateway_process import CHECKOUT
 from tests.real.processes import LOOPBACK, Process, StartFailed
 
-FAULT_RECORD: Final = "faults.json"
+FAULT_RECORD: Final = "faults.pickle"
 """The file of the record, in the folder of the run."""
 SLOW_REQUESTS: Final = "slow.jsonl"
 """The file with the records of the slow peers, likewise."""
@@ -119,7 +119,7 @@ class FaultBackend(Backend):
     def _command(self) -> list[str]:
         arguments = (self.name, self.host, self.port, self.highest.partition(".")[2], self._records)
         pair = () if self._tls is None else (self._tls.certificate, self._tls.key)
-        command = [sys.executable, "-m", "tests.load.fault_backend", *map(str, (*arguments, *pair))]
+        command = [sys.executable, "-m", "tests.load.backend", "--faults", *map(str, (*arguments, *pair))]
         return command if self._far is None else self._far.inside(*command)
 
 
@@ -139,27 +139,13 @@ class FaultRecord:
     facts: dict[str, float] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
-        content = asdict(self)
-        content["outages"] = [(outage.backend, outage.how.name, outage.span) for outage in self.outages]
-        path.write_text(json.dumps(content))
+        path.write_bytes(pickle.dumps(self))
 
     @classmethod
     def load(cls, path: Path) -> FaultRecord:
-        content: dict[str, Any] = json.loads(path.read_text())
-        return cls(
-            faults=[(name, Span(*span)) for name, span in content["faults"]],
-            outages=[Outage(name, How[how], Span(*span)) for name, how, span in content["outages"]],
-            serving=[Serving(name, highest, Span(*span)) for name, highest, span in content["serving"]],
-            crowds=[Span(*span) for span in content["crowds"]],
-            delays=[Delay(Span(*span), seconds) for span, seconds in content["delays"]],
-            samples=[
-                Sample(sent, received, Offer(*offer), phase)
-                for sent, received, offer, phase in content["samples"]
-            ],
-            executions=[Execution(**execution) for execution in content["executions"]],
-            queries=content["queries"],
-            facts=content["facts"],
-        )
+        record = pickle.loads(path.read_bytes())  # noqa: S301 - the run has written it
+        assert isinstance(record, cls)
+        return record
 
 
 class FaultTestbed(Testbed):

@@ -1,27 +1,37 @@
-"""The faults: how each is put on a running testbed, and taken away again.
+r"""The faults: how each is put on a running testbed, and taken away again; and one run of them as a process,
+which is the first one of namespaces of its own.
+
+    unshare --net --mount --pid --fork --kill-child --mount-proc \
+        python -m tests.load.faults FOLDER SEED COURSE
 
 What it does: `put` is one act of the schedule. It returns when the fault is over and every backend is known
-again.
+again. `run` starts the testbed in FOLDER, puts the faults of the schedule on it, ends everything, and writes
+what happened into `FOLDER/faults.pickle`. The requests are in `FOLDER/requests.jsonl`. COURSE is one of
+`schedule.COURSES`.
 
-Rules: a duration comes from the schedule. Everything else is waited for.
+Rules: a duration comes from the schedule. Everything else is waited for. Nothing is judged here. Whatever
+goes wrong, the record until then is written.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from time import monotonic
 from typing import Final, TypeAlias
 
-from tests.load.fault_testbed import CROWD, FAR, NEAR, OTHER_NAMES, SLOW_REQUESTS, FaultTestbed
+from tests.load.fault_testbed import CROWD, FAR, FAULT_RECORD, NEAR, OTHER_NAMES, SLOW_REQUESTS, FaultTestbed
+from tests.load.namespace import FarNetwork, use_loopback, use_resolver
 from tests.load.records import Delay, How, Span
-from tests.load.schedule import Act, Fault
-from tests.real.processes import wait_for
+from tests.load.schedule import COURSES, Act, Course, Fault, Group
+from tests.real.processes import LOOPBACK, wait_for
 
 LOG_EVERY: Final = 0.2
 """Seconds from one log line that the test causes to the next."""
@@ -176,3 +186,46 @@ FAULTS: Final[Mapping[Fault, Put]] = {
     Fault.PARENT_STOPPED: parent_stopped,
     Fault.PARTITION: partition,
 }
+
+
+# --- a run -------------------------------------------------------------------------------------------------
+
+
+def run(folder: Path, seed: int, course: Course) -> None:
+    """Run everything."""
+    use_loopback()
+    use_resolver(LOOPBACK, folder)
+    with FarNetwork() as far:
+        testbed = FaultTestbed(folder, far, tls=course.tls, workers=course.workers)
+        try:
+            with testbed.faulty():
+                for number, group in enumerate(course.schedule(seed)):
+                    run_group(testbed, group, f"{seed}/{number}")
+                    testbed.wait_for_traffic()
+                testbed.end_traffic()
+                testbed.note_metrics()
+                testbed.stop_gateway_without_resolver()
+        finally:
+            testbed.finish().save(folder / FAULT_RECORD)
+
+
+def run_group(testbed: FaultTestbed, group: Group, seed: str) -> None:
+    """All acts of a group, each at its time."""
+    began = monotonic()
+
+    def perform(act: Act) -> None:
+        time.sleep(max(0.0, began + act.begin - monotonic()))
+        print(f"{monotonic() - STARTED:6.1f} s: {act.fault.value.title}", flush=True)
+        put(testbed, act, f"{seed}/{act.fault.name}")
+
+    with ThreadPoolExecutor(len(group)) as pool:
+        for future in [pool.submit(perform, act) for act in group]:
+            future.result()
+
+
+STARTED = monotonic()
+
+if __name__ == "__main__":
+    # The first process of a namespace ignores every signal for which it has no handler.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    run(Path(sys.argv[1]), int(sys.argv[2]), COURSES[sys.argv[3]])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from tests.load.clients import KINDS
 from tests.load.ledger import Breach, End, Judgement
@@ -24,30 +24,60 @@ HEADINGS: Final = (
 TOTAL: Final = "all"
 
 
+class Row(NamedTuple):
+    """What became of some requests."""
+
+    ends: Counter[End]
+    breaches: Counter[Breach]
+    durations: list[float]
+    """Of those that were served, in order."""
+
+    @classmethod
+    def of(cls, requests: Sequence[Request], judgement: Judgement, *, slow: bool | None = None) -> Row:
+        """`slow`: the durations are those of requests that are slow on purpose, or of the others alone."""
+        idents = {request.ident for request in requests}
+        return cls(
+            Counter(judgement.ends[ident] for ident in idents),
+            Counter(breach for breach, ident, _ in judgement.breaches if ident in idents),
+            sorted(
+                request.ended - request.began
+                for request in requests
+                if judgement.ends[request.ident] is End.SERVED and slow in (None, request.slow)
+            ),
+        )
+
+    def milliseconds(self, part: int, digits: int = 1) -> str:
+        """The duration that so many of a hundred do not exceed."""
+        if not self.durations:
+            return "-"
+        place = min(len(self.durations) * part // 100, len(self.durations) - 1)
+        return f"{self.durations[place] * 1000:.{digits}f}"
+
+
+def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """The lines of a table, with its first column to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *others in rows:
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        yield "  ".join([first.ljust(widths[0]), *cells])
+
+
 def table(requests: Sequence[Request], judgement: Judgement) -> Iterator[str]:
     """One row for each kind of client, and one for all. The durations are those of served requests."""
-    rows = [HEADINGS]
-    for kind in [*(kind.kind for kind in KINDS), TOTAL]:
+    rows: list[tuple[str, ...]] = [HEADINGS]
+    for kind in [*(kind.name for kind in KINDS), TOTAL]:
         selected = [request for request in requests if kind in (request.kind, TOTAL)]
-        ends = Counter(judgement.ends[request.ident] for request in selected)
-        idents = {request.ident for request in selected}
-        breaches = Counter(breach for breach, ident, _ in judgement.breaches if ident in idents)
-        durations = sorted(
-            request.ended - request.began
-            for request in selected
-            if judgement.ends[request.ident] is End.SERVED
-        )
+        row = Row.of(selected, judgement)
         rows.append(
             (
-                *(kind, str(len(selected)), *(str(ends[end]) for end in End)),
-                *(str(breaches[breach]) for breach in (Breach.DUPLICATED, Breach.DESYNCED)),
-                *(_milliseconds(durations, part) for part in (50, 99)),
+                kind,
+                str(len(selected)),
+                *(str(row.ends[end]) for end in End),
+                *(str(row.breaches[breach]) for breach in (Breach.DUPLICATED, Breach.DESYNCED)),
+                *(row.milliseconds(part) for part in (50, 99)),
             )
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    for row in rows:
-        first, *others = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        yield "  ".join([first.strip().ljust(widths[0]), *others])
+    return aligned(rows)
 
 
 def summary(
@@ -80,7 +110,3 @@ def rate(requests: Sequence[Request]) -> float:
     began = min(request.began for request in requests)
     ended = max(request.ended for request in requests)
     return len(requests) / (ended - began)
-
-
-def _milliseconds(ordered: Sequence[float], part: int) -> str:
-    return f"{ordered[min(len(ordered) * part // 100, len(ordered) - 1)] * 1000:.1f}" if ordered else "-"

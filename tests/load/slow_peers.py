@@ -24,9 +24,8 @@ from typing import Final, NamedTuple
 
 from tests.kit.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, Message, read_message, request
 from tests.load.clients import PINNED
-from tests.load.connection import HOST, framed
+from tests.load.connection import HOST, TlsLayer, client_context, framed
 from tests.load.records import RecordFile, Request
-from tests.load.tls import TlsLayer, client_context
 from tests.load.workload import (
     ANSWERED,
     DIGEST,

@@ -19,7 +19,7 @@ import pytest
 
 from tests.kit.messages import Message, read_message, request, response
 from tests.load import fault_figures
-from tests.load.fault_backend import PacedReader
+from tests.load.backend import PacedReader
 from tests.load.fault_testbed import FaultRecord
 from tests.load.frozen_reader import PipedProcess
 from tests.load.ledger import Ledger

@@ -58,7 +58,7 @@ def fault_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     folder = tmp_path_factory.mktemp("faults")
     missing = namespace.missing_programs()
     assert not missing, f"missing: {', '.join(missing)}; as root on Debian: .ci/packages"
-    command = [sys.executable, "-m", "tests.load.fault_run", str(folder), str(SEED), course]
+    command = [sys.executable, "-m", "tests.load.faults", str(folder), str(SEED), course]
     process = Process(
         "fault-run", namespace.isolated(command), folder, {**os.environ, "PYTHONPATH": str(CHECKOUT)}
     )

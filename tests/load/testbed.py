@@ -99,7 +99,7 @@ class Testbed:
         command = [
             sys.executable,
             "-m",
-            "tests.load.load_generator",
+            "tests.load.clients",
             str(self.gateway.port),
             str(self.records),
             str(slowness),
