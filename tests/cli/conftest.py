@@ -13,16 +13,9 @@ import pytest
 
 from gateway.assembly import Gateway
 from gateway.cli import main
-from gateway.demo.ironic import NEW, OLD, Server
 from gateway.settings import read_file
+from tests.kit.fleets import Fleet, brief_session, running_fleet
 from tests.kit.processes import Ended, kill_left, ready
-
-
-class Fleet(NamedTuple):
-    """api-1 serves 1.1-1.58, api-2 1.1-1.90."""
-
-    old: Server
-    new: Server
 
 
 class Running(NamedTuple):
@@ -44,12 +37,8 @@ def _nothing_left() -> Iterator[None]:
 
 @pytest.fixture
 async def fleet() -> AsyncIterator[Fleet]:
-    both = Fleet(Server("api-1"), Server("api-2"))
-    await both.old.start(OLD)
-    await both.new.start(NEW)
-    yield both
-    await both.old.close()
-    await both.new.close()
+    async with running_fleet() as fleet:
+        yield fleet
 
 
 @pytest.fixture
@@ -67,8 +56,7 @@ def write(tmp_path: Path, fleet: Fleet) -> Write:
             "    probe: {interval: 100ms}",
             f"    offer: {offer}",
             "    backends:",
-            f"      - {{name: api-1, url: 'http://127.0.0.1:{fleet.old.port.number}'}}",
-            f"      - {{name: api-2, url: 'http://127.0.0.1:{fleet.new.port.number}'}}",
+            *(f"      - {entry}" for entry in fleet.entries),
         ]
         file = tmp_path / "gateway.yaml"
         file.write_text("\n".join(lines) + "\n")
@@ -79,8 +67,7 @@ def write(tmp_path: Path, fleet: Fleet) -> Write:
 
 @pytest.fixture
 async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    """Keeps no connection: a gateway that ends would wait for the next request (`worker.IDLE_GRACE`)."""
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session:
+    async with brief_session() as session:
         yield session
 
 

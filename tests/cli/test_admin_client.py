@@ -22,7 +22,8 @@ from gateway.cli.admin_client import HOW_TO_NAME_ONE, NO_GATEWAY
 from gateway.cli.status import page
 from gateway.runtime.terminal import Paint
 from gateway.settings import read_file
-from tests.cli.conftest import Call, Fleet, Running, Write
+from tests.cli.conftest import Call, Running, Write
+from tests.kit.fleets import Fleet
 from tests.kit.networks import free_port
 from tests.kit.processes import TIMEOUT, Ended, finish, ready, start
 from tests.kit.waiting import PATIENCE

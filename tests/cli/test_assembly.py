@@ -16,7 +16,8 @@ from gateway.demo.ironic import SERVED
 from gateway.errors import CLIENT_ERROR_REASONS, StartupError
 from gateway.settings import Loaded, read_file
 from gateway.telemetry.request_record import RequestRecord
-from tests.cli.conftest import Fleet, Running, Write
+from tests.cli.conftest import Running, Write
+from tests.kit.fleets import Fleet
 from tests.kit.networks import free_port
 from tests.kit.processes import ready
 from tests.kit.waiting import PATIENCE

@@ -12,8 +12,9 @@ import pytest
 
 from gateway.demo.ironic import SERVED
 from gateway.settings import read_file
-from tests.cli.conftest import Call, Fleet
+from tests.cli.conftest import Call
 from tests.cli.test_service_manager import Manager, listening
+from tests.kit.fleets import Fleet
 from tests.kit.networks import free_port
 from tests.kit.processes import ROOT, finish, ready, start
 

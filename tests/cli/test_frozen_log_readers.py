@@ -20,8 +20,9 @@ import aiohttp
 import pytest
 
 from gateway.runtime import compiled
-from tests.cli.conftest import Fleet, Write
+from tests.cli.conftest import Write
 from tests.cli.test_run import declared
+from tests.kit.fleets import Fleet
 from tests.kit.networks import free_port
 from tests.kit.processes import ROOT, TIMEOUT, ready
 from tests.kit.servers import serving

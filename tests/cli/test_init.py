@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gateway.settings import load
-from tests.cli.conftest import Call, Fleet
+from tests.cli.conftest import Call
+from tests.kit.fleets import Fleet
 from tests.kit.networks import free_port
 
 

@@ -15,7 +15,8 @@ import pytest
 
 from gateway.demo.ironic import HIGHEST, SERVED
 from gateway.settings import read_file
-from tests.cli.conftest import Call, Fleet, Running, Write
+from tests.cli.conftest import Call, Running, Write
+from tests.kit.fleets import Fleet
 from tests.kit.networks import free_port
 from tests.kit.processes import TIMEOUT, Ended, finish, ready, start
 from tests.kit.servers import serving

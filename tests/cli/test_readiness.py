@@ -10,8 +10,9 @@ import aiohttp
 
 from gateway.assembly import Gateway
 from gateway.settings import read_file
-from tests.cli.conftest import Fleet, Write
+from tests.cli.conftest import Write
 from tests.cli.test_run import declared
+from tests.kit.fleets import Fleet
 from tests.kit.networks import free_port
 from tests.kit.processes import TIMEOUT
 

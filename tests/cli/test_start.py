@@ -16,7 +16,8 @@ from gateway.assembly import Gateway
 from gateway.controlplane.state.keeper import StateKeeper
 from gateway.settings import read_file
 from gateway.workers.supervisor import WorkerProcesses
-from tests.cli.conftest import Fleet, Write
+from tests.cli.conftest import Write
+from tests.kit.fleets import Fleet
 from tests.kit.processes import ROOT
 from tests.kit.waiting import PATIENCE
 

@@ -12,7 +12,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.cli.conftest import Call, Fleet, Write
+from tests.cli.conftest import Call, Write
+from tests.kit.fleets import Fleet
 from tests.kit.networks import free_port
 from tests.kit.processes import finish, ready, start
 from tests.kit.waiting import until

@@ -26,8 +26,7 @@ from gateway.controlplane.stores.store import (
 )
 from gateway.core.fleet.backend import BackendTls
 from gateway.settings import EtcdSettings, Secret
-from tests.controlplane.memory_store import MemoryCluster
-from tests.controlplane.store_law import P, hold_to_the_law
+from tests.controlplane.memory_store import MemoryCluster, P, hold_to_the_law
 from tests.kit.networks import free_port
 from tests.kit.processes import TIMEOUT
 

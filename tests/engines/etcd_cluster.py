@@ -27,7 +27,8 @@ from typing import Any, Final
 
 import aiohttp
 
-from tests.kit.networks import free_port
+from tests.kit.networks import LOOPBACK, free_port
+from tests.kit.servers import serving
 from tests.kit.waiting import until
 
 COUNT: Final = 3
@@ -258,26 +259,25 @@ class Link:
                 waiting.put_nowait((loop.time() + self.delay, data))
 
 
+async def _connected(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to this port. asyncio leaves a transport open whose making is cancelled."""
+    connecting = asyncio.create_task(asyncio.open_connection(LOOPBACK, port))
+    try:
+        return await asyncio.shield(connecting)
+    except asyncio.CancelledError:
+        with suppress(OSError):
+            (await connecting)[1].transport.abort()
+        raise
+
+
 @asynccontextmanager
 async def relay(target: int) -> AsyncIterator[Link]:
     """A port on loopback whose connections lead to `target`."""
-    running: set[asyncio.Task[None]] = set()
-    connecting: set[asyncio.Task[tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = set()
-    accepted: set[asyncio.StreamWriter] = set()
-
-    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(serve(reader, writer))
-        running.add(task)
-        accepted.add(writer)
-        task.add_done_callback(running.discard)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writers = [writer]
         try:
-            connect = asyncio.create_task(asyncio.open_connection("127.0.0.1", target))
-            connecting.add(connect)
-            connect.add_done_callback(connecting.discard)
-            other_reader, other_writer = await asyncio.shield(connect)
+            other_reader, other_writer = await _connected(target)
             writers.append(other_writer)
             async with asyncio.TaskGroup() as group:
                 group.create_task(link.pass_on(reader, other_writer))
@@ -287,26 +287,7 @@ async def relay(target: int) -> AsyncIterator[Link]:
         finally:
             for each in writers:
                 each.transport.abort()
-            accepted.discard(writer)
 
-    server = await asyncio.start_server(accept, "127.0.0.1", 0)
-    link = Link(server.sockets[0].getsockname()[1])
-    try:
+    async with serving(serve) as server:
+        link = Link(server.port)
         yield link
-    finally:
-        # asyncio loses a connection that it has accepted in the turn before its server closes.
-        for each in server.sockets:
-            asyncio.get_running_loop().remove_reader(each.fileno())
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        server.close()
-        # asyncio leaves a transport open whose making is cancelled.
-        await asyncio.gather(*connecting, return_exceptions=True)
-        await asyncio.sleep(0)
-        tasks = list(running)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for writer in accepted:  # of tasks that had not begun
-            writer.transport.abort()
-        await asyncio.sleep(0)  # in this turn the transports end

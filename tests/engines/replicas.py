@@ -22,8 +22,9 @@ from typing import Any, Final, NamedTuple
 
 import aiohttp
 
-from gateway.demo.ironic import HIGHEST, NEW, OLD, SERVED, Server
+from gateway.demo.ironic import HIGHEST, NEW, OLD, SERVED
 from tests.engines.etcd_cluster import Cluster, Link, etcd_cluster, relay
+from tests.kit.fleets import Fleet, brief_session, running_fleet
 from tests.kit.networks import free_port
 from tests.kit.processes import TIMEOUT, finish, start
 
@@ -47,7 +48,7 @@ class Replica:
     """One process, and the file of its configuration."""
 
     def __init__(
-        self, number: int, folder: Path, endpoints: Sequence[str], fleet: Sequence[Server], workers: int = 1
+        self, number: int, folder: Path, endpoints: Sequence[str], fleet: Fleet, workers: int = 1
     ) -> None:
         self.number = number
         self.workers = workers
@@ -70,10 +71,6 @@ class Replica:
 
     def write(self, offer: str = "") -> None:
         """The file. `offer`: more keys of `offer`."""
-        backends = "".join(
-            f"      - {{name: {each.name}, url: 'http://127.0.0.1:{each.port.number}'}}\n"
-            for each in self._fleet
-        )
         self.file.write_text(
             f"listen: 127.0.0.1:{self.port}\n"
             f"admin: {{listen: 127.0.0.1:{self.admin_port}}}\n"
@@ -81,7 +78,8 @@ class Replica:
             f"state: {self.state}\n"
             f"agreement: {{etcd: {{endpoints: [{', '.join(self._endpoints)}]}}, cluster: c, ttl: {TTL:g}s}}\n"
             "services:\n  baremetal:\n    dialect: ironic\n    probe: {interval: 200ms}\n"
-            f"    offer: {{stabilization: {STABILIZATION:g}s{offer}}}\n    backends:\n{backends}"
+            f"    offer: {{stabilization: {STABILIZATION:g}s{offer}}}\n"
+            f"    backends: [{', '.join(self._fleet.entries)}]\n"
         )
 
     async def start(self, *within: str, **environ: str) -> None:
@@ -217,7 +215,7 @@ class Bed:
         cluster: Cluster,
         links: Sequence[Sequence[Link]],
         replicas: Sequence[Replica],
-        fleet: Sequence[Server],
+        fleet: Fleet,
         session: aiohttp.ClientSession,
     ) -> None:
         self.cluster, self.links, self.replicas, self.fleet, self.session = (
@@ -342,20 +340,13 @@ class Bed:
 async def replicas(folder: Path, workers: int = 1) -> AsyncIterator[Bed]:
     """Three replicas that offer what the old release serves."""
     async with AsyncExitStack() as stack:
-        fleet = [Server("api-1"), Server("api-2")]
-        for server in fleet:
-            await server.start(OLD)
-            stack.push_async_callback(server.close)
+        fleet = await stack.enter_async_context(running_fleet(OLD, OLD))
         cluster = await stack.enter_async_context(etcd_cluster(folder))
         links = [
             [await stack.enter_async_context(relay(member.port)) for member in cluster.members]
             for _ in range(COUNT)
         ]
-        session = await stack.enter_async_context(
-            aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(force_close=True), timeout=aiohttp.ClientTimeout(total=5.0)
-            )
-        )
+        session = await stack.enter_async_context(brief_session(timeout=aiohttp.ClientTimeout(total=5.0)))
         members = [
             Replica(number, folder, [link.url for link in links[number]], fleet, workers)
             for number in range(COUNT)

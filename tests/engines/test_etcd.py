@@ -16,7 +16,7 @@ from gateway.controlplane.stores.etcd import EtcdStore
 from gateway.controlplane.stores.store import Contents, StoreError, StoreRefused, Transaction
 from gateway.core.fleet.backend import BackendTls
 from gateway.settings import EtcdSettings, Secret
-from tests.controlplane.store_law import P, hold_to_the_law
+from tests.controlplane.memory_store import P, hold_to_the_law
 from tests.engines.etcd_cluster import Cluster, etcd_cluster, etcdctl, relay
 from tests.kit.certificates import Authority
 from tests.kit.processes import TIMEOUT

@@ -14,12 +14,10 @@ import pytest
 
 from tests.engines.equality.apis import FLEETS, services
 from tests.engines.equality.comparison import Pair, differences, members_seen, report
-from tests.engines.equality.engine import running_engine
 from tests.engines.equality.gateway import RunningGateway, configuration, running_gateway
 from tests.engines.equality.generations import Traffic
-from tests.engines.equality.haproxy import running_haproxy
-from tests.engines.equality.members import MEMBER_HEADER, running_members
-from tests.engines.equality.refusals import UNACCEPTABLE, other_refusal
+from tests.engines.equality.haproxy import running_engine, running_haproxy
+from tests.engines.equality.members import MEMBER_HEADER, UNACCEPTABLE, other_refusal, running_members
 from tests.engines.equality.requests import Asked, requests
 from tests.kit.clients import Answer, ByteClient
 from tests.kit.networks import free_port

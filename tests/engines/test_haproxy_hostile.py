@@ -14,8 +14,8 @@ import pytest
 from tests.differential.apis import Header
 from tests.engines.equality.apis import FLEETS, Fleet, services
 from tests.engines.equality.comparison import Pair, differences, is_http
-from tests.engines.equality.engine import running_engine
 from tests.engines.equality.gateway import configuration, running_gateway
+from tests.engines.equality.haproxy import running_engine
 from tests.engines.equality.members import RECEIVED_HEADER, as_servers_read, running_members
 from tests.engines.equality.requests import Asked
 from tests.kit.clients import Answer, ByteClient

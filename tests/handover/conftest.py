@@ -15,12 +15,13 @@ import aiohttp
 import pytest
 
 from gateway.assembly import Gateway
-from gateway.demo.ironic import NEW, OLD, SERVED, Server
+from gateway.demo.ironic import SERVED
 from gateway.handover.handover import Handover
 from gateway.handover.inheritance import Inheritance
 from gateway.handover.line import path_of
 from gateway.handover.take_over import TakenOver, take_over
 from gateway.settings import read_file
+from tests.kit.fleets import Fleet, brief_session, running_fleet
 from tests.kit.waiting import PATIENCE, until
 
 TIMEOUT = PATIENCE
@@ -150,29 +151,18 @@ class OtherRelease:
 
 @pytest.fixture
 async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    """Keeps no connection: a gateway that ends would wait for the next request (`worker.IDLE_GRACE`)."""
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session:
+    async with brief_session() as session:
         yield session
 
 
 @pytest.fixture
-async def servers() -> AsyncIterator[tuple[Server, Server]]:
-    """api-1 serves 1.1-1.58, api-2 1.1-1.90."""
-    both = Server("api-1"), Server("api-2")
-    await both[0].start(OLD)
-    await both[1].start(NEW)
-    yield both
-    for server in both:
-        await server.close()
+async def servers() -> AsyncIterator[Fleet]:
+    async with running_fleet() as fleet:
+        yield fleet
 
 
 @pytest.fixture
-async def house(
-    servers: tuple[Server, Server], session: aiohttp.ClientSession, tmp_path: Path
-) -> AsyncIterator[House]:
-    backends = ", ".join(
-        f"{{name: {each.name}, url: 'http://127.0.0.1:{each.port.number}'}}" for each in servers
-    )
-    house = House(tmp_path, backends, session)
+async def house(servers: Fleet, session: aiohttp.ClientSession, tmp_path: Path) -> AsyncIterator[House]:
+    house = House(tmp_path, ", ".join(servers.entries), session)
     yield house
     await house.close()

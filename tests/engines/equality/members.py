@@ -1,7 +1,7 @@
 """The members of all fleets: servers on loopback that behave as servers of their API do.
 
-A member answers 406 to a version that it does not serve. Its
-response says which member it was and what it got of the version; its range headers are its own.
+A member answers 406 to a version that it does not serve, in its API's own words. Its response says which
+member it was and what it got of the version; its range headers are its own.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from tests.differential.testbed import version_in
 from tests.engines.equality.apis import FLEETS, MEMBERS, Fleet, kind_of
-from tests.engines.equality.refusals import UNACCEPTABLE, other_refusal, refusal_of_version, refusal_status
 from tests.kit.messages import read_raw
 from tests.kit.servers import serving
 
@@ -121,3 +120,74 @@ async def running_members(**others: str) -> AsyncIterator[Mapping[str, Mapping[s
                 server = await stack.enter_async_context(serving(serve))
                 ports[name][member] = server.port
         yield ports
+
+
+UNACCEPTABLE: Final = "reply=406"
+"""In the query of a request: the member answers 406 for another reason than the version."""
+
+
+class _Words(NamedTuple):
+    version: object
+    """In its texts, ASKED, LOW and HIGH stand for versions."""
+    other: object
+
+
+def _openstack(key: str, text: str) -> object:
+    return {key: {"code": 406, "message": text}}
+
+
+def _listed(detail: str, **more: str) -> object:
+    error = {"status": 406, "title": "Not Acceptable", "detail": detail, "code": "", **more}
+    return {"errors": [error]}
+
+
+def _ironic(text: str) -> object:
+    return {"error_message": json.dumps({"code": 406, "title": "Not Acceptable", "description": text})}
+
+
+def _senlin(text: str, kind: str) -> object:
+    return {"code": 406, "title": "Not Acceptable", "error": {"code": 406, "message": text, "type": kind}}
+
+
+_RANGE: Final = "Version ASKED is not supported by the API. Minimum is LOW and maximum is HIGH."
+_OTHER: Final = "The resource identified by the request cannot be given in a form that you accept."
+_WORDS: Final = {
+    "ironic": _Words(
+        _ironic("Version ASKED was requested but is not supported by this service. LOW to HIGH are."),
+        _ironic("The requested field is not available at this version."),
+    ),
+    "nova": _Words(_openstack("computeFault", _RANGE), _openstack("computeFault", _OTHER)),
+    "senlin": _Words(
+        _senlin(
+            "Version 'ASKED' is not supported by the API. Minimum is 'LOW' and maximum is 'HIGH'.",
+            "InvalidGlobalAPIVersion",
+        ),
+        _senlin(_OTHER, "HTTPNotAcceptable"),
+    ),
+    "placement": _Words(
+        _listed("Unacceptable version header: ASKED", min_version="LOW", max_version="HIGH"),
+        _listed("Only application/json is provided"),
+    ),
+    "manila": _Words(_openstack("computeFault", _RANGE), _openstack("computeFault", _OTHER)),
+    "magnum": _Words(
+        _listed("Version ASKED is not supported.", min_version="LOW", max_version="HIGH"),
+        _listed(_OTHER),
+    ),
+    "header": _Words({"error": "no version ASKED, only LOW to HIGH"}, {"error": _OTHER}),
+}
+
+
+def refusal_of_version(service: str, asked: str, low: str, high: str) -> bytes:
+    text = json.dumps(_WORDS[service].version)
+    for word, version in (("ASKED", asked), ("LOW", low), ("HIGH", high)):
+        text = text.replace(word, version)
+    return text.encode()
+
+
+def refusal_status(service: str) -> str:
+    """Of a refused version. APIs of the configuration have 400 if it says nothing else."""
+    return "400 Bad Request" if service == "header" else "406 Not Acceptable"
+
+
+def other_refusal(service: str) -> bytes:
+    return json.dumps(_WORDS[service].other).encode()

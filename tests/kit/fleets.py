@@ -1,0 +1,43 @@
+"""The two servers of the demonstration, which many tests have behind a gateway, and an HTTP client."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import aiohttp
+
+from gateway.demo.ironic import NEW, OLD, Server
+from gateway.demo.servers import Release
+from tests.kit.networks import LOOPBACK
+
+
+class Fleet(NamedTuple):
+    """`api-1` and `api-2`."""
+
+    old: Server
+    new: Server
+
+    @property
+    def entries(self) -> list[str]:
+        """Both as entries of `backends` in a configuration."""
+        return [f"{{name: {each.name}, url: 'http://{LOOPBACK}:{each.port.number}'}}" for each in self]
+
+
+@asynccontextmanager
+async def running_fleet(old: Release = OLD, new: Release = NEW) -> AsyncIterator[Fleet]:
+    """Servers of 1.1-1.58 and 1.1-1.90, or of these releases."""
+    fleet = Fleet(Server("api-1"), Server("api-2"))
+    try:
+        await fleet.old.start(old)
+        await fleet.new.start(new)
+        yield fleet
+    finally:
+        for server in fleet:
+            await server.close()
+
+
+def brief_session(**options: Any) -> aiohttp.ClientSession:
+    """Keeps no connection: a gateway that ends would wait for the next request (`worker.IDLE_GRACE`)."""
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True), **options)
