@@ -1,4 +1,4 @@
-"""The part that keeps series in step with the snapshot, and the values of other parts that a scrape reads.
+"""The part that brings the series of /metrics in step with the snapshot.
 
 `counting` is entered before the first probe is sent and before the first offer changes, so that both are
 counted. `now` is made when every part runs. Nothing is counted here: `telemetry.metrics` does that.

@@ -1,4 +1,4 @@
-"""The one cell that is filled late: it closes the circle of the agreement and of those who serve by it.
+"""The cell through which the agreement reaches parts that are made after it.
 
     agreement  ->  Followers  ->  data plane, engine, state file
                <-  acknowledged, to_save

@@ -1,4 +1,4 @@
-"""Whatever changes what is known without a request: time, probes, and sources of backends.
+"""The parts that change the snapshot without a request: timer, probes, discovery.
 
 Begins when every port is bound and the agreement has begun; nothing before has asked a backend. The first
 probes are sent before anything that waits: for the disk, or for worker processes, which take longer than the

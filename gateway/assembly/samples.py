@@ -1,4 +1,4 @@
-"""Samples of what was counted, for rates and the last hour, and log lines about what is learned.
+"""Timed samples of the counters, and the change log.
 
 The change log begins with what is offered when the agreement has given views their documents, before anything
 is learned.

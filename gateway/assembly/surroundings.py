@@ -1,4 +1,4 @@
-"""Parts that are there before all others, and after them: by them others learn how this gateway is.
+"""The parts that start first and end last: history, hand-over, service manager, names.
 
 history           what is logged from here on, for the timeline
 handover          gateways before and after this one: they learn that this one has ended

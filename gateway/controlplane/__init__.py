@@ -1,6 +1,11 @@
-"""LEARNS: `prober` asks backends for their versions, `passive_observation` takes in what requests showed,
-`snapshot_holder` holds the current snapshot, `reload` applies a new configuration, `state/` keeps what
-survives a restart, `change_log` writes the log lines for operators.
+"""LEARNS what backends serve, and swaps the snapshot that everybody reads.
+
+    prober, passive_observation   facts from probes and from requests
+    discovery/, resolver          backends that come and go, addresses of names
+    snapshot_holder, reload       the current snapshot, and a new configuration
+    agreement, documents          one offer for all workers; replication/ and stores/ for all replicas
+    state/                        what survives a restart
+    change_log, ejection_log      log lines for operators
 
 Nothing here is on a request's path, and nothing here decides what is offered or which backend is chosen:
 facts go to the snapshot holder, and `core` draws the conclusions.

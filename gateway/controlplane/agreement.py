@@ -1,4 +1,4 @@
-"""How what is offered comes to be agreed on, as the rest of the gateway sees it.
+"""The interface to whatever agrees on offers: a lone gateway, its workers, or several replicas.
 
     Agreement  <-  Documents      this gateway alone decides, and its workers follow
                <-  Replication    several replicas decide together, over a store

@@ -1,4 +1,5 @@
-"""Moves the document of each service towards what this gateway offers, one step of the ladder at a time.
+"""The agreement between the workers of one gateway: the document of each service is moved towards what is
+offered, one step of the ladder at a time.
 
     SnapshotHolder  ->  Documents  ->  StateKeeper  ->  SnapshotHolder.agree  ->  workers  ->  acknowledged
       offer states      next steps     saved first        published

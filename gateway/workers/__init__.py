@@ -6,6 +6,9 @@
 The parent holds the listening sockets. With one worker none of this runs: `OwnWorker` is the data plane in
 the process of the parent, and `DataPlane` is what the rest sees of either.
 
+`supervisor` starts, watches and replaces workers, `worker_handle` is one of them as the parent has it, and
+`process` runs inside it.
+
 What belongs here: the life of worker processes, what they are told and tell (`messages`), and the parts that
 one consists of. What does not: what is done with a connection or a request (`dataplane`), what is learned of
 backends (`controlplane`), and other gateways (`handover`).

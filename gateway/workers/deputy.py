@@ -1,4 +1,5 @@
-"""The parent accepts where no worker does: for slots whose worker is dead, as long as other workers serve.
+"""The stand-in that accepts connections in the parent for slots whose worker is dead, as long as other
+workers serve.
 
     a slot's listening sockets -> accepted, nothing is read -> the inbox of the worker with fewest (`Board`)
 

@@ -236,3 +236,17 @@ def test_who_takes_over_does_not_refuse_what_a_worker_of_the_other_one_still_ser
     state.is_probed("a", (frozenset({0, 1, 2}), False), 0.0)
     state.none_offers_what_another_refuses()
     state.teardown()
+
+
+def test_who_takes_over_refuses_nothing_while_the_other_one_negotiates_nothing() -> None:
+    """It passes on whatever comes until it has ended: its backends were legacy when it held still."""
+    state = Workers()
+    state.configure(XY, (Policy.GUARANTEED, AtLeast(1)), 0.0, None, [("a", 80, None)], [None])
+    state.is_taken_over(0)
+    state.the_earlier_process_ends()
+    state.is_probed("a", (frozenset({1}), True), 0.0)
+    state.is_taken_over(0)
+    state.is_probed("a", (frozenset({0, 1, 2}), False), 0.0)
+    state.none_offers_what_another_refuses()
+    state.in_the_end_they_offer_what_one_alone_offers()
+    state.teardown()

@@ -1,4 +1,4 @@
-"""Attached or detached: what a replica may still answer by the document that it holds, and until when.
+"""The deadline until which a replica may answer by the document that it holds.
 
 A replica is attached while its deadline has not passed. It counts the deadline by its own clock, from when it
 sent its last good beat; the others take its registration as live away later, by theirs. So whoever goes on

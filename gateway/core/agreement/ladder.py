@@ -1,4 +1,4 @@
-"""The ladder: from one document to the next, by the votes of all live replicas.
+"""The rules that move a service's document one step, by the votes of all live replicas.
 
     OFFERED 3   ▲ │    One step moves each version by at most one level. The next step is taken only when
     ACCEPTED 2  │ │    every live replica has acknowledged this one. So two attached replicas hold the same

@@ -1,4 +1,5 @@
-"""What makes a known advertisement doubtful: responses that contradict it, and answers that show no versions.
+"""Evidence that what is known of a backend's versions is wrong: responses that contradict it, and answers
+that show no versions.
 
 Two values that a member holds beside its advertisement. Both say which requests it does not get for a while,
 and neither changes what is offered. Nothing here lets a fact in (`core.fleet.fleet`) or sends a probe. Times

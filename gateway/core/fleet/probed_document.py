@@ -1,5 +1,5 @@
-"""A discovery document as a backend gave it to a probe: what its clients are answered from while no backend
-can be reached and no client has fetched it before.
+"""The discovery document that a probe got from a member: clients are answered from it while no backend can be
+reached and no client has fetched it before.
 
 Each member has at most one. It is replaced when the member's advertisement is another one, and not whenever
 its bytes are: some documents hold the time. What clients get is made of it by the data plane.

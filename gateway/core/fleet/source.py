@@ -1,4 +1,4 @@
-"""Where backends come from that the configuration does not name one by one, and who of them is there.
+"""Sources of backends that come and go, and the rule for backends that they no longer list.
 
 A source is a value of the configuration: a name to look up, or a file. What it answers is a list of backends.
 `after_answer` is the rule about those that a list names no more: they leave slowly, so that neither the churn

@@ -1,5 +1,5 @@
-"""Discovery documents that backends gave before: what the gateway answers from while none of them can be
-reached (semantics, Responding).
+"""Original discovery documents of backends, for the time when none of them can be reached (semantics,
+Responding).
 
 Kept is what the backend sent. What a client gets is made from it anew each time: the present offer, and links
 that this client can follow. It is no HTTP cache: while a backend can be reached, nothing is answered from

@@ -1,5 +1,5 @@
-"""Discovery documents as they were rewritten before, so that the same bytes are parsed once and not for each
-request (threats R-B12).
+"""The cache of rewritten discovery documents: the same bytes are parsed once, not for each request
+(threats R-B12).
 
 It changes no result, only its price: `Dialect.rewrite_document` is pure, and the key is all that it is given.
 The Host and the public address of the client are parts of the key, so nobody is shown those of another

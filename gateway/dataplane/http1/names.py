@@ -1,4 +1,4 @@
-"""What the data plane does with a field, by its name.
+"""The table of header names that the data plane acts on.
 
 Only the fields named here are taken out, by one regular expression in one call. The other fields are not
 parsed one by one: their bytes are forwarded unchanged. A table looks up each spelling of a name once, and is

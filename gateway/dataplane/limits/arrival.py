@@ -1,4 +1,4 @@
-"""How fast a request comes, and until when it may go on so slowly.
+"""The minimum rate at which a request must arrive (`limits.min_rate`).
 
 A client that sends a byte now and then keeps within every idle time-out and holds a connection for days.
 So a head or body must bring `limits.min_rate` on average, once its time of grace is over (threats R-B4).

@@ -1,4 +1,5 @@
-"""Until when this replica may refuse versions, which is looked at when a refusal is about to be written.
+"""The deadlines until which this replica may refuse versions, looked at when a refusal is about to be
+written.
 
     Replication  ->  DataPlane.deadlines  ->  Refusals, one in each worker  ->  the exchange
 

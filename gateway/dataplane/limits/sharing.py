@@ -1,4 +1,4 @@
-"""What one of several workers may use of what they all share, as its data plane sees it.
+"""The permits and limits that one of several workers shares with the others.
 
     permit    for one request at a time at a member with a bound, or one retry at a time of a service beyond
               the share of its requests: there are only so many, and the parent lends them to who wants them

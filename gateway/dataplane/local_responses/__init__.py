@@ -1,4 +1,5 @@
 """Responses that the gateway makes itself: for what failure, with what reason, as what bytes.
 
-It holds values and tables only. The exchange and the client connection write them.
+Bodies after routing come from the dialect, through `core.decision.local_responses`. Here are values and
+tables only; the exchange and the client connection write them.
 """

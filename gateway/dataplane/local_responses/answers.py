@@ -1,6 +1,7 @@
-"""Which response the gateway makes itself, and why. Values in, a value out: nothing is sent or counted here.
+"""The local response to a decision or a failure, and why it is given.
 
-The dialect has shaped the response. The exchange writes it, and records what is in the value.
+Values in, a value out: nothing is sent or counted here. The dialect has shaped the response. The exchange
+writes it, and records what is in the value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small helpers for one socket or transport that client and backend connections share.
+"""Helpers for one socket or transport that client and backend connections share.
 
 They know nothing of HTTP, of requests or of each other.
 """

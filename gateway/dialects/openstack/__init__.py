@@ -8,7 +8,7 @@ Dialects, one a module:
   service that departs from it in a few points.
 
 Shared code: `microversion` has the functions that all four dialects use, `services` has the profiles and the
-options of `guideline`.
+options of `guideline`, `identity` tells from which service the response to a probe comes.
 
 A module here must not import another family (`chef`, `custom`). No dialect imports another dialect, and the
 shared code imports no dialect.

@@ -8,5 +8,6 @@ service.
 
 A check reports everything that it finds and leaves the file as it is. No module here may open a socket, read
 the environment, or know a dialect by name. A section that core or TLS uses as it is read is declared there
-(`core.fleet.queue`, `core.fleet.timeouts`, `tls.values`); how the tree is walked is the matter of `yaml`.
+(`core.fleet.connections`, `core.fleet.timeouts`, `tls.values`); how the tree is walked is the matter of
+`yaml`.
 """

@@ -1,4 +1,4 @@
-"""`state`: a file that this user cannot write, or that others may change. Nothing is written."""
+"""The path of the state file (`state`), and whether a gateway could write there. Nothing is written."""
 
 from __future__ import annotations
 
