@@ -129,9 +129,9 @@ class Documents:
     def hold(self, *, everything: bool = True) -> None:
         """The gateway that is taken over holds everything. The one that takes over holds what the other one
         serves: what that one neither serves nor refuses may be offered here."""
+        self._holding = True
         self._take_part()
         self._planned.clear()
-        self._holding = True
         views = self._snapshot_holder.current.views
         self._frozen = frozenset(name for name, view in views.items() if everything or _may_serve(view))
         self._look(views)
@@ -190,7 +190,9 @@ class Documents:
         document = self._restored.get(name)
         if document is None and self._alone and view.offer_state.versions:
             document = _at_rest(view)
-        return Agreed(document, transparent=document is None and view.offer.transparent)
+        # What another process knows as legacy, it passes on without negotiation until it has ended.
+        transparent = view.offer.transparent or (self._holding and _is_legacy_alone(view))
+        return Agreed(document, transparent=document is None and transparent)
 
     def _drop_documents(self) -> None:
         """Nobody else serves: views need no documents."""
@@ -351,10 +353,20 @@ def _at_rest(view: ServiceView) -> Document:
     return Document(FIRST_SEQ, rule, view.offer_state.versions, offered, offered, offered)
 
 
+def _is_legacy_alone(view: ServiceView) -> bool:
+    """Whether nothing was offered, and all that is known serves no versions, if it was probed lately or
+    not."""
+    known = [group.grade for group in view.pool.groups if group.grade.advertised is not None]
+    return not view.offer_state.versions and bool(known) and all(grade.legacy for grade in known)
+
+
 def _may_serve(view: ServiceView) -> bool:
-    """Whether somebody may be served what this document, or the one before it, has accepted."""
-    document = None if view.agreed is None else view.agreed.document
-    return document is not None and bool(document.open)
+    """Whether another process may serve what this document, or the one before it, has accepted, or may pass
+    on everything without negotiation."""
+    if view.agreed is None:
+        return False
+    document = view.agreed.document
+    return view.agreed.transparent or (document is not None and bool(document.open))
 
 
 def _log_step(view: ServiceView, agreed: Agreed) -> None:
