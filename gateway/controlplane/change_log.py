@@ -61,8 +61,8 @@ class ChangeLog:
         self._holds = FlapDamping()
         """Changes of what holds the same offer, by service."""
         self._moving: dict[str, ServiceView] = {}
-        """Services whose offer is on its way to what was decided, as they were when it began to move. Several
-        workers get there in steps, of which one line tells."""
+        """Services whose offer moves in steps, as they were when it began to move: one line tells of all
+        steps."""
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -227,8 +227,8 @@ class ChangeLog:
         _offer_log.log(level, "%s: %s", name, "; ".join(filter(None, parts)), extra=extra)
 
     def _lower_maximum(self, before: ServiceView, view: ServiceView) -> str:
-        """How many requests are refused now because the maximum fell (UPGRADE-back-late). Empty while it
-        stands, or a ceiling alone has lowered it."""
+        """How many requests are refused because the maximum fell (UPGRADE-back-late), and not by a ceiling
+        alone."""
         pairs = (
             (before.offer.versions, view.offer.versions),
             (before.offer_state.versions, view.offer_state.versions),

@@ -55,8 +55,8 @@ class ConfigWatch:
             self._task = None
 
     async def look(self) -> None:
-        """Look once, and reload if there is a reason to. What changes during a take-over is found after it,
-        here or by the gateway that has taken over."""
+        """Look once, and reload if there is a reason to. What changes during a take-over is found after
+        it."""
         if self._reloader.held:
             return
         known, began = self._reloader.seen, monotonic()

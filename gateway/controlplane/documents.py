@@ -291,8 +291,8 @@ class Documents:
             self._publishing = None
 
     async def _saved(self) -> None:
-        """Wait until what is planned is in the state file. A disk that is slow or full does not hold an offer
-        for ever: the log says what that costs."""
+        """Wait until what is planned is in the state file. A slow or full disk does not hold an offer for
+        ever."""
         assert self._save is not None
         saved = False
         with suppress(TimeoutError):

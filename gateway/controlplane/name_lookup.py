@@ -237,8 +237,7 @@ def _failure(error: dns.resolver.NoNameservers) -> Failed:
 
 
 def _candidates(name: str, stub: dns.asyncresolver.Resolver) -> list[dns.name.Name]:
-    """The full names to try, by `search`, `domain` and `ndots` of resolv.conf. Raises what the library raises
-    for a name that cannot be, whatever the domain."""
+    """The full names to try, by resolv.conf. Raises what the library raises for a name that cannot be."""
     relative = dns.name.from_text(name, None)
     absolute = relative.concatenate(dns.name.root)
     domains = stub.search or ([] if stub.domain == dns.name.root else [stub.domain])
@@ -292,8 +291,7 @@ def _read_resolv_conf(text: str, port: int) -> dns.asyncresolver.Resolver:
 
 @final
 class _File(Generic[Parsed]):
-    """A small file of the system, parsed again when it has changed. While it cannot be read or used, what it
-    last held counts; `default` before that."""
+    """A small file of the system, parsed again when it has changed. What it last held counts meanwhile."""
 
     def __init__(self, path: Path, parse: Callable[[str], Parsed], default: str) -> None:
         self._path = path

@@ -89,8 +89,8 @@ class PassiveObserver:
         self._views_before = None
 
     def _pay(self) -> None:
-        """Take a token for the change that was made by what was collected, once it is made: somebody may have
-        needed it before the end of the turn."""
+        """Take a token for the change that was collected, once it is made, perhaps before the end of the
+        turn."""
         before = self._views_before
         if before is not None and self._snapshot_holder.current.views is not before:
             self._views_before = None

@@ -295,8 +295,7 @@ class Prober:
                 self._snapshot_holder.collect(*key, ProbeFailed(detail, sent))
 
     async def _check_health(self, key: Key, target: _Target) -> None:
-        """Ask a backend that answers probes whether it wants requests. Silence says nothing more than the
-        probe has said: what the check answered last stands."""
+        """Ask a backend whether it wants requests. After silence what the check answered last stands."""
         check = target.service.probe.health
         if check is None:
             return

@@ -244,8 +244,8 @@ class Resolver:
         return pause_after(found.ttl)
 
     def _taken(self, host: str, addresses: Addresses) -> tuple[Addresses, str | None]:
-        """The addresses that a discovered backend of this name may have, and why another one is refused. A
-        name that the configuration has as well may have any."""
+        """The addresses that backends of this name may have, and why one is refused: not if the file names
+        it."""
         rules = self._networks.get(host, {None})
         if None in rules:
             return addresses, None

@@ -119,8 +119,7 @@ class SnapshotHolder:
             self.observe_all(())
 
     def notify_now(self) -> None:
-        """Take in what was collected and notify every subscriber of everything: what is in force now is known
-        to all of them when this returns."""
+        """Take in what was collected: every subscriber knows what is in force when this returns."""
         self.let_in()
         self._notify()
 
@@ -129,8 +128,8 @@ class SnapshotHolder:
         self.observe_all(((service, backend, fact),))
 
     def observe_all(self, facts: Iterable[ObservedFact]) -> None:
-        """Take in facts now, in this order, behind those that were collected, all as one change. Subscribers
-        are notified only if they say something new."""
+        """Take in facts now, behind those that were collected, all as one change; subscribers hear of news
+        only."""
         collected, self._collected = self._collected, []
         before, all_facts = self.current, (*collected, *facts)
         self._replace(before.after(all_facts, self._clock()))

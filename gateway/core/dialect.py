@@ -414,11 +414,9 @@ class Dialect(ABC):
 
     scheme: Scheme
     reads: frozenset[str]
-    """Every request header that any method here reads, normalized (`message.normalize_name`). The data
-    plane caches decisions by their values."""
+    """Every request header that a method here reads, normalized: decisions are cached by their values."""
     owned_request: frozenset[str]
-    """Request headers (normalized) that are removed before `write_request` writes the negotiated version.
-    Contains those of `reads` that carry versions."""
+    """Request headers (normalized) that are removed before `write_request`, with all that carry versions."""
     owned_response: frozenset[str]
     """Response headers (normalized) that are removed before `write_response` writes them anew."""
     vary: tuple[str, ...]

@@ -297,8 +297,8 @@ class Discovery:
         return pause_after(answer.ttl)
 
     def _refused(self, source: Source, answer: Answer) -> dict[Address, str]:
-        """The addresses that are not taken, each with the reason: those that would send the gateway its own
-        requests, and those that a source may not name."""
+        """Addresses that would send the gateway its own requests, or that a source may not name, with the
+        reason."""
         if isinstance(answer, Failed):
             return {}
         ports = {each.port for each in self._own}

@@ -70,8 +70,8 @@ class DnsLister(Lister):
 
 @final
 class SrvLister(Lister):
-    """Each address of each target is a backend, at the port of its record. The lowest priority gets the
-    requests, those of all others are backups."""
+    """Each address of each target is a backend, at its record's port; backups unless of the lowest
+    priority."""
 
     def __init__(self, lookup: NameLookup, name: str) -> None:
         self._lookup = lookup

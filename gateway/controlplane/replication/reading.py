@@ -178,8 +178,7 @@ class Readings:
         self._seconds = 0.0
 
     def resync_at(self, ttl: float) -> float:
-        """When everything is read again, even if nothing seems to have changed: somebody may have deleted
-        keys by hand, which leaves no revision behind."""
+        """When everything is read again: a key that was deleted by hand leaves no revision behind."""
         return self._read_at + max(ttl, _SHARE_OF_RESYNCS * self._seconds)
 
     async def read(self, names: Iterable[str]) -> set[str]:

@@ -159,8 +159,7 @@ class Replication:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="replication")
 
     async def close(self) -> None:
-        """End the registration; to be called when nobody is served any more. Of a gateway that was taken over
-        the registration stays until its successor ends it."""
+        """End the registration, when nobody is served any more; after a take-over the successor ends it."""
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None

@@ -57,8 +57,7 @@ def report_no_state_file() -> None:
 
 
 def load_state(file: StateFile, services: Sequence[Service]) -> Mapping[str, SavedState]:
-    """What the last run saved of `services`, as far as it fits the configuration. One warning reports what is
-    not restored; a first start is none. Blocks."""
+    """What the last run saved of `services`, as far as it fits. One warning reports the rest. Blocks."""
     try:
         text = file.read()
         if text is None:

@@ -205,8 +205,7 @@ class EtcdStore:
         return answer
 
     async def _check_cluster(self, endpoint: str, answer: Json) -> None:
-        """Members of two clusters would be two truths. An endpoint that has said something else before is
-        asked again: the cluster may be a new one."""
+        """Members of two clusters would be two truths. One that differs is asked again: both may be new."""
         mine = _header(answer).get("cluster_id")
         if not isinstance(mine, str):
             raise StoreError(f"{endpoint} answers without the id of its cluster: it is not etcd")

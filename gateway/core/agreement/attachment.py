@@ -78,14 +78,12 @@ def attachment_at(now: float, sent_at: float, ttl: float, forget: float | None) 
 
 
 def may_remove(now: float, beat_seen_at: float, ttl: float) -> bool:
-    """Whether `live` of another replica may be removed. `beat_seen_at`: when a new beat of it was last seen,
-    by the clock of the one that looks."""
+    """Whether another replica's `live` may be removed. `beat_seen_at`: when its last new beat was seen."""
     return now >= beat_seen_at + REMOVAL_SHARE * ttl
 
 
 def may_end_registration(now: float, live_seen_at: float, forget: float | None) -> bool:
-    """Whether the registration of another replica may be ended. `live_seen_at`: when its `live` was last
-    seen, by the clock of the one that looks."""
+    """Whether another's registration may be ended. `live_seen_at`: when its `live` was last seen."""
     return forget is not None and now >= live_seen_at + FORGET_SHARE * forget
 
 
@@ -134,8 +132,7 @@ def adopts(held: Document | None, stored: Document) -> bool:
 
 
 def has_lost(held: Document | None, stored: Document | None) -> bool:
-    """Whether the store was emptied, or an older copy of it restored: a replica that holds `held` and reads
-    `stored` detaches, and joins again."""
+    """Whether the store was emptied or restored: a replica that holds `held` detaches, and joins again."""
     return held is not None and (stored is None or stored.seq < held.seq)
 
 

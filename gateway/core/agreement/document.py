@@ -206,8 +206,7 @@ def read_rule(value: object) -> str:
 
 
 def form_for_all(forms: Collection[Collection[int]]) -> int | None:
-    """The form in which a document is written that all live replicas read: the lowest one that all list.
-    None: there is none, or this release cannot write it."""
+    """The lowest form that all live replicas read; None: there is none, or this release cannot write it."""
     common = frozenset.intersection(*map(frozenset, forms)) if forms else frozenset()
     lowest = min(common, default=None)
     return lowest if lowest in FORMS else None

@@ -128,8 +128,7 @@ class Resolution:
     """The same for a legacy member."""
     offered: OfferedVersions | None = None
     detached_response: Response | None = None
-    """Of a version that is refused: the 503 in its place once this replica is detached (`as_detached`). None:
-    it stands alone, or the request is malformed."""
+    """Of a refused version: the 503 in its place once this replica is detached; None: there is none."""
     missing_operation: Operation | None = None
     """The operation that does not exist in the negotiated version. Such a resolution is not cached."""
     version_text: str = field(init=False)

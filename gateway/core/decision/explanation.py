@@ -366,8 +366,7 @@ _FRESHNESS_REASONS: Mapping[Freshness, str] = {
 def _left_out(
     view: ServiceView, resolution: Resolution, scheme: Scheme, load: Load
 ) -> tuple[dict[str, Any], ...]:
-    """Every other backend, with the reason. `could_serve`: whether it serves the version that the request
-    leads to, on offer or not; None without one."""
+    """Every other backend, with the reason, and whether it serves the version that the request leads to."""
     able = {member.key for member in resolution.candidates.members}
     chosen = {member.key for tier in _not_ejected(resolution.candidates, load) for member in tier}
     left_out = []

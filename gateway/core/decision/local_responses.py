@@ -70,16 +70,14 @@ def error_response(view: ServiceView, error: GatewayError) -> Response:
 
 
 def with_retry_after(view: ServiceView, response: Response, seconds: int) -> Response:
-    """When the client may try again, if the service allows it: many clients of OpenStack raise an exception
-    at the header, and retry without it (decision 0021)."""
+    """When to try again, if the service allows it: many OpenStack clients break on it (decision 0021)."""
     if not view.service.effective_retry_after:
         return response
     return response.with_headers(("Retry-After", str(seconds)))
 
 
 def for_client(view: ServiceView, response: Response) -> Response:
-    """A local response as clients get it. It depends on the version headers, too (threats V10), and has what
-    the service changes in every response."""
+    """A local response as clients get it, with `Vary` (threats V10) and the service's own changes."""
     dialect, edits = view.service.dialect, view.service.response_edits
     response = response.with_headers(*vary_header(dialect.vary, separately=dialect.vary_separately))
     return response if edits is None else edits.edit_response(response)

@@ -45,8 +45,8 @@ class Route:
 @final
 @dataclass(frozen=True, slots=True)
 class Prefixes:
-    """The routes of one host, or of any host. Of many the right one is found by its prefix: that costs what
-    the deepest prefix does, however many there are."""
+    """The routes of one host, or of any. Finding one costs what the deepest prefix does, however many there
+    are."""
 
     few: tuple[Route, ...]
     """All of them, the longest prefix first, while they are so few that comparing each is cheaper."""

@@ -204,8 +204,8 @@ def eligible(
 def _best(
     tiers: Iterable[Tier], tried: Collection[str], held_back: Mapping[str, int], least: int
 ) -> tuple[Tier, ...]:
-    """The best tier with members that were not tried and have a share of more than `least`, and the tiers
-    beside it; in each of them those members only."""
+    """The best tier with untried members of more than `least`, and those beside it, with these members
+    only."""
     found: list[Tier] = []
     for tier in tiers:
         if found and not tier.is_beside(found[0]):

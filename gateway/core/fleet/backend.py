@@ -135,8 +135,7 @@ it."""
 
 
 class Grade(NamedTuple):
-    """All that offers and the choice of a backend look at in a member. Members of equal grade are treated
-    alike, so that a thousand of them cost about what a few do."""
+    """All that offers and the choice of a backend look at: members of one grade cost about what one does."""
 
     advertised: VersionSet | None
     """None: its advertisement is not known."""

@@ -163,8 +163,7 @@ class OfferState:
     cut: bool = False
     """True: an operator has changed the policy, and the versions are still to be cut to what it gives."""
     removed: VersionSet = NO_VERSIONS
-    """In the last words of removed backends. What they take away is taken when the first probes have ended
-    of what came with the same reload."""
+    """In the last words of removed backends: taken when the first probes after that reload have ended."""
 
     @property
     def pending_versions(self) -> VersionSet:

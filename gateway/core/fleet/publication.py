@@ -88,8 +88,7 @@ def publication(before: Snapshot | None, after: Snapshot) -> Publication:
 
 
 def published(before: Snapshot | None, difference: Publication) -> Snapshot:
-    """The snapshot after `before` by what is said. `before` must be the one from which the difference was
-    made, or one that was published as that."""
+    """The snapshot after `before`, from which, or from an equal one, the difference was made."""
     old = before or _NOTHING
     views: dict[str, ServiceView] = {}
     pools: dict[str, Pool] = {}

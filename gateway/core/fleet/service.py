@@ -140,6 +140,5 @@ class Service:
         return (self.dialect.name, *self.dialect.scheme.key)
 
     def earlier_scheme(self, scheme_id: tuple[object, ...]) -> Scheme | None:
-        """The scheme of `scheme_id`, if what was read in it has the same meaning here: it is this service's,
-        or one that has only gained names since. None: it has none."""
+        """The scheme of `scheme_id`, if what was read in it means the same here; None: it does not."""
         return self.dialect.scheme.earlier(scheme_id[1:]) if scheme_id[:1] == (self.dialect.name,) else None

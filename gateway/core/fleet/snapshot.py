@@ -268,8 +268,7 @@ class Snapshot:
         )
 
     def after(self, facts: Iterable[ObservedFact], now: float) -> Snapshot:
-        """The snapshot after `facts`, one after the other, as one change at `now`; this same object when they
-        change nothing, and time does not either."""
+        """The snapshot after `facts`, as one change at `now`; this same object when nothing changes."""
         fleet, services = self.fleet.observe_all(facts)
         return self._renewed(fleet, services, now)
 

@@ -83,8 +83,8 @@ class Source:
 
     @property
     def key(self) -> str:
-        """`dns http://api.svc:6385`: unique in its service, and the same after a reload that changes nothing
-        about where its backends come from."""
+        """`dns http://api.svc:6385`: unique in its service, and the same after reloads that do not change
+        it."""
         return f"{self.kind} {self.text}"
 
     def backend(self, address: Address) -> Backend:

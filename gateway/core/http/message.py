@@ -120,8 +120,7 @@ def render(headers: Iterable[Header]) -> bytes:
 
 
 class Request(Protocol):
-    """The head of one request as core and the dialects see it. The heads that the data plane reads have this
-    shape, and so has `RequestHead`."""
+    """The head of one request as core and the dialects see it: of the data plane, or a `RequestHead`."""
 
     @property
     def method(self) -> str: ...

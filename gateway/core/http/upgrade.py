@@ -18,8 +18,7 @@ _CARRY_REQUESTS = frozenset({"h2", "h2c", "h3", "http", "https", "tls"})
 
 
 def carries_requests(protocol: str) -> bool:
-    """Whether HTTP requests follow in this protocol. They would reach a backend past every rule here: no
-    version negotiated, no header checked (threats H3)."""
+    """Whether HTTP requests follow in this protocol: they would get past every rule here (threats H3)."""
     return protocol.partition("/")[0].lower() in _CARRY_REQUESTS
 
 

@@ -68,7 +68,6 @@ class Axis:
         return tuple(found)
 
     def ticks(self, scheme: Scheme) -> tuple[Tick, ...]:
-        """A label at each end of what somebody serves, in order. Labels may lie close together: who draws
-        them leaves out those that have no room."""
+        """A label at each end of what somebody serves, in order, however close they are."""
         ends = sorted({end for cut in self._cuts for end in (cut.low, cut.high)})
         return tuple(Tick(at, scheme.format(end)) for end in ends if (at := self.at(end)) is not None)

@@ -266,8 +266,7 @@ def held_by_at_least(sets: Sequence[tuple[VersionSet, int]], enough: int) -> Ver
 
 
 def held_by_most(sets: Sequence[tuple[VersionSet, int]]) -> VersionSet:
-    """The versions that the largest number of `sets` hold, counted as above: all of them, or else all but
-    one, and so on. Empty if all are empty."""
+    """The versions that the largest number of `sets` hold, counted as above. Empty if all are empty."""
     found = _with_holders(sets)
     most = max((holders for _, holders in found), default=0)
     return VersionSet.of(one for one, holders in found if holders == most)
@@ -291,8 +290,7 @@ def _with_holders(sets: Sequence[tuple[VersionSet, int]]) -> list[tuple[VersionR
 
 
 def _touch(before: VersionRange, after: VersionRange) -> bool:
-    """Whether no version lies between two ranges of which `before` begins no later. Builds no version: the
-    constructor of every set runs it."""
+    """Whether no version lies between two ranges in order. Builds none: every set's constructor runs it."""
     high, low = before.high, after.low
     return low <= high or (low[-1] == high[-1] + 1 and low[:-1] == high[:-1])
 
