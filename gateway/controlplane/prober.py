@@ -15,7 +15,7 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self, TypeAlias, final
@@ -125,13 +125,9 @@ class Prober:
         self._beginning: asyncio.Handle | None = None
         self._under_way = asyncio.Semaphore(AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._last_probe_at: dict[Key, float] = {}
-        self._probe_client: ProbeClient | None = None
-
-    @property
-    def last_probe_at(self) -> Mapping[Key, float]:
+        self.last_probe_at: dict[Key, float] = {}
         """Wall-clock seconds at which the last finished probe of each backend was sent."""
-        return self._last_probe_at
+        self._probe_client: ProbeClient | None = None
 
     async def start(self) -> None:
         """Begin to probe; the first probes are sent at once, a few in each turn of the event loop."""
@@ -223,7 +219,7 @@ class Prober:
     def _drop(self, key: Key) -> None:
         target = self._targets.pop(key)
         target.probed.set()
-        self._last_probe_at.pop(key, None)
+        self.last_probe_at.pop(key, None)
         # A cancelled task keeps its frames, and they keep the target: together with its tasks it would be a
         # cycle, which only the collector frees.
         tasks, target.tasks = target.tasks, ()
@@ -281,7 +277,7 @@ class Prober:
         async with self._under_way:
             sent, sent_wall = self._clock(), self._wall()
             found, document = await self._send_probe(key, self._probe_client, target)
-        self._last_probe_at[key] = sent_wall
+        self.last_probe_at[key] = sent_wall
         seconds = self._clock() - sent
         self._metrics.observe(OfBackend.probe_duration_seconds, seconds, service=key[0], backend=key[1])
         match found:

@@ -268,7 +268,7 @@ def _service_table(snapshot: Snapshot, view: ServiceView, known: Collection[str]
         if (found := given[candidates]) is not None:
             rows.append(Row(asked, resolution.version_text, found.name, ranges))
     unusable = members.keys() - {
-        one.key for tier in view.everyone.tiers if tier.usable for one in tier.members
+        one.key for tier in view.by_version.everyone.tiers if tier.usable for one in tier.members
     }
     return ServiceTable(
         service,

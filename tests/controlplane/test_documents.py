@@ -207,9 +207,11 @@ async def test_a_transparent_service_sends_to_legacy_backends_only() -> None:
         holder.observe("toy", "a", ProbeSucceeded(upto(5), 1.0))
         view = holder.current.views["toy"]
         assert view.offer.transparent
-        assert [member.backend.name for member in view.everyone.members] == ["b"]
+        assert [member.backend.name for member in view.by_version.everyone.members] == ["b"]
         holder.observe("toy", "b", ProbeSucceeded(upto(5), 1.0))
-        assert len(holder.current.views["toy"].everyone.members) == 2, "one that serves is better than none"
+        assert len(holder.current.views["toy"].by_version.everyone.members) == 2, (
+            "one that serves is better than none"
+        )
         documents.release()
         assert offered(holder) == FIVE
 

@@ -169,5 +169,5 @@ def test_a_table_of_candidates_is_made_when_it_is_needed_and_once() -> None:
 
     assert len(view.by_version.segments) == 1
     assert view.by_version.candidates(v("1.3")) is view.by_version.candidates(v("1.5"))
-    assert len(view.everyone.members) == len(view.by_version.candidates(v("1.3")).members) == 1000
-    assert view.everyone is view.everyone
+    assert len(view.by_version.everyone.members) == len(view.by_version.candidates(v("1.3")).members) == 1000
+    assert view.by_version.everyone is view.by_version.everyone

@@ -128,7 +128,7 @@ def test_the_tables_of_a_view() -> None:
     def names(members: object) -> list[str]:
         return [each.backend.name for each in members.members]  # type: ignore[attr-defined]  # Candidates
 
-    assert names(view.everyone) == ["old", "new"]
+    assert names(view.by_version.everyone) == ["old", "new"]
     assert names(view.non_legacy_by_version.everyone) == ["new"]
     assert sorted(names(view.by_version.candidates(v("1.1")))) == ["new", "old"]
     assert names(view.non_legacy_by_version.candidates(v("1.1"))) == ["new"]

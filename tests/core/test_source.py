@@ -267,13 +267,16 @@ def test_who_is_leaving_gets_no_request_and_who_comes_back_only_after_a_probe() 
     it.list("10.0.0.1", "10.0.0.2")
     back = it.view.pool.members[0]
     assert (back.backend.name, back.absent, back.probed) == ("10.0.0.1:80", True, True)
-    assert {each.backend.name for each in it.view.everyone.members} == {"10.0.0.2:80"}
+    assert {each.backend.name for each in it.view.by_version.everyone.members} == {"10.0.0.2:80"}
     assert it.view.pool.all_probed, "what waits to be offered goes on waiting"
 
     it.heard(p1=UPTO_9)
 
     assert isinstance(it.send(v("1.5")), Forward)
-    assert {each.backend.name for each in it.view.everyone.members} == {"10.0.0.1:80", "10.0.0.2:80"}
+    assert {each.backend.name for each in it.view.by_version.everyone.members} == {
+        "10.0.0.1:80",
+        "10.0.0.2:80",
+    }
 
 
 def test_who_comes_back_and_fails_its_probe_is_as_any_other_that_fails() -> None:

@@ -117,7 +117,7 @@ class StoppedQueue:
         backend = replace(declared, max_requests=1, queue=Queue(length, TIMEOUT))
         holder = SnapshotHolder(Snapshot.configured([service_of(backend)], now=0.0))
         view = holder.current.views["baremetal"]
-        self.resolution = Resolution(view, Endpoint("resource"), candidates=view.everyone)
+        self.resolution = Resolution(view, Endpoint("resource"), candidates=view.by_version.everyone)
         self.queue = RequestQueue(holder, self.in_flight, {}, Metrics(), lambda: self.now, lambda: 0)
 
     def enter(self, request: Waiting, turn: Turn | None = None) -> bool | None:

@@ -381,7 +381,7 @@ def test_R_D6_a_backend_gets_no_malformed_id_and_one_that_is_in_the_log(
     head = read_request_head(
         request("GET", "/", *lines), NameTable.for_requests(frozenset(), names), Limits()
     )
-    resolution = Resolution(view, Endpoint("resource"), candidates=view.everyone)
+    resolution = Resolution(view, Endpoint("resource"), candidates=view.by_version.everyone)
     request_id = RequestIdSource().of(resolution, head)
 
     written = dict(read_fields(b"\r\n" + id_lines(head, resolution, request_id) + b"\r\n"))

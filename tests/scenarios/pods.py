@@ -95,4 +95,4 @@ def is_leaving(number: int) -> Callable[[ServiceView], bool]:
 
 def known(view: ServiceView) -> int:
     """Members that may get requests."""
-    return len(view.everyone.members)
+    return len(view.by_version.everyone.members)

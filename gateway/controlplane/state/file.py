@@ -54,7 +54,8 @@ class StateFile:
         self.path = real_path(path, self._users)
         require_all_own((self.path, self._beside(".lock")), self._users)
         self._new = self._beside(".new")
-        self._lock = lock
+        self.lock = lock
+        """The descriptor that holds the lock, for the gateway that takes over."""
         self._text = text
         self._damaged = False
 
@@ -120,16 +121,11 @@ class StateFile:
                 self._new.unlink(missing_ok=True)
             raise StateFileError(self._reason(problem)) from None
 
-    @property
-    def lock(self) -> int | None:
-        """The descriptor that holds the lock, for the gateway that takes over."""
-        return self._lock
-
     def close(self) -> None:
         """Let other gateways write the file, unless one that takes over has the lock, too."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
 
     def _beside(self, suffix: str) -> Path:
         return self.path.with_name(self.path.name + suffix)
@@ -146,7 +142,7 @@ class StateFile:
 
     def _acquire_lock(self) -> None:
         """Become the only writer. The lock is another file, since every write replaces the state file."""
-        if self._lock is not None:
+        if self.lock is not None:
             return
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = os.open(self._beside(".lock"), flags, MODE)
@@ -163,7 +159,7 @@ class StateFile:
             ) from None
         except OSError:
             pass  # a file system without locks: saving there without a lock is better than not saving
-        self._lock = fd
+        self.lock = fd
 
     def _move_damaged(self) -> None:
         """Moves a regular file only: a folder or a pipe of this name is a mistake, not our state."""

@@ -115,11 +115,6 @@ class ServiceView:
             offer_state = votes.remember(offer_state, agreed.document, service, pool, now)
         return ServiceView.of(service, pool, offer_state, agreed, now)
 
-    @property
-    def everyone(self) -> Candidates:
-        """For endpoints where nothing is negotiated."""
-        return self.by_version.everyone
-
     def candidates(self, version: Version | None, endpoint: Endpoint) -> Candidates:
         """The members that may get a request at `version`; None: nothing is negotiated for it.
 
@@ -127,7 +122,8 @@ class ServiceView:
         `/v2.1` need a member that has versions, except while all are legacy. A document comes from a legacy
         one if no other is in service (semantics, Legacy backends).
         """
-        everyone = self.everyone if version is None else self.by_version.candidates(version)
+        table = self.by_version
+        everyone = table.everyone if version is None else table.candidates(version)
         if endpoint.mount is not None:
             return self._having(endpoint.mount, everyone)
         if not endpoint.versioned_only or (version is None and self.offer.transparent):
