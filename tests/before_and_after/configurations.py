@@ -49,7 +49,7 @@ def compare(old: Checkout, new: Checkout, folder: Path, report: Report, *, files
     """`folder`: an empty one, for the files."""
     schemas = both(old, new, "-m", "gateway", "schema")
     report.compare("skewgate schema", *schemas)
-    report.compare("the reference page", *both(old, new, "-m", "gateway.settings.reference"))
+    report.compare("the reference page", *both(old, new, "-m", "tests.docs.configuration_page"))
     write_files(folder)
     material = material_of(old.root, schemas[0])
     given = folder / "cases.jsonl"

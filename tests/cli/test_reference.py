@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from gateway.cli import main
-from gateway.cli.reference import COMMAND, MAN_PAGE, PAGE, man_page, page_as_it_should_be, verbs
 from gateway.cli.verbs import VERBS
+from tests.docs.command_pages import COMMAND, MAN_PAGE, PAGE, man_page, page_as_it_should_be, verbs
 from tests.kit.processes import ROOT, call
 
 

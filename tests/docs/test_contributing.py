@@ -20,7 +20,7 @@ DIFFS = {
 }
 KEY = """
 from gateway.settings import load, schema_text
-from gateway.settings.reference import reference_text
+from tests.docs.configuration_page import reference_text
 
 text = '''
 listen: 127.0.0.1:80

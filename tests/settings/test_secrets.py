@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from gateway.settings import Loaded, MaskedText, Secret, schema_text
-from gateway.settings.reference import reference_text
+from tests.docs.configuration_page import reference_text
 from tests.settings.texts import BASE, load_text
 
 CANARY = "c4n4ry-in-the-mine"

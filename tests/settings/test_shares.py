@@ -10,9 +10,9 @@ import pytest
 from gateway.core.fleet.limits import share_of
 from gateway.keys.kinds import DIVIDED, PER_WORKER, SHARED
 from gateway.settings import Limits
-from gateway.settings.reference import reference_text
 from gateway.settings.schema import document_section, dotted_path, keys_of
 from gateway.settings.yaml.problem import Severity
+from tests.docs.configuration_page import reference_text
 from tests.settings.texts import load_text
 
 OF_ONE: Final = frozenset(

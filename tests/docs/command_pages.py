@@ -1,6 +1,6 @@
 """Writes what docs/cli.md and the man page say of the commands, so that both always agree with them.
 
-    python -m gateway.cli.reference
+    python -m tests.docs.command_pages
 
 In the page that is what stands between marks; the rest of it is written by hand. A verb and its options are
 explained where they are declared, never here. What belongs to no single verb is here: exit codes, variables
@@ -42,7 +42,7 @@ FILES: Final = (
 
 PAGE: Final = Path("docs/cli.md")
 MAN_PAGE: Final = Path("docs/skewgate.1")
-COMMAND: Final = "python -m gateway.cli.reference"
+COMMAND: Final = "python -m tests.docs.command_pages"
 
 
 def verbs() -> Iterator[tuple[str, click.Command, click.Context]]:

@@ -1,6 +1,6 @@
 """Writes docs/configuration.md from the keys, so that the page always agrees with the code.
 
-    python -m gateway.settings.reference > docs/configuration.md
+    python -m tests.docs.configuration_page > docs/configuration.md
 
 A key is explained in its own description, never here.
 """
@@ -18,7 +18,7 @@ from gateway.settings.yaml.problem import CODES
 _OPENING: Final = """\
 # Configuration
 
-<!-- Written by `python -m gateway.settings.reference`; a test compares. Change the models, not this page. -->
+<!-- Written by `python -m tests.docs.configuration_page`; a test compares. Change the keys, not it. -->
 
 The configuration is one YAML file. `skewgate check FILE` prints every problem of a file with its line, its
 column, a caret and a hint. `skewgate schema` prints the JSON Schema; editors can use the same schema from
