@@ -34,7 +34,7 @@ DEPLOY: Final = ROOT / "deploy"
 COMPOSE: Final = DEPLOY / "compose"
 NAME_SERVER: Final = """\
 import asyncio, json, sys
-from tests.controlplane.name_server import name_server
+from tests.kit.name_servers import name_server
 
 async def serve():
     async with name_server("127.0.0.11", 53) as server:
