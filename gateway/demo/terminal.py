@@ -91,6 +91,9 @@ async def _show_views(director: Director, wake: asyncio.Event) -> None:
     ) as live:
         while not director.over.is_set():
             wake.clear()
+            # Not COLUMNS, which rich would believe: it stays what it was when the terminal grows.
+            columns, lines = os.get_terminal_size(sys.stdout.fileno())
+            console.size = columns or 80, lines or 24
             view = screen(director.scene(), *console.size)
             await asyncio.to_thread(live.update, view, refresh=True)
             with suppress(TimeoutError):

@@ -269,8 +269,9 @@ async def test_a_stop_signal_leaves_a_normal_terminal(number: signal.Signals) ->
 
 @pytest.mark.processes
 async def test_a_resized_terminal_gets_a_view_of_its_size_in_its_encoding() -> None:
+    """Also where a parent has exported the size, as shells and test runners do."""
     with Terminal(60, 15) as terminal:
-        async with under_a_shell("stty -a; $PROGRAM", terminal, "ascii"):
+        async with under_a_shell("stty -a; COLUMNS=60 LINES=15 $PROGRAM", terminal, "ascii"):
             seen = await terminal.until("q quit")
             assert "curl" not in terminal.raw
             terminal.resize(100, 40)
