@@ -89,6 +89,23 @@ class ForwardingLines:
 class Peer:
     """The other end of one client connection, as it is described to the next hop."""
 
+    __slots__ = (
+        "_access",
+        "_certificate_line",
+        "_ip",
+        "_is_allowed",
+        "_last_host",
+        "_last_lines",
+        "_last_prefix",
+        "_shared",
+        "_trusted_networks",
+        "address",
+        "certificate",
+        "expires_at",
+        "is_trusted",
+        "scheme",
+    )
+
     def __init__(
         self,
         address: str,

@@ -74,6 +74,28 @@ _SLASH: Final = 0x2F
 class RequestHead:
     """The head of one request (`core.http.message.Request`): a value, which never changes once it is made."""
 
+    __slots__ = (
+        "close",
+        "expects_continue",
+        "forwarded",
+        "framing",
+        "host",
+        "length",
+        "max_forwards",
+        "method",
+        "minor",
+        "passthrough",
+        "path",
+        "query",
+        "request_ids",
+        "selected",
+        "size",
+        "target",
+        "trace",
+        "upgrade",
+        "via",
+    )
+
     method: str
     target: bytes
     """In origin form, or `*`."""
