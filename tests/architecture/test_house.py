@@ -178,7 +178,7 @@ _HEAVY_TESTS = tuple(f"tests/{name}/" for name in ("load", "real", "engines", "p
 _OWN_DEADLINE = re.compile(
     r"asyncio\.timeout\([\d.]+\)|assert .*\b(?:monotonic|perf_counter|loop\.time)\(\) *-"
 )
-"""A deadline beside `tests.patience`, or an assertion about the time of the machine."""
+"""A deadline beside `tests.kit.waiting`, or an assertion about the time of the machine."""
 
 
 def test_no_quick_test_depends_on_the_speed_of_the_machine() -> None:

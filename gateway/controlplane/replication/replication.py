@@ -73,7 +73,7 @@ _log = logging.getLogger("skewgate.agreement")
 class Replication:
     """The `Agreement` of one of several replicas, for all its services, from `start` to `close`.
 
-    `snapshot_holder` must begin every service with `agreed.NOT_JOINED`, and call `agree` for nobody else.
+    `snapshot_holder` must begin every service with `attachment.NOT_JOINED`, and call `agree` for nobody else.
     `store` is closed here. `held(service)`: the lowest seq of its document that any live worker (or engine)
     has acknowledged, 0 for none; None: none is live besides this process, where what is agreed is in force.
     `in_flight()`: requests in flight by member key, of all workers. `deadlines(by service)`: until when each

@@ -404,7 +404,7 @@ class Opening(OpeningConnection):
     def resume_writing(self) -> None:
         """See `pause_writing`."""
 
-    # -- what `openings` calls
+    # -- what `Openings` calls
 
     def activated(self) -> None:
         certificates = self._entrance.certificates
