@@ -49,7 +49,9 @@ def compare(old: Checkout, new: Checkout, folder: Path, report: Report, *, files
     """`folder`: an empty one, for the files."""
     schemas = both(old, new, "-m", "gateway", "schema")
     report.compare("skewgate schema", *schemas)
-    report.compare("the reference page", *both(old, new, "-m", "tests.docs.configuration_page"))
+    # As it is committed: what writes it has moved, and each side's tests compare the page with the keys.
+    pages = [(side.root / "docs" / "configuration.md").read_text(encoding="utf-8") for side in (old, new)]
+    report.compare("the reference page", *pages)
     write_files(folder)
     material = material_of(old.root, schemas[0])
     given = folder / "cases.jsonl"
