@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from gateway.assembly import Gateway
 from tests.kit.gateways import gateway_of
+from tests.kit.metrics import Scrape
 from tests.kit.waiting import PATIENCE, until
 
 TOKEN = "open-sesame-0123456789"
@@ -90,12 +89,7 @@ class Admin:
         peer.send(self.request("/metrics"))
         _, _, body = await peer.response()
         peer.writer.close()
-        return {
-            sample.labels["reason"]: sample.value
-            for family in text_string_to_metric_families(body.decode())
-            if family.name == "skewgate_admin_errors"
-            for sample in family.samples
-        }
+        return Scrape(body.decode()).by("reason", "skewgate_admin_errors_total")
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from gateway.admin.guard import AT_ONCE, PER_SECOND
 from gateway.keys.secrets import Secret
 from tests.admin.testbed import AdminTestbed, mixed_fleet
 from tests.admin.ui.visitor import TOKEN, Page, Visitor, serving
+from tests.kit.metrics import Scrape
 
 RIGHT = {"Authorization": f"Bearer {TOKEN}"}
 GUESS = "a guess"
@@ -47,9 +48,7 @@ class Door:
     async def counted(self) -> float:
         """Refusals in `skewgate_admin_errors_total{reason="unauthorized"}`."""
         text = (await self.by_api(TOKEN, "/metrics")).text
-        sample = 'skewgate_admin_errors_total{reason="unauthorized"} '
-        [line] = [line for line in text.splitlines() if line.startswith(sample)]
-        return float(line.removeprefix(sample))
+        return Scrape(text).by("reason", "skewgate_admin_errors_total")["unauthorized"]
 
 
 @asynccontextmanager

@@ -7,7 +7,6 @@ callback may have raised. So every test with a `Testbed` checks that too.
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -45,6 +44,7 @@ from tests.kit.clients import Client
 from tests.kit.clocks import Clock
 from tests.kit.ironic import NEW, versions
 from tests.kit.messages import Message
+from tests.kit.metrics import Scrape
 from tests.kit.networks import LOOPBACK
 from tests.kit.waiting import Changes, until
 
@@ -200,15 +200,8 @@ class Gateway:
         return self.records[number - 1]
 
     def metric(self, name: str, **labels: str) -> float:
-        """The value of one series; 0 if there is none."""
-        text = b"".join(self.metrics.exposition("")[0]).decode()
-        for line in text.splitlines():
-            match = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
-            if match and match[1] == name:
-                found = dict(re.findall(r'(\w+)="([^"]*)"', match[2] or ""))
-                if found.items() >= labels.items():
-                    return float(match[3])
-        return 0.0
+        """The sum over all series of this name with these labels."""
+        return Scrape(b"".join(self.metrics.exposition("")[0]).decode()).total(name, **labels)
 
     @property
     def stages(self) -> list[Stage]:

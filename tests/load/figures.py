@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from tests.kit.metrics import Scrape
 from tests.load.clients import KINDS
 from tests.load.ledger import Breach, End, Judgement
 from tests.load.records import Request
 from tests.load.testbed import Step
-from tests.real.gateway_process import Metrics
 
 HEADINGS: Final = (
     "client",
@@ -81,7 +81,7 @@ def table(requests: Sequence[Request], judgement: Judgement) -> Iterator[str]:
 
 
 def summary(
-    requests: Sequence[Request], judgement: Judgement, metrics: Metrics, refused_by_backends: int
+    requests: Sequence[Request], judgement: Judgement, metrics: Scrape, refused_by_backends: int
 ) -> Iterator[str]:
     """The rate of requests, and how often the gateway sent one again."""
     seconds = max(request.ended for request in requests) - min(request.began for request in requests)

@@ -139,7 +139,7 @@ def counters_only_rise(testbed: Testbed) -> Iterator[None]:
     def read() -> None:
         before: dict[Any, float] = {}
         while not ended.wait(0.1):
-            now = testbed.gateway.metrics().counters()
+            now = testbed.gateway.metrics().counters
             falls.extend(
                 f"{key}: {before[key]} -> {now[key]}" for key in now if now[key] < before.get(key, 0)
             )

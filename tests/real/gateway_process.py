@@ -11,13 +11,13 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import re
 import sys
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.kit.metrics import Scrape
 from tests.real.processes import LOOPBACK, Process, free_port
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -26,8 +26,6 @@ SERVICE = "baremetal"
 
 # Short, because tests wait for the gateway to notice that a backend is back.
 PROBE_INTERVAL = "300ms"
-
-Sample = tuple[str, frozenset[tuple[str, str]]]
 
 
 class Gateway:
@@ -101,38 +99,10 @@ class Gateway:
         found: dict[str, Any] = json.loads(text)
         return found
 
-    def metrics(self) -> Metrics:
+    def metrics(self) -> Scrape:
         status, text = self.admin("/metrics")
         assert status == 200, f"/metrics responded {status}: {text}"
-        return Metrics(text)
-
-
-class Metrics:
-    """One reading of /metrics."""
-
-    def __init__(self, text: str) -> None:
-        self._samples: dict[Sample, float] = {}
-        for name, labels, value in re.findall(r"^([a-z_:]+)(?:\{(.*)\})? (\S+)$", text, re.MULTILINE):
-            pairs = frozenset(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', labels))
-            self._samples[name, pairs] = float(value)
-
-    def value(self, metric: str, **labels: str) -> float | None:
-        """The sample with exactly these labels; None: there is no such series."""
-        return self._samples.get((metric, frozenset(labels.items())))
-
-    def total(self, metric: str, **labels: str) -> float:
-        """The sum over all samples of this name that have at least these labels."""
-        wanted = set(labels.items())
-        return sum(value for (name, has), value in self._samples.items() if name == metric and wanted <= has)
-
-    def counters(self) -> dict[Sample, float]:
-        """Every sample of a counter or histogram."""
-        ends = ("_total", "_count", "_bucket", "_sum")
-        return {sample: value for sample, value in self._samples.items() if sample[0].endswith(ends)}
-
-    def labels(self, metric: str) -> list[dict[str, str]]:
-        """The label sets of every series of this name."""
-        return [dict(has) for name, has in self._samples if name == metric]
+        return Scrape(text)
 
 
 def _configuration(

@@ -7,9 +7,10 @@ from collections import Counter
 
 import pytest
 
+from tests.kit.metrics import Scrape
 from tests.real.apis import EXACT
 from tests.real.clients import Clients
-from tests.real.gateway_process import SERVICE, Metrics
+from tests.real.gateway_process import SERVICE
 from tests.real.ironic import NEW, OLD
 from tests.real.processes import wait_for
 from tests.real.recorder import OWN_HEADER, Exchange
@@ -47,7 +48,7 @@ def expected_labels(exchange: Exchange) -> tuple[str, str]:
     return requested, "below_min" if version == "1.0" else "above_max"
 
 
-def increase(metric: str, before: Metrics, after: Metrics, **labels: str) -> float:
+def increase(metric: str, before: Scrape, after: Scrape, **labels: str) -> float:
     return after.total(metric, **labels) - before.total(metric, **labels)
 
 

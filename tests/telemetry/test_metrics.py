@@ -34,6 +34,7 @@ from gateway.telemetry.series.process import OfConfiguration, OfProcess, OfWorke
 from gateway.telemetry.series.service import OfService
 from gateway.telemetry.status import StateWrites
 from gateway.telemetry.worker_report import WorkerProcess, WorkerReport, WorkerUse
+from tests.kit.metrics import Sample, Scrape
 from tests.telemetry.builders import NEW, OLD, advertisement, record, snapshot_holder
 
 SOMETIMES: Final = (OfWorkers, OfNames, OfSources, OfReplicas, OfEngine)
@@ -48,8 +49,6 @@ CONTRACT: Final = {
 }
 """Names and types of all others."""
 
-Sample = tuple[str, frozenset[tuple[str, str]]]
-
 
 def exposition(metrics: Metrics, accept: str = "") -> tuple[bytes, str]:
     """The whole body, and its content type."""
@@ -59,11 +58,7 @@ def exposition(metrics: Metrics, accept: str = "") -> tuple[bytes, str]:
 
 def read(metrics: Metrics) -> dict[Sample, float]:
     body, _ = exposition(metrics)
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in parse_text(body.decode())
-        for sample in family.samples
-    }
+    return Scrape(body.decode()).samples
 
 
 def value(samples: Mapping[Sample, float], name: str, **labels: str) -> float | None:

@@ -7,18 +7,18 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, final
 
 import aiohttp
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.assembly import Gateway
 from tests.kit.backends import Script, ScriptedBackend, UpstreamConnection, serve
 from tests.kit.gateways import gateway_of
+from tests.kit.metrics import Sample, Scrape
 
 pytestmark = pytest.mark.processes
 
@@ -33,8 +33,6 @@ services:
     dialect: ironic
     backends: [{{name: api-1, url: "http://127.0.0.1:{port}", versions: 1.1-1.58}}]
 """
-
-Sample = tuple[str, frozenset[tuple[str, str]]]
 
 
 @final
@@ -57,18 +55,9 @@ class Seen:
             finally:
                 writer.close()
 
-    async def scrape(self) -> tuple[dict[Sample, float], dict[Sample, float]]:
-        """Counters, histograms included, and gauges."""
+    async def scrape(self) -> Scrape:
         async with self._session.get(f"{self.gateway.admin_url}/metrics") as response:
-            text = await response.text()
-        counters: dict[Sample, float] = {}
-        gauges: dict[Sample, float] = {}
-        for family in text_string_to_metric_families(text):
-            if not family.name.startswith("process_"):
-                found = gauges if family.type == "gauge" else counters
-                for sample in family.samples:
-                    found[sample.name, frozenset(sample.labels.items())] = sample.value
-        return counters, gauges
+            return Scrape(await response.text())
 
     async def workers(self) -> list[dict[str, Any]]:
         """As `/status` has them."""
@@ -112,37 +101,29 @@ async def seen(folder: Path, answer: Script = serve) -> AsyncIterator[Seen]:
         await backend.close()
 
 
-def requests(counters: Mapping[Sample, float]) -> float:
-    return sum(value for (name, _), value in counters.items() if name == "skewgate_requests_total")
-
-
-def by_worker(samples: Mapping[Sample, float], name: str) -> dict[str, float]:
-    return {dict(labels)["worker"]: value for (found, labels), value in samples.items() if found == name}
-
-
-def has_fallen(before: Mapping[Sample, float], after: Mapping[Sample, float]) -> list[Sample]:
-    return [name for name, value in before.items() if after.get(name, -1.0) < value]
+def has_fallen(before: Scrape, after: Scrape) -> list[Sample]:
+    return [series for series, value in before.counters.items() if after.counters.get(series, -1.0) < value]
 
 
 async def test_counters_are_of_all_workers_and_do_not_fall_when_one_is_replaced(tmp_path: Path) -> None:
     async with seen(tmp_path) as each:
         await each.request(20)
-        first, gauges = await each.scrape()
-        assert requests(first) == 20
-        assert set(by_worker(gauges, "skewgate_worker_up").values()) == {1}
+        first = await each.scrape()
+        assert first.total("skewgate_requests_total") == 20
+        assert set(first.by("worker", "skewgate_worker_up").values()) == {1}
 
         victim = (await each.workers())[1]
         os.kill(victim["pid"], signal.SIGKILL)
         found = await each.until(lambda workers: workers[1]["pid"] != victim["pid"] and _all_serve(workers))
         assert [worker["restarts"] for worker in found] == [0, 1]
-        second, _ = await each.scrape()
+        second = await each.scrape()
         assert has_fallen(first, second) == []
 
         await each.request(20)
-        third, _ = await each.scrape()
-        assert requests(third) == 40
+        third = await each.scrape()
+        assert third.total("skewgate_requests_total") == 40
         assert has_fallen(second, third) == []
-        assert by_worker(third, "skewgate_worker_restarts_total") == {"0": 0, "1": 1}
+        assert third.by("worker", "skewgate_worker_restarts_total") == {"0": 0, "1": 1}
 
 
 def _all_serve(workers: list[dict[str, Any]]) -> bool:
@@ -158,8 +139,8 @@ async def test_gauges_forget_a_worker_at_once(tmp_path: Path) -> None:
             os.kill(found[0]["pid"], signal.SIGKILL)
             left = await each.until(lambda workers: workers[0]["restarts"] == 1 and _all_serve(workers))
             assert sum(worker["connections"] for worker in left) == found[1]["connections"]
-            _, gauges = await each.scrape()
-            assert sum(by_worker(gauges, "skewgate_client_connections").values()) == found[1]["connections"]
+            gauges = await each.scrape()
+            assert sum(gauges.by("worker", "skewgate_client_connections").values()) == found[1]["connections"]
         finally:
             for _, writer in clients:
                 writer.close()
@@ -188,11 +169,11 @@ async def test_R3_V7_requests_of_a_worker_that_is_killed_are_counted_and_have_no
             assert await reader.read() == b""
         finally:
             writer.close()
-        counters, _ = await each.scrape()
-        cut = by_worker(counters, "skewgate_worker_cut_requests_total")
+        counters = await each.scrape()
+        cut = counters.by("worker", "skewgate_worker_cut_requests_total")
         assert cut == {"0": 0, "1": 0} | {str(busy["slot"]): 1}
-        assert set(by_worker(counters, "skewgate_worker_cut_tunnels_total").values()) == {0}
-        assert requests(counters) == 0
+        assert set(counters.by("worker", "skewgate_worker_cut_tunnels_total").values()) == {0}
+        assert counters.total("skewgate_requests_total") == 0
         assert "cut (by its last report: requests under way 1, tunnels 0): SIGKILL" in caplog.text
     assert _whole_lines(each.log) == []
 
