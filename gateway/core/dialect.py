@@ -244,6 +244,22 @@ class Served:
 
 @final
 @dataclass(frozen=True, slots=True)
+class BackendResponse:
+    """The head of a backend's response, with all that decides which version lines the client gets."""
+
+    endpoint: Endpoint
+    status: int
+    served: Served
+    negotiated: Version | None
+    """None where nothing was negotiated."""
+    offered: OfferedVersions
+    """Replaces the backend's own range."""
+    legacy: bool = False
+    """True: of a legacy backend. The client gets what a new one would have sent."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class ProbeRequest:
     """One GET on a backend's own address. `path` is relative to the backend's URL."""
 
@@ -547,19 +563,8 @@ class Dialect(ABC):
         return None
 
     @abstractmethod
-    def write_response(
-        self,
-        endpoint: Endpoint,
-        status: int,
-        served: Served,
-        negotiated: Version | None,
-        offered: OfferedVersions,
-        *,
-        legacy: bool,
-    ) -> tuple[Header, ...]:
-        """The owned header lines for the client, without `Vary`: `offered` replaces the backend's own range.
-        `negotiated` is None where nothing was negotiated. For a legacy backend: what a new one would have
-        sent."""
+    def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
+        """The owned header lines for the client, without `Vary`."""
 
     def rewrite_document(
         self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links

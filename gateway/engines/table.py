@@ -22,6 +22,7 @@ from gateway.core.decision.local_responses import error_response
 from gateway.core.decision.routing import Routes
 from gateway.core.decision.selection import Candidates
 from gateway.core.dialect import (
+    BackendResponse,
     Dialect,
     DirectPaths,
     Endpoint,
@@ -344,8 +345,8 @@ def _traits(view: ServiceView) -> Traits | Inexpressible:
     headers = tuple(name for name, _ in lines)
     owned, own = dialect.owned_request, {normalize_name(name) for name in headers}
     offered = OfferedVersions(VersionSet.only(version))
-    echo = dialect.write_response(endpoint, 200, Served(version), version, offered, legacy=False)
-    ranged = dialect.write_response(endpoint, 200, Served(has_range=True), version, offered, legacy=False)
+    echo = dialect.write_response(BackendResponse(endpoint, 200, Served(version), version, offered))
+    ranged = dialect.write_response(BackendResponse(endpoint, 200, Served(has_range=True), version, offered))
     refusal, status = _refusal(dialect, endpoint, ranged)
     ranges = {normalize_name(name) for name, _ in ranged}
     return Traits(
@@ -476,7 +477,7 @@ def _range(resolution: Resolution, traits: Traits) -> tuple[str, ...] | None:
     if resolution.request_field_lines != render(lines):
         return None
     dialect, endpoint = resolution.view.service.dialect, resolution.endpoint
-    ranged = dialect.write_response(endpoint, 200, Served(has_range=True), version, offered, legacy=False)
+    ranged = dialect.write_response(BackendResponse(endpoint, 200, Served(has_range=True), version, offered))
     values = tuple(value for _, value in ranged)
     if tuple(name for name, _ in ranged) != traits.range_headers or not all(map(_is_plain, (text, *values))):
         return None

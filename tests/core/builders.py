@@ -13,6 +13,7 @@ from gateway.core.dialect import (
     NO_HEADERS,
     NO_VERSION_REQUESTED,
     Advertisement,
+    BackendResponse,
     DefaultKind,
     DefaultVersion,
     Dialect,
@@ -137,24 +138,15 @@ class Toy(Dialect):
             text=text,
         )
 
-    def write_response(
-        self,
-        endpoint: Endpoint,
-        status: int,
-        served: Served,
-        negotiated: Version | None,
-        offered: OfferedVersions,
-        *,
-        legacy: bool,
-    ) -> tuple[Header, ...]:
-        version = negotiated if legacy else served.version
+    def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
+        version = response.negotiated if response.legacy else response.served.version
         lines = () if version is None else (("X-Version", self.scheme.format(version)),)
-        if not (served.has_range or legacy):
+        if not (response.served.has_range or response.legacy):
             return lines
         return (
             *lines,
-            ("X-Min", self.scheme.format(offered.lowest)),
-            ("X-Max", self.scheme.format(offered.highest)),
+            ("X-Min", self.scheme.format(response.offered.lowest)),
+            ("X-Max", self.scheme.format(response.offered.highest)),
         )
 
     def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:

@@ -19,6 +19,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from gateway.core.dialect import (
     Advertisement,
+    BackendResponse,
     Dialect,
     Endpoint,
     OfferedVersions,
@@ -295,14 +296,14 @@ def response_lines(
     passes on from another one.
     """
     added = sample.dialect.write_response(
-        endpoint, status, Served(), version, sample.backend_versions, legacy=True
+        BackendResponse(endpoint, status, Served(), version, sample.backend_versions, legacy=True)
     )
     if added:
         return added
     advertisement = Advertisement(sample.backend_versions.versions)
     served = Served(version, advertisement, has_range=True, text=sample.text(version))
     return sample.dialect.write_response(
-        endpoint, status, served, version, sample.backend_versions, legacy=False
+        BackendResponse(endpoint, status, served, version, sample.backend_versions)
     )
 
 

@@ -17,6 +17,7 @@ from gateway.core.decision.negotiation import negotiate
 from gateway.core.dialect import (
     NO_VERSION_REQUESTED,
     Advertisement,
+    BackendResponse,
     DefaultKind,
     DefaultVersion,
     Endpoint,
@@ -100,7 +101,7 @@ def client_headers(
 ) -> tuple[Header, ...]:
     """The version headers that the client gets for those of a backend."""
     return CHEF.write_response(
-        RESOURCE, status, read_response(status, *lines), negotiated, WITHOUT_0, legacy=legacy
+        BackendResponse(RESOURCE, status, read_response(status, *lines), negotiated, WITHOUT_0, legacy=legacy)
     )
 
 

@@ -29,6 +29,7 @@ from gateway.core.decision.operations import (
 )
 from gateway.core.dialect import (
     Advertisement,
+    BackendResponse,
     DefaultKind,
     Endpoint,
     GatewayError,
@@ -640,7 +641,9 @@ def test_the_served_version_is_passed_on_and_the_range_of_the_backend_is_not(sam
             assert served.version_refusal is not VersionRefusal.YES
             if served.advertisement is not None:
                 assert served.advertisement.versions == sample.backend_versions.versions
-            written = dialect.write_response(endpoint, 200, served, version_1, sample.offered, legacy=False)
+            written = dialect.write_response(
+                BackendResponse(endpoint, 200, served, version_1, sample.offered)
+            )
             again = dialect.read_response(endpoint, 200, folded_headers(written))
             assert again.version == served.version
             assert again.advertisement is None or again.advertisement.versions == sample.offered.versions
@@ -685,7 +688,9 @@ def test_any_response_can_be_read_and_its_headers_written(sample: DialectSample)
     ) -> None:
         headers = folded_headers(lines)
         served = dialect.read_response(endpoint, status, headers)
-        written = dialect.write_response(endpoint, status, served, negotiated, sample.offered, legacy=legacy)
+        written = dialect.write_response(
+            BackendResponse(endpoint, status, served, negotiated, sample.offered, legacy=legacy)
+        )
         render(written)
         folded_names = [normalize_name(name) for name, _ in written]
         assert set(folded_names) <= dialect.owned_response

@@ -13,6 +13,7 @@ from gateway.core.dialect import (
     NO_HEADERS,
     NO_VERSION_REQUESTED,
     Advertisement,
+    BackendResponse,
     Endpoint,
     GatewayError,
     Links,
@@ -125,33 +126,17 @@ class WritesErrorsWithoutAType(Ironic):
 
 
 class PassesOnTheBackendsRange(Ironic):
-    def write_response(
-        self,
-        endpoint: Endpoint,
-        status: int,
-        served: Served,
-        negotiated: Version | None,
-        offered: OfferedVersions,
-        *,
-        legacy: bool,
-    ) -> tuple[Header, ...]:
-        own = OfferedVersions(served.advertisement.versions) if served.advertisement else offered
-        return super().write_response(endpoint, status, served, negotiated, own, legacy=legacy)
+    def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
+        own = response.served.advertisement
+        offered = OfferedVersions(own.versions) if own else response.offered
+        return super().write_response(replace(response, offered=offered))
 
 
 class WritesTheNegotiatedVersion(Ironic):
-    def write_response(
-        self,
-        endpoint: Endpoint,
-        status: int,
-        served: Served,
-        negotiated: Version | None,
-        offered: OfferedVersions,
-        *,
-        legacy: bool,
-    ) -> tuple[Header, ...]:
-        changed = served if served.version is None else replace(served, version=negotiated)
-        return super().write_response(endpoint, status, changed, negotiated, offered, legacy=legacy)
+    def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
+        served = response.served
+        changed = served if served.version is None else replace(served, version=response.negotiated)
+        return super().write_response(replace(response, served=changed))
 
 
 class ReadsTheServersName(Ironic):

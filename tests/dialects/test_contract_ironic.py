@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.core.dialect import (
     Advertisement,
+    BackendResponse,
     Endpoint,
     GatewayError,
     OfferedVersions,
@@ -110,7 +111,9 @@ def test_every_name_that_is_written_is_owned(
     served = IRONIC.read_response(endpoint, status, as_mapping([]))
 
     to_backend = IRONIC.write_request(endpoint, version, requested, legacy=legacy)
-    to_client = IRONIC.write_response(endpoint, status, served, version, OFFER, legacy=legacy)
+    to_client = IRONIC.write_response(
+        BackendResponse(endpoint, status, served, version, OFFER, legacy=legacy)
+    )
 
     assert {normalize_name(name) for name, _ in to_backend} <= IRONIC.owned_request
     assert {normalize_name(name) for name, _ in to_client} <= IRONIC.owned_response
@@ -162,7 +165,9 @@ def test_no_response_makes_it_raise_and_clients_get_only_versions_and_the_offer(
     lines: list[Header], endpoint: Endpoint, status: int, negotiated: Version | None, legacy: bool
 ) -> None:
     served = IRONIC.read_response(endpoint, status, as_mapping(lines))
-    written = IRONIC.write_response(endpoint, status, served, negotiated, OFFER, legacy=legacy)
+    written = IRONIC.write_response(
+        BackendResponse(endpoint, status, served, negotiated, OFFER, legacy=legacy)
+    )
 
     by_name = dict(written)
     assert len(by_name) == len(written)
@@ -185,7 +190,7 @@ def test_a_served_version_is_passed_on_unchanged(version: Version, status: int) 
     line = ("x-openstack-ironic-api-version", IRONIC.scheme.format(version))
     served = IRONIC.read_response(RESOURCE, status, as_mapping([line]))
 
-    written = IRONIC.write_response(RESOURCE, status, served, Version(1, 1), OFFER, legacy=False)
+    written = IRONIC.write_response(BackendResponse(RESOURCE, status, served, Version(1, 1), OFFER))
 
     assert [(normalize_name(name), value) for name, value in written] == [line]
 

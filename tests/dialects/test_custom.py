@@ -12,6 +12,7 @@ from gateway.core.decision.operations import OperationRule, Operations, PathTemp
 from gateway.core.dialect import (
     NO_VERSION_REQUESTED,
     Advertisement,
+    BackendResponse,
     DefaultKind,
     DefaultVersion,
     Endpoint,
@@ -402,7 +403,7 @@ def test_the_client_sees_the_offer(always: bool) -> None:
     full = (("X-Version", "3"), ("X-Min-Version", "2"), ("X-Max-Version", "5"))
 
     def write(served: Served, status: int = 200) -> tuple[tuple[str, str], ...]:
-        return dialect.write_response(RESOURCE, status, served, Version(3), offer, legacy=False)
+        return dialect.write_response(BackendResponse(RESOURCE, status, served, Version(3), offer))
 
     assert write(Served(Version(3), has_range=True)) == full
     assert write(Served()) == (full if always else ())
@@ -413,7 +414,7 @@ def test_a_client_that_requests_a_date_sees_which_one_was_served() -> None:
     dialect = custom(AFTER_A_PREFIX)
     offer = offered(dialect, "2024-01", "2024-04")
 
-    lines = dialect.write_response(RESOURCE, 200, Served(), Version(2024, 1), offer, legacy=False)
+    lines = dialect.write_response(BackendResponse(RESOURCE, 200, Served(), Version(2024, 1), offer))
 
     assert lines == (("X-Shopify-API-Version", "2024-01"),)
 
@@ -422,12 +423,12 @@ def test_a_header_does_not_list_a_million_versions() -> None:
     dialect = custom(CustomOptions(reply=ResponseOptions(list="X-Versions")))
 
     lines = dialect.write_response(
-        RESOURCE, 200, Served(has_range=True), None, offered(dialect, "0", "999999"), legacy=False
+        BackendResponse(RESOURCE, 200, Served(has_range=True), None, offered(dialect, "0", "999999"))
     )
 
     assert lines == (("X-Versions", "0, 999999"),)
     few = dialect.write_response(
-        RESOURCE, 200, Served(has_range=True), None, offered(dialect, "2", "4"), legacy=False
+        BackendResponse(RESOURCE, 200, Served(has_range=True), None, offered(dialect, "2", "4"))
     )
     assert few == (("X-Versions", "2, 3, 4"),)
 

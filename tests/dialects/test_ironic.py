@@ -15,6 +15,7 @@ import pytest
 from gateway.core.dialect import (
     NO_VERSION_REQUESTED,
     Advertisement,
+    BackendResponse,
     DefaultKind,
     Endpoint,
     GatewayError,
@@ -82,7 +83,7 @@ def client_headers(
 ) -> tuple[Header, ...]:
     """The version headers that the client gets for those of a backend."""
     return IRONIC.write_response(
-        RESOURCE, status, read_response(status, *lines), negotiated, OFFER, legacy=legacy
+        BackendResponse(RESOURCE, status, read_response(status, *lines), negotiated, OFFER, legacy=legacy)
     )
 
 

@@ -19,6 +19,7 @@ from gateway.core.decision.negotiation import negotiate
 from gateway.core.dialect import (
     NO_VERSION_REQUESTED,
     Advertisement,
+    BackendResponse,
     Endpoint,
     GatewayError,
     OfferedVersions,
@@ -77,7 +78,7 @@ def client_headers(
 ) -> tuple[Header, ...]:
     """The version headers that the client gets for those of a backend."""
     served = read_response(status, *lines, endpoint=endpoint)
-    return NOVA.write_response(endpoint, status, served, negotiated, OFFER, legacy=False)
+    return NOVA.write_response(BackendResponse(endpoint, status, served, negotiated, OFFER))
 
 
 # --- requested versions (N5 to N10) ------------------------------------------------------------------------
@@ -596,7 +597,9 @@ def test_no_response_makes_it_raise_and_clients_get_only_the_versions_of_the_bac
     lines: list[Header], status: int, endpoint: Endpoint, legacy: bool
 ) -> None:
     served = NOVA.read_response(endpoint, status, as_mapping(lines))
-    written = NOVA.write_response(endpoint, status, served, Version(2, 30), OFFER, legacy=legacy)
+    written = NOVA.write_response(
+        BackendResponse(endpoint, status, served, Version(2, 30), OFFER, legacy=legacy)
+    )
 
     assert written in ((), both_headers(served.text))
     assert served.version in (None, NOVA.scheme.parse(served.text))

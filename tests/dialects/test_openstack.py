@@ -16,6 +16,7 @@ import pytest
 from gateway.core.dialect import (
     NO_VERSION_REQUESTED,
     Advertisement,
+    BackendResponse,
     DefaultKind,
     GatewayError,
     Links,
@@ -96,7 +97,7 @@ def client_headers(
     legacy: bool = False,
 ) -> tuple[Header, ...]:
     served = read_response(dialect, status, *lines)
-    return dialect.write_response(RESOURCE, status, served, negotiated, OFFER, legacy=legacy)
+    return dialect.write_response(BackendResponse(RESOURCE, status, served, negotiated, OFFER, legacy=legacy))
 
 
 def backend_headers(dialect: OpenStack, text: str) -> tuple[Header, ...]:
@@ -756,7 +757,7 @@ def test_R_D1_what_is_said_below_such_a_mount_is_neither_read_nor_passed_on() ->
     served = MANILA.read_response(endpoint, 200, headers)
 
     assert served == Served()
-    assert MANILA.write_response(endpoint, 200, served, None, OFFER, legacy=False) == ()
+    assert MANILA.write_response(BackendResponse(endpoint, 200, served, None, OFFER)) == ()
 
 
 @pytest.mark.parametrize(
@@ -780,7 +781,7 @@ def test_R_D4_the_constant_at_the_root_of_older_cinder_contradicts_nothing() -> 
     served = CINDER.read_response(CINDER.endpoint("GET", "/", ""), 300, headers)
 
     assert getattr(served, "repeated", None) in (None, Version(3, 0))
-    assert CINDER.write_response(NEGOTIATED_ROOT, 300, served, Version(3, 50), OFFER, legacy=False) == (
+    assert CINDER.write_response(BackendResponse(NEGOTIATED_ROOT, 300, served, Version(3, 50), OFFER)) == (
         (STANDARD, "volume 3.0"),
     )
 

@@ -15,6 +15,7 @@ import pytest
 from gateway.core.dialect import (
     NO_VERSION_REQUESTED,
     Advertisement,
+    BackendResponse,
     DefaultKind,
     Endpoint,
     GatewayError,
@@ -82,7 +83,7 @@ def client_headers(
     status: int, *values: str, negotiated: Version | None = AT_1_5, legacy: bool = False
 ) -> tuple[Header, ...]:
     return SENLIN.write_response(
-        RESOURCE, status, read_response(status, *values), negotiated, OFFER, legacy=legacy
+        BackendResponse(RESOURCE, status, read_response(status, *values), negotiated, OFFER, legacy=legacy)
     )
 
 

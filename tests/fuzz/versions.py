@@ -17,6 +17,7 @@ from zlib import crc32
 from gateway.core.decision.decision import NegotiationResult, resolve
 from gateway.core.dialect import (
     Advertisement,
+    BackendResponse,
     Links,
     ProbeFault,
     ProbeRequest,
@@ -134,7 +135,7 @@ def documents(data: bytes) -> None:
         assert served.version_refusal is VersionRefusal.NO or status >= 300
         for negotiated in (None, sample.versions[2]):
             written = dialect.write_response(
-                endpoint, status, served, negotiated, sample.offered, legacy=False
+                BackendResponse(endpoint, status, served, negotiated, sample.offered)
             )
             render(written)
             names = [normalize_name(name) for name, _ in written]

@@ -10,13 +10,13 @@ from gateway.core.dialect import (
     NO_HEADERS,
     NO_VERSION_REQUESTED,
     Advertisement,
+    BackendResponse,
     ConfigurationRules,
     DefaultKind,
     DefaultVersion,
     Dialect,
     Endpoint,
     GatewayError,
-    OfferedVersions,
     ProbeResponse,
     ProbeStep,
     Refusal,
@@ -108,16 +108,7 @@ class Plain(Dialect):
     def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
         return Served()
 
-    def write_response(
-        self,
-        endpoint: Endpoint,
-        status: int,
-        served: Served,
-        negotiated: Version | None,
-        offered: OfferedVersions,
-        *,
-        legacy: bool,
-    ) -> tuple[Header, ...]:
+    def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
         return ()
 
     def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:

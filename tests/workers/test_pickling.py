@@ -13,7 +13,7 @@ from typing import Any, Final, get_args
 
 import pytest
 
-from gateway.core.dialect import Dialect
+from gateway.core.dialect import BackendResponse
 from gateway.core.fleet.fleet import Fact
 from gateway.core.fleet.probed_document import ProbedDocument
 from gateway.core.fleet.publication import publication, published
@@ -66,12 +66,8 @@ def test_a_dialect_is_the_same_in_another_process(sample: DialectSample) -> None
             answer = folded_headers(response_lines(sample, endpoint, version, 200))
             served = made.read_response(endpoint, 200, answer)
             assert other.read_response(endpoint, 200, answer) == served
-            write = ("write_response", endpoint, 200, served, version, sample.offered)
-            assert written(other, *write) == written(made, *write)
-
-
-def written(dialect: Dialect, method: str, *values: Any) -> Any:
-    return getattr(dialect, method)(*values, legacy=False)
+            response = BackendResponse(endpoint, 200, served, version, sample.offered)
+            assert other.write_response(response) == made.write_response(response)
 
 
 def test_a_dialect_that_nobody_has_configured_is_sent_as_it_is() -> None:

@@ -12,7 +12,7 @@ from typing import final
 
 from gateway.core.decision.decision import Resolution
 from gateway.core.decision.local_responses import vary_header
-from gateway.core.dialect import Advertisement, Served, VersionRefusal
+from gateway.core.dialect import Advertisement, BackendResponse, Served, VersionRefusal
 from gateway.core.fleet.backend import Member
 from gateway.core.http.header_edits import HeaderEdits
 from gateway.core.http.message import Header, all_values, as_mapping, render
@@ -71,7 +71,8 @@ def rewrite_head(
         # It answered as a legacy server does. So the client is told what such a server executes.
         written_for, legacy = dialect.legacy_versions.highest if dialect.legacy_versions else None, True
         named = written_for
-    written = dialect.write_response(resolution.endpoint, status, served, written_for, offered, legacy=legacy)
+    response = BackendResponse(resolution.endpoint, status, served, written_for, offered, legacy=legacy)
+    written = dialect.write_response(response)
     vary = vary_lines(all_values(headers, "vary"), dialect.vary, separately=dialect.vary_separately)
     passthrough = (
         (name, value) for name, value in fields if name not in dialect.owned_response and name != "vary"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from gateway.core.decision.decision import DOCUMENT_METHODS, DocumentKey, NegotiationResult, document_key
 from gateway.core.decision.response import vary_lines
-from gateway.core.dialect import Endpoint, Links, Served
+from gateway.core.dialect import BackendResponse, Endpoint, Links, Served
 from gateway.core.fleet.probed_document import CREDENTIALS, ProbedDocument
 from gateway.core.http.message import Header, Response, all_values, as_mapping, fields_named
 from gateway.core.versions.ranges import NO_VERSIONS
@@ -88,7 +88,9 @@ class KnownDocument:
         served, version = self.served, self.shown_version(offered)
         if version is None and served.version == self.version:
             served = replace(served, version=None, text="")
-        written = dialect.write_response(endpoint, self.status, served, version, offered, legacy=self.legacy)
+        written = dialect.write_response(
+            BackendResponse(endpoint, self.status, served, version, offered, legacy=self.legacy)
+        )
         vary = vary_lines(self.vary, dialect.vary, separately=dialect.vary_separately)
         response = Response(self.status, (*written, *vary, *self.fields), body)
         edits = resolution.response_edits

@@ -24,6 +24,7 @@ from gateway.core.dialect import (
     NO_HEADERS,
     NO_VERSION_REQUESTED,
     Advertisement,
+    BackendResponse,
     ConfigurationRules,
     DefaultKind,
     DefaultVersion,
@@ -305,27 +306,19 @@ class Chef(Dialect):
         )
         return Advertisement(versions) if versions else None
 
-    def write_response(
-        self,
-        endpoint: Endpoint,
-        status: int,
-        served: Served,
-        negotiated: Version | None,
-        offered: OfferedVersions,
-        *,
-        legacy: bool,
-    ) -> tuple[Header, ...]:
+    def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
         """The object on every response: the offer, with the request and response version of the backend.
 
         Where the backend sent no object (legacy servers, the nginx in front of erchef, sometimes goiardi), it
         has the versions that a newer backend would have sent.
         """
-        if status < 200:
+        if response.status < 200:
             return ()
-        backend = read_object(served.text)
-        request_version = backend.request or self.scheme.format(ZERO if negotiated is None else negotiated)
-        response_version = backend.response or response_version_text(status, request_version)
-        return (write_object(offered, request_version, response_version),)
+        backend = read_object(response.served.text)
+        negotiated = ZERO if response.negotiated is None else response.negotiated
+        request_version = backend.request or self.scheme.format(negotiated)
+        response_version = backend.response or response_version_text(response.status, request_version)
+        return (write_object(response.offered, request_version, response_version),)
 
     # -- 4. probes
 

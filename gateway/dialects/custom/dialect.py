@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from gateway.core.dialect import (
     NO_HEADERS,
     Advertisement,
+    BackendResponse,
     ConfigurationRules,
     DefaultKind,
     DefaultVersion,
@@ -296,24 +297,15 @@ class Custom(Dialect):
         versions = self._parts.refusal_codec.read(read_json(body))
         return Advertisement(versions) if versions else None
 
-    def write_response(
-        self,
-        endpoint: Endpoint,
-        status: int,
-        served: Served,
-        negotiated: Version | None,
-        offered: OfferedVersions,
-        *,
-        legacy: bool,
-    ) -> tuple[HeaderLine, ...]:
+    def write_response(self, response: BackendResponse) -> tuple[HeaderLine, ...]:
         """The served version as the backend sent it, and the offer where the backend sent its range. Where
         clients must see the served version, the negotiated one stands in for a missing one."""
-        parts = self._parts
+        parts, served, final = self._parts, response.served, response.status >= 200
         version = served.version
-        if version is None and status >= 200 and (legacy or parts.served_always):
-            version = negotiated
-        with_range = served.has_range or (status >= 200 and (legacy or parts.options.reply.always))
-        return parts.response_codec.write(version, offered if with_range else None)
+        if version is None and final and (response.legacy or parts.served_always):
+            version = response.negotiated
+        with_range = served.has_range or (final and (response.legacy or parts.options.reply.always))
+        return parts.response_codec.write(version, response.offered if with_range else None)
 
     def rewrite_document(
         self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links

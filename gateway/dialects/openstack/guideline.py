@@ -21,6 +21,7 @@ from urllib.parse import unquote
 
 from gateway.core.dialect import (
     Advertisement,
+    BackendResponse,
     DefaultVersion,
     DirectPaths,
     Endpoint,
@@ -338,25 +339,17 @@ class OpenStack(MicroversionDialect):
                     return read_range(found[1], found[2])
         return None
 
-    def write_response(
-        self,
-        endpoint: Endpoint,
-        status: int,
-        served: Served,
-        negotiated: Version | None,
-        offered: OfferedVersions,
-        *,
-        legacy: bool,
-    ) -> tuple[Header, ...]:
+    def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
         """The served version as the backend said it, and the offer where the backend sent its range.
 
         A successful response of a legacy backend gets what a newer one would have sent.
         """
-        version, has_range = served.version, served.has_range
-        if legacy and version is None and negotiated is not None and 200 <= status < 400:
-            version, has_range = negotiated, True
+        version, has_range = response.served.version, response.served.has_range
+        succeeded = 200 <= response.status < 400
+        if response.legacy and succeeded and version is None and response.negotiated is not None:
+            version, has_range = response.negotiated, True
         echoes = () if version is None else self._write_echoes(version)
-        return (*self._write_range(offered), *echoes) if has_range else echoes
+        return (*self._write_range(response.offered), *echoes) if has_range else echoes
 
     def rewrite_document(
         self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 
 from gateway.core.dialect import (
     Advertisement,
+    BackendResponse,
     DirectPaths,
     Endpoint,
     GatewayError,
@@ -243,28 +244,19 @@ class Ironic(MicroversionDialect):
             has_range=bool(lowest or highest),
         )
 
-    def write_response(
-        self,
-        endpoint: Endpoint,
-        status: int,
-        served: Served,
-        negotiated: Version | None,
-        offered: OfferedVersions,
-        *,
-        legacy: bool,
-    ) -> tuple[Header, ...]:
+    def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
         """The served version as the backend said it, and the offer where the backend sent its range.
 
         The response of a legacy backend gets all three headers, unless a newer one sends none at that status.
         When a legacy backend has just been upgraded, its own headers count.
         """
-        version, has_range = served.version, served.has_range
-        if legacy and version is None and not has_range:
-            if negotiated is None or status < 200 or status in _STATUSES_WITHOUT_VERSIONS:
+        version, has_range, status = response.served.version, response.served.has_range, response.status
+        if response.legacy and version is None and not has_range:
+            if response.negotiated is None or status < 200 or status in _STATUSES_WITHOUT_VERSIONS:
                 return ()
-            version, has_range = negotiated, True
+            version, has_range = response.negotiated, True
         echo = () if version is None else ((VERSION_HEADER, self.scheme.format(version)),)
-        return (*write_range_headers(RANGE_HEADERS, offered), *echo) if has_range else echo
+        return (*write_range_headers(RANGE_HEADERS, response.offered), *echo) if has_range else echo
 
     def rewrite_document(
         self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links

@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 from gateway.core.dialect import (
     Advertisement,
+    BackendResponse,
     DirectPaths,
     Endpoint,
     GatewayError,
@@ -235,22 +236,14 @@ class Nova(MicroversionDialect):
             return None
         return advertisement
 
-    def write_response(
-        self,
-        endpoint: Endpoint,
-        status: int,
-        served: Served,
-        negotiated: Version | None,
-        offered: OfferedVersions,
-        *,
-        legacy: bool,
-    ) -> tuple[Header, ...]:
+    def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
         """Both headers where the backend sent at least one (before 14 it sent one), and never below `/v2`.
 
         A response without an echo gets none: the backend may have executed nothing. Legacy backends get no
         request for an endpoint whose responses have versions.
         """
-        return _version_headers(served.text) if served.text and endpoint not in (V2, LEGACY) else ()
+        text = response.served.text
+        return _version_headers(text) if text and response.endpoint not in (V2, LEGACY) else ()
 
     def rewrite_document(
         self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 from gateway.core.dialect import (
     Advertisement,
+    BackendResponse,
     DirectPaths,
     Endpoint,
     GatewayError,
@@ -196,23 +197,14 @@ class Senlin(MicroversionDialect):
         found = _REFUSED_RANGE.search(message) if isinstance(message, str) else None
         return read_range(found[1], found[2]) if found is not None else None
 
-    def write_response(
-        self,
-        endpoint: Endpoint,
-        status: int,
-        served: Served,
-        negotiated: Version | None,
-        offered: OfferedVersions,
-        *,
-        legacy: bool,
-    ) -> tuple[Header, ...]:
+    def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
         """The served version as the backend said it. There is no header for the range.
 
         A successful response of a legacy backend gets what a newer one would have sent.
         """
-        version = served.version
-        if version is None and legacy and 200 <= status < 400:
-            version = negotiated
+        version = response.served.version
+        if version is None and response.legacy and 200 <= response.status < 400:
+            version = response.negotiated
         return () if version is None else (_version_header(version),)
 
     def rewrite_document(
