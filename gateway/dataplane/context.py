@@ -47,7 +47,7 @@ from gateway.dataplane.limits.shedding import Shedder
 from gateway.dataplane.sockets.bounded_reads import READ_SIZE
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord
-from gateway.telemetry.series.service import OfService, TunnelEnding
+from gateway.telemetry.series.service import TunnelEnding
 from gateway.telemetry.tracing import Tracing
 from gateway.tls.client import ClientContexts
 from gateway.tls.values import wall_clock
@@ -210,7 +210,7 @@ class Context:
             snapshots, self.in_flight_by_member, self.held_back, metrics, clock, random_bits, shared=shared
         )
         self.decision_cache: dict[DecisionKey, Resolution] = {}
-        self.admission = Admission(Shedder(limits.shed_lag), self._count_refused, shared)
+        self.admission = Admission(Shedder(limits.shed_lag), metrics, shared)
         self.read_buffer = bytearray(READ_SIZE)
         """For `bounded_reads`."""
         self.tunnels: set[OpenTunnel] = set()
@@ -234,9 +234,6 @@ class Context:
         self.refusals = Refusals()
         self.known_documents = KnownDocuments()
         self.rewritten_documents = RewrittenDocuments()
-
-    def _count_refused(self, service: str, reason: str) -> None:
-        self.metrics.count(OfService.requests_refused, reason, service=service)
 
     def send(self, writer: Writer, data: bytes) -> None:
         """Write `data` at the end of this turn of the event loop, after everything that has arrived was read.

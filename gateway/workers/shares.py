@@ -328,7 +328,7 @@ class ShareClient:
         """Of the services in force: they are made with what reads the next head."""
         context = self._worker.context
         context.request_reader(trusted=False)
-        return context.admission.limiters()
+        return context.admission.limiters
 
     # --- permits
 

@@ -127,7 +127,7 @@ class Fleet:
     def limiter(self, slot: int) -> ClientLimiter:
         context = self.worker(slot).context
         context.request_reader(trusted=False)  # the next head finds the configuration in force
-        return context.admission.limiters()["baremetal"]
+        return context.admission.limiters["baremetal"]
 
     async def close(self) -> None:
         await until(lambda: all(gateway.nothing_left() for gateway in self.gateways))

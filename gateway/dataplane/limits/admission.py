@@ -12,7 +12,7 @@ while no service has rules and nothing is shed: then a request pays one look for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from math import ceil
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
@@ -24,6 +24,7 @@ from gateway.dataplane.limits.client_limiter import ClientLimiter, Lease, client
 from gateway.dataplane.limits.shedding import YOUNG, Shedder
 from gateway.dataplane.local_responses.answers import LocalAnswer
 from gateway.dataplane.local_responses.proxy_status import LocalReason
+from gateway.telemetry.series.service import OfService
 
 if TYPE_CHECKING:
     from gateway.core.decision.decision import Resolution
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from gateway.dataplane.http1.forwarding import Peer
     from gateway.dataplane.http1.request_head import RequestHead
     from gateway.dataplane.limits.sharing import SharedLimits
+    from gateway.telemetry.metrics import Metrics
     from gateway.telemetry.request_record import RequestRecord
 
 MAX_CACHED_RESPONSES: Final = 512
@@ -55,14 +57,11 @@ _ResponseKey: TypeAlias = "tuple[str, LocalReason, int | None, RequestedVersion 
 
 @final
 class Admission:
-    """The rules of all services of a worker, and what their clients have used. `count`: is called with the
-    service and the reason of each refusal."""
+    """The rules of all services of a worker, and what their clients have used. It counts each refusal."""
 
-    __slots__ = ("_count", "_has_rules", "_limiters", "_responses", "_shared", "checks", "shed", "shedder")
+    __slots__ = ("_has_rules", "_metrics", "_responses", "_shared", "checks", "limiters", "shed", "shedder")
 
-    def __init__(
-        self, shedder: Shedder, count: Callable[[str, str], None], shared: SharedLimits | None = None
-    ) -> None:
+    def __init__(self, shedder: Shedder, metrics: Metrics, shared: SharedLimits | None = None) -> None:
         self._shared = shared
         self.checks = False
         """Whether `admit` must be asked."""
@@ -70,14 +69,15 @@ class Admission:
         self._has_rules = False
         self.shed = 0
         """Requests that were shed."""
-        self._count = count
-        self._limiters: dict[str, ClientLimiter] = {}
+        self._metrics = metrics
+        self.limiters: dict[str, ClientLimiter] = {}
+        """Those that count, by service."""
         self._responses: dict[_ResponseKey, tuple[ServiceView, Response]] = {}
         """Responses that were made before, each with the view for which it holds."""
 
     def configure(self, services: Iterable[Service]) -> None:
         """A new configuration. What clients have used of a service that stays is kept."""
-        before, self._limiters = self._limiters, {}
+        before, self.limiters = self.limiters, {}
         any_access = False
         for service in services:
             any_access = any_access or service.access is not None
@@ -86,13 +86,9 @@ class Admission:
                 if limiter is None:
                     limiter = ClientLimiter(service.client_limits, shared=self._shared)
                 limiter.configure(service.client_limits)
-                self._limiters[service.name] = limiter
-        self._has_rules = any_access or bool(self._limiters)
+                self.limiters[service.name] = limiter
+        self._has_rules = any_access or bool(self.limiters)
         self._update()
-
-    def limiters(self) -> Mapping[str, ClientLimiter]:
-        """Those that count, by service."""
-        return self._limiters
 
     def observe_lag(self, lag: float, now: float) -> None:
         """The event loop was late by `lag`: perhaps more or less is shed from now on."""
@@ -119,24 +115,16 @@ class Admission:
         """Why the request is refused, or what counts it while it is in flight; None: nothing counts it.
 
         `opened`: when its connection was made, by the coarse clock. `now`: by the exact one."""
-        admitted = self._admit(resolution, peer, opened, request, now)
-        if isinstance(admitted, LocalAnswer):
-            record.requested, record.result, record.version = None, None, ""  # nothing was negotiated
-        return admitted
-
-    def _admit(
-        self, resolution: Resolution, peer: Peer, opened: float, request: RequestHead, now: float
-    ) -> LocalAnswer | Lease | None:
         service = resolution.view.service
         if service.access is not None and not peer.is_allowed(service.access, request):
-            return self._refuse(resolution, LocalReason.ACCESS)
+            return self._refuse(resolution, record, LocalReason.ACCESS)
         if service.maintenance is not None:
             return None  # it is answered already
         if self.shedder.level and self.shedder.sheds(opened):
             self.shed += 1
             closes = opened >= self.shedder.since
-            return self._refuse(resolution, LocalReason.OVERLOAD, RETRY_AFTER, closes=closes)
-        limiter = self._limiters.get(service.name)
+            return self._refuse(resolution, record, LocalReason.OVERLOAD, RETRY_AFTER, closes=closes)
+        limiter = self.limiters.get(service.name)
         if limiter is None:
             return None
         address = peer.client_ip(request)
@@ -144,21 +132,23 @@ class Admission:
             return None
         client = client_key(address)
         if not limiter.has_room(client):
-            return self._refuse(resolution, LocalReason.CLIENT_CONCURRENCY, _BUSY_RETRY_AFTER)
+            return self._refuse(resolution, record, LocalReason.CLIENT_CONCURRENCY, _BUSY_RETRY_AFTER)
         wait = limiter.wait(client, now)
         if wait > 0.0:
-            return self._refuse(resolution, LocalReason.CLIENT_RATE, ceil(wait))
+            return self._refuse(resolution, record, LocalReason.CLIENT_RATE, ceil(wait))
         return limiter.hold(client)
 
     def _refuse(
         self,
         resolution: Resolution,
+        record: RequestRecord,
         reason: LocalReason,
         retry_after: int | None = None,
         *,
         closes: bool = False,
     ) -> LocalAnswer:
-        self._count(resolution.service, reason)
+        record.requested, record.result, record.version = None, None, ""  # nothing was negotiated
+        self._metrics.count(OfService.requests_refused, reason, service=resolution.service)
         view, requested = resolution.view, resolution.requested
         key = (resolution.service, reason, retry_after, requested)
         made = self._responses.get(key)
