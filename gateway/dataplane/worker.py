@@ -89,7 +89,7 @@ class Worker:
         entrances = [(Entrance(self, address, found.get(address)), sock) for address, sock in sockets]
         if balance is not None:
             self._balance = balance
-            places = {id(entrance.listen): entrance for entrance, _ in entrances}
+            places = {id(entrance.listen): entrance.protocol for entrance, _ in entrances}
             balance.start(dict(enumerate(places.values())))
             positions = {each: position for position, each in enumerate(places)}
             for entrance, _ in entrances:
@@ -381,7 +381,7 @@ class Worker:
             in_flight_by_member=dict(context.in_flight_by_member),
             in_flight_by_service=dict(context.in_flight_by_service),
             waiting_by_member=dict(context.request_queue.waiting_by_member),
-            connections=self._connections(),
+            connections={(pool.service, pool.backend.name): pool.counts() for pool in self._pools.values()},
             tunnels_open=dict(Counter(tunnel.service for tunnel in context.tunnels)),
             ejected=context.ejections.ejected(),
             use={self.name: self._use()},
@@ -402,10 +402,3 @@ class Worker:
             max_held_body_bytes=limits.replay_total,
             shedding_level=self.context.admission.shedder.level,
         )
-
-    def _connections(self) -> Mapping[tuple[str, str], tuple[int, int]]:
-        counts = {}
-        for key, pool in self._pools.items():
-            service, _, backend = key.partition("/")
-            counts[service, backend] = pool.counts()
-        return counts

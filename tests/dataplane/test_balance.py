@@ -57,9 +57,9 @@ class FakeWorker:
         return Echo(self)
 
     async def start(self) -> None:
-        self.balance.start({0: self})
+        self.balance.start({0: self.protocol})
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: cast(Any, Arrival(self.balance, self, 0)), sock=self._sock.dup()
+            lambda: cast(Any, Arrival(self.balance, self.protocol, 0)), sock=self._sock.dup()
         )
 
     async def end(self) -> None:
@@ -197,7 +197,7 @@ async def test_a_full_inbox_costs_nobody_his_connection() -> None:
             found.board._counts[3] = 0
             streams.append(await connect(stack, found.port))
         found.board.ended(3)
-        found.workers[3].balance.start({0: found.workers[3]})
+        found.workers[3].balance.start({0: found.workers[3].protocol})
         served = [await answered(stream) for stream in streams]
         assert len(served) == CONNECTIONS
 

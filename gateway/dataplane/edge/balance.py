@@ -16,7 +16,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, Protocol, cast, final
+from typing import Any, Final, NamedTuple, TypeAlias, cast, final
 
 NOT_SERVING: Final = 2**32
 """What stands in the table for a worker that takes no connections."""
@@ -117,11 +117,8 @@ class Board:
                 each.close()
 
 
-class Place(Protocol):
-    """A listener, as an arriving connection sees it."""
-
-    def protocol(self) -> asyncio.Protocol:
-        """Of a connection that is kept."""
+MakeProtocol: TypeAlias = Callable[[], asyncio.Protocol]
+"""Makes the protocol of a connection that is kept, as its listener wants it."""
 
 
 @final
@@ -137,11 +134,11 @@ class Balance:
         self._senders = {other: _opened(number) for other, number in descriptors.senders}
         self._inbox = _opened(descriptors.inbox)
         self._connections = connections
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, MakeProtocol] = {}
         self._serving = False
         self._taken: set[asyncio.Task[None]] = set()
 
-    def start(self, places: Mapping[int, Place]) -> None:
+    def start(self, places: Mapping[int, MakeProtocol]) -> None:
         """Take part from now on. `places`: its listeners, by their position."""
         self._places = dict(places)
         self._serving = True
@@ -199,18 +196,18 @@ class Balance:
                 return
             for number in found:
                 sock = socket.socket(fileno=number)
-                place = self._places.get(data[0]) if data else None
-                if place is None:
+                make = self._places.get(data[0]) if data else None
+                if make is None:
                     sock.close()
                     continue
                 sock.setblocking(False)  # noqa: FBT003 - the name of the method says it
-                task = loop.create_task(self._serve(place, sock), name="given connection")
+                task = loop.create_task(self._serve(make, sock), name="given connection")
                 self._taken.add(task)
                 task.add_done_callback(self._taken.discard)
 
-    async def _serve(self, place: Place, sock: socket.socket) -> None:
+    async def _serve(self, make: MakeProtocol, sock: socket.socket) -> None:
         with suppress(OSError):  # it has ended meanwhile
-            await asyncio.get_running_loop().connect_accepted_socket(place.protocol, sock)
+            await asyncio.get_running_loop().connect_accepted_socket(make, sock)
             self.tell()
 
 
@@ -225,17 +222,17 @@ def _opened(number: int) -> socket.socket:
 class Arrival:
     """A new connection of which it is not known yet who serves it: an `asyncio.Protocol` by its methods."""
 
-    __slots__ = ("_balance", "_place", "_position")
+    __slots__ = ("_balance", "_make", "_position")
 
-    def __init__(self, balance: Balance, place: Place, position: int) -> None:
+    def __init__(self, balance: Balance, make: MakeProtocol, position: int) -> None:
         self._balance = balance
-        self._place = place
+        self._make = make
         self._position = position
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if self._balance.give(transport, self._position):
             return
-        protocol = self._place.protocol()
+        protocol = self._make()
         cast(Any, transport).set_protocol(protocol)
         protocol.connection_made(transport)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from ipaddress import ip_address
 from itertools import islice
 from math import inf
@@ -110,7 +110,7 @@ class Openings:
         """The oldest first."""
         self._active: dict[str, dict[OpeningConnection, None]] = {}
         """By source."""
-        self._count = 0
+        self.active = 0
         """How many are active."""
         self._parked = _Turns()
         self._queue = _Turns()
@@ -118,14 +118,6 @@ class Openings:
 
     def __len__(self) -> int:
         return len(self._all)
-
-    def __iter__(self) -> Iterator[OpeningConnection]:
-        return iter(tuple(self._all))
-
-    @property
-    def active(self) -> int:
-        """How many are active."""
-        return self._count
 
     @property
     def oldest_deadline(self) -> float:
@@ -139,7 +131,7 @@ class Openings:
     def enter(self, one: OpeningConnection) -> None:
         """It has sent what a handshake begins with, and waits for a slot: it is activated now or later."""
         self._parked.add(one)
-        if self._count >= self._bound:
+        if self.active >= self._bound:
             self._make_room(one.source)
         self._fill()
 
@@ -194,11 +186,11 @@ class Openings:
     def _give_slot_to(self, one: OpeningConnection) -> None:
         one.active = True
         self._active.setdefault(one.source, {})[one] = None
-        self._count += 1
+        self.active += 1
 
     def _take_slot_from(self, one: OpeningConnection) -> None:
         one.active = False
-        self._count -= 1
+        self.active -= 1
         same_source = self._active[one.source]
         del same_source[one]
         if not same_source:
@@ -221,7 +213,7 @@ class Openings:
             return
         self._filling = True
         try:
-            while self._parked and self._count < self._bound:
+            while self._parked and self.active < self._bound:
                 one = self._parked.next(self._slots_of)
                 if one in self._all:
                     self._give_slot_to(one)
@@ -313,20 +305,15 @@ class Entrance:
         self.position = 0
         """Of the address in the configuration's list."""
 
-    @property
-    def is_direct(self) -> bool:
-        """Nothing comes before HTTP."""
-        return self.certificates is None and not self.listen.proxy_protocol
-
     def connect(self) -> asyncio.Protocol:
         """The protocol for a new connection."""
         if self.balance is not None:
-            return cast(asyncio.Protocol, Arrival(self.balance, self, self.position))
+            return cast(asyncio.Protocol, Arrival(self.balance, self.protocol, self.position))
         return self.protocol()
 
     def protocol(self) -> asyncio.Protocol:
         """The protocol for a connection that is served here."""
-        if not self.is_direct:
+        if self.certificates is not None or self.listen.proxy_protocol:  # it comes before HTTP
             return cast(asyncio.Protocol, Opening(self))
         peer = self.peer(UNIX_PEER, "http") if self.listen.path else None
         return cast(asyncio.Protocol, ClientConnection(self.home, peer))
