@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gateway.core.fleet.backend import Backend, Member
     from gateway.core.fleet.failures import Ejection
     from gateway.core.fleet.snapshot import ServiceView, SnapshotSource
+    from gateway.dataplane.limits.sharing import OnFailure
     from gateway.telemetry.metrics import Metrics
 
 FIRST_SHARE: Final = 0.1
@@ -321,15 +322,11 @@ def _answers_again(record: _Record, member: Member) -> bool:
     )
 
 
-Tell: TypeAlias = "Callable[[str, str, EjectionReason | None], None]"
-"""Called with (member key, URL of the backend, what has failed). None: it has answered."""
-
-
 @final
 class ReportedFailures(MemberFailures):
     """Those of one worker."""
 
-    def __init__(self, snapshots: SnapshotSource, tell: Tell) -> None:
+    def __init__(self, snapshots: SnapshotSource, tell: OnFailure) -> None:
         super().__init__(snapshots)
         self._tell = tell
         self._failing: dict[str, str] = {}

@@ -35,15 +35,11 @@ class RewrittenDocuments:
 
     def __init__(self) -> None:
         self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
-        self._size = 0
+        self.size = 0
+        """Bytes of all documents, before and after."""
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    @property
-    def size(self) -> int:
-        """Bytes of all documents, before and after."""
-        return self._size
 
     def rewrite(
         self, dialect: Dialect, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
@@ -66,9 +62,9 @@ class RewrittenDocuments:
         if size > MAX_SIZE:
             return
         self._entries[key] = _Entry(offered, result, size)
-        self._size += size
-        while len(self._entries) > MAX_DOCUMENTS or self._size > MAX_SIZE:
+        self.size += size
+        while len(self._entries) > MAX_DOCUMENTS or self.size > MAX_SIZE:
             self._drop(next(iter(self._entries)))
 
     def _drop(self, key: _Key) -> None:
-        self._size -= self._entries.pop(key).size
+        self.size -= self._entries.pop(key).size

@@ -73,7 +73,8 @@ class ListeningSockets:
     """Made by `bind`; then it belongs to one event loop."""
 
     def __init__(self, slots: int) -> None:
-        self._slots = slots
+        self.slots = slots
+        """How many workers accept from them."""
         self._addresses: list[_Address] = []
         self._owned = False
         """The files of inherited Unix sockets are this object's."""
@@ -134,16 +135,11 @@ class ListeningSockets:
         return tuple(each.url for each in self._addresses)
 
     @property
-    def slots(self) -> int:
-        """How many workers accept from them."""
-        return self._slots
-
-    @property
     def shared(self) -> tuple[str, ...]:
         """TCP addresses that have fewer sockets than there are workers, so that some of them accept from the
         same one: connections are spread unevenly over them."""
         return tuple(
-            each.url for each in self._addresses if not each.listen.path and len(each.sockets) < self._slots
+            each.url for each in self._addresses if not each.listen.path and len(each.sockets) < self.slots
         )
 
     def of_slot(self, slot: int) -> list[tuple[int, socket.socket]]:
@@ -152,7 +148,7 @@ class ListeningSockets:
         return [
             (each.position, sock)
             for each in self._addresses
-            for sock in (each.sockets[slot :: self._slots] or [each.sockets[slot % len(each.sockets)]])
+            for sock in (each.sockets[slot :: self.slots] or [each.sockets[slot % len(each.sockets)]])
         ]
 
     def all(self) -> list[Inherited]:
@@ -245,12 +241,12 @@ class ListeningSockets:
         """
         if not sockets:
             sockets.append(_bound(listen, family, name, bound, shares=False))
-        if self._slots == 1:
+        if self.slots == 1:
             return
         for sock in sockets:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         real = sockets[0].getsockname()
-        while len(sockets) < self._slots:
+        while len(sockets) < self.slots:
             sockets.append(_bound(listen, family, real, bound, shares=True))
 
     def _listen_at_path(

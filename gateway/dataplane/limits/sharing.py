@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gateway.core.fleet.failures import EjectionReason
 
 OnFailure: TypeAlias = "Callable[[str, str, EjectionReason | None], None]"
-"""As for `reported_failures`."""
+"""Called with (member key, URL of the backend, what has failed). None: it has answered."""
 
 
 def _unheard() -> None:
