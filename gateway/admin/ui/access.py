@@ -71,12 +71,6 @@ class Operator(NamedTuple):
     """By the token in the form, so that signing out makes sense."""
     notice: Notice | None
     """The result of the command that led to this page."""
-    releases: tuple[str, ...] = ()
-    """Release names that a pin of the service of this page may have."""
-
-
-RELEASES: Final[web.AppKey[Callable[[str], tuple[str, ...]]]] = web.AppKey("releases")
-"""Release names that a pin may have, by the name of a service that may be unknown. Set by `controls`."""
 
 
 def operator_of(request: web.Request) -> Operator | None:
@@ -84,14 +78,13 @@ def operator_of(request: web.Request) -> Operator | None:
     caller = request.get(CALLER)
     if caller is None or caller.shown is None:
         return None
-    releases = request.app[RELEASES](request.match_info.get("service", ""))
     session = caller.session
     if session is None:
-        return Operator("", signed_in=False, notice=None, releases=releases)
+        return Operator("", signed_in=False, notice=None)
     number = request.query.get(DONE, "")
     is_number = number.isascii() and number.isdecimal() and len(number) < MAX_DIGITS
     notice = session.notice(int(number)) if is_number else None
-    return Operator(session.csrf, caller.proof is None, notice, releases)
+    return Operator(session.csrf, caller.proof is None, notice)
 
 
 def follower_of(request: web.Request) -> object | None:

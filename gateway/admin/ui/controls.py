@@ -23,7 +23,7 @@ from aiohttp import web
 from gateway.admin import commands, effects
 from gateway.admin.commands import CommandResult, member_of, read_ceiling, releases_of, view_of
 from gateway.admin.context import AdminContext
-from gateway.admin.ui.access import CALLER, DONE, RELEASES, service_path, set_session
+from gateway.admin.ui.access import CALLER, DONE, service_path, set_session
 from gateway.admin.ui.documents import Documents, read_form, read_query, redirection
 from gateway.admin.ui.sessions import Notice, Session, Sessions
 from gateway.core.fleet.snapshot import ServiceView
@@ -36,9 +36,13 @@ STALE: Final = (
     "the offer, the pin or the drained backends have changed since you looked, and nothing was done: "
     "this is what it would do now"
 )
-BACKEND_VERBS: Final = frozenset({"drain", "enable"})
-PARAMETERS: Final = {"pin": ("do", "version", "release"), "unpin": ("do",)}
-"""Those of a confirmation; all other verbs are about a backend."""
+PARAMETERS: Final = {
+    "pin": ("do", "version", "release"),
+    "unpin": ("do",),
+    "drain": ("do", "backend"),
+    "enable": ("do", "backend"),
+}
+"""Those of a confirmation, by verb."""
 
 MAX_NAMED: Final = 8
 """For whom a command waits, as far as they are named."""
@@ -94,7 +98,6 @@ class Confirmation(NamedTuple):
 def add_control_routes(app: web.Application, context: AdminContext, sessions: Sessions) -> None:
     """Add the pages and what they send. The router percent-decodes names in paths."""
     controls, service = _Controls(context, sessions), "/ui/services/{service}"
-    app[RELEASES] = controls.releases
     app.router.add_get(f"{service}/confirm", controls.confirm)
     app.router.add_post(f"{service}/{{verb:pin|unpin}}", controls.command)
     app.router.add_post(f"{service}/backends/{{backend}}/{{verb:drain|enable}}", controls.command)
@@ -107,11 +110,6 @@ class _Controls:
     def __init__(self, context: AdminContext, sessions: Sessions) -> None:
         self._context = context
         self._sessions = sessions
-
-    def releases(self, service: str) -> tuple[str, ...]:
-        """Release names for a pin of `service`; none if there is no such service."""
-        view = self._context.snapshots.current.views.get(service)
-        return () if view is None else tuple(releases_of(view.service))
 
     async def confirm(self, request: web.Request) -> web.StreamResponse:
         """What a command will change. An operator who is known by a certificate, or by the token in the
@@ -184,14 +182,16 @@ async def _shown(
 def _wish_of(request: web.Request) -> Wish:
     """What the address of a confirmation says. Raises 400."""
     verb = request.query.get("do", "")
-    if verb in BACKEND_VERBS:
-        fields = read_query(request, ("do", "backend"))
-        return Wish(verb, request.match_info["service"], fields.get("backend", ""))
     if verb not in PARAMETERS:
         raise web.HTTPBadRequest(text="`do` must be pin, unpin, drain or enable")
     fields = read_query(request, PARAMETERS[verb])
-    version, release = fields.get("version", "").strip(), fields.get("release", "")
-    return Wish(verb, request.match_info["service"], version=version, release=release)
+    return Wish(
+        verb,
+        request.match_info["service"],
+        backend=fields.get("backend", ""),
+        version=fields.get("version", "").strip(),
+        release=fields.get("release", ""),
+    )
 
 
 def _notice(wish: Wish, result: CommandResult) -> Notice:

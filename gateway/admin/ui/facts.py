@@ -17,6 +17,7 @@ from math import ceil
 from time import gmtime, strftime
 from typing import Final, final
 
+from gateway.admin.commands import releases_of
 from gateway.admin.context import AdminContext
 from gateway.admin.ui.facts_health import Problem, gateway_problems, health, service_problems
 from gateway.admin.ui.facts_offer import NOTHING, Drawing, cut, offer_facts, offered, ranges, rate, why
@@ -122,6 +123,7 @@ class Facts:
             dialect=view.service.dialect.name,
             health=health(problems, f"healthy: {_good(view.pool)}"),
             offer=offer_facts(service, drawing),
+            releases=tuple(releases_of(view.service)),
             guaranteed=ranges(view.offer.guaranteed, scheme),
             reachable=ranges(view.offer.reachable, scheme),
             labels=labels,
@@ -146,7 +148,7 @@ def _row(service: ServiceStatus, problems: list[Problem]) -> ServiceRow:
         offer=offered(offer, service.scheme),
         phase=offer.phase.value,
         why=why(service),
-        backends=_fresh(pool),
+        backends=f"{_number_fresh(pool)} of {len(pool.members)} fresh",
         rate=rate(service.rates.requests),
     )
 
@@ -239,11 +241,6 @@ def _note(status: BackendStatus) -> str:
 
 def _clock(seconds: float) -> str:
     return strftime("%H:%M:%S UTC", gmtime(round(seconds)))
-
-
-def _fresh(pool: Pool) -> str:
-    """`4 of 4 fresh`."""
-    return f"{_number_fresh(pool)} of {len(pool.members)} fresh"
 
 
 def _number_fresh(pool: Pool) -> int:
@@ -353,10 +350,11 @@ def _notes(replica: ReplicaReport, service: str | None) -> Iterator[str]:
 
 
 def _worker(worker: WorkerState, service: str | None) -> ReplicaFacts:
+    times = "once" if worker.restarts == 1 else f"{worker.restarts} times"
     notes = [
         *([f"process {worker.pid}"] if worker.pid else []),
         "1 connection" if worker.connections == 1 else f"{worker.connections} connections",
-        *([f"replaced {_times(worker.restarts)}"] if worker.restarts else []),
+        *([f"replaced {times}"] if worker.restarts else []),
     ]
     view = None if worker.holds is None or service is None else worker.holds.views.get(service)
     level = ""
@@ -369,10 +367,6 @@ def _worker(worker: WorkerState, service: str | None) -> ReplicaFacts:
         level=level,
         note=", ".join(notes),
     )
-
-
-def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number} times"
 
 
 def _engine(report: EngineReport, service: str | None) -> ReplicaFacts:

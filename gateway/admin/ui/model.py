@@ -141,6 +141,8 @@ class ServicePage(NamedTuple):
     dialect: str
     health: Health
     offer: OfferFacts
+    releases: tuple[str, ...]
+    """Release names that a pin may have."""
     guaranteed: str
     reachable: str
     labels: tuple[Label, ...]

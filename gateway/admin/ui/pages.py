@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from importlib.resources import files
 from time import time
 from typing import TYPE_CHECKING, Final, NamedTuple, final
@@ -25,7 +25,7 @@ from aiohttp import hdrs, web
 
 from gateway.admin.context import AdminContext
 from gateway.admin.explaining import DescriptionError, explain_described
-from gateway.admin.ui.access import RELEASES, Operator, operator_of, service_path
+from gateway.admin.ui.access import Operator, operator_of, service_path
 from gateway.admin.ui.documents import HEADERS, Documents
 from gateway.admin.ui.facts import Facts
 from gateway.admin.ui.feed import COMMANDING, Feed
@@ -140,21 +140,15 @@ class _Pages:
         if name and name not in self._context.snapshots.current.views:
             raise web.HTTPNotFound(text="there is no such service")
         rendering = await Documents.of(request).rendering()
-        operator = _operator(request, name)
-        return await self._streams.serve(request, self._feed(name, rendering), rendering, stamp(), operator)
+        feed, operator = self._feed(name, rendering), operator_of(request)
+        return await self._streams.serve(request, feed, rendering, stamp(), operator)
 
     def _feed(self, name: str, rendering: Rendering) -> Feed:
         """That of a service; those that nobody follows are forgotten."""
         self._feeds = {key: feed for key, feed in self._feeds.items() if feed.followers and not feed.is_gone}
         if name not in self._feeds:
-            self._feeds[name] = Feed(self._reader(name), self._mark, rendering)
+            self._feeds[name] = Feed(partial(self._read, name), self._mark, rendering)
         return self._feeds[name]
-
-    def _reader(self, name: str) -> Callable[[], Awaitable[PageParts | None]]:
-        async def read() -> PageParts | None:
-            return await self._read(name)
-
-        return read
 
     async def _read(self, name: str) -> PageParts | None:
         """What a page shows at this moment. None: there is no such service."""
@@ -174,7 +168,7 @@ class _Pages:
         if parts is None or (name and view is None):
             raise web.HTTPNotFound(text=f"there is no service {name}")
         rendering = await Documents.of(request).rendering()
-        operator = _operator(request, name)
+        operator = operator_of(request)
         frame = Frame(
             title=name or "All services",
             service=name,
@@ -222,12 +216,6 @@ def _joined(texts: Iterator[str]) -> Iterator[bytes]:
             yield "".join(waiting).encode()
             waiting, size = [], 0
     yield "".join(waiting).encode()
-
-
-def _operator(request: web.Request, service: str) -> Operator | None:
-    """Who may command from the page of a service, whatever its address is."""
-    operator = operator_of(request)
-    return None if operator is None else operator._replace(releases=request.app[RELEASES](service))
 
 
 def _fragments(parts: PageParts, rendering: Rendering, operator: Operator | None) -> Callable[[str], Markup]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
-from gateway.admin.ui.model import BackendFacts, EventFacts, Label, Overview, ServicePage
+from gateway.admin.ui.model import EventFacts, Label, Overview, ServicePage
 from gateway.admin.ui.timeline import timeline
 
 CONTROLS: Final = "controls"
@@ -109,9 +109,8 @@ def _events(events: tuple[EventFacts, ...], *, with_service: bool) -> dict[str, 
 
 def without_traffic(page: ServicePage) -> ServicePage:
     """What controls depend on: without all that changes with each request."""
-    backends: tuple[BackendFacts, ...] = ()
     return page._replace(
-        backends=backends,
+        backends=(),
         rate=0.0,
         in_flight=0,
         demand=(),

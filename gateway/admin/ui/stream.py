@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from time import monotonic, time
 from typing import TYPE_CHECKING, Final, final
 
@@ -117,59 +118,52 @@ def _has_gone(request: web.Request) -> bool:
 
 
 @final
+@dataclass(frozen=True, slots=True)
 class _Stream:
     """One of them."""
 
-    def __init__(
-        self,
-        request: web.Request,
-        response: web.StreamResponse,
-        feed: Feed,
-        rendering: Rendering,
-        operator: Operator | None,
-    ) -> None:
-        self._request = request
-        self._response = response
-        self._feed = feed
-        self._rendering = rendering
-        self._operator = operator
+    request: web.Request
+    response: web.StreamResponse
+    feed: Feed
+    rendering: Rendering
+    operator: Operator | None
 
     async def run(self, stamp: str) -> None:
         """Until the client goes or may not look any more, or the page is gone."""
-        await self._response.prepare(self._request)
+        await self.response.prepare(self.request)
         hello = json.dumps({"stamp": stamp, "now": time()})
-        await self._response.write(f"retry: {RETRY}\n".encode() + event("hello", hello))
-        with self._feed.followed(commanding=self._operator is not None):
+        await self.response.write(f"retry: {RETRY}\n".encode() + event("hello", hello))
+        with self.feed.followed(commanding=self.operator is not None):
             await self._follow()
 
     async def _follow(self) -> None:
         sent: Shown | None = None
         controls, heard = "", monotonic()
         while self._may_go_on():
-            shown = await self._feed.after(sent, LOOK, commanding=self._operator is not None)
+            shown = await self.feed.after(sent, LOOK, commanding=self.operator is not None)
             if shown is not None:
                 now = self._controls(shown.page)
                 own = {CONTROLS: now} if now != controls else {}
                 for piece in updates(sent, shown, own):
-                    await self._response.write(piece)
+                    await self.response.write(piece)
                     await asyncio.sleep(0)  # a write that need not wait gives nobody a turn
                     heard = monotonic()
                 sent, controls = shown, now
-            elif self._feed.is_gone:
-                await self._response.write(event("reload", "{}"))
+            elif self.feed.is_gone:
+                await self.response.write(event("reload", "{}"))
                 return
             elif monotonic() - heard >= HEARTBEAT:
-                await self._response.write(event("alive", json.dumps({"now": time()})))
+                await self.response.write(event("alive", json.dumps({"now": time()})))
                 heard = monotonic()
 
     def _may_go_on(self) -> bool:
-        caller = self._request.get(CALLER)
-        return not _has_gone(self._request) and (caller is None or caller.is_still_allowed())
+        caller = self.request.get(CALLER)
+        return not _has_gone(self.request) and (caller is None or caller.is_still_allowed())
 
     def _controls(self, page: PageParts) -> str:
         """What is this operator's own."""
         part = page.parts.get(CONTROLS)
-        return "" if part is None else str(self._rendering.fragment(part, self._operator))
+        return "" if part is None else str(self.rendering.fragment(part, self.operator))
 
 
 def updates(sent: Shown | None, shown: Shown, own: Mapping[str, str]) -> Iterator[bytes]:
