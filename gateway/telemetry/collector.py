@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias, final
 
 from gateway.telemetry.counters import Counters
 from gateway.telemetry.series.catalog import GROUPS
-from gateway.telemetry.series.declaring import OTHER, Cell, Family, Group, Key, Kind, Level, Series
+from gateway.telemetry.series.declaring import OTHER, Cell, Family, Group, Key, Level, Row, Series
 from gateway.telemetry.series.now import Now, OneBackend
 from gateway.telemetry.series.service import OfRequests
 
@@ -50,11 +50,14 @@ class Collector:
             if group.anywhere:
                 counted = [*counted, *self._elsewhere()]
             for series in group.series:
+                rows: Iterable[Row]
                 rows = _read(series, owners, now) if series.read else self._counted(series, counted)
-                if not series.sparse:
-                    yield _family(series, rows)
-                elif known := list(rows):
-                    yield _family(series, known)
+                if series.sparse:
+                    rows = list(rows)
+                    if not rows:
+                        continue
+                labels = tuple(sorted(series.all_labels))
+                yield Family(series.kind, series.full_name, series.text, labels, rows)
 
     def _tables(self) -> Mapping[Level, _Owned]:
         services = sorted(self._counters.services.items())
@@ -80,7 +83,7 @@ class Collector:
             found.append(((OTHER,), unconfigured))
         return found
 
-    def _counted(self, series: Series, owners: _Owned) -> Iterator[_Row]:
+    def _counted(self, series: Series, owners: _Owned) -> Iterator[Row]:
         """The rows are copies of cells, not sorted: that could hold the loop for too long."""
         arranged, nothing = _arrangement(series), series.new_cell()
         sums = not self._per_backend and "backend" in series.labels
@@ -92,10 +95,6 @@ class Collector:
                 if texts is None:
                     texts = known[key] = series.keys.texts(key)
                 yield arranged(labels + texts), value
-
-
-_Row: TypeAlias = tuple[tuple[str, ...], Any]
-"""Values of the labels in alphabetical order, and a number or a histogram."""
 
 
 @final
@@ -135,7 +134,7 @@ def _without_backends(series: Series, cell: Cell) -> Cell:
     return sums
 
 
-def _read(series: Series, owners: _Owned, now: Now) -> Iterator[_Row]:
+def _read(series: Series, owners: _Owned, now: Now) -> Iterator[Row]:
     read, arranged = series.read, _arrangement(series)
     assert read is not None
     for labels, owner in owners:
@@ -153,10 +152,3 @@ def _arrangement(series: Series) -> Callable[[tuple[str, ...]], tuple[str, ...]]
     if labels == tuple(sorted(labels)):
         return tuple
     return itemgetter(*map(labels.index, sorted(labels)))
-
-
-def _family(series: Series, rows: Iterable[_Row]) -> Family:
-    labels = tuple(sorted(series.all_labels))
-    if series.kind is Kind.HISTOGRAM:
-        return Family(series.kind, series.name, series.text, labels, (), rows, series.prefix)
-    return Family(series.kind, series.name, series.text, labels, rows, (), series.prefix)

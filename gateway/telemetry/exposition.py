@@ -71,7 +71,7 @@ def pieces(families: Iterable[Family], form: Form) -> Iterator[bytes]:
 def _parts(families: Iterable[Family], form: Form) -> Iterator[str]:
     """Whole lines, and the lines of one histogram as one part."""
     for family in families:
-        name = family.full_name
+        name = family.name
         sampled = f"{name}_total" if family.kind is Kind.COUNTER else name
         described = name if form is Form.OPEN_METRICS else sampled
         yield f"# HELP {described} {family.description}\n# TYPE {described} {family.kind.value}\n"
@@ -86,7 +86,7 @@ def _parts(families: Iterable[Family], form: Form) -> Iterator[str]:
 def _sample_parts(name: str, family: Family) -> Iterator[str]:
     line = f"{name}{_labels(family)} %s\n"
     escaped = _escaping()
-    for values, number in family.samples:
+    for values, number in family.rows:
         yield line % (*map(escaped, values), _number(number))
 
 
@@ -98,7 +98,7 @@ def _histogram_parts(name: str, family: Family) -> Iterator[str]:
     labels = _labels(family)
     end = f"{name}_count{labels} %s\n{name}_sum{labels} %s\n"
     escaped = _escaping()
-    for values, histogram in family.histograms:
+    for values, histogram in family.rows:
         texts = tuple(map(escaped, values))
         head, tail = bucket % texts[:split], f'"{after}}} ' % texts[split:]
         numbers = [*map(_number, accumulate(histogram.counts))]

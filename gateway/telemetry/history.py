@@ -11,6 +11,7 @@ import logging
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 from itertools import chain
+from operator import attrgetter
 from typing import Final, NamedTuple, final
 
 from gateway.runtime.terminal import plain
@@ -102,7 +103,7 @@ class History(logging.Handler):
     def about(self, service: str) -> tuple[Event, ...]:
         """The last hundred about `service` or about none, the newest first."""
         found = self._copied(self._about.get(service, ()), self._about_none)
-        return tuple(sorted(found, key=_number, reverse=True)[:EVENTS])
+        return tuple(sorted(found, key=attrgetter("number"), reverse=True)[:EVENTS])
 
     def _events_of(self, service: str) -> deque[Event]:
         if not service:
@@ -135,7 +136,3 @@ def _text(record: logging.LogRecord) -> str:
         message = str(record.msg)
     text = plain(" ".join(message[: 2 * MAX_TEXT].split()))
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
-
-
-def _number(event: Event) -> int:
-    return event.number

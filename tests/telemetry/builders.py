@@ -111,6 +111,6 @@ class NobodyCounts:
 
 def samples(group: type[Group], now: Now) -> dict[str, dict[tuple[str, ...], float]]:
     """The samples of the series of a group, by name, of a gateway that has counted nothing."""
-    names = {series.name for series in group.series}
+    names = {series.full_name: series.name for series in group.series}
     families = Collector(Counters()).collect(now)
-    return {each.name: dict(each.samples) for each in families if each.name in names}
+    return {names[each.name]: dict(each.rows) for each in families if each.name in names}

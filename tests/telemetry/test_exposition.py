@@ -46,7 +46,7 @@ class Library(registry.Collector):
 
     def collect(self) -> Iterator[Metric]:
         for family in self._families:
-            name, text, labels = family.full_name, family.description, family.labels
+            name, text, labels = family.name, family.description, family.labels
             metric: Any
             match family.kind:
                 case Kind.COUNTER:
@@ -55,12 +55,13 @@ class Library(registry.Collector):
                     metric = GaugeMetricFamily(name, text, labels=labels)
                 case Kind.HISTOGRAM:
                     metric = HistogramMetricFamily(name, text, labels=labels)
-            for values, number in family.samples:
-                metric.add_metric(values, float(number))
-            for values, histogram in family.histograms:
-                bounds = (*map(floatToGoString, BUCKETS), "+Inf")
-                buckets = [(b, float(n)) for b, n in zip(bounds, accumulate(histogram.counts), strict=True)]
-                metric.add_metric(values, buckets, histogram.total)
+            for values, found in family.rows:
+                if family.kind is Kind.HISTOGRAM:
+                    bounds = (*map(floatToGoString, BUCKETS), "+Inf")
+                    buckets = [(b, float(n)) for b, n in zip(bounds, accumulate(found.counts), strict=True)]
+                    metric.add_metric(values, buckets, found.total)
+                else:
+                    metric.add_metric(values, float(found))
             yield metric
 
 
@@ -85,11 +86,10 @@ def families(draw: st.DrawFn) -> list[Family]:
             found.append(
                 Family(
                     draw(st.sampled_from([Kind.COUNTER, Kind.GAUGE])),
-                    f"name_{index}",
+                    f"{prefix}name_{index}",
                     "A sentence.",
                     labels,
                     [(row, draw(numbers)) for row in rows],
-                    prefix=prefix,
                 )
             )
         else:
@@ -99,9 +99,7 @@ def families(draw: st.DrawFn) -> list[Family]:
                 histogram.counts = draw(st.lists(st.integers(0, 10**7), min_size=16, max_size=16))
                 histogram.total = draw(st.floats(0, 1e12))
                 histograms.append((row, histogram))
-            found.append(
-                Family(Kind.HISTOGRAM, f"name_{index}", "A sentence.", labels, (), histograms, prefix)
-            )
+            found.append(Family(Kind.HISTOGRAM, f"{prefix}name_{index}", "A sentence.", labels, histograms))
     return found
 
 

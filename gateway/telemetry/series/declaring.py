@@ -16,7 +16,7 @@ This module knows no series and holds no count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import Enum
 from itertools import product
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, final
@@ -215,7 +215,6 @@ class Counter(Series):
         return taken
 
     def add(self, cell: Cell, taken: Taken, owner: object) -> None:
-        """Add what was taken from the cell of another process."""
         for key, times in taken.items():
             self.count(cell, key, owner, times)
 
@@ -248,7 +247,6 @@ class HistogramSeries(Series):
         return taken
 
     def add(self, cell: Cell, taken: Taken, owner: object) -> None:
-        """Add what was taken from the cell of another process."""
         for key, (counts, total) in taken.items():
             found = self.observe(cell, key, owner)
             for index, count in enumerate(counts):
@@ -306,20 +304,13 @@ class Group:
     ) -> None:
         cls.level, cls.of, cls.detail = level, staticmethod(of), detail
         cls.anywhere, cls.as_configured = anywhere, as_configured
-        cls.series = tuple(_series_of(cls))
+        cls.series = tuple(each for each in vars(cls).values() if isinstance(each, Series))
         for each in cls.series:
             each.level, each.prefix = level, prefix
 
 
-def _series_of(group: type[Group]) -> Iterator[Series]:
-    return (each for each in vars(group).values() if isinstance(each, Series))
-
-
-Samples: TypeAlias = Iterable[tuple[tuple[str, ...], float]]
-"""Label values and the value of each sample of a counter or a gauge."""
-
-Histograms: TypeAlias = Iterable[tuple[tuple[str, ...], Histogram]]
-"""Label values and the counts of each histogram."""
+Row: TypeAlias = tuple[tuple[str, ...], Any]
+"""Label values, and the number of a counter or a gauge, or the `Histogram`."""
 
 
 class Family(NamedTuple):
@@ -328,15 +319,8 @@ class Family(NamedTuple):
 
     kind: Kind
     name: str
-    """Without `prefix`, and without `_total`."""
+    """With its prefix, without `_total`."""
     description: str
     """One line without quotation marks and backslashes."""
     labels: tuple[str, ...]
-    samples: Samples = ()
-    histograms: Histograms = ()
-    prefix: str = PREFIX
-
-    @property
-    def full_name(self) -> str:
-        """The name with its prefix, without `_total`."""
-        return self.prefix + self.name
+    rows: Iterable[Row]
