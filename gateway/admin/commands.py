@@ -17,7 +17,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Final, NamedTuple, NoReturn, final
+from typing import Final, NamedTuple, final
 
 from aiohttp import web
 
@@ -31,7 +31,6 @@ from gateway.core.fleet.fleet import Drain, OperatorCommand, Pin
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.version import Version
-from gateway.telemetry.neighbours import AgreementReport
 
 MAX_QUOTED: Final = 80
 """Characters that an error quotes of the request body."""
@@ -67,7 +66,7 @@ async def pin(context: AdminContext, service: str, key: str, text: str) -> Comma
     ceiling = read_ceiling(view.service, key, text)
     if (reason := below_minimum(view, ceiling)) is not None:
         raise web.HTTPConflict(text=reason)
-    return await _apply(context, service, Pin(ceiling), _pins_nothing)
+    return await _apply(context, service, Pin(ceiling), lambda after: hides_nothing(after, after.pool.pin))
 
 
 async def unpin(context: AdminContext, service: str) -> CommandResult:
@@ -186,7 +185,14 @@ class _Endpoints:
         with _store_may_fail():
             is_forgotten = await forget(replica)
         if not is_forgotten:
-            _refuse_to_forget(replica, self._context.agreement() or report)
+            report = self._context.agreement() or report
+            if replica in {each.id for each in report.replicas}:
+                raise web.HTTPConflict(
+                    text=f"{report.name_of(replica)} is live: stop it, and it signs off; "
+                    "one that has just ended can be forgotten after a few seconds"
+                )
+            there = _first_of(f"{each.id} ({each.name})" for each in report.replicas)
+            raise web.HTTPNotFound(text=f"there is no replica {replica[:MAX_QUOTED]!a}; there are: {there}")
         return json_response(views.status(self._context.status()))
 
 
@@ -201,17 +207,6 @@ def _store_may_fail() -> Iterator[None]:
         ) from error
 
 
-def _refuse_to_forget(replica: str, report: AgreementReport) -> NoReturn:
-    """Raises 404 or 409."""
-    if replica in {each.id for each in report.replicas}:
-        raise web.HTTPConflict(
-            text=f"{report.name_of(replica)} is live: stop it, and it signs off; "
-            "one that has just ended can be forgotten after a few seconds"
-        )
-    there = _first_of(f"{each.id} ({each.name})" for each in report.replicas)
-    raise web.HTTPNotFound(text=f"there is no replica {replica[:MAX_QUOTED]!a}; there are: {there}")
-
-
 def refuse_while_still(context: AdminContext) -> None:
     """Another gateway is taking over: what is changed now would be lost. Raises 503."""
     if reason := context.commands.frozen():
@@ -222,10 +217,6 @@ def _first_of(names: Iterable[str]) -> str:
     """The names for a message, which stays short."""
     first = list(islice(names, 9))
     return ", ".join(first[:8]) + (", …" if len(first) > 8 else "") or "none"
-
-
-def _pins_nothing(view: ServiceView) -> str | None:
-    return hides_nothing(view, view.pool.pin)
 
 
 def _parse_body(body: bytes) -> tuple[str, str]:

@@ -90,9 +90,10 @@ class Guard:
         """Why `request` is refused whoever sends it: another name, or a page of another origin. None: it is
         not."""
         hosts = [host.lower() for host in request.headers.getall("Host", [])]
-        if not self._takes_any_host(request) and (
-            len(hosts) != 1 or hosts[0] not in self._authorities(request)
-        ):
+        # Any name will do if the response tells nothing that a page of another name must not read. A request
+        # of HTTP/1.0 may have none then; one of 1.1 without it is 400 before it comes here (RFC 9112 3.2).
+        takes_any_host = self._hosts is None or _is_health_check(request)
+        if not takes_any_host and (len(hosts) != 1 or hosts[0] not in self._authorities(request)):
             return web.HTTPForbidden(text="the Host header does not name the admin listener")
         origins = request.headers.getall("Origin", [])
         scheme = "http" if tls_of(request) is None else "https"
@@ -144,11 +145,6 @@ class Guard:
             proofs.add(proof_of_token(token))
         return self._sessions.find(session_id, proofs)
 
-    def _takes_any_host(self, request: web.Request) -> bool:
-        """Whether the response tells nothing that a page of another name must not read. A request of HTTP/1.0
-        may have no Host then; one of HTTP/1.1 without it is 400 before it comes here (RFC 9112 3.2)."""
-        return self._hosts is None or _is_health_check(request)
-
     def _authorities(self, request: web.Request) -> set[str]:
         """Every Host that names the address on which this request came in; without a port only for the
         default one."""
@@ -159,10 +155,6 @@ class Guard:
         names = {f"[{host}]" if ":" in host else host for host in {*(self._hosts or ()), own}}
         default = 80 if tls_of(request) is None else 443
         return {f"{name}:{port}" for name in names} | (names if port == default else set())
-
-
-def _is_open(request: web.Request) -> bool:
-    return is_open_page(request) or _is_health_check(request)
 
 
 def _is_health_check(request: web.Request) -> bool:
@@ -194,7 +186,7 @@ def guard_requests(guard: Guard) -> Middleware:
         if (refusal := guard.foreign(request)) is not None:
             raise refusal
         caller = guard.caller(request)
-        if caller is None and not _is_open(request):
+        if caller is None and not (is_open_page(request) or _is_health_check(request)):
             raise guard.stranger(request)
         if caller is not None:
             request[CALLER] = caller

@@ -97,7 +97,7 @@ def init(
         return _write(_own_api(target, settings, faults), to)
     view = snapshot.views[chosen]
     target = target._replace(service=service or options[chosen].get("service_type", chosen))
-    text = init_file.of_dialect(target, view, options[chosen])
+    text = "".join(init_file.of_dialect(target, view, options[chosen]))
     _require(text)
     for url, member in zip(urls, view.pool.members, strict=True):
         if member.advertisement is None:

@@ -92,12 +92,8 @@ def _backend(url: str, served: str, ca: str | None, *, declares: bool = False) -
         yield f'        versions: "{served}"\n'
 
 
-def of_dialect(target: Target, view: ServiceView, options: Mapping[str, str]) -> str:
-    """The file for an API that a dialect reads. `options`: what the dialect had to be told."""
-    return "".join(_pieces_of_dialect(target, view, options))
-
-
-def _pieces_of_dialect(target: Target, view: ServiceView, options: Mapping[str, str]) -> Iterator[str]:
+def of_dialect(target: Target, view: ServiceView, options: Mapping[str, str]) -> Iterator[str]:
+    """The pieces of the file for an API that a dialect reads. `options`: what the dialect had to be told."""
     dialect = view.service.dialect
     yield HEAD.format(listen=scalar(target.listen), service=target.service, dialect=dialect.name)
     yield from _options(dialect, options)

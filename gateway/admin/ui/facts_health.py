@@ -131,18 +131,23 @@ def service_problems(service: ServiceStatus) -> Iterator[Problem]:
     # Who is drained is being worked on, and who is leaving is not missed.
     lost = names_of(pool, lambda grade: grade.freshness is Freshness.LOST and _is_wanted(grade))
     if lost:
-        text = _some("lost after three failed probes", lost, view, why=_error)
+        text = _some("lost after three failed probes", lost, view, why=lambda member: member.error)
         yield Problem(ATTENTION, f"{text}; tried last, and what was served last counts for the offer")
     unknown = names_of(
         pool, lambda grade: grade.freshness is Freshness.UNKNOWN and grade.probed and _is_wanted(grade)
     )
     if unknown:
-        yield Problem(ATTENTION, _some("without a known version", unknown, view, why=_error))
+        yield Problem(
+            ATTENTION, _some("without a known version", unknown, view, why=lambda member: member.error)
+        )
     doubtful = names_of(pool, lambda grade: grade.version_unknown or _mismatched(grade))
     if doubtful:
         yield Problem(ATTENTION, _some("that showed another version than they advertise", doubtful, view))
     if unhealthy := names_of(pool, lambda grade: grade.unhealthy):
-        yield Problem(ATTENTION, _some("whose health check says no", unhealthy, view, why=_unhealthy))
+        yield Problem(
+            ATTENTION,
+            _some("whose health check says no", unhealthy, view, why=lambda member: member.unhealthy),
+        )
     if out := [member.backend.name for member in pool.members if member.key in ejected] if ejected else []:
         yield Problem(ATTENTION, _some("ejected", out, view))
     for each in service.sources:
@@ -194,23 +199,17 @@ def unserved(view: ServiceView) -> VersionSet:
 
 
 def _some(
-    what: str, names: Sequence[str], view: ServiceView, why: Callable[[Member], str] = lambda _: ""
+    what: str, names: Sequence[str], view: ServiceView, why: Callable[[Member], str | None] = lambda _: None
 ) -> str:
-    """`2 of 4 backends are lost: api-1 (no connection) and api-2`. `why`: of one backend, empty: nothing."""
+    """`2 of 4 backends are lost: api-1 (no connection) and api-2`. `why`: of one backend; None: nothing."""
     reasons = []
     for name in names[:MAX_NAMED]:
         member = view.pool.member(name)
-        reason = cut(why(member)) if member is not None else ""
+        reason = cut(why(member) or "") if member is not None else ""
         reasons.append(f"{name} ({reason})" if reason else name)
-    return f"{len(names)} of {_count(len(view.pool.members))} {what}: {named([*reasons, *names[MAX_NAMED:]])}"
-
-
-def _error(member: Member) -> str:
-    return member.error or ""
-
-
-def _unhealthy(member: Member) -> str:
-    return member.unhealthy or ""
+    number = len(view.pool.members)
+    of_all = f"{len(names)} of {'1 backend' if number == 1 else f'{number} backends'}"
+    return f"{of_all} {what}: {named([*reasons, *names[MAX_NAMED:]])}"
 
 
 def _is_wanted(grade: Grade) -> bool:
@@ -221,10 +220,6 @@ def _mismatched(grade: Grade) -> bool:
     """Its responses named other versions, at some of those that it advertises."""
     usable = not (grade.restored or grade.version_unknown or grade.absent)
     return usable and grade.advertised is not None and grade.usable != grade.advertised
-
-
-def _count(backends: int) -> str:
-    return "1 backend" if backends == 1 else f"{backends} backends"
 
 
 def names_of(pool: Pool, wanted: Callable[[Grade], bool]) -> list[str]:

@@ -74,11 +74,9 @@ def visible(value: object) -> object:
     comes from our own templates and stays."""
     if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
         return value
-    return "".join(each if each.isprintable() else _name_of(each) for each in value)
-
-
-def _name_of(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in value
+    )
 
 
 def short(text: str) -> str:
