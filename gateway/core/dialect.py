@@ -502,16 +502,9 @@ class Dialect(ABC):
 
     @abstractmethod
     def write_request(
-        self,
-        endpoint: Endpoint,
-        version: Version,
-        requested: RequestedVersion,
-        *,
-        legacy: bool,
-        headers: Mapping[str, str] = NO_HEADERS,
+        self, endpoint: Endpoint, version: Version, headers: Mapping[str, str] = NO_HEADERS
     ) -> tuple[Header, ...]:
-        """The owned header lines for the backend, each name once and canonical. `legacy`: the chosen backend
-        is one without versions.
+        """The owned header lines for the backend, each name once and canonical. A legacy backend gets none.
 
         `headers` as for `read_requested`: where the version is only a part of a header's value (a media type
         of `Accept`), the rest of the value is there."""

@@ -27,8 +27,6 @@ from gateway.core.dialect import (
     DirectPaths,
     Endpoint,
     OfferedVersions,
-    RequestedKind,
-    RequestedVersion,
     Served,
     VersionRefusal,
 )
@@ -337,8 +335,7 @@ def _traits(view: ServiceView) -> Traits | Inexpressible:
     version = dialect.scheme.require(dialect.scheme.example)
     text = dialect.scheme.format(version)
     endpoint = dialect.endpoint("GET", sample_path(dialect.direct_paths[0]), "")
-    requested = RequestedVersion(RequestedKind.EXACT, version, text)
-    lines = dialect.write_request(endpoint, version, requested, legacy=False)
+    lines = dialect.write_request(endpoint, version)
     if not 0 < len(lines) <= MAX_VERSION_HEADERS or any(value.count(text) != 1 for _, value in lines):
         return Inexpressible(("dialect",), "an engine reads versions only in headers that hold nothing else")
     before_and_after = [value.partition(text) for _, value in lines]

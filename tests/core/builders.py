@@ -96,17 +96,11 @@ class Toy(Dialect):
         return RequestedVersion(RequestedKind.EXACT, version, text, signed=text.startswith("signed "))
 
     def write_request(
-        self,
-        endpoint: Endpoint,
-        version: Version,
-        requested: RequestedVersion,
-        *,
-        legacy: bool,
-        headers: Mapping[str, str] = NO_HEADERS,
+        self, endpoint: Endpoint, version: Version, headers: Mapping[str, str] = NO_HEADERS
     ) -> tuple[Header, ...]:
         """`X-Kind` is made from a header that the dialect reads and does not own."""
         kind = headers.get("Accept", "none")
-        return () if legacy else (("X-Version", self.scheme.format(version)), ("X-Kind", kind))
+        return (("X-Version", self.scheme.format(version)), ("X-Kind", kind))
 
     def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
         return Response(406, body=refusal.reason.value.encode())

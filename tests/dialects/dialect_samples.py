@@ -23,7 +23,6 @@ from gateway.core.dialect import (
     Dialect,
     Endpoint,
     OfferedVersions,
-    RequestedKind,
     RequestedVersion,
     Served,
 )
@@ -121,8 +120,7 @@ class DialectSample(NamedTuple):
 
     def request_field_lines(self, version: Version, endpoint: Endpoint) -> tuple[Header, ...]:
         """How a client requests `version`: with the lines that the gateway itself would write."""
-        requested = RequestedVersion(RequestedKind.EXACT, version, self.text(version))
-        return self.dialect.write_request(endpoint, version, requested, legacy=False)
+        return self.dialect.write_request(endpoint, version)
 
     def endpoint_with(self, endpoint: Endpoint, version: Version) -> Endpoint:
         """The endpoint of the target with `version` in it, for dialects whose targets have versions."""

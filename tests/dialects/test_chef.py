@@ -134,7 +134,7 @@ def test_what_nginx_serves_without_erchef_is_not_negotiated(path: str) -> None:
     """A presigned URL of the file store names no version, and must work when 0 is no longer on offer."""
     assert CHEF.endpoint("GET", path, "") == UNVERSIONED
     assert not UNVERSIONED.negotiated
-    assert CHEF.write_request(UNVERSIONED, Version(1), NO_VERSION_REQUESTED, legacy=False) == ()
+    assert CHEF.write_request(UNVERSIONED, Version(1)) == ()
 
 
 @pytest.mark.parametrize(
@@ -244,12 +244,7 @@ def test_the_signature_is_read_and_never_removed() -> None:
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_a_backend_is_sent_the_shortest_spelling(version: int) -> None:
     """goiardi ignores `01` (recorded), and sends no object when the header is absent."""
-    requested = RequestedVersion(RequestedKind.EXACT, Version(version), f"+0{version}")
-
-    assert CHEF.write_request(RESOURCE, Version(version), requested, legacy=False) == (
-        (HEADER, str(version)),
-    )
-    assert CHEF.write_request(RESOURCE, Version(version), requested, legacy=True) == ()
+    assert CHEF.write_request(RESOURCE, Version(version)) == ((HEADER, str(version)),)
 
 
 # --- local responses ---------------------------------------------------------------------------------------

@@ -276,12 +276,8 @@ def test_requested_versions_and_refusals_depend_only_on_the_headers_that_the_dia
         if refusal is not None:
             assert dialect.refuse(refusal, endpoint, watched) == dialect.refuse(refusal, endpoint, bare)
         if requested.version is not None:
-            written = dialect.write_request(
-                endpoint, requested.version, requested, legacy=False, headers=watched
-            )
-            assert written == dialect.write_request(
-                endpoint, requested.version, requested, legacy=False, headers=bare
-            )
+            written = dialect.write_request(endpoint, requested.version, watched)
+            assert written == dialect.write_request(endpoint, requested.version, bare)
         assert watched.seen <= dialect.reads
 
     holds()
@@ -321,17 +317,8 @@ def test_a_legacy_backend_is_never_sent_an_owned_header(sample: DialectSample) -
     view = sample.view(sample.offered)
 
     @few_examples
-    @given(
-        any_request_lines(sample),
-        st.sampled_from(negotiated_endpoints(sample)),
-        st.sampled_from(sample.versions),
-    )
-    def holds(lines: list[Header], endpoint: Endpoint, version: Version) -> None:
-        requested = RequestedVersion(RequestedKind.EXACT, version, sample.text(version))
-        assert (
-            dialect.write_request(endpoint, version, requested, legacy=True, headers=folded_headers(lines))
-            == ()
-        )
+    @given(any_request_lines(sample), st.sampled_from(negotiated_endpoints(sample)))
+    def holds(lines: list[Header], endpoint: Endpoint) -> None:
         resolution = resolve(view, endpoint, RequestHead("GET", "/x", "", tuple(lines)), "/x")
         if resolution.requested is None or not resolution.requested.signed:
             sent = {normalize_name(name) for name, _ in lines_of(resolution.legacy_request_field_lines)}
@@ -419,13 +406,7 @@ def test_duplicates_and_disguised_names_end_in_one_version_and_one_spelling(samp
         sent = lines_of(resolution.request_field_lines)
         assert resolution.version is not None
         assert [line for line in sent if normalize_name(line[0]) not in read_only] == list(
-            dialect.write_request(
-                endpoint,
-                resolution.version,
-                resolution.requested,
-                legacy=False,
-                headers=as_mapping(reader.fields),
-            )
+            dialect.write_request(endpoint, resolution.version, as_mapping(reader.fields))
         )
         assert (
             sample.requested(sample.endpoint_with(endpoint, resolution.version), sent).version

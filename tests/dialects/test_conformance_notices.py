@@ -29,7 +29,7 @@ from gateway.core.dialect import (
 from gateway.core.http.message import Header, Response
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
-from gateway.dialects.openstack.ironic import VERSION_HEADER, Ironic
+from gateway.dialects.openstack.ironic import Ironic
 from gateway.errors import VersionTextError
 from tests.dialects import test_conformance as conformance
 from tests.dialects.dialect_samples import DialectSample, sample_versions
@@ -60,44 +60,32 @@ class RaisesOnMalformedText(Ironic):
 
 class ChangesWrittenLines(Ironic):
     def write_request(
-        self,
-        endpoint: Endpoint,
-        version: Version,
-        requested: RequestedVersion,
-        *,
-        legacy: bool,
-        headers: Mapping[str, str] = NO_HEADERS,
+        self, endpoint: Endpoint, version: Version, headers: Mapping[str, str] = NO_HEADERS
     ) -> tuple[Header, ...]:
-        written = super().write_request(endpoint, version, requested, legacy=legacy, headers=headers)
-        return self.change(written, legacy=legacy)
+        return self.change(super().write_request(endpoint, version, headers))
 
-    def change(self, written: tuple[Header, ...], *, legacy: bool) -> tuple[Header, ...]:
+    def change(self, written: tuple[Header, ...]) -> tuple[Header, ...]:
         raise NotImplementedError
 
 
 class WritesTwice(ChangesWrittenLines):
-    def change(self, written: tuple[Header, ...], *, legacy: bool) -> tuple[Header, ...]:
+    def change(self, written: tuple[Header, ...]) -> tuple[Header, ...]:
         return (*written, *written)
 
 
 class WritesUnderscores(ChangesWrittenLines):
-    def change(self, written: tuple[Header, ...], *, legacy: bool) -> tuple[Header, ...]:
+    def change(self, written: tuple[Header, ...]) -> tuple[Header, ...]:
         return tuple((name.replace("-", "_"), value) for name, value in written)
 
 
 class WritesAnUnownedHeader(ChangesWrittenLines):
-    def change(self, written: tuple[Header, ...], *, legacy: bool) -> tuple[Header, ...]:
+    def change(self, written: tuple[Header, ...]) -> tuple[Header, ...]:
         return (*written, ("X-Other", "1")) if written else ()
 
 
 class WritesAnotherVersion(ChangesWrittenLines):
-    def change(self, written: tuple[Header, ...], *, legacy: bool) -> tuple[Header, ...]:
+    def change(self, written: tuple[Header, ...]) -> tuple[Header, ...]:
         return tuple((name, value.replace("1.", "1.1")) for name, value in written)
-
-
-class WritesToLegacyBackends(ChangesWrittenLines):
-    def change(self, written: tuple[Header, ...], *, legacy: bool) -> tuple[Header, ...]:
-        return written or ((VERSION_HEADER, "1.1"),)
 
 
 class OwnsNoRequestHeader(Ironic):
@@ -191,7 +179,6 @@ default_version = conformance.test_a_request_without_a_version_gets_the_default_
 requested = conformance.test_any_headers_make_a_requested_version_of_one_of_four_kinds
 names = conformance.test_every_name_written_is_owned_canonical_and_written_once
 round_trip = conformance.test_what_is_written_for_a_backend_is_read_as_the_same_version
-legacy = conformance.test_a_legacy_backend_is_never_sent_an_owned_header
 disguises = conformance.test_duplicates_and_disguised_names_end_in_one_version_and_one_spelling
 refusal = conformance.test_a_refusal_names_the_range_that_is_offered_and_no_other
 any_refusal = conformance.test_a_refusal_of_any_request_can_be_sent
@@ -214,7 +201,6 @@ any_endpoint = conformance.test_any_target_has_an_endpoint_and_the_same_one_each
         (names, WritesUnderscores, {}),
         (names, WritesAnUnownedHeader, {}),
         (round_trip, WritesAnotherVersion, {}),
-        (legacy, WritesToLegacyBackends, {}),
         (disguises, OwnsNoRequestHeader, {}),
         (refusal, RefusesWithoutARange, {}),
         (refusal, RefusesWithAnotherRange, {}),

@@ -91,12 +91,7 @@ def test_what_is_written_for_a_backend_is_read_as_the_same_version(
     version: Version, endpoint: Endpoint
 ) -> None:
     """The round trip, with either header alone, as old or new servers read them, and with both."""
-    requested = RequestedVersion(RequestedKind.EXACT, version, "")
-
-    written = [
-        (normalize_name(name), value)
-        for name, value in IRONIC.write_request(endpoint, version, requested, legacy=False)
-    ]
+    written = [(normalize_name(name), value) for name, value in IRONIC.write_request(endpoint, version)]
 
     assert read(written).version == version
     assert all(read([line]).version == version for line in written)
@@ -107,10 +102,9 @@ def test_what_is_written_for_a_backend_is_read_as_the_same_version(
 def test_every_name_that_is_written_is_owned(
     version: Version, endpoint: Endpoint, status: int, legacy: bool
 ) -> None:
-    requested = RequestedVersion(RequestedKind.EXACT, version, "")
     served = IRONIC.read_response(endpoint, status, as_mapping([]))
 
-    to_backend = IRONIC.write_request(endpoint, version, requested, legacy=legacy)
+    to_backend = IRONIC.write_request(endpoint, version)
     to_client = IRONIC.write_response(
         BackendResponse(endpoint, status, served, version, OFFER, legacy=legacy)
     )

@@ -171,13 +171,10 @@ def test_every_header_that_backends_read_gets_the_version() -> None:
     dialect = custom(SEVERAL)
     accept = as_mapping([("accept", "a/b")])
 
-    assert dialect.write_request(
-        RESOURCE, Version(1, 2, 3), NO_VERSION_REQUESTED, legacy=False, headers=accept
-    ) == (
+    assert dialect.write_request(RESOURCE, Version(1, 2, 3), accept) == (
         ("API-Version", "1.2.3"),
         ("Accept", "a/b; version=1.2.3"),
     )
-    assert dialect.write_request(RESOURCE, Version(1, 2, 3), NO_VERSION_REQUESTED, legacy=True) == ()
     assert dialect.without_version(as_mapping([("accept", "a/b;version=1;c=d")])) == (("Accept", "a/b; c=d"),)
     assert dialect.vary == ("API-Version", "Accept", "Content-Type")
 

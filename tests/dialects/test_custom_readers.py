@@ -45,7 +45,7 @@ def forwarded(dialect: Custom, target: str, lines: list[Line]) -> tuple[str, str
     negotiated = negotiate(requested, OFFER, dialect.default_version)
     if not isinstance(negotiated, Version):
         return None
-    written = dialect.write_request(endpoint, negotiated, requested, legacy=False, headers=headers)
+    written = dialect.write_request(endpoint, negotiated, headers)
     return dialect.scheme.format(negotiated), dialect.write_target(endpoint, target, negotiated), written
 
 

@@ -161,11 +161,7 @@ def test_R_A4_a_comma_in_quotation_marks_is_malformed_in_a_list() -> None:
 def test_R_A4_the_version_is_the_first_parameter_of_the_type(accept: str, written: str) -> None:
     dialect = custom(LocationOptions(parameter="version", media_types=(VENDOR,)))
     negotiated = dialect.write_request(
-        dialect.endpoint("GET", "/a", ""),
-        Version(3),
-        dialect.read_requested(dialect.endpoint("GET", "/a", ""), {}),
-        legacy=False,
-        headers=as_mapping([("accept", accept)]),
+        dialect.endpoint("GET", "/a", ""), Version(3), as_mapping([("accept", accept)])
     )
 
     assert negotiated == (("Accept", written),)

@@ -12,6 +12,7 @@ import json
 
 import pytest
 
+from gateway.core.decision.decision import resolve
 from gateway.core.dialect import (
     NO_VERSION_REQUESTED,
     Advertisement,
@@ -30,11 +31,12 @@ from gateway.core.dialect import (
     Served,
     VersionRefusal,
 )
-from gateway.core.http.message import Header, Response, as_mapping, normalize_name
+from gateway.core.http.message import Header, RequestHead, Response, as_mapping, normalize_name, render
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects import discover
 from gateway.dialects.openstack.ironic import RESOURCE, ROOT, UNCERTAIN, V1, Ironic
+from tests.core.builders import snapshot
 
 IRONIC = Ironic.configured(Ironic.Options())
 OFFER = OfferedVersions(VersionSet.between(Version(1, 1), Version(1, 82)))
@@ -153,27 +155,27 @@ def test_a_number_in_another_spelling_is_malformed(text: str) -> None:
 def test_trap_24_a_backend_always_gets_both_headers_because_old_servers_ignore_the_standard_one(
     endpoint: Endpoint,
 ) -> None:
-    written = IRONIC.write_request(endpoint, Version(1, 31), NO_VERSION_REQUESTED, legacy=False)
+    written = IRONIC.write_request(endpoint, Version(1, 31))
 
     assert written == ((LEGACY, "1.31"), (STANDARD, "baremetal 1.31"))
 
 
 def test_a_backend_gets_a_number_and_never_latest() -> None:
     """`latest` together with a path that ends in `.json` crashes releases from 25.0 on."""
-    requested = read((LEGACY, "latest"))
+    view = snapshot({"api-1": ADVERTISEMENT}, dialect=IRONIC).views["toy"]
+    head = RequestHead("GET", "/v1/nodes.json", "", ((normalize_name(LEGACY), "latest"),))
 
-    written = IRONIC.write_request(RESOURCE, OFFER.highest, requested, legacy=False)
+    resolution = resolve(view, RESOURCE, head, head.path)
 
-    assert {value.split()[-1] for _, value in written} == {"1.82"}
+    assert resolution.request_field_lines == render(((LEGACY, "1.82"), (STANDARD, "baremetal 1.82")))
 
 
-def test_a_legacy_backend_is_sent_no_version() -> None:
-    assert IRONIC.write_request(RESOURCE, Version(1, 1), NO_VERSION_REQUESTED, legacy=True) == ()
+def test_a_legacy_backend_counts_as_1_1() -> None:
     assert IRONIC.legacy_versions == VersionSet.only(Version(1, 1))
 
 
 def test_the_root_is_sent_no_version() -> None:
-    assert IRONIC.write_request(ROOT, Version(1, 1), NO_VERSION_REQUESTED, legacy=False) == ()
+    assert IRONIC.write_request(ROOT, Version(1, 1)) == ()
 
 
 # --- endpoints ---------------------------------------------------------------------------------------------
@@ -519,7 +521,7 @@ def test_the_dialect_is_found_by_the_name_of_its_module() -> None:
 
 
 def test_every_name_that_is_read_or_written_is_owned_and_folded() -> None:
-    written = IRONIC.write_request(RESOURCE, Version(1, 1), NO_VERSION_REQUESTED, legacy=False)
+    written = IRONIC.write_request(RESOURCE, Version(1, 1))
 
     assert IRONIC.reads == IRONIC.owned_request == {normalize_name(name) for name, _ in written}
     assert IRONIC.owned_response == {normalize_name(name) for name, _ in (MIN, MAX, served_at("1.1"))}
@@ -633,7 +635,7 @@ def test_R_D8_v1_json_without_a_version_is_the_document() -> None:
 
     assert endpoint == V1
     assert IRONIC.read_requested(endpoint, as_mapping([])) == NO_VERSION_REQUESTED
-    written = IRONIC.write_request(endpoint, Version(1, 1), NO_VERSION_REQUESTED, legacy=False)
+    written = IRONIC.write_request(endpoint, Version(1, 1))
     assert (LEGACY, "1.1") in written
 
 

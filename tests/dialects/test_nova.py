@@ -177,19 +177,16 @@ def test_V4_a_twin_with_underscores_is_the_same_header() -> None:
 @pytest.mark.parametrize("endpoint", NEGOTIATED)
 def test_N5_a_backend_is_sent_both_headers_with_one_number(endpoint: Endpoint) -> None:
     """Kilo to Mitaka read only their own."""
-    assert NOVA.write_request(endpoint, Version(2, 30), NO_VERSION_REQUESTED, legacy=False) == both_headers(
-        "2.30"
-    )
+    assert NOVA.write_request(endpoint, Version(2, 30)) == both_headers("2.30")
 
 
 @pytest.mark.parametrize("endpoint", [ROOT, V2, LEGACY, V1_1, CHOICES])
 def test_N1_N14_outside_v2_1_no_version_is_sent(endpoint: Endpoint) -> None:
     assert not endpoint.negotiated
-    assert NOVA.write_request(endpoint, Version(2, 30), NO_VERSION_REQUESTED, legacy=False) == ()
+    assert NOVA.write_request(endpoint, Version(2, 30)) == ()
 
 
-def test_a_legacy_backend_is_sent_no_version_and_adds_none_to_the_offer() -> None:
-    assert NOVA.write_request(RESOURCE, Version(2, 1), NO_VERSION_REQUESTED, legacy=True) == ()
+def test_a_legacy_backend_adds_no_version_to_the_offer() -> None:
     assert not NOVA.legacy_versions
 
 
@@ -586,7 +583,7 @@ def test_V2_V3_several_lines_are_one_list(lines: list[Header]) -> None:
 def test_what_is_written_for_a_backend_is_read_as_the_same_version(
     version: Version, endpoint: Endpoint
 ) -> None:
-    written = folded(NOVA.write_request(endpoint, version, NO_VERSION_REQUESTED, legacy=False))
+    written = folded(NOVA.write_request(endpoint, version))
 
     for lines in (written, *([line] for line in written)):
         assert NOVA.read_requested(endpoint, as_mapping(lines)).version == version
@@ -648,10 +645,7 @@ def test_the_dialect_is_found_by_the_name_of_its_module() -> None:
 
 
 def test_every_name_that_is_read_or_written_is_owned_and_folded() -> None:
-    written = {
-        normalize_name(name)
-        for name, _ in NOVA.write_request(RESOURCE, Version(2, 1), NO_VERSION_REQUESTED, legacy=False)
-    }
+    written = {normalize_name(name) for name, _ in NOVA.write_request(RESOURCE, Version(2, 1))}
 
     assert NOVA.reads == NOVA.owned_request == NOVA.owned_response == written
 

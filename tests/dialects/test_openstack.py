@@ -101,7 +101,7 @@ def client_headers(
 
 
 def backend_headers(dialect: OpenStack, text: str) -> tuple[Header, ...]:
-    return dialect.write_request(RESOURCE, dialect.scheme.require(text), NO_VERSION_REQUESTED, legacy=False)
+    return dialect.write_request(RESOURCE, dialect.scheme.require(text))
 
 
 # --- requested versions, and headers for backends ----------------------------------------------------------
@@ -143,7 +143,7 @@ def test_one_header_with_several_services_reaches_each_backend_with_its_own_item
     for dialect in (CINDER, PLACEMENT, MAGNUM):
         requested = read(dialect, (STANDARD, value))
         assert requested.version is not None
-        leaving[dialect] = dialect.write_request(RESOURCE, requested.version, requested, legacy=False)
+        leaving[dialect] = dialect.write_request(RESOURCE, requested.version)
 
     assert leaving == {
         CINDER: ((STANDARD, "volume 3.50"),),
@@ -211,9 +211,8 @@ def test_0_9_is_too_old_for_placement_and_malformed_for_others() -> None:
     assert read(PLAIN, (STANDARD, "backup 0.9")).kind is RequestedKind.MALFORMED
 
 
-def test_no_version_is_sent_to_a_legacy_backend_or_where_nothing_is_negotiated() -> None:
-    assert CINDER.write_request(RESOURCE, Version(3, 0), NO_VERSION_REQUESTED, legacy=True) == ()
-    assert CINDER.write_request(ROOT, Version(3, 0), NO_VERSION_REQUESTED, legacy=False) == ()
+def test_no_version_is_sent_where_nothing_is_negotiated() -> None:
+    assert CINDER.write_request(ROOT, Version(3, 0)) == ()
 
 
 # --- endpoints ---------------------------------------------------------------------------------------------
@@ -747,7 +746,7 @@ def test_R_D1_a_mount_without_versions_is_not_negotiated(
     endpoint = dialect.endpoint("GET", path, "")
 
     assert (endpoint.negotiated, endpoint.document, endpoint.versioned_only) == (False, document, False)
-    assert dialect.write_request(endpoint, Version(2, 5), NO_VERSION_REQUESTED, legacy=False) == ()
+    assert dialect.write_request(endpoint, Version(2, 5)) == ()
 
 
 def test_R_D1_what_is_said_below_such_a_mount_is_neither_read_nor_passed_on() -> None:

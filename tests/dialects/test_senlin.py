@@ -140,20 +140,15 @@ def test_a_text_outside_the_grammar_is_malformed(text: str) -> None:
 
 @pytest.mark.parametrize("endpoint", [RESOURCE, UNCERTAIN, V1])
 def test_SENLIN_1_one_line_with_its_own_item_alone(endpoint: Endpoint) -> None:
-    requested = read("compute 2.20, clustering 1.5")
-
-    assert SENLIN.write_request(endpoint, Version(1, 5), requested, legacy=False) == (
-        (STANDARD, "clustering 1.5"),
-    )
+    assert SENLIN.write_request(endpoint, Version(1, 5)) == ((STANDARD, "clustering 1.5"),)
 
 
 @pytest.mark.parametrize("endpoint", [ROOT])
 def test_documents_that_ignore_the_header_are_sent_none(endpoint: Endpoint) -> None:
-    assert SENLIN.write_request(endpoint, Version(1, 5), NO_VERSION_REQUESTED, legacy=False) == ()
+    assert SENLIN.write_request(endpoint, Version(1, 5)) == ()
 
 
-def test_a_legacy_backend_of_Mitaka_serves_1_0_and_is_sent_no_version() -> None:
-    assert SENLIN.write_request(RESOURCE, Version(1, 0), NO_VERSION_REQUESTED, legacy=True) == ()
+def test_a_legacy_backend_of_Mitaka_serves_1_0() -> None:
     assert SENLIN.legacy_versions == VersionSet.only(Version(1, 0))
 
 

@@ -389,15 +389,8 @@ def resolve(
     if requested.signed:  # the signature covers the version fields: route by them, and do not change them
         request_field_lines = legacy_request_field_lines = render(fields)
     else:
-        request_field_lines, legacy_request_field_lines = (
-            render(
-                (
-                    *dialect.write_request(endpoint, negotiated, requested, legacy=legacy, headers=headers),
-                    *not_owned,
-                )
-            )
-            for legacy in (False, True)
-        )
+        request_field_lines = render((*dialect.write_request(endpoint, negotiated, headers), *not_owned))
+        legacy_request_field_lines = render(not_owned)
     return _forward(
         view,
         endpoint,

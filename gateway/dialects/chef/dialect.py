@@ -195,17 +195,11 @@ class Chef(Dialect):
         return RequestedVersion(RequestedKind.EXACT, Version(number), text, signed)
 
     def write_request(
-        self,
-        endpoint: Endpoint,
-        version: Version,
-        requested: RequestedVersion,
-        *,
-        legacy: bool,
-        headers: Mapping[str, str] = NO_HEADERS,
+        self, endpoint: Endpoint, version: Version, headers: Mapping[str, str] = NO_HEADERS
     ) -> tuple[Header, ...]:
         """The shortest spelling, for 0 as well: goiardi knows only `0` and `1`, and sends no object when the
         header is absent."""
-        return () if legacy or not endpoint.negotiated else ((HEADER, self.scheme.format(version)),)
+        return ((HEADER, self.scheme.format(version)),) if endpoint.negotiated else ()
 
     # -- 2. local responses
 

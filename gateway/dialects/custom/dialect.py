@@ -201,16 +201,10 @@ class Custom(Dialect):
         return self._parts.syntax.read(text)
 
     def write_request(
-        self,
-        endpoint: Endpoint,
-        version: Version,
-        requested: RequestedVersion,
-        *,
-        legacy: bool,
-        headers: Mapping[str, str] = NO_HEADERS,
+        self, endpoint: Endpoint, version: Version, headers: Mapping[str, str] = NO_HEADERS
     ) -> tuple[HeaderLine, ...]:
         """The version in every header that backends read. It is removed from the others."""
-        return () if legacy else self._lines(headers, self.scheme.format(version))
+        return self._lines(headers, self.scheme.format(version))
 
     def without_version(self, headers: Mapping[str, str]) -> tuple[HeaderLine, ...]:
         """`Accept` and `Content-Type` without the parameter."""

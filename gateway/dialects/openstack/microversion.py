@@ -335,16 +335,10 @@ class MicroversionDialect(Dialect):
         return without_json(path).replace("%", "%25") or "/"
 
     def write_request(
-        self,
-        endpoint: Endpoint,
-        version: Version,
-        requested: RequestedVersion,
-        *,
-        legacy: bool,
-        headers: Mapping[str, str] = NO_HEADERS,
+        self, endpoint: Endpoint, version: Version, headers: Mapping[str, str] = NO_HEADERS
     ) -> tuple[Header, ...]:
         """The version in every header that backends read, where they negotiate."""
-        return () if legacy or not endpoint.negotiated else self.version_headers(version)
+        return self.version_headers(version) if endpoint.negotiated else ()
 
     @abstractmethod
     def version_headers(self, version: Version) -> tuple[Header, ...]:
