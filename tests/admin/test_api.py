@@ -13,19 +13,16 @@ from pytest_aiohttp import AiohttpServer
 
 from gateway.admin import bind_site
 from gateway.controlplane.reload import ReloadResult
-from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.fleet import HealthChecked, ProbeFailed, ProbeSucceeded
-from gateway.core.fleet.service import Service
-from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.fleet.fleet import HealthChecked, ProbeFailed
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
-from gateway.dialects.openstack.ironic import Ironic
 from gateway.errors import StartupError
 from gateway.runtime.compiled import build_info, is_compiled
 from gateway.telemetry.worker_report import Ejected, WorkerReport
 from tests.admin.testbed import StartAdmin, mixed_fleet, unknown_fleet
+from tests.kit.ironic import holder_of, learn, service
 
 OWN = "X-OpenStack-Ironic-API-Version"
 
@@ -140,9 +137,7 @@ async def test_liveness_and_readiness(admin: StartAdmin) -> None:
 async def test_a_service_whose_backends_are_all_legacy_is_ready(admin: StartAdmin) -> None:
     snapshot_holder = unknown_fleet()
     for name in ("api-1", "api-2"):
-        snapshot_holder.observe(
-            "baremetal", name, ProbeSucceeded(Advertisement(VersionSet.only(Version(1, 1)), legacy=True), 1.0)
-        )
+        learn(snapshot_holder, name, Advertisement(VersionSet.only(Version(1, 1)), legacy=True))
     testbed = await admin(snapshot_holder)
     assert (await testbed.send("GET", "/readyz")).status == 200
 
@@ -154,9 +149,9 @@ async def test_backends_that_leave_nothing_to_offer_are_not_reported_as_unknown(
 
 
 async def test_one_service_that_can_be_served_is_enough(admin: StartAdmin) -> None:
-    known = Service("a", Ironic(), (Backend("x", "10.0.0.1", 1, declared=VersionSet.only(Version(1, 1))),))
-    other = Service("b", Ironic(), (Backend("x", "10.0.0.1", 1),))
-    testbed = await admin(SnapshotHolder(Snapshot.configured([known, other], now=0.0)))
+    known = service(Backend("x", "10.0.0.1", 1, declared=VersionSet.only(Version(1, 1))), name="a")
+    other = service(Backend("x", "10.0.0.1", 1), name="b")
+    testbed = await admin(holder_of(known, other))
     assert (await testbed.send("GET", "/readyz")).status == 200
 
 

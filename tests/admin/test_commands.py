@@ -12,28 +12,20 @@ import pytest
 from aiohttp import ClientResponse
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.fleet import ProbeSucceeded
-from gateway.core.fleet.service import Service
-from gateway.core.fleet.snapshot import Snapshot
-from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
-from gateway.dialects.openstack.ironic import Ironic
 from tests.admin.testbed import AdminTestbed, StartAdmin, on_site
+from tests.kit.ironic import holder_of, learn, service, upto
 
 CEILING = "/services/baremetal/ceiling"
 BACKENDS = (Backend("api-1", "10.0.0.1", 6385), Backend("10.0.0.2:6385", "10.0.0.2", 6385))
 
 
 def uniform(highest: int = 90, lowest: int = 1, **options: Any) -> SnapshotHolder:
-    snapshot_holder = SnapshotHolder(
-        Snapshot.configured([Service("baremetal", Ironic(), BACKENDS, **options)], now=0.0)
-    )
+    holder = holder_of(service(*BACKENDS, **options))
     for backend in BACKENDS:
-        versions = VersionSet.between(Version(1, lowest), Version(1, highest))
-        snapshot_holder.observe("baremetal", backend.name, ProbeSucceeded(Advertisement(versions), 1.0))
-    return snapshot_holder
+        learn(holder, backend.name, upto(highest, lowest))
+    return holder
 
 
 async def put(testbed: AdminTestbed, document: object, path: str = CEILING) -> ClientResponse:
@@ -177,10 +169,7 @@ async def test_a_ceiling_below_the_minimum_is_409_and_changes_nothing(admin: Sta
 async def test_the_minimum_counts_also_while_a_ceiling_leaves_nothing_to_offer(admin: StartAdmin) -> None:
     testbed = await admin(uniform(90, ceiling=Version(1, 10)))
     for backend in BACKENDS:
-        versions = VersionSet.between(Version(1, 20), Version(1, 90))
-        testbed.snapshot_holder.observe(
-            "baremetal", backend.name, ProbeSucceeded(Advertisement(versions), 2.0)
-        )
+        learn(testbed.snapshot_holder, backend.name, upto(90, 20), 2.0)
     before = await testbed.json("/status")
     assert before["services"]["baremetal"]["offer"]["max"] is None
     assert before["services"]["baremetal"]["phase"] == "unknown"
@@ -190,12 +179,11 @@ async def test_the_minimum_counts_also_while_a_ceiling_leaves_nothing_to_offer(a
 
 
 async def test_before_anything_is_known_any_ceiling_may_be_set(admin: StartAdmin) -> None:
-    snapshot_holder = SnapshotHolder(Snapshot.configured([Service("baremetal", Ironic(), BACKENDS)], now=0.0))
+    snapshot_holder = holder_of(service(*BACKENDS))
     testbed = await admin(snapshot_holder)
     assert (await offer(await put(testbed, {"version": "1.58"})))["ceiling"] == "1.58"
     for backend in BACKENDS:
-        versions = VersionSet.between(Version(1, 1), Version(1, 90))
-        snapshot_holder.observe("baremetal", backend.name, ProbeSucceeded(Advertisement(versions), 1.0))
+        learn(snapshot_holder, backend.name, upto(90))
     assert (await testbed.json("/status"))["services"]["baremetal"]["offer"]["max"] == "1.58"
 
 

@@ -10,20 +10,17 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.service import Service
-from gateway.core.fleet.snapshot import Snapshot
-from gateway.dialects.openstack.ironic import Ironic
 from gateway.telemetry.exposition import PIECE
 from gateway.telemetry.metrics import Metrics
 from tests.admin.testbed import StartAdmin, mixed_fleet
+from tests.kit.ironic import holder_of, service
 
 BACKENDS = 100
 OPEN_METRICS = {"Accept": "application/openmetrics-text;version=1.0.0"}
 
 
 def large_fleet() -> SnapshotHolder:
-    backends = tuple(Backend(f"api-{number}", "10.0.0.1", 6385) for number in range(BACKENDS))
-    return SnapshotHolder(Snapshot.configured([Service("baremetal", Ironic(), backends)], now=0.0))
+    return holder_of(service(*(Backend(f"api-{number}", "10.0.0.1", 6385) for number in range(BACKENDS))))
 
 
 async def test_a_large_scrape_is_whole(admin: StartAdmin) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from time import monotonic, time
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from aiohttp import ClientResponse, ClientSession, web
 
@@ -23,14 +23,8 @@ from gateway.admin import (
 )
 from gateway.controlplane.reload import ReloadResult
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.fleet import OperatorCommand, ProbeSucceeded
-from gateway.core.fleet.service import Service
-from gateway.core.fleet.snapshot import Snapshot
-from gateway.core.versions.ranges import VersionSet
-from gateway.core.versions.version import Version
-from gateway.dialects.openstack.ironic import Ironic
+from gateway.core.fleet.fleet import OperatorCommand
 from gateway.keys.secrets import Secret
 from gateway.runtime.compiled import build_info
 from gateway.settings import Limits
@@ -41,6 +35,7 @@ from gateway.telemetry.recent import NO_RATES, LastHour, ServiceRates
 from gateway.telemetry.series.process import OfProcess
 from gateway.telemetry.status import ConfigInForce, GatewayStatus, WorkerState
 from gateway.telemetry.worker_report import WorkerReport
+from tests.kit.ironic import holder_of, learn, service, upto
 
 
 async def _nobody_else(*, counters: bool) -> None:
@@ -185,16 +180,17 @@ async def on_site(
         await site.stop()
 
 
+BACKENDS: Final = (Backend("api-1", "10.0.0.1", 6385), Backend("api-2", "10.0.0.2", 6385))
+
+
 def unknown_fleet(**options: Any) -> SnapshotHolder:
     """A service with two backends of which nothing is known yet."""
-    backends = (Backend("api-1", "10.0.0.1", 6385), Backend("api-2", "10.0.0.2", 6385))
-    return SnapshotHolder(Snapshot.configured([Service("baremetal", Ironic(), backends, **options)], now=0.0))
+    return holder_of(service(*BACKENDS, **options))
 
 
 def mixed_fleet(**options: Any) -> SnapshotHolder:
     """The same in the middle of an upgrade: 1.1-1.58 and 1.1-1.90."""
-    snapshot_holder = unknown_fleet(**options)
-    for name, highest in (("api-1", 58), ("api-2", 90)):
-        versions = VersionSet.between(Version(1, 1), Version(1, highest))
-        snapshot_holder.observe("baremetal", name, ProbeSucceeded(Advertisement(versions), 1.0))
-    return snapshot_holder
+    holder = unknown_fleet(**options)
+    learn(holder, "api-1", upto(58))
+    learn(holder, "api-2", upto(90))
+    return holder

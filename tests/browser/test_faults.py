@@ -8,19 +8,14 @@ import pytest
 from playwright.async_api import expect
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.fleet import ProbeFailed, ProbeSucceeded
-from gateway.core.fleet.service import Service
-from gateway.core.fleet.snapshot import Snapshot
-from gateway.core.versions.ranges import VersionSet
-from gateway.core.versions.version import Version
-from gateway.dialects.openstack.ironic import Ironic
+from gateway.core.fleet.fleet import ProbeFailed
 from tests.admin.testbed import on_site
 from tests.browser.bed import Bed
 from tests.browser.gateway import TOKEN
 from tests.browser.operator import backend, connection, offered, open_page, open_service, sign_in
 from tests.browser.tabs import Tabs
+from tests.kit.ironic import holder_of, learn, service, upto
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
@@ -87,11 +82,9 @@ async def test_a_gateway_that_comes_back_is_found_again(bed: Bed, tabs: Tabs) ->
 def hostile_fleet() -> SnapshotHolder:
     """Backends whose names and errors are markup. No configuration may hold such names; discovery neither."""
     backends = tuple(Backend(name, "10.0.0.1", 6000 + number) for number, name in enumerate(HOSTILE))
-    services = [Service("bare<b>metal", Ironic(), backends), Service("other", Ironic(), backends[:1])]
-    holder = SnapshotHolder(Snapshot.configured(services, now=0.0))
+    holder = holder_of(service(*backends, name="bare<b>metal"), service(backends[0], name="other"))
     for number, name in enumerate(HOSTILE):
-        versions = VersionSet.between(Version(1, 1), Version(1, 58 + number))
-        holder.observe("bare<b>metal", name, ProbeSucceeded(Advertisement(versions), 1.0))
+        learn(holder, name, upto(58 + number), service="bare<b>metal")
         holder.observe("bare<b>metal", name, ProbeFailed(HOSTILE[-number], 2.0))
     return holder
 

@@ -1,8 +1,8 @@
-"""A backend on loopback that behaves as a test wants, and snapshot holders of services with it."""
+"""A backend on loopback that behaves as a test wants, and a service that is probed often."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from aiohttp import web
@@ -13,6 +13,7 @@ from gateway.core.fleet.probe import Probe
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dialects.openstack.ironic import Ironic
+from tests.kit.ironic import until_snapshot
 from tests.kit.networks import LOOPBACK
 from tests.kit.waiting import Changes
 
@@ -85,39 +86,13 @@ def service(*backends: Backend, interval: float = 0.02, timeout: float = 2.0, **
     return Service("baremetal", Ironic(), backends, probe=plan, **options)  # type: ignore[arg-type]
 
 
-def reconfigure(holder: SnapshotHolder, services: Sequence[Service]) -> None:
-    """Put another configuration in force, and notify everybody of it before this returns."""
-    holder.let_in()
-    holder.update(holder.configured(services).snapshot)
-
-
-def holder_of(*services: Service) -> SnapshotHolder:
-    return SnapshotHolder(Snapshot.configured(services, now=0.0))
-
-
-def member(snapshot_holder: SnapshotHolder, backend: str = "api-1") -> Member:
-    member = snapshot_holder.current.fleet.pools["baremetal"].member(backend)
-    assert member is not None
-    return member
-
-
-async def until(snapshot_holder: SnapshotHolder, holds: Callable[[Snapshot], bool]) -> None:
-    """Wait until `holds` is true of the current snapshot; woken by its changes, not by a clock."""
-    changes = Changes()
-    unsubscribe = snapshot_holder.subscribe(lambda before, after: changes.notify())
-    try:
-        await changes.until(lambda: holds(snapshot_holder.current))
-    finally:
-        unsubscribe()
-
-
 async def until_member(
     snapshot_holder: SnapshotHolder, holds: Callable[[Member], bool], backend: str = "api-1"
 ) -> None:
-    """The same for one backend."""
+    """Wait until `holds` is true of what is known of one backend."""
 
     def member_holds(snapshot: Snapshot) -> bool:
         member = snapshot.fleet.pools["baremetal"].member(backend)
         return member is not None and holds(member)
 
-    await until(snapshot_holder, member_holds)
+    await until_snapshot(snapshot_holder, member_holds)

@@ -32,7 +32,8 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Version
 from gateway.telemetry.recent import LastHour
-from tests.controlplane.fakes import reconfigure, service
+from tests.controlplane.fakes import service
+from tests.kit.ironic import reconfigure
 from tests.kit.waiting import PATIENCE
 
 BACKENDS = tuple(Backend(f"api-{number}", "127.0.0.1", number) for number in range(1, 7))

@@ -14,8 +14,8 @@ import pytest
 from gateway.controlplane.config_watch import RESTLESS, ConfigWatch
 from gateway.controlplane.reload import Reloader
 from gateway.settings import Loaded, read_file
-from tests.controlplane.fakes import holder_of
 from tests.controlplane.test_reload import Recorder
+from tests.kit.ironic import holder_of
 from tests.kit.waiting import PATIENCE
 
 MAIN = "listen: 127.0.0.1:8080\ninclude: {files: conf.d/*.yaml, folders: [.]}\nservices:\n"

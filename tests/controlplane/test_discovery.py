@@ -43,7 +43,8 @@ from gateway.keys.addresses import Address as ListenAddress
 from gateway.settings.own_addresses import OwnAddress, own_address_of, own_addresses
 from gateway.settings.sections.admin import Admin
 from gateway.settings.sections.listen import Listen
-from tests.controlplane.fakes import holder_of, service
+from tests.controlplane.fakes import service
+from tests.kit.ironic import holder_of
 from tests.kit.waiting import PATIENCE
 
 SOURCE = Source(SourceKind.DNS, "http://api.svc:80", "api.svc", 80, leave_grace=60.0)

@@ -31,9 +31,9 @@ from gateway.core.fleet.service import Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import CalendarDate, Named, Version
-from tests.controlplane.fakes import reconfigure
 from tests.controlplane.several_workers import Disk
 from tests.core.builders import Toy, service, upto, v
+from tests.kit.ironic import reconfigure
 from tests.kit.waiting import PATIENCE
 
 FIVE, NINE = upto(5).versions, upto(9).versions

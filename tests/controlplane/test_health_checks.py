@@ -24,7 +24,8 @@ from gateway.core.versions.version import Version
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.recent import LastHour
-from tests.controlplane.fakes import Behaviour, FakeBackend, ironic, member, serving, until_member
+from tests.controlplane.fakes import Behaviour, FakeBackend, ironic, serving, until_member
+from tests.kit.ironic import member, reconfigure
 
 DISABLED = "its health check /healthcheck answers 503"
 
@@ -149,7 +150,7 @@ def test_a_reload_without_the_key_forgets_the_answer() -> None:
 
     for plan, expected in ((Health("/healthcheck"), DISABLED), (None, None)):
         service = replace(checked(Backend("api-1", "127.0.0.1", 1)), probe=Probe(health=plan))
-        holder.update(Snapshot.configured([service], now=0.0, after=holder.current))
+        reconfigure(holder, [service])
         assert member(holder).unhealthy == expected
 
 

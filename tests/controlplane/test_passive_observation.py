@@ -9,7 +9,6 @@ import pytest
 
 from gateway.controlplane.passive_observation import CHANGES_PER_SECOND, PassiveObserver
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend, Member
 from gateway.core.fleet.fleet import (
     ConnectFailed,
@@ -22,7 +21,8 @@ from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.telemetry.series import declaring
 from gateway.telemetry.series.backend import OfBackend
-from tests.controlplane.fakes import holder_of, service
+from tests.controlplane.fakes import service
+from tests.kit.ironic import holder_of, learn, upto
 from tests.kit.networks import LOOPBACK
 from tests.kit.waiting import PATIENCE
 from tests.telemetry.builders import NobodyCounts
@@ -38,7 +38,7 @@ class Harness(NobodyCounts):
             service(*(Backend(name, LOOPBACK, 1) for name in NAMES))
         )
         for name in NAMES:
-            self.snapshot_holder.observe("baremetal", name, ProbeSucceeded(advertisement(58), 0.0))
+            learn(self.snapshot_holder, name, upto(58), 0.0)
         self.now = 100.0
         self.deferrals: Counter[str] = Counter()
         self.changes = 0
@@ -56,7 +56,7 @@ class Harness(NobodyCounts):
 
     def advertise(self, highest: int, at: float, name: str = "api-1") -> None:
         """A fact in a turn of the event loop of its own."""
-        self.passive_observer.observe("baremetal", name, PassiveObservation(advertisement(highest), at))
+        self.passive_observer.observe("baremetal", name, PassiveObservation(upto(highest), at))
         self.snapshot_holder.let_in()
 
     def use_all_tokens(self) -> None:
@@ -77,16 +77,12 @@ class Harness(NobodyCounts):
             await self.changed.wait()
 
 
-def advertisement(highest: int) -> Advertisement:
-    return Advertisement(VersionSet.between(Version(1, 1), Version(1, highest)))
-
-
 async def test_few_facts_get_in_at_once() -> None:
     harness = Harness()
 
     for number in range(CHANGES_PER_SECOND):
         harness.advertise(60 + number, 1.0 + number)
-        assert harness.member().advertisement == advertisement(60 + number)
+        assert harness.member().advertisement == upto(60 + number)
 
     assert harness.deferrals.total() == 0
 
@@ -102,7 +98,7 @@ async def test_a_flood_of_different_advertisements_makes_few_snapshots_and_the_n
     await harness.next_token()
 
     assert harness.changes == CHANGES_PER_SECOND + 1
-    assert harness.member().advertisement == advertisement(58)
+    assert harness.member().advertisement == upto(58)
     assert harness.member().advertised_at == 1000.0
 
 
@@ -121,8 +117,8 @@ async def test_what_waits_is_one_change_and_nothing_of_it_is_lost() -> None:
 
     assert harness.changes == CHANGES_PER_SECOND + 1
     assert (harness.member("api-2").advertisement, harness.member("api-3").advertisement) == (
-        advertisement(70),
-        advertisement(71),
+        upto(70),
+        upto(71),
     )
     assert harness.member("api-2").mismatched == VersionSet.between(Version(1, 5), Version(1, 6))
     assert harness.member("api-1").connect_failed
@@ -136,9 +132,7 @@ async def test_mismatches_at_one_version_on_two_paths_are_kept_apart() -> None:
 
     await harness.next_token()
 
-    harness.snapshot_holder.observe(
-        "baremetal", "api-2", ProbeSucceeded(advertisement(58), 30.0, prompted=True)
-    )
+    harness.snapshot_holder.observe("baremetal", "api-2", ProbeSucceeded(upto(58), 30.0, prompted=True))
     assert harness.member("api-2").mismatched == VersionSet.only(Version(1, 5)), "two paths"
 
 
@@ -146,13 +140,13 @@ async def test_a_probe_that_answered_since_is_not_overwritten_by_what_waited() -
     harness = Harness()
     harness.use_all_tokens()
     harness.advertise(90, 20.0)
-    harness.snapshot_holder.observe("baremetal", "api-1", ProbeSucceeded(advertisement(58), 25.0))
+    learn(harness.snapshot_holder, "api-1", upto(58), 25.0)
     harness.advertise(70, 30.0, "api-2")
 
     await harness.next_token()
 
-    assert harness.member().advertisement == advertisement(58)
-    assert harness.member("api-2").advertisement == advertisement(70)
+    assert harness.member().advertisement == upto(58)
+    assert harness.member("api-2").advertisement == upto(70)
 
 
 @pytest.mark.parametrize("kind", ["connect_failed", "mismatch"])
@@ -165,7 +159,7 @@ async def test_a_fact_behind_a_probe_of_the_same_turn_is_not_lost(kind: str) -> 
     it = Harness()
     it.use_all_tokens()
     it.snapshot_holder.observe("baremetal", "api-1", fact(5.0))
-    it.snapshot_holder.collect("baremetal", "api-1", ProbeSucceeded(advertisement(58), 7.0))
+    it.snapshot_holder.collect("baremetal", "api-1", ProbeSucceeded(upto(58), 7.0))
     it.passive_observer.observe("baremetal", "api-1", fact(8.0))
     it.passive_observer.close()
     it.snapshot_holder.let_in()
@@ -183,9 +177,7 @@ async def test_a_fact_that_changes_nothing_takes_no_token_and_does_not_wait() ->
 
     for number in range(CHANGES_PER_SECOND):
         harness.advertise(60 + number, 60.0 + number, "api-2")
-    assert harness.member("api-2").advertisement == advertisement(59 + CHANGES_PER_SECOND), (
-        "all tokens were there"
-    )
+    assert harness.member("api-2").advertisement == upto(59 + CHANGES_PER_SECOND), "all tokens were there"
     harness.advertise(57, 2.0)
     assert harness.deferrals.total() == 0, "older than what is known: nothing to wait for"
 
@@ -202,7 +194,7 @@ async def test_tokens_are_added_with_time_and_saved_up_to_a_bound() -> None:
     assert harness.changes == 2 * CHANGES_PER_SECOND
     assert harness.deferrals == {"api-1": 1}
     await harness.next_token()
-    assert harness.member().advertisement == advertisement(90)
+    assert harness.member().advertisement == upto(90)
 
 
 async def test_closing_lets_in_what_waits() -> None:
@@ -213,7 +205,7 @@ async def test_closing_lets_in_what_waits() -> None:
     harness.passive_observer.close()
     harness.passive_observer.close()
 
-    assert harness.member().advertisement == advertisement(90)
+    assert harness.member().advertisement == upto(90)
     assert harness.changes == CHANGES_PER_SECOND + 1
 
 
@@ -221,7 +213,7 @@ async def test_the_facts_of_one_turn_take_one_token() -> None:
     harness = Harness()
     for number in range(3 * CHANGES_PER_SECOND):
         harness.passive_observer.observe(
-            "baremetal", NAMES[number % 3], PassiveObservation(advertisement(60 + number), 1.0 + number)
+            "baremetal", NAMES[number % 3], PassiveObservation(upto(60 + number), 1.0 + number)
         )
     assert (harness.changes, harness.deferrals.total()) == (0, 0)
     await asyncio.sleep(0)

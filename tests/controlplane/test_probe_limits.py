@@ -12,8 +12,9 @@ from aiohttp import web
 
 from gateway.controlplane.prober import Prober
 from gateway.core.dialect import Advertisement
-from tests.controlplane.fakes import Behaviour, holder_of, ironic, member, service, serving
+from tests.controlplane.fakes import Behaviour, ironic, service, serving
 from tests.controlplane.test_prober import ProbeResults, versions
+from tests.kit.ironic import holder_of, member
 
 LIMIT = 256 * 1024
 """The default of `limits.document`."""

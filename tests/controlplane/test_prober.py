@@ -26,22 +26,13 @@ from gateway.core.fleet.fleet import (
     VersionMismatch,
 )
 from gateway.core.fleet.service import Service
-from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Version
 from gateway.telemetry.recent import LastHour
 from gateway.telemetry.series.backend import OfBackend
 from gateway.telemetry.series.declaring import Counter, Gauge, HistogramSeries
-from tests.controlplane.fakes import (
-    Behaviour,
-    holder_of,
-    ironic,
-    member,
-    service,
-    serving,
-    until,
-    until_member,
-)
+from tests.controlplane.fakes import Behaviour, ironic, service, serving, until_member
+from tests.kit.ironic import holder_of, member, reconfigure, until_snapshot
 from tests.kit.networks import LOOPBACK
 from tests.kit.waiting import PATIENCE
 from tests.telemetry.builders import NobodyCounts
@@ -405,7 +396,7 @@ async def test_every_backend_is_probed_at_its_own_address_and_a_declared_one_nev
 
 
 def reload_to(snapshot_holder: SnapshotHolder, prober: Prober, *services: Service) -> None:
-    snapshot_holder.update(Snapshot.configured(services, after=snapshot_holder.current, now=0.0))
+    reconfigure(snapshot_holder, services)
     prober.retarget(services)
 
 
@@ -429,7 +420,7 @@ async def test_what_is_left_of_removed_backends_is_freed_without_the_collector()
     after = service(*[Backend(f"new-{number}", LOOPBACK, 1) for number in range(20)], interval=60.0)
     snapshot_holder = holder_of(before)
     async with Prober(snapshot_holder, ProbeResults(), [before]) as prober:
-        await until(snapshot_holder, lambda now: now.fleet.pools["baremetal"].all_probed)
+        await until_snapshot(snapshot_holder, lambda now: now.fleet.pools["baremetal"].all_probed)
         dropped = [task for task in asyncio.all_tasks() if " baremetal/old" in task.get_name()]
         gc.collect()
         gc.disable()
@@ -438,7 +429,7 @@ async def test_what_is_left_of_removed_backends_is_freed_without_the_collector()
             await asyncio.wait(dropped)
             dropped.clear()
             del before
-            await until(snapshot_holder, lambda now: now.fleet.pools["baremetal"].all_probed)
+            await until_snapshot(snapshot_holder, lambda now: now.fleet.pools["baremetal"].all_probed)
             tasks = [one for one in gc.get_objects() if isinstance(one, asyncio.Task)]
             assert not [task for task in tasks if " baremetal/old" in task.get_name()]
         finally:
@@ -858,7 +849,7 @@ async def test_a_bounded_number_of_probes_is_under_way_at_a_time() -> None:
         one = service(*backends, interval=60.0, timeout=20.0)
         snapshot_holder = holder_of(one)
         async with Prober(snapshot_holder, ProbeResults(), [one]):
-            await until(snapshot_holder, lambda now: now.fleet.pools["baremetal"].all_probed)
+            await until_snapshot(snapshot_holder, lambda now: now.fleet.pools["baremetal"].all_probed)
     assert most == AT_ONCE
 
 

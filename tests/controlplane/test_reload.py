@@ -27,7 +27,8 @@ from gateway.settings.yaml.problem import Problem, Severity
 from gateway.settings.yaml.tree import Position
 from gateway.telemetry.series.declaring import Counter, Gauge
 from gateway.telemetry.series.process import OfConfiguration
-from tests.controlplane.fakes import holder_of, member, service
+from tests.controlplane.fakes import service
+from tests.kit.ironic import holder_of, member
 from tests.telemetry.builders import NobodyCounts
 
 ONE, TWO = Backend("api-1", "127.0.0.1", 1), Backend("api-2", "127.0.0.1", 2)

@@ -12,7 +12,6 @@ import pytest
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.agreement.attachment import NOTHING_AGREED, Agreed
 from gateway.core.agreement.document import Document
-from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import (
     ConnectFailed,
@@ -24,16 +23,12 @@ from gateway.core.fleet.fleet import (
 )
 from gateway.core.fleet.publication import publication, published
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.workers.channel import dumps, loads
-from tests.controlplane.fakes import holder_of, member, reconfigure, service
+from tests.controlplane.fakes import service
+from tests.kit.ironic import holder_of, learn, member, reconfigure, upto
 
 API = Backend("api-1", "127.0.0.1", 1)
-
-
-def advertisement(highest: int) -> Advertisement:
-    return Advertisement(VersionSet.between(Version(1, 1), Version(1, highest)))
 
 
 def test_a_fact_that_says_something_new_makes_a_new_snapshot() -> None:
@@ -42,28 +37,28 @@ def test_a_fact_that_says_something_new_makes_a_new_snapshot() -> None:
     snapshot_holder.subscribe(lambda before, after: changes.append((before, after)))
     first = snapshot_holder.current
 
-    snapshot_holder.observe("baremetal", "api-1", ProbeSucceeded(advertisement(58), 1.0))
+    learn(snapshot_holder, "api-1", upto(58))
 
     assert changes == [(first, snapshot_holder.current)]
     assert snapshot_holder.current.generation == first.generation + 1
-    assert member(snapshot_holder).advertisement == advertisement(58)
+    assert member(snapshot_holder).advertisement == upto(58)
 
 
 def test_the_same_knowledge_again_is_no_change_but_its_time_counts() -> None:
     snapshot_holder = holder_of(service(API))
-    snapshot_holder.observe("baremetal", "api-1", ProbeSucceeded(advertisement(58), 1.0))
+    learn(snapshot_holder, "api-1", upto(58))
     changes: list[Snapshot] = []
     snapshot_holder.subscribe(lambda before, after: changes.append(after))
     known = snapshot_holder.current
 
-    snapshot_holder.observe("baremetal", "api-1", ProbeSucceeded(advertisement(58), 5.0))
+    learn(snapshot_holder, "api-1", upto(58), 5.0)
 
     assert changes == []
     assert snapshot_holder.current.generation == known.generation
     assert snapshot_holder.current.views["baremetal"] is known.views["baremetal"]
 
-    snapshot_holder.observe("baremetal", "api-1", PassiveObservation(advertisement(90), 4.0))
-    assert member(snapshot_holder).advertisement == advertisement(58), "its request was sent earlier"
+    snapshot_holder.observe("baremetal", "api-1", PassiveObservation(upto(90), 4.0))
+    assert member(snapshot_holder).advertisement == upto(58), "its request was sent earlier"
 
 
 @pytest.mark.parametrize("name", ["gone", ""])
@@ -88,7 +83,7 @@ def test_subscribers_are_notified_in_order_also_of_changes_by_a_subscriber() -> 
     snapshot_holder.subscribe(makes_a_change)
     snapshot_holder.subscribe(lambda before, after: generations.append(after.generation))
 
-    snapshot_holder.observe("baremetal", "api-1", ProbeSucceeded(advertisement(58), 1.0))
+    learn(snapshot_holder, "api-1", upto(58))
 
     assert generations == [2, 3]
 
@@ -106,7 +101,7 @@ def test_after_a_subscriber_has_failed_the_others_are_notified(
     snapshot_holder.subscribe(lambda before, after: generations.append(after.generation))
 
     with caplog.at_level(logging.ERROR, "skewgate.snapshot"):
-        snapshot_holder.observe("baremetal", "api-1", ProbeSucceeded(advertisement(58), 1.0))
+        learn(snapshot_holder, "api-1", upto(58))
 
     assert generations == [2]
     assert "a subscriber failed" in caplog.text
@@ -119,7 +114,7 @@ def test_after_unsubscribing_no_change_is_notified() -> None:
 
     unsubscribe()
     unsubscribe()
-    snapshot_holder.observe("baremetal", "api-1", ProbeSucceeded(advertisement(58), 1.0))
+    learn(snapshot_holder, "api-1", upto(58))
 
     assert generations == []
 
@@ -134,24 +129,24 @@ async def test_the_facts_of_one_turn_are_one_change() -> None:
     snapshot_holder.subscribe(lambda before, after: changes.append((before, after)))
 
     for name in names:
-        snapshot_holder.collect("baremetal", name, ProbeSucceeded(advertisement(58), 1.0))
-    snapshot_holder.collect("baremetal", "api-1", ProbeSucceeded(advertisement(90), 2.0))
+        snapshot_holder.collect("baremetal", name, ProbeSucceeded(upto(58), 1.0))
+    snapshot_holder.collect("baremetal", "api-1", ProbeSucceeded(upto(90), 2.0))
     assert snapshot_holder.current is first, "they wait for the others of this turn"
     await asyncio.sleep(0)
 
     assert changes == [(first, snapshot_holder.current)]
     assert snapshot_holder.current.generation == first.generation + 1
-    assert member(snapshot_holder).advertisement == advertisement(90), "in the order in which they came"
+    assert member(snapshot_holder).advertisement == upto(90), "in the order in which they came"
 
 
 async def test_what_waits_can_be_taken_in_at_once() -> None:
     snapshot_holder = holder_of(service(API))
-    snapshot_holder.collect("baremetal", "api-1", ProbeSucceeded(advertisement(58), 1.0))
+    snapshot_holder.collect("baremetal", "api-1", ProbeSucceeded(upto(58), 1.0))
 
     snapshot_holder.let_in()
 
     known = snapshot_holder.current
-    assert member(snapshot_holder).advertisement == advertisement(58)
+    assert member(snapshot_holder).advertisement == upto(58)
     await asyncio.sleep(0)
     assert snapshot_holder.current is known
 
@@ -166,9 +161,9 @@ async def test_what_waits_counts_before_what_acts_at_once() -> None:
     ]
     for act in acts:
         snapshot_holder = holder_of(service(API))
-        snapshot_holder.collect("baremetal", "api-1", ProbeSucceeded(advertisement(58), 1.0))
+        snapshot_holder.collect("baremetal", "api-1", ProbeSucceeded(upto(58), 1.0))
         act(snapshot_holder)
-        assert member(snapshot_holder).advertisement == advertisement(58)
+        assert member(snapshot_holder).advertisement == upto(58)
 
 
 async def test_a_configuration_is_told_to_one_subscriber_in_a_turn_and_in_order() -> None:
@@ -178,12 +173,12 @@ async def test_a_configuration_is_told_to_one_subscriber_in_a_turn_and_in_order(
     snapshot_holder.subscribe(lambda before, after: told.append(("other", after.generation)))
 
     configured = snapshot_holder.configured([service(API)])
-    snapshot_holder.observe("baremetal", "api-1", ProbeSucceeded(advertisement(58), 1.0))
+    learn(snapshot_holder, "api-1", upto(58))
     snapshot_holder.put_in_force(configured)
     assert told == [("one", 2), ("other", 2)]
     assert (snapshot_holder.current.generation, member(snapshot_holder).advertisement) == (
         3,
-        advertisement(58),
+        upto(58),
     ), "in force at once, with what was learned while it was worked out"
     await asyncio.sleep(0)
     assert told[2:] == [("one", 3)]
@@ -212,7 +207,7 @@ async def test_a_command_is_told_when_it_is_in_force_also_behind_a_configuration
 
 
 def agreed(highest: int, seq: int = 1) -> Agreed:
-    versions = advertisement(highest).versions
+    versions = upto(highest).versions
     return Agreed(Document(seq, "guaranteed", versions, versions, versions, versions))
 
 
@@ -223,7 +218,7 @@ def offered(snapshot_holder: SnapshotHolder, name: str = "baremetal") -> str:
 
 def test_what_is_agreed_on_is_in_force_at_once_in_place_of_the_offer_state() -> None:
     snapshot_holder = holder_of(service(API), replace(service(API), name="other"))
-    snapshot_holder.observe("baremetal", "api-1", ProbeSucceeded(advertisement(58), 1.0))
+    learn(snapshot_holder, "api-1", upto(58))
     changes: list[Snapshot] = []
     snapshot_holder.subscribe(lambda before, after: changes.append(after))
     before = snapshot_holder.current
@@ -246,17 +241,17 @@ def test_neither_facts_nor_time_nor_commands_move_what_is_agreed_on() -> None:
     now = [0.0]
     one = replace(service(API), stabilization=5.0)
     snapshot_holder = SnapshotHolder(Snapshot.configured([one], now=0.0), lambda: now[0])
-    snapshot_holder.observe("baremetal", "api-1", ProbeSucceeded(advertisement(58), 0.0))
+    learn(snapshot_holder, "api-1", upto(58), 0.0)
     assert offered(snapshot_holder) == "1.1-1.58"
-    snapshot_holder.observe("baremetal", "api-1", ProbeSucceeded(advertisement(60), 1.0))
+    learn(snapshot_holder, "api-1", upto(60))
     snapshot_holder.agree({"baremetal": agreed(58)})
     assert snapshot_holder.current.due == 5.0
 
     now[0] = 100.0
     snapshot_holder.advance()
     assert offered(snapshot_holder) == "1.1-1.58", "the wait is over, and nobody has agreed yet"
-    assert snapshot_holder.current.views["baremetal"].offer_state.versions == advertisement(60).versions
-    snapshot_holder.observe("baremetal", "api-1", ProbeSucceeded(advertisement(3), 100.0))
+    assert snapshot_holder.current.views["baremetal"].offer_state.versions == upto(60).versions
+    learn(snapshot_holder, "api-1", upto(3), 100.0)
     snapshot_holder.apply("baremetal", Pin(Version(1, 2)))
     snapshot_holder.discover([replace(one, backends=(API, replace(API, name="api-2")))])
 
@@ -271,7 +266,7 @@ async def test_a_configuration_keeps_what_is_agreed_on_and_a_new_service_begins_
     snapshot_holder.subscribe(
         lambda before, after: alone.extend(name for name, view in after.views.items() if view.agreed is None)
     )
-    new = replace(service(replace(API, declared=advertisement(7).versions)), name="new")
+    new = replace(service(replace(API, declared=upto(7).versions)), name="new")
 
     configured = snapshot_holder.configured([service(API), new])
     snapshot_holder.agree({"baremetal": agreed(5)})
@@ -296,7 +291,7 @@ def follower(leader: SnapshotHolder) -> SnapshotHolder:
 
 def test_a_follower_has_what_was_published_and_on_top_of_it_its_own_facts() -> None:
     leader = holder_of(service(API))
-    leader.observe("baremetal", "api-1", ProbeSucceeded(advertisement(58), 1.0))
+    learn(leader, "api-1", upto(58))
     leader.agree({"baremetal": agreed(58)})
     there = follower(leader)
     base, changes = there.current, list[Snapshot]()

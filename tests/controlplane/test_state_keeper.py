@@ -26,7 +26,8 @@ from gateway.core.fleet.offer_state import SavedAdvertisement, SavedState
 from gateway.core.fleet.service import Policy
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Version
-from tests.controlplane.fakes import holder_of, reconfigure, service, until
+from tests.controlplane.fakes import service
+from tests.kit.ironic import holder_of, reconfigure, until_snapshot
 from tests.kit.waiting import PATIENCE
 
 API = service(Backend("api-1", "127.0.0.1", 1), Backend("api-2", "127.0.0.1", 2))
@@ -324,7 +325,7 @@ async def test_a_reload_keeps_pins_and_drains_in_the_file(path: Path) -> None:
         assert await keeper.written()
         assert on_disk(path) == SavedState(NO_VERSIONS, Version(1, 31), frozenset({"api-2"}), GUARANTEED)
         reconfigure(snapshot_holder, [service(API.backends[0])])
-        await until(snapshot_holder, lambda snapshot: len(snapshot.views["baremetal"].pool.members) == 1)
+        await until_snapshot(snapshot_holder, lambda now: len(now.views["baremetal"].pool.members) == 1)
         assert await keeper.written()
         assert on_disk(path) == PINNED
 

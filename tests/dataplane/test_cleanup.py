@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import asyncio
 
-from gateway.core.fleet.snapshot import Snapshot
 from tests.dataplane.assertions import assert_ironic_error
 from tests.kit.backends import UpstreamConnection, never_respond, serve
-from tests.kit.ironic import NEW, OLD, versions
+from tests.kit.ironic import NEW, OLD, reconfigure, versions
 from tests.kit.messages import KIB, VERSION_FIELD, chunked, request, response
 from tests.kit.workers import Testbed, service_of, wait_ticks
 
@@ -171,9 +170,7 @@ async def test_a_backend_removed_by_a_reload_finishes_what_it_has_begun(testbed:
     client = await gateway.client()
     await client.send(request("POST", body=b"create"))
     await leaving.received()
-    gateway.snapshot_holder.update(
-        Snapshot.configured([service_of(staying)], after=gateway.snapshot_holder.current, now=0.0)
-    )
+    reconfigure(gateway.snapshot_holder, [service_of(staying)])
     await wait_ticks(gateway)
     may_answer.set()
 
@@ -187,9 +184,7 @@ async def test_idle_connections_to_a_removed_backend_are_closed(testbed: Testbed
     leaving, staying = await testbed.backend(serve), await testbed.backend(serve)
     gateway = await testbed.gateway(leaving)
     assert (await gateway.request(request())).status == 200
-    gateway.snapshot_holder.update(
-        Snapshot.configured([service_of(staying)], after=gateway.snapshot_holder.current, now=0.0)
-    )
+    reconfigure(gateway.snapshot_holder, [service_of(staying)])
 
     await leaving.disconnected()
 
@@ -199,9 +194,7 @@ async def test_a_backend_that_moved_is_used_at_its_new_address(testbed: Testbed)
     gateway = await testbed.gateway(before)
     client = await gateway.client()
     assert (await client.request(request())).status == 200
-    gateway.snapshot_holder.update(
-        Snapshot.configured([service_of(after)], after=gateway.snapshot_holder.current, now=0.0)
-    )
+    reconfigure(gateway.snapshot_holder, [service_of(after)])
 
     assert (await client.request(request())).status == 200
     assert (len(before.requests), len(after.requests)) == (1, 1)

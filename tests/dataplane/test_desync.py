@@ -18,11 +18,11 @@ import pytest
 from gateway.core.fleet.connections import Reuse
 from gateway.dataplane.backends.pool import BackendPool
 from gateway.dataplane.http1.request_ids import MAX_SENT_IDS
-from tests.controlplane.fakes import reconfigure
 from tests.dataplane.desync import HIDDEN, unread_body_backend
 from tests.dataplane.test_reuse import client_socket, first_response, raw_backend
 from tests.kit.backends import Script, UpstreamConnection, serve
 from tests.kit.clients import Client
+from tests.kit.ironic import reconfigure
 from tests.kit.messages import VERSION_FIELD, Message, request, response
 from tests.kit.waiting import PATIENCE, until
 from tests.kit.workers import Gateway, Testbed

@@ -24,11 +24,11 @@ from gateway.dataplane.local_responses.failures import FAILURES, Failure
 from gateway.telemetry.metrics import Metrics
 from tests.kit.backends import UpstreamConnection, always, refusing_backend, serve
 from tests.kit.examples import examples
-from tests.kit.ironic import NEW, versions
+from tests.kit.ironic import NEW, reconfigure, versions
 from tests.kit.messages import request, response
 from tests.kit.networks import closed_port
 from tests.kit.waiting import until
-from tests.kit.workers import Gateway, Testbed, probe_succeeded, service_of, wait_ticks
+from tests.kit.workers import Gateway, Testbed, probe_succeeded, reload, service_of, wait_ticks
 
 PLAN: Final = Ejection(failures=3, time=10.0, max_time=25.0, max_share=50)
 
@@ -308,7 +308,7 @@ def test_a_reload_forgets_what_does_not_apply_any_more(change: str) -> None:
             fleet.reconfigure(2, PLAN)
         case _:
             service = service_of(*(Backend(f"b{n}", "127.0.0.2", 1 + n) for n in range(3)))
-            fleet.holder.update(Snapshot.configured([service], now=0.0, after=fleet.holder.current))
+            reconfigure(fleet.holder, [service])
     fleet.after(0.25)
     assert fleet.ejected == []
     assert fleet.ejections.held_back == {}
@@ -382,12 +382,6 @@ TestEjectionLaws.settings = settings(max_examples=examples(25), stateful_step_co
 # --- through a gateway -------------------------------------------------------------------------------------
 
 
-def with_plan(gateway: Gateway, plan: Ejection | None) -> None:
-    holder = gateway.snapshot_holder
-    service = replace(holder.current.views["baremetal"].service, ejection=plan)
-    holder.update(Snapshot.configured([service], now=0.0, after=holder.current))
-
-
 def ejected(gateway: Gateway) -> set[str]:
     return {key.partition("/")[2] for key in gateway.worker.report().ejected}
 
@@ -456,7 +450,7 @@ async def test_the_last_that_serves_a_version_is_used_all_the_same(testbed: Test
 
     backend = await testbed.backend(recovers)
     gateway = await testbed.gateway(backend)
-    with_plan(gateway, Ejection(failures=3, max_share=100))
+    reload(gateway, ejection=Ejection(failures=3, max_share=100))
     for _ in range(3):
         assert (await gateway.request(request("POST"))).status == 502
     assert ejected(gateway) == {"api-1"}
@@ -471,7 +465,7 @@ async def test_errors_of_the_api_count_only_if_they_are_configured_to(testbed: T
     for _ in range(6):
         assert (await gateway.request(request())).status == 500
     assert ejected(gateway) == set()
-    with_plan(gateway, Ejection(failures=2, on=frozenset({EjectionReason.SERVER_ERROR})))
+    reload(gateway, ejection=Ejection(failures=2, on=frozenset({EjectionReason.SERVER_ERROR})))
     await wait_ticks(gateway, 1)
 
     for _ in range(2):
@@ -490,7 +484,7 @@ async def test_it_comes_back_by_itself(testbed: Testbed) -> None:
 
     bad, good = await testbed.backend(recovers), await testbed.backend()
     gateway = await testbed.gateway(bad, good)
-    with_plan(gateway, Ejection(failures=2, time=0.2))
+    reload(gateway, ejection=Ejection(failures=2, time=0.2))
     gateway.prefer(0, of=2)
     for _ in range(2):
         assert (await gateway.request(request("POST"))).status == 502

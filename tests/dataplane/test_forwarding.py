@@ -16,12 +16,11 @@ import pytest
 from gateway import assembly
 from gateway.core.fleet.match import Match
 from gateway.core.fleet.service import Service
-from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.http1.forwarding import MAX_CACHED_SIZE
 from gateway.settings import read_file
 from tests.kit.backends import ScriptedBackend, UpstreamConnection, always, refusing_backend, serve
 from tests.kit.clients import Client
-from tests.kit.ironic import OLD
+from tests.kit.ironic import OLD, reconfigure
 from tests.kit.messages import (
     MAX_FIELD,
     MIN_FIELD,
@@ -318,9 +317,7 @@ async def test_equal_field_sections_for_two_services_on_one_connection(testbed: 
     gateway = await testbed.gateway(backend, match=Match(path="/metal"))
     second = renamed(service_of(backend, match=Match(path="/other/place")), "other")
     first = gateway.snapshot_holder.current.views["baremetal"].service
-    gateway.snapshot_holder.update(
-        Snapshot.configured([first, second], after=gateway.snapshot_holder.current, now=0.0)
-    )
+    reconfigure(gateway.snapshot_holder, [first, second])
     client = await gateway.client()
 
     for _ in range(2):

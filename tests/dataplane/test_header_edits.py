@@ -9,9 +9,9 @@ import pytest
 from gateway.core.fleet.match import Match
 from gateway.core.fleet.service import Service
 from gateway.core.http.header_edits import HeaderEdits
-from tests.controlplane.fakes import reconfigure
 from tests.dataplane.test_request_ids import dialect_of, service_with
 from tests.kit.backends import Script, ScriptedBackend, UpstreamConnection, always, ironic_response, serve
+from tests.kit.ironic import reconfigure
 from tests.kit.messages import VERSION_FIELD, request, response
 from tests.kit.workers import Gateway, Testbed, service_of
 

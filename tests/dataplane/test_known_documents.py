@@ -30,10 +30,9 @@ from gateway.dataplane.documents.known import (
     KnownDocuments,
 )
 from gateway.dialects.openstack.ironic import ROOT, V1
-from tests.controlplane.fakes import reconfigure
 from tests.dataplane.test_retries import fill_backlog
 from tests.kit.backends import ScriptedBackend, UpstreamConnection, always, never_respond, refusing_backend
-from tests.kit.ironic import OLD
+from tests.kit.ironic import OLD, reconfigure
 from tests.kit.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, Message, request, response, version_line
 from tests.kit.workers import Gateway, Testbed, probe_succeeded, service_of
 

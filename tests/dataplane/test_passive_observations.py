@@ -16,9 +16,8 @@ from gateway.core.fleet.admission import Access
 from gateway.core.fleet.failures import DEFAULT_RETRY, Retry, RetryCause
 from gateway.core.fleet.fleet import PassiveObservation
 from gateway.core.fleet.match import Match
-from tests.controlplane.fakes import reconfigure
 from tests.kit.backends import ScriptedBackend, UpstreamConnection, always, serve
-from tests.kit.ironic import OLD, highest_version, versions
+from tests.kit.ironic import OLD, highest_version, reconfigure, versions
 from tests.kit.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, Message, request, response, version_line
 from tests.kit.waiting import until
 from tests.kit.workers import Gateway, Testbed, probe_succeeded, service_of

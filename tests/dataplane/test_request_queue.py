@@ -10,16 +10,15 @@ import pytest
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.connections import Queue
 from gateway.core.fleet.fleet import Drain
-from gateway.core.fleet.service import Policy, Service
-from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.fleet.service import Policy
 from gateway.dataplane.exchange.stages import Stage
 from tests.dataplane.assertions import assert_ironic_error
 from tests.kit.backends import ScriptedBackend, UpstreamConnection, ironic_response, refusing_backend, serve
 from tests.kit.clients import Client
-from tests.kit.ironic import OLD
+from tests.kit.ironic import OLD, reconfigure
 from tests.kit.messages import KIB, Message, request, version_line
 from tests.kit.waiting import until
-from tests.kit.workers import Gateway, Testbed, service_of
+from tests.kit.workers import Gateway, Testbed, reload, service_of
 
 HOUR = 3600.0
 
@@ -180,7 +179,7 @@ async def test_what_waits_for_a_version_does_not_hold_up_others(testbed: Testbed
     new_held, old_held = Held(), Held()
     new, old = await testbed.backend(new_held), await testbed.backend(old_held, declared=OLD)
     gateway = await testbed.gateway(bounded(new), bounded(old))
-    offer_all(gateway)
+    reload(gateway, policy=Policy.REACHABLE)
     busy = [await sent(gateway, "/v1/nodes/a", version_line("1.80"))]
     await new.received()
     busy.append(await sent(gateway, "/v1/nodes/b", version_line("1.20")))
@@ -198,17 +197,6 @@ async def test_what_waits_for_a_version_does_not_hold_up_others(testbed: Testbed
     new_held.let_go(2)
     for client in (*busy, waits_for_new):
         assert (await client.response()).status == 200
-
-
-def offer_all(gateway: Gateway) -> None:
-    """Offer what at least one serves."""
-    service = gateway.snapshot_holder.current.views["baremetal"].service
-    reconfigure(gateway, replace(service, policy=Policy.REACHABLE))
-
-
-def reconfigure(gateway: Gateway, service: Service) -> None:
-    holder = gateway.snapshot_holder
-    holder.update(Snapshot.configured([service], now=0.0, after=holder.current))
 
 
 async def test_a_drained_member_releases_its_queue_to_others(testbed: Testbed) -> None:
@@ -257,7 +245,7 @@ async def test_what_waits_during_a_reload_goes_by_the_old_bound(testbed: Testbed
     clients = [await sent(gateway) for _ in range(3)]
     await until(lambda: queued(gateway) == 2)
 
-    reconfigure(gateway, service_of(bounded(backend, 9)))
+    reconfigure(gateway.snapshot_holder, [service_of(bounded(backend, 9))])
     clients.append(await sent(gateway))
 
     await backend.received(2)  # the newcomer
@@ -275,7 +263,7 @@ async def test_what_waits_since_before_a_reload_does_not_hold_up_what_came_after
     before = [await sent(gateway) for _ in range(2)]
     await until(lambda: queued(gateway) == 1)
 
-    reconfigure(gateway, service_of(bounded(old), bounded(new)))
+    reconfigure(gateway.snapshot_holder, [service_of(bounded(old), bounded(new))])
     after = [await sent(gateway) for _ in range(2)]
     await until(lambda: queued(gateway) == 2)
     new_held.let_go(2)

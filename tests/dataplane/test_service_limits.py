@@ -10,9 +10,9 @@ from gateway.core.fleet.match import Match
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.timeouts import NO_TIMEOUT, TIMEOUTS
 from gateway.dataplane.exchange.stages import AWAITING_RESPONSE, READING_BODY, RESPONDING
-from tests.controlplane.fakes import reconfigure
 from tests.dataplane.test_slow_readers import reader_with_small_buffer, turned_until_recorded
 from tests.kit.backends import Script, ScriptedBackend, UpstreamConnection, always, never_respond, serve
+from tests.kit.ironic import reconfigure
 from tests.kit.messages import VERSION_FIELD, request, response
 from tests.kit.waiting import until
 from tests.kit.workers import Gateway, Testbed, service_of

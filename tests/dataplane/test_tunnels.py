@@ -16,11 +16,11 @@ from typing import Final
 import pytest
 
 from gateway.core.fleet.fleet import VersionMismatch
-from gateway.core.fleet.snapshot import Snapshot
 from gateway.telemetry.series.service import TunnelEnding
 from tests.dataplane.upgrades import ALLOWED, ASKS, SWITCHES, UPGRADE, echo, exactly, switching, waiting_in
 from tests.kit.backends import Script, ScriptedBackend, UpstreamConnection, refusing_backend, serve
 from tests.kit.clients import Client
+from tests.kit.ironic import reconfigure
 from tests.kit.messages import (
     KIB,
     MAX_FIELD,
@@ -684,9 +684,7 @@ async def test_a_drained_backend_is_in_use_while_its_tunnel_is_open(testbed: Tes
 async def test_a_reload_takes_effect_on_the_next_upgrade_and_leaves_tunnels_alone(testbed: Testbed) -> None:
     gateway, backend, client = await tunnel_to(testbed)
     other = await testbed.backend(serve)
-    gateway.snapshot_holder.update(
-        Snapshot.configured([service_of(other)], after=gateway.snapshot_holder.current, now=0.0)
-    )
+    reconfigure(gateway.snapshot_holder, [service_of(other)])
     await wait_ticks(gateway, 2)
 
     assert (await gateway.request(UPGRADE)).status == 200, "no longer allowed"

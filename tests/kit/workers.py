@@ -17,32 +17,30 @@ from time import monotonic, time
 from typing import Any, Final, final
 
 from gateway.controlplane.resolver import Resolve, addresses_only
-from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.selection import RANDOM_BITS
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend, BackendTls
 from gateway.core.fleet.failures import Retry
-from gateway.core.fleet.fleet import Fact, ProbeSucceeded
+from gateway.core.fleet.fleet import Fact
 from gateway.core.fleet.limits import DEFAULT_LIMITS
 from gateway.core.fleet.match import Match
 from gateway.core.fleet.service import Service
-from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.context import Context, draw_bits
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.dataplane.exchange.stages import Stage
 from gateway.dataplane.limits.arrival import MIN_RATE_GRACE
 from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.dataplane.worker import Worker
-from gateway.dialects.openstack.ironic import Ironic
 from gateway.settings import Limits, Listen, Timeouts
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord
 from gateway.telemetry.series.now import Now
 from gateway.tls.server import ServerCertificates
+from tests.kit import ironic
 from tests.kit.backends import Script, ScriptedBackend, serve
 from tests.kit.clients import Client
 from tests.kit.clocks import Clock
-from tests.kit.ironic import NEW, versions
+from tests.kit.ironic import NEW, holder_of, learn, reconfigure, versions
 from tests.kit.messages import Message
 from tests.kit.metrics import Scrape
 from tests.kit.networks import LOOPBACK
@@ -80,7 +78,7 @@ class Gateway:
     ) -> None:
         """`service`: its limits and timeouts are those of the worker, too. `learns`: facts from responses
         change the snapshot."""
-        self.snapshot_holder = SnapshotHolder(Snapshot.configured([service, *others], now=0.0))
+        self.snapshot_holder = holder_of(service, *others)
         self.learns = learns
         self.metrics = Metrics()
         self.records: list[RequestRecord] = []
@@ -322,14 +320,12 @@ class Testbed:
 def service_of(*backends: ScriptedBackend | Backend, **options: Any) -> Service:
     """One Ironic service named `baremetal`."""
     values = tuple(each.backend if isinstance(each, ScriptedBackend) else each for each in backends)
-    return Service("baremetal", Ironic(), values, **options)
+    return ironic.service(*values, **options)
 
 
 def probe_succeeded(gateway: Gateway, backend: ScriptedBackend | Backend, text: str) -> None:
     """Observe a successful probe of `backend` that found these versions."""
-    gateway.snapshot_holder.observe(
-        "baremetal", backend.name, ProbeSucceeded(Advertisement(versions(text)), monotonic())
-    )
+    learn(gateway.snapshot_holder, backend.name, Advertisement(versions(text)), monotonic())
 
 
 async def settle() -> None:
@@ -351,6 +347,4 @@ def service_in_force(gateway: Gateway) -> Service:
 
 def reload(gateway: Gateway, **changes: Any) -> None:
     """What a reload does with a file in which this is changed."""
-    holder = gateway.snapshot_holder
-    service = replace(service_in_force(gateway), **changes)
-    holder.update(Snapshot.configured([service], now=0.0, after=holder.current))
+    reconfigure(gateway.snapshot_holder, [replace(service_in_force(gateway), **changes)])

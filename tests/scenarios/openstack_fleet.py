@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from gateway.core.fleet.offer import Phase
 from gateway.core.fleet.snapshot import Snapshot
-from tests.controlplane.fakes import until
 from tests.kit.gateways import gateway_of
+from tests.kit.ironic import until_snapshot
 from tests.scenarios.fakes import STANDARD, Head, Ironic, Lines, message, running
 from tests.scenarios.testbed import Testbed, configuration, service_of
 
@@ -230,7 +230,7 @@ async def in_front_of(*fleets: Fleet, interval: str = "100ms") -> AsyncIterator[
             ports = [server.port for server in members]
             services.append(service_of(name, ports, interval=interval, match=f"{{path: /{name}}}", **keys))
         async with gateway_of(configuration(*services)) as gateway:
-            await until(gateway.snapshot_holder, all_phases_known)
+            await until_snapshot(gateway.snapshot_holder, all_phases_known)
             yield Testbed(gateway, servers, "")
 
 

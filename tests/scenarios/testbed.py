@@ -12,10 +12,11 @@ from typing import Any, Final, Self, TypeAlias
 from gateway.assembly import Gateway
 from gateway.core.fleet.offer import Phase
 from gateway.core.fleet.snapshot import ServiceView
-from tests.controlplane.fakes import until
 from tests.kit.gateways import gateway_of
+from tests.kit.ironic import until_snapshot
+from tests.kit.networks import LOOPBACK
 from tests.kit.waiting import PATIENCE
-from tests.scenarios.fakes import END, HIGHEST, LOOPBACK, LOWEST, OWN, ApiServer, Head, read_head, running
+from tests.scenarios.fakes import END, HIGHEST, LOWEST, OWN, ApiServer, Head, read_head, running
 
 REPEATS: Final = 12
 """Requests after which both servers have nearly always had one. No assertion depends on that."""
@@ -86,7 +87,9 @@ class Testbed:
 
     async def until(self, holds: Callable[[ServiceView], bool]) -> None:
         """Wait until `holds` is true of the service in the current snapshot."""
-        await until(self.gateway.snapshot_holder, lambda snapshot: holds(snapshot.views[self.service]))
+        await until_snapshot(
+            self.gateway.snapshot_holder, lambda snapshot: holds(snapshot.views[self.service])
+        )
 
     async def send(
         self,

@@ -6,35 +6,26 @@ from typing import Final, NamedTuple
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.decision import NegotiationResult
-from gateway.core.dialect import Advertisement, RequestedKind
+from gateway.core.dialect import RequestedKind
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.fleet import ProbeSucceeded
-from gateway.core.fleet.service import Service
-from gateway.core.fleet.snapshot import Snapshot
-from gateway.core.versions.ranges import VersionSet
-from gateway.core.versions.version import Version
-from gateway.dialects.openstack.ironic import Ironic
 from gateway.telemetry.collector import Collector
 from gateway.telemetry.counters import Counters
 from gateway.telemetry.request_record import ReceivedHead, RequestRecord
 from gateway.telemetry.series.declaring import Counter, Gauge, Group, HistogramSeries
 from gateway.telemetry.series.now import Now
 from gateway.tls.values import ClientCertificate
+from tests.kit.ironic import holder_of, learn, service, upto
 
 OLD: Final = Backend("old", "10.0.0.1", 6385)
 NEW: Final = Backend("new", "10.0.0.2", 6385)
 
 
-def advertisement(highest: int) -> Advertisement:
-    return Advertisement(VersionSet.between(Version(1, 1), Version(1, highest)))
-
-
 def snapshot_holder(*, known: bool = True) -> SnapshotHolder:
     """What the gateway knows about both backends; nothing if not `known`."""
-    holder = SnapshotHolder(Snapshot.configured([Service("baremetal", Ironic(), (OLD, NEW))], now=0.0))
+    holder = holder_of(service(OLD, NEW))
     if known:
-        holder.observe("baremetal", "old", ProbeSucceeded(advertisement(58), 1.0))
-        holder.observe("baremetal", "new", ProbeSucceeded(advertisement(90), 1.0))
+        learn(holder, "old", upto(58))
+        learn(holder, "new", upto(90))
     return holder
 
 

@@ -24,13 +24,12 @@ from prometheus_client.utils import floatToGoString
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.service import Service
-from gateway.core.fleet.snapshot import Snapshot
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.telemetry.exposition import PIECE, Form, form_of, pieces
 from gateway.telemetry.histogram import BUCKETS, Histogram
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.series.declaring import Family, Kind
-from tests.controlplane.fakes import reconfigure
+from tests.kit.ironic import holder_of, reconfigure
 from tests.telemetry.builders import record
 
 OPEN_METRICS = "application/openmetrics-text;version=1.0.0"
@@ -145,7 +144,7 @@ def services(number: int, backends: int, *, first: int = 0) -> list[Service]:
 
 
 def watching(configured: list[Service]) -> tuple[Metrics, SnapshotHolder]:
-    holder, metrics = SnapshotHolder(Snapshot.configured(configured, now=0.0)), Metrics()
+    holder, metrics = holder_of(*configured), Metrics()
     metrics.watch(holder)
     holder.subscribe(metrics.snapshot_changed)
     return metrics, holder

@@ -37,7 +37,8 @@ from gateway.telemetry.series.service import (
     TunnelEnding,
 )
 from tests.kit.examples import examples
-from tests.telemetry.builders import advertisement, record
+from tests.kit.ironic import holder_of, learn, upto
+from tests.telemetry.builders import record
 
 Event: TypeAlias = Callable[[Metrics], None]
 """Something that a worker counts."""
@@ -58,12 +59,10 @@ def service_of(name: str, backends: Iterable[str]) -> Service:
 
 
 def snapshot_of(config: Config) -> Snapshot:
-    holder = SnapshotHolder(
-        Snapshot.configured([service_of(service, names) for service, names in config.items()], now=0.0)
-    )
+    holder = holder_of(*(service_of(service, names) for service, names in config.items()))
     for service, names in config.items():
         for name in names:
-            holder.observe(service, name, ProbeSucceeded(advertisement(90), 1.0))
+            learn(holder, name, upto(90), service=service)
     return holder.current
 
 
@@ -339,7 +338,7 @@ def test_a_worker_counts_no_moves_of_an_offer() -> None:
     worker = Process(snapshot_of(FULL))
     before = worker.held.current
     less = SnapshotHolder(before)
-    less.observe("a", "x", ProbeSucceeded(advertisement(58), 2.0))
+    less.observe("a", "x", ProbeSucceeded(upto(58), 2.0))
     worker.learn(less.current)
 
     assert less.current.views["a"].offer != before.views["a"].offer

@@ -13,13 +13,11 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.dialect import Advertisement, RequestedKind
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import ProbeFailed, ProbeSucceeded
 from gateway.core.fleet.service import Service
-from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dataplane.local_responses.failures import Failure
@@ -34,8 +32,9 @@ from gateway.telemetry.series.process import OfConfiguration, OfProcess, OfWorke
 from gateway.telemetry.series.service import OfService
 from gateway.telemetry.status import StateWrites
 from gateway.telemetry.worker_report import WorkerProcess, WorkerReport, WorkerUse
+from tests.kit.ironic import holder_of, learn, reconfigure, upto
 from tests.kit.metrics import Sample, Scrape
-from tests.telemetry.builders import NEW, OLD, advertisement, record, snapshot_holder
+from tests.telemetry.builders import NEW, OLD, record, snapshot_holder
 
 SOMETIMES: Final = (OfWorkers, OfNames, OfSources, OfReplicas, OfEngine)
 """Groups of series that a gateway may have no reason for."""
@@ -208,8 +207,8 @@ def test_gauges_show_the_present_state() -> None:
     }
     assert value(samples, "phase", service="baremetal", phase="unknown") == 1
 
-    holder.observe("baremetal", "old", ProbeSucceeded(advertisement(58), 1.0))
-    holder.observe("baremetal", "new", ProbeSucceeded(advertisement(90), 1.0))
+    learn(holder, "old", upto(58))
+    learn(holder, "new", upto(90))
     holder.observe("baremetal", "new", ProbeFailed("x", 2.0))
     samples = read(metrics)
 
@@ -328,7 +327,7 @@ def test_the_expiry_of_the_certificate_of_a_backend_ends_with_the_backend() -> N
     name = "backend_certificate_expiry_timestamp_seconds"
     assert list(series(read(metrics), name).values()) == [1790000000.0]
 
-    reconfigured(holder, Service("baremetal", Ironic(), (NEW,)))
+    reconfigure(holder, [Service("baremetal", Ironic(), (NEW,))])
     assert series(read(metrics), name) == {}
 
 
@@ -338,11 +337,10 @@ def test_offer_changes_are_counted_by_bound_and_direction() -> None:
     holder.subscribe(metrics.snapshot_changed)
 
     for at, highest in enumerate((58, 90, 90, 31)):
-        holder.observe("baremetal", "old", ProbeSucceeded(advertisement(highest), float(at)))
-        holder.observe("baremetal", "new", ProbeSucceeded(advertisement(highest), float(at)))
-    narrow = Advertisement(VersionSet.between(Version(1, 10), Version(1, 31)))
+        learn(holder, "old", upto(highest), float(at))
+        learn(holder, "new", upto(highest), float(at))
     for name in ("old", "new"):
-        holder.observe("baremetal", name, ProbeSucceeded(narrow, 100.0))
+        learn(holder, name, upto(31, 10), 100.0)
 
     samples = read(metrics)
     changes = {
@@ -446,17 +444,13 @@ def test_client_error_reasons_are_a_closed_set() -> None:
     assert value(samples, "client_errors_total", reason="other") == 1000
 
 
-def reconfigured(holder: SnapshotHolder, *configured: Service) -> None:
-    holder.update(Snapshot.configured(configured, after=holder.current, now=0.0))
-
-
 def test_after_a_reload_new_services_are_counted_and_removed_ones_end() -> None:
     holder, metrics = snapshot_holder(), Metrics()
     metrics.watch(holder)
     holder.subscribe(metrics.snapshot_changed)
     metrics.record(record())
 
-    reconfigured(holder, Service("metal2", Ironic(), (OLD, NEW)))
+    reconfigure(holder, [Service("metal2", Ironic(), (OLD, NEW))])
     metrics.record(record(service="metal2"))
     metrics.record(record())  # it was under way when the service was removed
     metrics.record(record(service="never", backend="x"))
@@ -468,7 +462,7 @@ def test_after_a_reload_new_services_are_counted_and_removed_ones_end() -> None:
     assert value(samples, "requests_total", service="other", backend="other", code="200") == 2
     assert "baremetal" not in {dict(labels).get("service") for _, labels in samples}
 
-    reconfigured(holder, Service("baremetal", Ironic(), (OLD, NEW)))
+    reconfigure(holder, [Service("baremetal", Ironic(), (OLD, NEW))])
     assert value(read(metrics), "requests_total", service="baremetal", backend="old", code="200") == 0
 
 
@@ -480,7 +474,7 @@ def test_the_series_of_a_removed_backend_end() -> None:
         metrics.record(record(status=status))
     metrics.record(record(backend="new"))
 
-    reconfigured(holder, Service("baremetal", Ironic(), (NEW,)))
+    reconfigure(holder, [Service("baremetal", Ironic(), (NEW,))])
     metrics.record(record())  # it was under way when the backend was removed
     metrics.count(OfBackend.contradictions, service="baremetal", backend="old")
 
@@ -490,7 +484,7 @@ def test_the_series_of_a_removed_backend_end() -> None:
     assert value(samples, "requests_total", service="baremetal", backend="new", code="200") == 1
     assert value(samples, "request_duration_seconds_count", service="baremetal") == 4
 
-    reconfigured(holder, Service("baremetal", Ironic(), (OLD, NEW)))
+    reconfigure(holder, [Service("baremetal", Ironic(), (OLD, NEW))])
     samples = read(metrics)
     assert value(samples, "requests_total", service="baremetal", backend="old", code="200") == 0
     assert value(samples, "requests_total", service="baremetal", backend="old", code="404") is None
@@ -504,7 +498,7 @@ def test_any_number_of_reloads_leaves_no_more_series() -> None:
     sizes = set()
     for number in range(20):
         backend = Backend(f"api-{number}", "10.0.0.1", 6385)
-        reconfigured(holder, Service(f"metal-{number}", Ironic(), (OLD, backend)))
+        reconfigure(holder, [Service(f"metal-{number}", Ironic(), (OLD, backend))])
         metrics.record(record(service=f"metal-{number}", backend=backend.name))
         sizes.add(len(read(metrics)))
     assert len(sizes) == 1
@@ -556,10 +550,10 @@ def test_a_change_costs_what_has_changed() -> None:
     for services, backends in ((2, 2), (100, 2), (2, 50)):
         members = tuple(Backend(f"api-{index}", "10.0.0.1", 6385) for index in range(backends))
         configured = [Service(f"metal-{index}", Ironic(), members) for index in range(services)]
-        holder, metrics = SnapshotHolder(Snapshot.configured(configured, now=0.0)), Metrics()
+        holder, metrics = holder_of(*configured), Metrics()
         metrics.watch(holder)
         before = holder.current
-        holder.observe("metal-0", "api-0", ProbeSucceeded(advertisement(58), 1.0))
+        learn(holder, "api-0", upto(58), service="metal-0")
         after = holder.current
         costs.add(calls_of(partial(metrics.snapshot_changed, before, after)))
         costs.add(calls_of(partial(metrics.record, record(service="gone"))) - 10_000)

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
-from tests.controlplane.fakes import holder_of, service
+from tests.controlplane.fakes import service
+from tests.kit.ironic import holder_of
 from tests.workers.fakes import API, processes_of, settings_of
 
 

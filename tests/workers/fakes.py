@@ -13,9 +13,7 @@ from typing import Any, Final, cast, final
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.agreement.attachment import Agreed
 from gateway.core.agreement.document import Document
-from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.fleet import ProbeSucceeded
 from gateway.core.fleet.timeouts import Timeouts
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
@@ -26,7 +24,8 @@ from gateway.telemetry.worker_report import Ejected
 from gateway.workers.messages import ClientUse, Failed, PermitUse
 from gateway.workers.shares import ShareKeeper
 from gateway.workers.supervisor import Timing, WorkerProcesses
-from tests.controlplane.fakes import holder_of, service
+from tests.controlplane.fakes import service
+from tests.kit.ironic import holder_of, learn, upto
 from tests.kit.waiting import Changes
 
 PROGRAM: Final = Path(__file__).with_name("fake_worker.py")
@@ -159,8 +158,7 @@ class Plane:
 
     def learn(self, highest: int) -> None:
         """A probe brings something new."""
-        advertisement = Advertisement(VersionSet.between(Version(1, 1), Version(1, highest)))
-        self.holder.observe("baremetal", "api-1", ProbeSucceeded(advertisement, float(highest)))
+        learn(self.holder, "api-1", upto(highest), float(highest))
 
     def state(self, slot: int) -> str:
         return next(each.state for each in self.processes.workers() if each.slot == slot)

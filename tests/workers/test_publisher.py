@@ -12,17 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.dialect import Advertisement
-from gateway.core.fleet.fleet import PassiveObservation, Pin, ProbeSucceeded
+from gateway.core.fleet.fleet import PassiveObservation, Pin
 from gateway.core.fleet.publication import published
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dataplane.edge.balance import Descriptors
 from gateway.workers.messages import Facts, Start, Update
 from gateway.workers.publisher import FACTS_PAUSE, PAUSE, Publisher, Recipient
 from gateway.workers.supervisor import Changes
-from tests.controlplane.fakes import holder_of, service
+from tests.controlplane.fakes import service
+from tests.kit.ironic import holder_of, learn, upto
 from tests.workers.fakes import API, WAIT, settings_of
 
 NO_BALANCE: Final = Descriptors(0, 0, ())
@@ -64,12 +63,8 @@ class Worker:
         return last
 
 
-def advertised(highest: int) -> Advertisement:
-    return Advertisement(VersionSet.between(Version(1, 1), Version(1, highest)))
-
-
-def learn(holder: SnapshotHolder, highest: int) -> None:
-    holder.observe("baremetal", "api-1", ProbeSucceeded(advertised(highest), float(highest)))
+def learned(holder: SnapshotHolder, highest: int) -> None:
+    learn(holder, "api-1", upto(highest), float(highest))
 
 
 def highest_known(snapshot: Snapshot | None) -> Version | None:
@@ -93,12 +88,12 @@ async def publisher(holder: SnapshotHolder) -> AsyncIterator[Publisher]:
 async def test_a_worker_gets_everything_at_once_and_then_what_is_new(
     holder: SnapshotHolder, publisher: Publisher
 ) -> None:
-    learn(holder, 10)
+    learned(holder, 10)
     worker = Worker(publisher)
     assert isinstance(worker.told[0], Start)
     assert highest_known(worker.snapshot) == Version(1, 10)
     worker.acknowledge()
-    learn(holder, 11)
+    learned(holder, 11)
     await worker.told_of(2)
 
     assert worker.last_update.number == 2
@@ -111,7 +106,7 @@ async def test_what_happens_before_the_acknowledgement_comes_together(
 ) -> None:
     worker = Worker(publisher)
     for highest in range(10, 30):
-        learn(holder, highest)
+        learned(holder, highest)
         await asyncio.sleep(0)
     worker.acknowledge()
     await worker.told_of(2)
@@ -125,7 +120,7 @@ async def test_many_changes_in_one_turn_of_the_loop_are_one_update(
     worker = Worker(publisher)
     worker.acknowledge()
     for highest in range(10, 30):
-        learn(holder, highest)
+        learned(holder, highest)
     await worker.told_of(2)
     worker.acknowledge()
     holder.apply("baremetal", Pin(Version(1, 5)))
@@ -136,7 +131,7 @@ async def test_two_updates_are_some_time_apart(holder: SnapshotHolder, publisher
     worker = Worker(publisher)
     for number in range(2, 8):
         worker.acknowledge()
-        learn(holder, 10 + number)
+        learned(holder, 10 + number)
         await worker.told_of(number)
 
     # Not each pause alone: on a busy machine one is told late, and the next one after it in time.
@@ -150,7 +145,7 @@ async def test_a_worker_that_is_behind_keeps_no_other_one_waiting(
     slow, quick = Worker(publisher), Worker(publisher)
     for number in range(2, 5):
         quick.acknowledge()
-        learn(holder, 10 + number)
+        learned(holder, 10 + number)
         await quick.told_of(number)
 
     assert len(slow.told) == 1
@@ -165,7 +160,7 @@ async def test_those_who_hold_the_same_get_the_same_publication(
     workers = [Worker(publisher), Worker(publisher)]
     for worker in workers:
         worker.acknowledge()
-    learn(holder, 10)
+    learned(holder, 10)
     for worker in workers:
         await worker.told_of(2)
     assert workers[0].last_update.publication is workers[1].last_update.publication
@@ -174,7 +169,7 @@ async def test_those_who_hold_the_same_get_the_same_publication(
 async def test_facts_are_taken_in_and_told_to_be(holder: SnapshotHolder, publisher: Publisher) -> None:
     worker = Worker(publisher)
     worker.acknowledge()
-    fact = ("baremetal", "api-1", PassiveObservation(advertised(20), 5.0))
+    fact = ("baremetal", "api-1", PassiveObservation(upto(20), 5.0))
     assert publisher.facts(worker.recipient, Facts(1, (fact,)))
     await worker.told_of(2)
 
@@ -185,11 +180,11 @@ async def test_facts_are_taken_in_and_told_to_be(holder: SnapshotHolder, publish
 async def test_facts_that_say_nothing_new_are_told_to_be_seen_too(
     holder: SnapshotHolder, publisher: Publisher
 ) -> None:
-    learn(holder, 20)
+    learned(holder, 20)
     worker = Worker(publisher)
     worker.acknowledge()
     for number in range(1, 4):
-        fact = ("baremetal", "api-1", PassiveObservation(advertised(20), 20.0 + number))
+        fact = ("baremetal", "api-1", PassiveObservation(upto(20), 20.0 + number))
         assert publisher.facts(worker.recipient, Facts(number, (fact,)))
     await worker.told_of(2)
 
@@ -203,7 +198,7 @@ async def test_facts_out_of_order_are_not_taken_in(
     holder: SnapshotHolder, publisher: Publisher, number: int
 ) -> None:
     worker = Worker(publisher)
-    fact = ("baremetal", "api-1", PassiveObservation(advertised(20), 5.0))
+    fact = ("baremetal", "api-1", PassiveObservation(upto(20), 5.0))
     assert not publisher.facts(worker.recipient, Facts(number, (fact,)))
     holder.let_in()
     assert highest_known(holder.current) is None
@@ -222,14 +217,14 @@ async def test_settings_come_with_the_snapshot_that_they_are_about(
 ) -> None:
     slow, quick = Worker(publisher), Worker(publisher)
     quick.acknowledge()
-    learn(holder, 10)
+    learned(holder, 10)
     settings = settings_of(holder)
     publisher.configured(settings)
     await quick.told_of(2)
     assert [each.settings for each in quick.told[1:]] == [settings.for_workers]
 
     quick.acknowledge()
-    learn(holder, 11)
+    learned(holder, 11)
     await quick.told_of(3)
     assert [each.settings for each in quick.told[2:]] == [None], "once"
     slow.acknowledge()
@@ -246,7 +241,7 @@ async def test_who_has_ended_is_told_nothing_more(holder: SnapshotHolder, publis
     other.acknowledge()
     publisher.remove(gone.recipient)
     publisher.remove(gone.recipient)
-    learn(holder, 10)
+    learned(holder, 10)
     await other.told_of(2)
     assert len(gone.told) == 1
 
@@ -262,7 +257,7 @@ async def test_whoever_acknowledges_holds_all_in_the_end(steps: list[str | int])
         for step in steps:
             if step == "learn":
                 highest += 1
-                learn(holder, highest)
+                learned(holder, highest)
             elif step == "turn":
                 await asyncio.sleep(0)
             elif step == "pause":

@@ -30,7 +30,7 @@ from gateway.workers.shares import ShareClient, ShareKeeper
 from tests.dataplane.test_request_queue import Held, bounded, sent
 from tests.kit.backends import ScriptedBackend
 from tests.kit.clients import Client
-from tests.kit.ironic import NEW, versions
+from tests.kit.ironic import NEW, reconfigure, versions
 from tests.kit.messages import request
 from tests.kit.waiting import PATIENCE, until
 from tests.kit.workers import Gateway, Testbed, service_of
@@ -72,9 +72,7 @@ class Fleet:
     async def start(self, slot: int, number: int) -> None:
         shared = SharedLimits(number)
         gateway = await self.testbed.gateway(*self.service.backends, shared=shared)
-        gateway.snapshot_holder.update(
-            Snapshot.configured([self.service], now=0.0, after=gateway.snapshot_holder.current)
-        )
+        reconfigure(gateway.snapshot_holder, [self.service])
         client = ShareClient(
             shared, gateway.worker, self.sender(lambda each: self.keeper.received(slot, each))
         )
@@ -102,7 +100,7 @@ class Fleet:
 
     def reload(self, service: Service) -> None:
         for holder in (self.parent, *(gateway.snapshot_holder for gateway in self.gateways)):
-            holder.update(Snapshot.configured([service], now=0.0, after=holder.current))
+            reconfigure(holder, [service])
 
     def worker(self, slot: int) -> Worker:
         return self.gateways[slot].worker

@@ -12,41 +12,34 @@ from typing import Any, Final, NamedTuple
 from aiohttp import ClientResponse
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.fleet import ProbeSucceeded
-from gateway.core.fleet.service import Service
-from gateway.core.fleet.snapshot import Snapshot
-from gateway.core.versions.ranges import VersionSet
-from gateway.core.versions.version import Version
-from gateway.dialects.openstack.ironic import Ironic
 from tests.admin.testbed import AdminTestbed
+from tests.kit import ironic
+from tests.kit.ironic import holder_of, learn, upto
 from tests.kit.waiting import PATIENCE
 
+API: Final = Backend("api-1", "10.0.0.1", 6385)
 VOID: Final = frozenset({"meta", "link", "input", "br"})
 
 
 def fleet(*names: str, service: str = "baremetal", highest: int = 58) -> SnapshotHolder:
     """A service whose backends all serve the same."""
-    backends = tuple(Backend(name, f"10.0.{n // 250}.{n % 250}", 6385) for n, name in enumerate(names))
-    holder = SnapshotHolder(Snapshot.configured([Service(service, Ironic(), backends)], now=0.0))
+    backends = (Backend(name, f"10.0.{n // 250}.{n % 250}", 6385) for n, name in enumerate(names))
+    holder = holder_of(ironic.service(*backends, name=service))
     for name in names:
         serves(holder, name, highest, 1.0, service=service)
     return holder
 
 
 def two_services() -> SnapshotHolder:
-    backends = (Backend("api-1", "10.0.0.1", 6385),)
-    services = [Service("baremetal", Ironic(), backends), Service("staging/eu", Ironic(), backends)]
-    return SnapshotHolder(Snapshot.configured(services, now=0.0))
+    return holder_of(*(ironic.service(API, name=name) for name in ("baremetal", "staging/eu")))
 
 
 def serves(
     holder: SnapshotHolder, backend: str, highest: int, at: float, *, service: str = "baremetal"
 ) -> None:
     """A probe has shown that a backend serves up to 1.`highest`."""
-    versions = VersionSet.between(Version(1, 1), Version(1, highest))
-    holder.observe(service, backend, ProbeSucceeded(Advertisement(versions), at))
+    learn(holder, backend, upto(highest), at, service=service)
 
 
 class Page(HTMLParser):

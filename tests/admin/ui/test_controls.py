@@ -4,37 +4,33 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.stores.store import StoreError
-from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.fleet import Drain, OperatorCommand, Pin, ProbeSucceeded
-from gateway.core.fleet.service import Service
-from gateway.core.fleet.snapshot import Snapshot
-from gateway.core.versions.ranges import VersionSet
+from gateway.core.fleet.fleet import Drain, OperatorCommand, Pin
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.telemetry.recent import LastHour
 from tests.admin.testbed import AdminTestbed
 from tests.admin.ui.visitor import FORM, NewVisitor, Page, Visitor, visited
+from tests.kit.ironic import holder_of, learn, service, upto
 
 SERVICE = "/ui/services/baremetal"
 PIN = f"{SERVICE}/confirm?do=pin&version=1.58"
 NAMES = ("api-1", "10.0.0.2:6385", "[::1]:6385")
 
 
-def uniform(lowest: int = 1, highest: int = 90, **options: object) -> SnapshotHolder:
+def uniform(lowest: int = 1, highest: int = 90, **options: Any) -> SnapshotHolder:
     backends = tuple(Backend(name, "10.0.0.1", 6385 + port) for port, name in enumerate(NAMES))
-    service = Service("baremetal", Ironic(), backends, **options)  # type: ignore[arg-type]
-    snapshot_holder = SnapshotHolder(Snapshot.configured([service], now=0.0))
-    versions = VersionSet.between(Version(1, lowest), Version(1, highest))
+    holder = holder_of(service(*backends, **options))
     for name in NAMES:
-        snapshot_holder.observe("baremetal", name, ProbeSucceeded(Advertisement(versions), 1.0))
-    return snapshot_holder
+        learn(holder, name, upto(highest, lowest))
+    return holder
 
 
 @pytest.fixture
@@ -293,9 +289,8 @@ async def test_a_button_that_is_pressed_twice_is_no_change_by_somebody_else(
 
 async def test_an_offer_that_changed_meanwhile_is_shown_again(bed: AdminTestbed, operator: Visitor) -> None:
     page = await operator.get(PIN)
-    versions = VersionSet.between(Version(1, 1), Version(1, 70))
     for name in NAMES:
-        bed.snapshot_holder.observe("baremetal", name, ProbeSucceeded(Advertisement(versions), 2.0))
+        learn(bed.snapshot_holder, name, upto(70), 2.0)
 
     again = await operator.submit(page.form())
     assert (again.status, "1.59-1.70 will be refused" in again.text) == (409, True)

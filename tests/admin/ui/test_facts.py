@@ -37,11 +37,9 @@ from gateway.telemetry.status import WorkerState
 from gateway.telemetry.worker_report import Ejected, WorkerReport
 from tests.admin.testbed import AdminTestbed, mixed_fleet, unknown_fleet
 from tests.core.builders import Toy, service
+from tests.kit import ironic
+from tests.kit.ironic import holder_of, learn, upto
 from tests.telemetry.builders import record
-
-
-def upto(highest: int) -> Advertisement:
-    return Advertisement(VersionSet.between(Version(1, 1), Version(1, highest)))
 
 
 def fails(holder: SnapshotHolder, backend: str, error: str = "no connection", times: int = 3) -> None:
@@ -96,7 +94,7 @@ async def test_under_a_pin_and_a_ceiling_of_the_configuration() -> None:
 
 async def test_what_waits_for_its_stabilization_is_told_without_a_countdown() -> None:
     holder = mixed_fleet(stabilization=3600.0)
-    holder.observe("baremetal", "api-1", ProbeSucceeded(upto(90), 2.0))
+    learn(holder, "api-1", upto(90), 2.0)
     offer = (await page(AdminTestbed(holder))).offer
     assert (offer.range, offer.phase, offer.then) == ("1.1-1.58", "stabilizing", "1.1-1.90")
     assert offer.why.endswith("; 1.59-1.90 is offered once it has stood for 3600 s")
@@ -104,7 +102,7 @@ async def test_what_waits_for_its_stabilization_is_told_without_a_countdown() ->
 
 async def test_what_stays_on_offer_by_a_last_word_names_who_keeps_it() -> None:
     holder = mixed_fleet()
-    holder.observe("baremetal", "api-1", ProbeSucceeded(upto(90), 2.0))
+    learn(holder, "api-1", upto(90), 2.0)
     holder.apply("baremetal", Drain("api-1"))
     fails(holder, "api-2")
     found = await page(AdminTestbed(holder))
@@ -116,7 +114,7 @@ async def test_what_stays_on_offer_by_a_last_word_names_who_keeps_it() -> None:
 
 
 async def test_dates_that_nobody_serves_between_are_one_bar_and_others_are_two() -> None:
-    drawing_fleet = SnapshotHolder(Snapshot.configured([dated_service("a", "b")], now=0.0))
+    drawing_fleet = holder_of(dated_service("a", "b"))
     dates = [Version(2024, month) for month in (1, 3, 5, 8)]
     for name, served in (("a", dates), ("b", [dates[0], dates[1], dates[3]])):
         drawing_fleet.observe("toy", name, ProbeSucceeded(Advertisement(VersionSet.only(*served)), 1.0))
@@ -134,9 +132,9 @@ def dated_service(*names: str) -> Service:
 
 async def test_labels_without_room_are_left_out_and_those_of_the_offer_come_first() -> None:
     backends = tuple(Backend(f"api-{highest}", "10.0.0.1", highest) for highest in range(40, 91))
-    holder = SnapshotHolder(Snapshot.configured([Service("baremetal", Ironic(), backends)], now=0.0))
+    holder = holder_of(ironic.service(*backends))
     for each in backends:
-        holder.observe("baremetal", each.name, ProbeSucceeded(upto(each.port), 1.0))
+        learn(holder, each.name, upto(each.port))
     labels = (await page(AdminTestbed(holder))).labels
     assert {"1.1", "1.40", "1.90"} <= {label.text for label in labels}
     places = [label.at for label in labels]
@@ -174,7 +172,7 @@ async def test_a_backend_has_what_it_serves_its_state_and_its_requests() -> None
 
 async def test_keys_are_stable_distinct_and_fit_into_markup() -> None:
     names = ("<b>", "a b", "ä\x1b", "x" * 500, "api-1")
-    holder = SnapshotHolder(Snapshot.configured([hostile_service(*names)], now=0.0))
+    holder = holder_of(hostile_service(*names))
     first, second = [(await page(AdminTestbed(holder))).backends for _ in range(2)]
     keys = [each.key for each in first]
     assert keys == [each.key for each in second]
@@ -228,7 +226,7 @@ async def test_leaving_backup_and_bounded_backends() -> None:
         Backend("gone", "10.0.0.1", 1, leaves_at=leaves_at, declared=upto(58).versions),
         Backend("spare", "10.0.0.2", 1, backup=True, max_requests=4, declared=upto(58).versions),
     )
-    holder = SnapshotHolder(Snapshot.configured([Service("baremetal", Ironic(), backends)], now=0.0))
+    holder = holder_of(ironic.service(*backends))
     testbed = AdminTestbed(holder, report=WorkerReport(waiting_by_member={"baremetal/spare": 2}))
     gone, spare = (await page(testbed)).backends
     assert (gone.state, spare.state, gone.queued, spare.queued) == ("leaving", "backup", None, 2)
@@ -238,7 +236,7 @@ async def test_leaving_backup_and_bounded_backends() -> None:
 async def test_what_is_unknown_and_what_is_legacy() -> None:
     holder = unknown_fleet()
     legacy = Advertisement(VersionSet.only(Version(1, 1)), legacy=True)
-    holder.observe("baremetal", "api-2", ProbeSucceeded(legacy, 1.0))
+    learn(holder, "api-2", legacy)
     unknown, old = (await page(AdminTestbed(holder))).backends
     assert (unknown.serves, unknown.bars, unknown.freshness) == ("nothing known", (), "unknown")
     assert (old.serves, old.freshness) == ("1.1 (legacy)", "fresh")
@@ -290,7 +288,7 @@ async def test_refusals_are_told_by_reason_in_words() -> None:
 
 async def test_when_nothing_is_wrong_it_says_so() -> None:
     holder = mixed_fleet()
-    holder.observe("baremetal", "api-1", ProbeSucceeded(upto(90), 2.0))
+    learn(holder, "api-1", upto(90), 2.0)
     found = await page(AdminTestbed(holder))
     assert found.health == ("good", "healthy: all 2 backends are fresh", ())
     assert (await overview(AdminTestbed(holder))).health == ("good", "healthy: the service is served", ())
@@ -341,7 +339,7 @@ async def test_problems_come_in_the_order_in_which_they_matter() -> None:
 
 
 def nothing_configured() -> SnapshotHolder:
-    return SnapshotHolder(Snapshot.configured([], now=0.0))
+    return holder_of()
 
 
 @pytest.mark.parametrize(
@@ -356,7 +354,7 @@ def nothing_configured() -> SnapshotHolder:
 async def test_why_nothing_is_offered(case: str, said: str) -> None:
     holder = unknown_fleet()
     if case == "empty":
-        holder = SnapshotHolder(Snapshot.configured([Service("baremetal", Ironic(), ())], now=0.0))
+        holder = holder_of(ironic.service())
     for name in ("api-1", "api-2"):
         if case == "failed":
             fails(holder, name)
@@ -371,8 +369,7 @@ async def test_why_nothing_is_offered(case: str, said: str) -> None:
 async def test_a_ceiling_below_the_minimum_is_the_first_problem() -> None:
     holder = unknown_fleet(ceiling=Version(1, 5))
     for name in ("api-1", "api-2"):
-        versions = VersionSet.between(Version(1, 10), Version(1, 20))
-        holder.observe("baremetal", name, ProbeSucceeded(Advertisement(versions), 1.0))
+        learn(holder, name, upto(20, 10))
     found = await page(AdminTestbed(holder))
     assert found.health.problems[0].startswith(
         "nothing is offered: the ceiling is below the minimum 1.10, requests get 503; "
@@ -384,7 +381,7 @@ async def test_a_transparent_service_is_healthy_and_not_negotiated() -> None:
     holder = unknown_fleet()
     for name in ("api-1", "api-2"):
         legacy = Advertisement(VersionSet.only(Version(1, 1)), legacy=True)
-        holder.observe("baremetal", name, ProbeSucceeded(legacy, 1.0))
+        learn(holder, name, legacy)
     found = await page(AdminTestbed(holder))
     assert (found.health.level, found.offer.range) == ("good", "not negotiated")
     assert found.offer.why.startswith("every backend in service is legacy, so nothing is negotiated")
@@ -395,8 +392,8 @@ async def test_a_transparent_service_is_healthy_and_not_negotiated() -> None:
 
 async def test_the_overview_has_a_row_for_each_service_and_the_worst_health_of_all() -> None:
     services = [replace(each, name=name) for name in ("a", "b") for each in [hostile_service("api-1")]]
-    holder = SnapshotHolder(Snapshot.configured(services, now=0.0))
-    holder.observe("a", "api-1", ProbeSucceeded(upto(58), 1.0))
+    holder = holder_of(*services)
+    learn(holder, "api-1", upto(58), service="a")
     found = await overview(AdminTestbed(holder, rates={"a": ServiceRates(2.5)}))
     assert [(each.name, each.offer, each.phase, each.backends, each.rate) for each in found.services] == [
         ("a", "1.1-1.58", "uniform", "1 of 1 fresh", 2.5),
@@ -530,7 +527,7 @@ async def test_events_have_a_kind_and_lose_the_name_that_stands_beside_them(hist
 
 def thousand() -> SnapshotHolder:
     backends = tuple(Backend(f"api-{number}", "10.0.0.1", 1 + number) for number in range(1000))
-    return SnapshotHolder(Snapshot.configured([Service("baremetal", Ironic(), backends)], now=0.0))
+    return holder_of(ironic.service(*backends))
 
 
 async def test_a_thousand_backends_are_made_in_slices_from_one_snapshot(
@@ -570,7 +567,7 @@ async def test_many_services_are_made_in_slices_too() -> None:
     services = [
         replace(hostile_service("api-1"), name=f"service-{number}") for number in range(10 * SERVICES)
     ]
-    holder = SnapshotHolder(Snapshot.configured(services, now=0.0))
+    holder = holder_of(*services)
     turns = 0
 
     async def others() -> None:
@@ -591,8 +588,7 @@ async def test_many_services_are_made_in_slices_too() -> None:
 async def test_what_names_backends_names_some_of_a_thousand() -> None:
     holder = thousand()
     for number in range(1000):
-        fact = ProbeSucceeded(upto(90 if number == 999 else 58), 1.0)
-        holder.observe("baremetal", f"api-{number}", fact)
+        learn(holder, f"api-{number}", upto(90 if number == 999 else 58))
     for at in range(3):
         for number in range(500):
             holder.observe("baremetal", f"api-{number}", ProbeFailed("no connection", 2.0 + at))
