@@ -26,7 +26,7 @@ import pytest
 from tests.kit.backends import UpstreamConnection, refusing_backend, serve
 from tests.kit.clients import Client
 from tests.kit.messages import KIB, request, response
-from tests.kit.networks import LOOPBACK
+from tests.kit.networks import LOOPBACK, free_port
 from tests.kit.waiting import PATIENCE, until
 from tests.kit.workers import Gateway, Testbed, settle
 
@@ -213,12 +213,6 @@ services:
     backends:
       - {{url: "http://127.0.0.1:{backend_port}", versions: "1.1-1.90"}}
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
 
 
 @final

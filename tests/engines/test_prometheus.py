@@ -24,6 +24,7 @@ from tests.kit.backends import serve
 from tests.kit.certificates import Authority
 from tests.kit.messages import request
 from tests.kit.networks import closed_port
+from tests.kit.waiting import until
 from tests.kit.workers import Testbed
 
 pytestmark = pytest.mark.engines
@@ -153,13 +154,6 @@ async def prometheus(folder: Path, target: int) -> AsyncIterator[Ask]:
         if process.returncode is None:
             process.kill()
         await process.wait()
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Ask again and again: another process has no event for us."""
-    async with asyncio.timeout(20):
-        while not await holds():  # noqa: ASYNC110 - see above
-            await asyncio.sleep(0.05)
 
 
 async def use(gateway: Gateway) -> None:

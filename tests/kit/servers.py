@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final, TypeAlias, final
 
-LOOPBACK: Final = "127.0.0.1"
+from tests.kit.networks import LOOPBACK
+
 LIMIT: Final = 64 * 1024
 TURNS: Final = 3
 """Turns of the event loop from an accepted connection to its protocol."""

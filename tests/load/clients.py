@@ -24,8 +24,9 @@ from time import monotonic
 from typing import Final, Literal, TypeAlias, final
 
 from tests.kit.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, Message, request
+from tests.kit.status import number
 from tests.load.connection import HOST, Connection, client_context, framed
-from tests.load.records import LATEST, RecordFile, Request, number
+from tests.load.records import LATEST, RecordFile, Request
 from tests.load.workload import ANSWERED, DIGEST, IMAGE, NODES, SLOW, V1, digest, pieces, target
 
 PINNED: Final = "1.58"

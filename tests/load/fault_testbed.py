@@ -19,17 +19,19 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
+from tests.kit.networks import LOOPBACK
+from tests.kit.status import Sample
 from tests.load.connection import Files, write_files
 from tests.load.fleet import NAMES, Backend
 from tests.load.frozen_reader import PipedProcess
 from tests.load.names import Names
 from tests.load.namespace import FAR_HOST, FarNetwork
-from tests.load.records import Delay, Execution, How, Outage, Sample, Serving, Span
+from tests.load.records import Delay, Execution, How, Outage, Serving, Span
 from tests.load.schedule import Fault
 from tests.load.testbed import Testbed
 from tests.load.workload import target
 from tests.real.gateway_process import CHECKOUT
-from tests.real.processes import LOOPBACK, Process, StartFailed
+from tests.real.processes import Process, StartFailed
 
 FAULT_RECORD: Final = "faults.pickle"
 """The file of the record, in the folder of the run."""

@@ -27,11 +27,12 @@ from random import Random
 from time import monotonic
 from typing import Final, TypeAlias
 
+from tests.kit.networks import LOOPBACK
+from tests.kit.waiting import wait_until
 from tests.load.fault_testbed import CROWD, FAR, FAULT_RECORD, NEAR, OTHER_NAMES, SLOW_REQUESTS, FaultTestbed
 from tests.load.namespace import FarNetwork, use_loopback, use_resolver
 from tests.load.records import Delay, How, Span
 from tests.load.schedule import COURSES, Act, Course, Fault, Group
-from tests.real.processes import LOOPBACK, wait_for
 
 LOG_EVERY: Final = 0.2
 """Seconds from one log line that the test causes to the next."""
@@ -78,7 +79,7 @@ def slow_peers(testbed: FaultTestbed, seconds: float, rng: Random) -> None:
     name = str(rng.randrange(10**6))
     process = testbed.helper("slow_peers", name, testbed.folder / SLOW_REQUESTS)
     try:
-        wait_for(lambda: not process.is_running, "the end of every errand", ERRANDS_LIMIT)
+        wait_until(lambda: not process.is_running, "the end of every errand", ERRANDS_LIMIT)
     finally:
         code = process.stop()
     assert code == 0, process.log_tail()
@@ -138,7 +139,7 @@ def stopped(pids: Iterable[int]) -> Iterator[None]:
     try:
         for pid in found:
             os.kill(pid, signal.SIGSTOP)
-        wait_for(lambda: {*map(state_of, found)} == {"T"}, f"processes {found} stopped")
+        wait_until(lambda: {*map(state_of, found)} == {"T"}, f"processes {found} stopped")
         yield
     finally:
         for pid in found:

@@ -17,9 +17,10 @@ from time import monotonic
 from typing import Final
 
 from gateway.demo.servers import Port
+from tests.kit.networks import LOOPBACK
 from tests.load.records import Execution, How, Outage, Serving, Span, read_lines
 from tests.real.gateway_process import CHECKOUT
-from tests.real.processes import LOOPBACK, Process
+from tests.real.processes import Process
 
 NAMES: Final = ("api-1", "api-2", "api-3", "api-4")
 OLD: Final = "1.58"

@@ -44,20 +44,8 @@ from enum import Enum
 from heapq import heappop, heappush
 from typing import Final, NamedTuple, final
 
-from tests.load.records import (
-    LATEST,
-    Death,
-    Delay,
-    Execution,
-    How,
-    Offer,
-    Outage,
-    Request,
-    Sample,
-    Serving,
-    Span,
-    number,
-)
+from tests.kit.status import Offer, Sample, number
+from tests.load.records import LATEST, Death, Delay, Execution, How, Outage, Request, Serving, Span
 
 DEFAULT_VERSION: Final = "1.1"
 """The version of a request without one, as Ironic takes it."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tests.real.processes import wait_for
+from tests.kit.waiting import wait_until
 
 PROGRAMS: Final = ("unshare", "nsenter", "mount", "prlimit", "ip")
 
@@ -90,7 +90,7 @@ class FarNetwork:
 
     def _connect(self, holder: int) -> None:
         own, other = (Path(_NETWORK.format(process)) for process in ("self", holder))
-        wait_for(lambda: other.readlink() != own.readlink(), "a second network")
+        wait_until(lambda: other.readlink() != own.readlink(), "a second network")
         _run("ip", "link", "add", "near", "type", "veth", "peer", "name", "far", "netns", str(holder))
         _run("ip", "addr", "add", f"{NEAR_HOST}/24", "dev", "near")
         _run("ip", "link", "set", "near", "up")

@@ -1,7 +1,7 @@
 """The records of a load run, and their format in files.
 
 What it does: `Request` is one request as its client saw it, and `Execution` is what a backend did with one.
-Both are lines of JSON in files. `Sample`, `Outage`, `Serving` and `Span` come from the scenario itself.
+Both are lines of JSON in files. `Outage`, `Serving` and `Span` come from the scenario itself.
 
 Rules: all times are seconds of the system's monotonic clock, which all processes of a machine share. A writer
 never buffers: the lines of a backend must survive its SIGKILL.
@@ -81,25 +81,6 @@ class Execution:
     """The backend responded 406 because of the version, and executed nothing."""
 
 
-class Offer(NamedTuple):
-    """A range that clients see."""
-
-    lowest: str
-    highest: str
-
-    def holds(self, version: str) -> bool:
-        return number(self.lowest) <= number(version) <= number(self.highest)
-
-
-class Sample(NamedTuple):
-    """One reading of /status. Its content was true at some moment between `sent` and `received`."""
-
-    sent: float
-    received: float
-    offer: Offer
-    phase: str
-
-
 class How(Enum):
     """How a backend was taken away."""
 
@@ -149,11 +130,6 @@ class Serving(NamedTuple):
     backend: str
     highest: str
     span: Span
-
-
-def number(version: str) -> tuple[int, ...]:
-    """The numbers of a version, for comparisons."""
-    return tuple(int(part) for part in version.split("."))
 
 
 Line = TypeVar("Line", Request, Execution)

@@ -18,13 +18,16 @@ from pathlib import Path
 import pytest
 
 from tests.kit.messages import Message, read_message, request, response
+from tests.kit.networks import LOOPBACK
+from tests.kit.status import Offer, Sample
+from tests.kit.waiting import wait_until
 from tests.load import fault_figures
 from tests.load.backend import PacedReader
 from tests.load.fault_testbed import FaultRecord
 from tests.load.frozen_reader import PipedProcess
 from tests.load.ledger import Ledger
 from tests.load.names import Names
-from tests.load.records import Delay, Execution, How, Offer, Outage, Request, Sample, Serving, Span
+from tests.load.records import Delay, Execution, How, Outage, Request, Serving, Span
 from tests.load.schedule import (
     APART,
     COURSES,
@@ -39,7 +42,6 @@ from tests.load.schedule import (
 )
 from tests.load.slow_peers import Errand, fault_of
 from tests.load.workload import DIGEST, SLOW_IMAGE, SLOW_INTAKE, digest, slow_pieces
-from tests.real.processes import LOOPBACK, wait_for
 
 SEEDS = range(40)
 
@@ -182,11 +184,11 @@ def test_nobody_reads_a_frozen_pipe_and_nothing_in_it_is_lost(tmp_path: Path) ->
     try:
         with writer.out.frozen(), writer.err.frozen():
             writer.start()
-            wait_for(begun.exists, "the process writes")
+            wait_until(begun.exists, "the process writes")
             for pipe in (writer.out, writer.err):
                 assert select.select((), (pipe.write_end,), (), 0)[1] == []
             assert not done.exists()
-        wait_for(done.exists, "the process goes on")
+        wait_until(done.exists, "the process goes on")
     finally:
         writer.stop()
         writer.end_reading()

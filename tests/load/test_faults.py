@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from tests.kit.waiting import wait_until
 from tests.load import fault_figures, namespace
 from tests.load import figures as run_figures
 from tests.load.fault_testbed import EXIT_LIMIT, FAULT_RECORD, SLOW_REQUESTS, FaultRecord
@@ -26,7 +27,7 @@ from tests.load.schedule import COURSES, RESOLVER, Fault
 from tests.load.slow_peers import ERRANDS
 from tests.load.testbed import REQUESTS
 from tests.real.gateway_process import CHECKOUT
-from tests.real.processes import Process, wait_for
+from tests.real.processes import Process
 
 pytestmark = [pytest.mark.load, pytest.mark.timeout(300)]
 
@@ -64,7 +65,7 @@ def fault_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     )
     process.start()
     try:
-        wait_for(lambda: not process.is_running, "the end of the run", LIMIT)
+        wait_until(lambda: not process.is_running, "the end of the run", LIMIT)
     finally:
         code = process.stop()
     requests = [

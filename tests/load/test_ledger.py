@@ -11,21 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.status import Offer, Sample
 from tests.load import figures
 from tests.load.ledger import Breach, End, Judgement, Ledger
-from tests.load.records import (
-    Delay,
-    Execution,
-    How,
-    Offer,
-    Outage,
-    RecordFile,
-    Request,
-    Sample,
-    Serving,
-    Span,
-    read_lines,
-)
+from tests.load.records import Delay, Execution, How, Outage, RecordFile, Request, Serving, Span, read_lines
 
 FROM_58, FROM_90 = Offer("1.1", "1.58"), Offer("1.1", "1.90")
 

@@ -13,8 +13,9 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import ServerConnection, serve
 
+from tests.kit.networks import LOOPBACK
+from tests.kit.waiting import wait_until
 from tests.real.gateway_process import Gateway
-from tests.real.processes import LOOPBACK, wait_for
 
 pytestmark = pytest.mark.load
 
@@ -89,7 +90,7 @@ async def test_a_gibibyte_through_websockets(tmp_path: Path, workers: int) -> No
             grown = sum(map(most_memory, pids)) - before
             for connection in connections:
                 await connection.close()
-            await asyncio.to_thread(wait_for, lambda: len(lines_of(log)) == CONNECTIONS, "a line for each")
+            await asyncio.to_thread(wait_until, lambda: len(lines_of(log)) == CONNECTIONS, "a line for each")
         finally:
             gateway.process.stop()
 

@@ -16,13 +16,14 @@ from typing import Any
 
 import pytest
 
+from tests.kit.waiting import wait_until
 from tests.load.conftest import WORKERS
 from tests.load.fleet import NAMES, NEW, OLD
 from tests.load.ledger import End
 from tests.load.records import Death, Span
 from tests.load.test_nothing_lost import evaluate, restart
 from tests.load.testbed import Testbed
-from tests.real.processes import Process, wait_for
+from tests.real.processes import Process
 
 pytestmark = [pytest.mark.load, pytest.mark.timeout(300)]
 
@@ -91,7 +92,7 @@ def reload_storm(testbed: Testbed) -> None:
     for number in range(RELOADS):
         testbed.configure(weight=1 + number % 3)
         testbed.send_sighup()
-    wait_for(lambda: testbed.reloads("success") >= 1, "a reload")
+    wait_until(lambda: testbed.reloads("success") >= 1, "a reload")
     testbed.configure()
     testbed.command("reload")
     testbed.wait_for_traffic()
@@ -110,7 +111,7 @@ def take_over(testbed: Testbed) -> None:
     after = Process(f"{before.name}+", [*before.command, "--take-over"], before.folder, before.environment)
     with testbed.poller.interrupted():
         after.start()
-        wait_for(lambda: not before.is_running, "the end of the old gateway")
+        wait_until(lambda: not before.is_running, "the end of the old gateway")
         testbed.deaths.append(Death(monotonic(), killed=False))
         testbed.gateway.process = after
         after.wait_until(testbed.gateway.is_ready, "ready (/readyz 200)")

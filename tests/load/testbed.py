@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
+from tests.kit.status import State, StatusPoller
+from tests.kit.waiting import wait_until
 from tests.load.fleet import NAMES, OLD, Backend
 from tests.load.ledger import Ledger
 from tests.load.records import Death, Request, Span, read_lines
-from tests.load.status_poller import State, StatusPoller
 from tests.real.gateway_process import CHECKOUT, SERVICE, Gateway
-from tests.real.processes import Process, wait_for
+from tests.real.processes import Process
 
 CONFIGURATION = """\
 workers: {workers}
@@ -145,7 +146,8 @@ class Testbed:
         began = monotonic()
         yield
         span = Span(began, monotonic())
-        self.steps.append(Step(name, span, tuple(self.poller.phases(began))))
+        phases = tuple(f"{each.phase} {each.offer.highest}" for each in self.poller.changes(began))
+        self.steps.append(Step(name, span, phases))
         if falls:
             self.falls.append(span)
 
@@ -154,7 +156,7 @@ class Testbed:
     def wait_for_traffic(self) -> None:
         """Wait until the gateway has counted `TRAFFIC` more requests."""
         before = self._finished()
-        wait_for(lambda: self._finished() >= before + TRAFFIC, f"{TRAFFIC} more requests")
+        wait_until(lambda: self._finished() >= before + TRAFFIC, f"{TRAFFIC} more requests")
 
     def _finished(self) -> float:
         return self.gateway.metrics().total("skewgate_requests_total")

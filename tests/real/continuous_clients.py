@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.kit.networks import LOOPBACK
 from tests.real.clients import NEWEST_KNOWN, client_environment
 from tests.real.environments import Environment
-from tests.real.processes import LOOPBACK
 from tests.real.recorder import OWN_HEADER, Exchange
 
 CALL_HEADER = "X-Test-Call"

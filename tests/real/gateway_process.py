@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.kit.metrics import Scrape
-from tests.real.processes import LOOPBACK, Process, free_port
+from tests.kit.networks import LOOPBACK, free_port
+from tests.real.processes import Process
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 

@@ -13,11 +13,12 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.kit.networks import LOOPBACK, free_port
 from tests.real.apis import ServiceApi
 from tests.real.environments import MissingPrerequisite
 from tests.real.launcher import Release, RunningServer
 from tests.real.message_reader import Head
-from tests.real.processes import LOOPBACK, Process, free_port, responds, stop_all
+from tests.real.processes import Process, responds, stop_all
 
 # Its versions are whole numbers. Here and below, `0.N` stands for the number N.
 GOIARDI = Release("goiardi", "Debian's", (0, 0), (0, 1))

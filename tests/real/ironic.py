@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from tests.kit.networks import LOOPBACK, free_port
 from tests.real import launcher
 from tests.real.environments import Environment
 from tests.real.launcher import Number, RunningServer, databases, write_options
-from tests.real.processes import LOOPBACK, Process, free_port, responds, stop_all
+from tests.real.processes import Process, responds, stop_all
 
 # The first version of every Ironic release.
 MINIMUM = (1, 1)

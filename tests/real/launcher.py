@@ -19,8 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.kit.networks import LOOPBACK
 from tests.real.environments import Environment
-from tests.real.processes import LOOPBACK, Process, StartFailed, responds, stop_all
+from tests.real.processes import Process, StartFailed, responds, stop_all
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.kit.networks import LOOPBACK, free_port
 from tests.real.environments import Environment
 from tests.real.launcher import SCRIPTS, Release, RunningServer, databases, python_process, write_options
-from tests.real.processes import LOOPBACK, free_port
 
 OLD = Release("nova", "17.0.13", (2, 1), (2, 60))
 NEW = Release("nova", "34.0.0", (2, 1), (2, 104))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.kit.networks import free_port
 from tests.real.environments import Environment
 from tests.real.launcher import SCRIPTS, Release, RunningServer, databases, python_process, write_options
-from tests.real.processes import free_port
 
 OLD = Release("placement", "1.1.0", (1, 0), (1, 31))
 NEW = Release("placement", "16.0.0", (1, 0), (1, 39))

@@ -1,6 +1,6 @@
 """Processes that the group starts: each in its own process group, with its output in a file.
 
-What it does: it starts and ends processes, waits for HTTP responses, and finds free ports.
+What it does: it starts and ends processes, and tells whether they respond to HTTP.
 
 Rules: only processes that were started here are signalled, by the id of their own group. A wait is for the
 event itself. It ends early when the process has died, with the end of its logs in the error.
@@ -11,45 +11,22 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
-import random
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tests.kit import started_processes
+from tests.kit.networks import LOOPBACK
 
-LOOPBACK = "127.0.0.1"
 PAUSE = 0.05  # seconds between two checks of a condition
 START_LIMIT = 60.0  # seconds; a server needs 3 on an idle machine
 STOP_LIMIT = 15.0  # seconds before a server that ignores SIGTERM is killed
 
-_taken: set[int] = set()
-
 
 class StartFailed(RuntimeError):
     """A process died or did not respond in time. The text ends with the end of its logs."""
-
-
-def free_port() -> int:
-    """A port of loopback on which nothing listens and which was not returned before.
-
-    It is below the range of ports that the system uses for outgoing connections, so that it stays free while
-    its server is down.
-    """
-    for _ in range(1000):
-        port = random.randrange(12_000, 30_000)
-        if port in _taken:
-            continue
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with contextlib.suppress(OSError):
-                probe.bind((LOOPBACK, port))
-                _taken.add(port)
-                return port
-    raise StartFailed("no free port on loopback between 12000 and 30000")
 
 
 class Process:
@@ -177,11 +154,3 @@ def responds(port: int, path: str = "/") -> bool:
         return False
     finally:
         connection.close()
-
-
-def wait_for(ready: Callable[[], object], description: str, limit: float = 20.0) -> None:
-    """Wait until `ready` is true. Raises AssertionError with the description when the time is up."""
-    end = time.monotonic() + limit
-    while not ready():
-        assert time.monotonic() < end, f"did not happen within {limit:.0f} s: {description}"
-        time.sleep(PAUSE)

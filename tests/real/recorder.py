@@ -18,10 +18,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from tests.kit.networks import LOOPBACK, free_port
 from tests.real.message_reader import Head, MessageReader
-from tests.real.processes import free_port
 
-LOOPBACK = "127.0.0.1"
 OWN_HEADER = "X-OpenStack-Ironic-API-Version"
 STANDARD_HEADER = "OpenStack-API-Version"
 MINIMUM_HEADER = "X-OpenStack-Ironic-API-Minimum-Version"

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.kit.networks import free_port
 from tests.real.environments import Environment
 from tests.real.ironic import (
     DATABASE,
@@ -28,7 +29,7 @@ from tests.real.ironic import (
     wait_for_conductor,
 )
 from tests.real.launcher import RunningServer
-from tests.real.processes import Process, free_port, stop_all
+from tests.real.processes import Process, stop_all
 
 # The specification's FromVer, ToVer-pinned and ToVer.
 FROM = ironic("12.1.6", (1, 56))

@@ -10,22 +10,21 @@ recorder refuses connections exactly while its server is down.
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tests.kit.status import StatusPoller
+from tests.kit.waiting import wait_until
 from tests.real.continuous_clients import NAMES, NEWEST_CLIENTS, client_of
+from tests.real.gateway_process import SERVICE
 from tests.real.ironic import Release
 from tests.real.ledger import ONCE, Arrival, Window
-from tests.real.processes import wait_for
 from tests.real.rolling_fleet import FROM, MEMBERS, TO, TO_PINNED, RollingFleet
 from tests.real.testbed import Testbed
 
 # `offer.stabilization` in seconds: long enough that /status shows the phase `stabilizing`.
 STABILIZATION = 2.0
-POLL_INTERVAL = 0.05  # seconds between two readings of /status
 TIMEOUT = 60.0  # seconds for an expected state, also on a busy machine
 
 
@@ -48,45 +47,6 @@ class Step:
         return str(self.status["offer"]["max"])
 
 
-@dataclass(frozen=True, slots=True)
-class StatusSample:
-    """Phase and highest version of the offer at one time (`time.monotonic`)."""
-
-    at: float
-    phase: str
-    top: str
-
-
-class StatusPoller(threading.Thread):
-    """Polls /status. `changes`: the first sample of every new phase or offer."""
-
-    def __init__(self, read_status: Callable[[], dict[str, Any]]) -> None:
-        super().__init__(name="status-poller", daemon=True)
-        self.changes: list[StatusSample] = []
-        self.failure: Exception | None = None
-        self._read_status = read_status
-        self._ended = threading.Event()
-
-    def run(self) -> None:
-        try:
-            while not self._ended.wait(POLL_INTERVAL):
-                status = self._read_status()
-                sample = StatusSample(time.monotonic(), status["phase"], status["offer"]["max"])
-                if not self.changes or (sample.phase, sample.top) != (
-                    self.changes[-1].phase,
-                    self.changes[-1].top,
-                ):
-                    self.changes.append(sample)
-        except Exception as error:  # noqa: BLE001 - `stop` raises it in the thread of the test
-            self.failure = error
-
-    def stop(self) -> None:
-        """End it. Fails when one reading failed."""
-        self._ended.set()
-        self.join(timeout=10)
-        assert self.failure is None, f"/status did not respond: {self.failure!r}"
-
-
 class UpgradeRun:
     """One upgrade of `fleet` behind `testbed`. `run` performs it, the rest is its record."""
 
@@ -95,7 +55,7 @@ class UpgradeRun:
         # The times in which each member was stopped, and the time without a conductor.
         self.windows: list[Window] = []
         self.without_conductor: Window | None = None
-        self.poller = StatusPoller(testbed.gateway.service)
+        self.poller = StatusPoller(testbed.gateway.admin_port, SERVICE)
         self._fleet = fleet
         self._testbed = testbed
         # For each member: the releases that it had, each with the number of its first request.
@@ -103,8 +63,7 @@ class UpgradeRun:
 
     def run(self) -> None:
         """From all FromVer to all ToVer. Return when the last releases have served every client."""
-        self.poller.start()
-        try:
+        with self.poller:
             began = time.monotonic()
             self._await_clients()
             self._record_step("UPGRADE-4.2", None, began)
@@ -115,20 +74,19 @@ class UpgradeRun:
                 self._replace("UPGRADE-6.3", name, TO)
             self._replace("UPGRADE-6.4", MEMBERS[-1], TO)
             began = time.monotonic()
-            wait_for(
+            wait_until(
                 lambda: self._testbed.gateway.service()["offer"]["max"] == TO.top,
                 "the offer is raised",
                 TIMEOUT,
             )
             self._record_step("UPGRADE-6.4 stable", None, began)
             self._await_clients()
-            wait_for(
+            wait_until(
                 self._newest_is_used,
                 "every client that requests the newest version gets a newer one than before",
                 TIMEOUT,
             )
-        finally:
-            self.poller.stop()
+            self.poller.until(lambda state: True, "a reading after the last request")
 
     def arrivals(self) -> list[Arrival]:
         """All exchanges at the servers, with the releases that ran there."""
@@ -154,11 +112,11 @@ class UpgradeRun:
         first = recorder.count()
         self._releases[name].append((first, release))
         recorder.start()
-        wait_for(
+        wait_until(
             lambda: self._is_known(name, release), f"the gateway knows the new release of {name}", TIMEOUT
         )
         self._record_step(scenario, name, began)
-        wait_for(lambda: self._has_written(name, first), f"{name} is used again", TIMEOUT)
+        wait_until(lambda: self._has_written(name, first), f"{name} is used again", TIMEOUT)
 
     def _has_written(self, name: str, since: int) -> bool:
         """True when this member has written something for clients.
@@ -195,7 +153,7 @@ class UpgradeRun:
             )
             return {client_of(exchange) for exchange in completed} >= set(NAMES)
 
-        wait_for(all_have_responses, "every client has a response", TIMEOUT)
+        wait_until(all_have_responses, "every client has a response", TIMEOUT)
 
     def _newest_is_used(self) -> bool:
         newer = (

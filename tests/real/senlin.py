@@ -12,9 +12,9 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from tests.kit.networks import LOOPBACK, free_port
 from tests.real.environments import Environment
 from tests.real.launcher import SCRIPTS, Release, RunningServer, databases, python_process, write_options
-from tests.real.processes import LOOPBACK, free_port
 
 OLD = Release("senlin", "5.0.1", (1, 0), (1, 9))
 NEW = Release("senlin", "16.0.0", (1, 0), (1, 14))

@@ -15,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.kit.networks import LOOPBACK
+from tests.kit.waiting import wait_until
 from tests.real.clients import LIBRARY_DEFAULT, Call, Clients
 from tests.real.ironic import NEW, OLD
-from tests.real.processes import wait_for
-from tests.real.recorder import LOOPBACK
 from tests.real.testbed import Testbed
 
 pytestmark = pytest.mark.real
@@ -132,7 +132,7 @@ def test_a_client_that_retries_is_served_when_the_new_server_is_back(
     with ThreadPoolExecutor() as pool:
         session = pool.submit(clients.sdk, reachable.url, [("list", None)], version="1.90", retries=5)
         # The server comes back after the client has seen a 503, not before.
-        wait_for(lambda: 503 in statuses(reachable) or session.done(), "the client has seen a 503")
+        wait_until(lambda: 503 in statuses(reachable) or session.done(), "the client has seen a 503")
         reachable.recorders["new"].start()
         assert session.result().values() == [[]]
     seen = statuses(reachable)
@@ -201,7 +201,7 @@ def test_R_D2_python_ironicclient_retries_and_is_served_when_the_new_server_is_b
         session = pool.submit(
             clients.ironicclient, reachable.url, [("list", None)], version="1.90", retries=5
         )
-        wait_for(lambda: 503 in statuses(reachable) or session.done(), "the client has seen a 503")
+        wait_until(lambda: 503 in statuses(reachable) or session.done(), "the client has seen a 503")
         reachable.recorders["new"].start()
         assert session.result().values() == [[]]
     seen = statuses(reachable)

@@ -8,11 +8,11 @@ from collections import Counter
 import pytest
 
 from tests.kit.metrics import Scrape
+from tests.kit.waiting import wait_until
 from tests.real.apis import EXACT
 from tests.real.clients import Clients
 from tests.real.gateway_process import SERVICE
 from tests.real.ironic import NEW, OLD
-from tests.real.processes import wait_for
 from tests.real.recorder import OWN_HEADER, Exchange
 from tests.real.testbed import Testbed
 
@@ -68,7 +68,7 @@ def test_the_counters_agree_with_the_recorders(
 
     seen = testbed.seen()
     # A response is counted after its last byte was sent. The client may read that byte first.
-    wait_for(
+    wait_until(
         lambda: increase(REQUESTS, before, testbed.gateway.metrics()) == len(seen),
         f"skewgate_requests_total is {len(seen)} higher",
     )

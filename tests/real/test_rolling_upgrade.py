@@ -125,14 +125,14 @@ def test_phase_and_offer_are_right_at_every_step(upgraded: Upgraded) -> None:
 
 def test_nothing_else_was_visible_in_between(upgraded: Upgraded) -> None:
     """Servers that are down for a restart change neither phase nor offer. The offer never falls."""
-    changes = upgraded.run.poller.changes
-    assert [(sample.phase, sample.top) for sample in changes] == [
+    changes = upgraded.run.poller.changes()
+    assert [(sample.phase, sample.offer.highest) for sample in changes] == [
         ("uniform", F),
         ("mixed", F),
         ("stabilizing", F),
         ("uniform", T),
     ]
-    assert changes[3].at - changes[2].at == pytest.approx(STABILIZATION, abs=0.5)
+    assert changes[3].sent - changes[2].sent == pytest.approx(STABILIZATION, abs=0.5)
 
 
 def test_status_names_what_holds_the_offer(upgraded: Upgraded) -> None:

@@ -14,12 +14,13 @@ from typing import Any, cast
 
 import pytest
 
+from tests.kit.networks import LOOPBACK
 from tests.real.apis import IRONIC
 from tests.real.clients import LIBRARY_DEFAULT, NEWEST_KNOWN, Clients
 from tests.real.ironic import NEW
 from tests.real.launcher import RunningServer
 from tests.real.message_reader import MessageReader
-from tests.real.recorder import LOOPBACK, OWN_HEADER, STANDARD_HEADER, Recorder
+from tests.real.recorder import OWN_HEADER, STANDARD_HEADER, Recorder
 from tests.real.testbed import Testbed, violations
 
 pytestmark = pytest.mark.real

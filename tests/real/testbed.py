@@ -18,10 +18,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.kit.networks import LOOPBACK
+from tests.kit.waiting import wait_until
 from tests.real.apis import IRONIC, ServiceApi
 from tests.real.gateway_process import Gateway
 from tests.real.launcher import Release, RunningServer
-from tests.real.processes import LOOPBACK, wait_for
 from tests.real.recorder import Exchange, Recorder
 
 
@@ -110,11 +111,11 @@ class Testbed:
         """Make all servers reachable. Return when the gateway knows it."""
         for recorder in self.recorders.values():
             recorder.start()
-        wait_for(self.gateway.knows_all, f"the gateway {self.name} knows that all its backends are back")
+        wait_until(self.gateway.knows_all, f"the gateway {self.name} knows that all its backends are back")
 
     def wait_until_not_fresh(self, member: str) -> None:
         """Wait until a probe of this server has failed."""
-        wait_for(
+        wait_until(
             lambda: self.gateway.service()["backends"][member]["freshness"] != "fresh",
             f"the gateway {self.name} finds {member} unreachable",
         )

@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple, TypeAlias
 
+from tests.kit.networks import LOOPBACK
 from tests.kit.servers import StreamServer
 
-LOOPBACK: Final = "127.0.0.1"
 OWN: Final = "X-OpenStack-Ironic-API-Version"
 LOWEST: Final = "X-OpenStack-Ironic-API-Minimum-Version"
 HIGHEST: Final = "X-OpenStack-Ironic-API-Maximum-Version"

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import aiohttp
 
+from tests.kit.networks import LOOPBACK
 from tests.kit.waiting import PATIENCE
-from tests.scenarios.fakes import LOOPBACK, Ironic
+from tests.scenarios.fakes import Ironic
 from tests.scenarios.ironic_client import IronicClient
 from tests.scenarios.testbed import configuration, in_front_of, service_of, version_fields
 

@@ -11,8 +11,9 @@ import socket
 
 import pytest
 
+from tests.kit.networks import LOOPBACK
 from tests.kit.waiting import PATIENCE
-from tests.scenarios.fakes import LOOPBACK, Head, Ironic
+from tests.scenarios.fakes import Head, Ironic
 from tests.scenarios.testbed import comparable
 
 RESPONSE = Head("HTTP/1.1 200 OK", (("Date", "Sat, 21 Nov 2026 23:59:59 GMT"), ("Vary", "Accept")), b"body")

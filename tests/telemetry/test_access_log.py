@@ -9,7 +9,6 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -35,16 +34,8 @@ from gateway.telemetry.access_log import (
 from gateway.telemetry.request_record import RequestRecord
 from gateway.tls.values import ClientCertificate
 from tests.docs.log_fields import ACCESS_LOG, LEFT_OUT
-from tests.kit.waiting import PATIENCE
+from tests.kit.waiting import wait_until
 from tests.telemetry.builders import Received, record
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    """The log's thread reports nothing, so poll until it has written."""
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def lines(path: Path) -> list[str]:

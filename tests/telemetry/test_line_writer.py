@@ -22,7 +22,7 @@ import pytest
 
 from gateway.telemetry import line_writer
 from gateway.telemetry.line_writer import MAX_BACKLOG, LineWriter
-from tests.kit.waiting import PATIENCE
+from tests.kit.waiting import PATIENCE, wait_until
 
 DEADLINE: Final = PATIENCE
 LONG: Final = 10_000
@@ -68,13 +68,6 @@ def pipe(tmp_path: Path) -> Iterator[Pipe]:
     pipe = Pipe(tmp_path)
     yield pipe
     os.close(pipe.reader)
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def last_is_told(lines: list[str]) -> bool:

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 from gateway.core.fleet.offer import Phase
 from tests.architecture.source import ROOT
 from tests.kit.gateways import gateway_of
-from tests.scenarios.fakes import END, LOOPBACK, ApiServer, Head
+from tests.kit.networks import LOOPBACK
+from tests.scenarios.fakes import END, ApiServer, Head
 from tests.scenarios.fakes import running as started
 from tests.scenarios.testbed import REPEATS, Testbed
 

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import re
-import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path as File
@@ -20,9 +19,9 @@ from typing import Any, Final, final
 from tests.differential.apis import PATHS, QUERY_NAMES, Path
 from tests.differential.readers.view import MediaType, View
 from tests.differential.readers.wsgi import key_of
+from tests.kit.networks import LOOPBACK, free_port
 from tests.kit.waiting import PATIENCE
 
-LOOPBACK: Final = "127.0.0.1"
 START_TIMEOUT: Final = 30.0
 TIMEOUT: Final = PATIENCE
 LANES: Final = 2
@@ -152,7 +151,7 @@ async def engines() -> AsyncIterator[tuple[Engine, ...]]:
 @asynccontextmanager
 async def _running(program: str, arguments: Sequence[str]) -> AsyncIterator[int]:
     """Run a server on a free port until the end of the block; gives the port."""
-    port = _free_port()
+    port = free_port()
     process = await asyncio.create_subprocess_exec(
         program,
         *(argument.replace("{port}", str(port)) for argument in arguments),
@@ -169,12 +168,6 @@ async def _running(program: str, arguments: Sequence[str]) -> AsyncIterator[int]
         if process.returncode is None:
             process.kill()
         await process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind((LOOPBACK, 0))
-        return int(sock.getsockname()[1])
 
 
 async def _listening(process: asyncio.subprocess.Process, port: int, program: str) -> None:

@@ -1,9 +1,4 @@
-"""Polls /status of the gateway in a thread, from its start to its end.
-
-What it does: it keeps a `Sample` of every reading, and the scenario can wait for a state.
-
-Rules: nothing sleeps in order to let something happen. A wait that fails says what it waited for.
-"""
+"""Readings of /status of a gateway, which a thread takes all the time, and waits for a state in them."""
 
 from __future__ import annotations
 
@@ -15,10 +10,9 @@ from contextlib import contextmanager
 from itertools import groupby
 from time import monotonic
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
-from tests.load.records import Offer, Sample
-from tests.real.processes import LOOPBACK
+from tests.kit.networks import LOOPBACK
 
 INTERVAL: Final = 0.02
 """Seconds between two readings. The shortest phase of the scenario lasts fifty times as long."""
@@ -27,6 +21,30 @@ TIMEOUT: Final = 20.0
 
 State: TypeAlias = dict[str, Any]
 """The service in /status."""
+
+
+def number(version: str) -> tuple[int, ...]:
+    """The numbers of a version, for comparisons."""
+    return tuple(int(part) for part in version.split("."))
+
+
+class Offer(NamedTuple):
+    """A range that clients see."""
+
+    lowest: str
+    highest: str
+
+    def holds(self, version: str) -> bool:
+        return number(self.lowest) <= number(version) <= number(self.highest)
+
+
+class Sample(NamedTuple):
+    """One reading of /status. Its content was true at some moment between `sent` and `received`."""
+
+    sent: float
+    received: float
+    offer: Offer
+    phase: str
 
 
 class StatusPoller:
@@ -81,13 +99,11 @@ class StatusPoller:
         finally:
             self._tolerant = False
 
-    def phases(self, since: float) -> list[str]:
-        """The phases since this time in order, each with the highest version of the offer: `mixed 1.58`."""
+    def changes(self, since: float = 0.0) -> list[Sample]:
+        """The first sample of every phase and highest version of the offer, since this time."""
         with self._read:
-            seen = [
-                f"{sample.phase} {sample.offer.highest}" for sample in self.samples if sample.sent >= since
-            ]
-        return [phase for phase, _ in groupby(seen)]
+            seen = [sample for sample in self.samples if sample.sent >= since]
+        return [next(same) for _, same in groupby(seen, lambda each: (each.phase, each.offer.highest))]
 
     def _run(self) -> None:
         connection = http.client.HTTPConnection(LOOPBACK, self._port, timeout=TIMEOUT)
