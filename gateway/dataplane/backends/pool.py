@@ -51,10 +51,10 @@ class ConnectionRoom(Protocol):
     """The files that the process may open, as the pool sees them."""
 
     def backend_opens(self, connection: BackendConnection, /) -> bool:
-        """Whether there is a file for a connection; then it counts."""
+        """Whether a connection may be made, or is made already. It counts until `backend_closed`."""
 
     def backend_closed(self, connection: BackendConnection, /) -> None:
-        """It counts no more."""
+        """A connection is closed, or could not be made."""
 
 
 @final

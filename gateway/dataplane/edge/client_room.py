@@ -122,8 +122,6 @@ class ClientRoom:
         self.unproven.pop(client, None)
 
     def backend_opens(self, connection: BackendConnection) -> bool:
-        """Whether a connection to a backend may be made, or is made already. It counts until
-        `backend_closed`."""
         if connection not in self._backends:
             if not self._make_room_for_request():
                 return False
@@ -131,7 +129,6 @@ class ClientRoom:
         return True
 
     def backend_closed(self, connection: BackendConnection) -> None:
-        """A connection to a backend is closed, or could not be made."""
         self._backends.discard(connection)
 
     # -- when there is no room

@@ -485,14 +485,12 @@ class Exchange(AttemptOwner):
         return True
 
     def on_retry_allowed(self, failure: Failure) -> None:
-        """The retry budget lets the request go, and counts it from now on."""
         retries = self._retries_so_far()
         retries.holds_budget = True
         if not self._retry(retries, failure, self._reselect()):
             self._respond_failure(failure)
 
     def on_retry_expired(self, failure: Failure) -> None:
-        """The retry budget did not let the request go within `timeouts.backend_head`."""
         self.context.metrics.count(OfService.retries_given_up, service=self.record.service)
         self._respond_failure(failure)
 
@@ -511,7 +509,6 @@ class Exchange(AttemptOwner):
         return True
 
     def on_room(self, member: Member | None, failure: Failure | None, turn: Turn) -> None:
-        """Go on at `member`, which has room; None: nobody is left. `failure`: as in `_wait_for_room`."""
         retries = self._retries_so_far()
         retries.turn = turn
         if failure is None:
