@@ -202,7 +202,7 @@ class Context:
         self.ejections: MemberFailures = (
             Ejections(snapshots, metrics, clock, on_ejection)
             if shared is None
-            else ReportedFailures(snapshots, shared.report)
+            else ReportedFailures(snapshots, shared)
         )
         self.held_back = self.ejections.held_back
         """As for `selection.select`."""

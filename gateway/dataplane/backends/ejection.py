@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gateway.core.fleet.backend import Backend, Member
     from gateway.core.fleet.failures import Ejection
     from gateway.core.fleet.snapshot import ServiceView, SnapshotSource
-    from gateway.dataplane.limits.sharing import OnFailure
+    from gateway.dataplane.limits.sharing import SharedLimits
     from gateway.telemetry.metrics import Metrics
 
 FIRST_SHARE: Final = 0.1
@@ -326,9 +326,9 @@ def _answers_again(record: _Record, member: Member) -> bool:
 class ReportedFailures(MemberFailures):
     """Those of one worker."""
 
-    def __init__(self, snapshots: SnapshotSource, tell: OnFailure) -> None:
+    def __init__(self, snapshots: SnapshotSource, shared: SharedLimits) -> None:
         super().__init__(snapshots)
-        self._tell = tell
+        self._shared = shared
         self._failing: dict[str, str] = {}
         """Members whose next complete response is told, with their URLs (empty: not known)."""
 
@@ -337,13 +337,13 @@ class ReportedFailures(MemberFailures):
         if plan is not None and reason in plan.on:
             self._failing[member.key] = member.backend.url
             self.watching = True
-            self._tell(member.key, member.backend.url, reason)
+            self._shared.on_failure(member.key, member.backend.url, reason)
 
     def answered(self, key: str) -> None:
         url = self._failing.pop(key, None)
         if url is not None:
             self.watching = self._counts_status or bool(self._failing)
-            self._tell(key, url, None)
+            self._shared.on_failure(key, url, None)
 
     def put_in_force(self, held_back: Mapping[str, int], failing: Iterable[str]) -> None:
         """What the parent has decided. `failing`: keys of members that have failed in any worker since the

@@ -102,10 +102,9 @@ class _Turns:
 class Openings:
     """All connections of a worker that have not come to HTTP yet. `bound`: how many may be active."""
 
-    def __init__(self, bound: int, timer: Callable[[], float] = perf_counter) -> None:
+    def __init__(self, bound: int) -> None:
         self._bound = bound
         self._loop = asyncio.get_running_loop()
-        self._timer = timer
         self._all: dict[OpeningConnection, None] = {}
         """The oldest first."""
         self._active: dict[str, dict[OpeningConnection, None]] = {}
@@ -224,14 +223,14 @@ class Openings:
     # -- steps
 
     def _run_steps(self) -> None:
-        end = self._timer() + STEP_TIME
+        end = perf_counter() + STEP_TIME
         try:
             while self._queue:
                 one = self._queue.next()
                 one.queued = False
                 if one in self._all:
                     self._run_step(one)
-                    if self._timer() >= end:
+                    if perf_counter() >= end:
                         break
         finally:
             if self._queue:  # also after a step that has failed: it is no reason to forget the others

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, cast, final
 from gateway.dataplane.sockets.bounded_reads import READ_SIZE, BoundedReads, bound_reads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 _TLS_1_3: Final = "TLSv1.3"
 RECORD: Final = 16 * 1024
@@ -32,7 +32,7 @@ works off all other messages in one call: 256 KiB of key updates would hold the 
 @final
 class TlsTransport:
     """TLS of one client connection, the server's side. An `asyncio.Transport` and an `asyncio.Protocol` by
-    its methods; it does not derive from these classes, so that it can be compiled."""
+    the methods that are called; it does not derive from these classes, so that it can be compiled."""
 
     def __init__(
         self,
@@ -290,10 +290,6 @@ class TlsTransport:
             return
         self._raw.write(self._outgoing.read())
 
-    def writelines(self, list_of_data: Iterable[bytes]) -> None:
-        """Encrypt and write all of it."""
-        self.write(b"".join(list_of_data))
-
     def can_write_eof(self) -> bool:
         """TLS 1.3 can close one side alone, and a client of TLS 1.2 that has closed its own reads on."""
         return True
@@ -311,10 +307,6 @@ class TlsTransport:
     def get_write_buffer_size(self) -> int:
         """Encrypted bytes that wait."""
         return self._raw.get_write_buffer_size()
-
-    def get_write_buffer_limits(self) -> tuple[int, int]:
-        """Of encrypted bytes."""
-        return self._raw.get_write_buffer_limits()
 
     # -- the end
 

@@ -84,7 +84,7 @@ class Admission:
             if service.client_limits != NO_CLIENT_LIMITS:
                 limiter = before.get(service.name)
                 if limiter is None:
-                    limiter = ClientLimiter(service.client_limits, shared=self._shared)
+                    limiter = ClientLimiter(service.client_limits, self._shared)
                 limiter.configure(service.client_limits)
                 self.limiters[service.name] = limiter
         self._has_rules = any_access or bool(self.limiters)

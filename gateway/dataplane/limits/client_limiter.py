@@ -16,7 +16,7 @@ from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Final, final
 
 from gateway.core.fleet.admission import ClientLimits, IpAddress
-from gateway.dataplane.limits.rate_limiter import MAX_BUCKETS, TokenBuckets
+from gateway.dataplane.limits.rate_limiter import TokenBuckets
 
 if TYPE_CHECKING:
     from gateway.dataplane.limits.sharing import SharedLimits
@@ -90,14 +90,11 @@ class Lease:
 class ClientLimiter:
     """The limits of one service, and what its clients have used."""
 
-    __slots__ = ("_buckets", "_in_flight", "_max_clients", "_use", "limits")
+    __slots__ = ("_buckets", "_in_flight", "_use", "limits")
 
-    def __init__(
-        self, limits: ClientLimits, max_clients: int = MAX_BUCKETS, shared: SharedLimits | None = None
-    ) -> None:
+    def __init__(self, limits: ClientLimits, shared: SharedLimits | None = None) -> None:
         self.limits = ClientLimits()
         self._use = None if shared is None else Use(shared)
-        self._max_clients = max_clients
         self._buckets: TokenBuckets | None = None
         self._in_flight: dict[int, int] = {}
         self.configure(limits)
@@ -112,7 +109,7 @@ class ClientLimiter:
             or limits.rate != before.rate
             or limits.effective_burst != before.effective_burst
         ):
-            self._buckets = TokenBuckets(limits.rate, limits.effective_burst, self._max_clients)
+            self._buckets = TokenBuckets(limits.rate, limits.effective_burst)
 
     def has_room(self, client: int) -> bool:
         """Whether the client may have one more request in flight."""

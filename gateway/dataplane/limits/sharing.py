@@ -52,10 +52,6 @@ class SharedLimits:
         """A client has used something that others must know of soon. Called as often."""
         self.on_failure: OnFailure = _failure_unheard
 
-    def report(self, key: str, url: str, reason: EjectionReason | None) -> None:
-        """What has happened at a member."""
-        self.on_failure(key, url, reason)
-
     def places(self, length: int) -> int:
         """The part of a queue of `length` that is in this worker."""
         return -(-length // self.workers)
