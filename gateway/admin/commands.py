@@ -162,7 +162,6 @@ class _Endpoints:
         return self._status(await enable(self._context, names["service"], names["backend"]))
 
     def _status(self, result: CommandResult) -> web.StreamResponse:
-        """The new state."""
         return json_response(
             {
                 **views.status(self._context.status()),
@@ -173,7 +172,6 @@ class _Endpoints:
         )
 
     async def forget(self, request: web.Request) -> web.StreamResponse:
-        """End the registration of a replica that does not come back."""
         await request.read()
         refuse_while_still(self._context)
         replica, report = request.match_info["replica"], self._context.agreement()

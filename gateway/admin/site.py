@@ -92,7 +92,6 @@ class AdminSite:
         return used, self._limit
 
     async def start(self) -> None:
-        """Serve."""
         await self._runner.setup()
         server = self._runner.server
         assert server is not None

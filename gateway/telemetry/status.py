@@ -120,7 +120,6 @@ class ServiceStatus:
 
     @property
     def name(self) -> str:
-        """Name in the configuration."""
         return self.view.service.name
 
     @property

@@ -80,7 +80,6 @@ class Tracing:
     """The tracing of one process."""
 
     def __init__(self, sampler: Sampler, sink: SpanSink) -> None:
-        self.sampler = sampler
         self._sink = sink
         self._by_parent = sampler.by_parent
         self._bound = sampler.bound

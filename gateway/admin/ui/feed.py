@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Final, final
 
-from gateway.admin.ui.access import Operator
-from gateway.admin.ui.parts import CONTROLS, PageParts, Part
+from gateway.admin.ui.parts import PageParts, Part
 
 if TYPE_CHECKING:
     from gateway.admin.ui.rendering import Rendering
@@ -36,9 +35,6 @@ loop at most."""
 ROWS: Final = 20
 """Fragments that are rendered in one turn of the event loop: some two milliseconds."""
 
-COMMANDING: Final = Operator("", signed_in=False, notice=None)
-"""Whoever may command, in what looks the same to all of them."""
-
 _log = logging.getLogger("skewgate.admin")
 
 
@@ -49,7 +45,7 @@ class Shown:
 
     page: PageParts
     html: Mapping[str, str]
-    """By id, without what differs from operator to operator."""
+    """By id."""
 
 
 @final
@@ -137,15 +133,13 @@ class Feed:
         before = self._shown.get(commanding)
         parts: dict[str, Part] = {}
         html: dict[str, str] = {}
-        operator, rendered = COMMANDING if commanding else None, 0
+        rendered = 0
         for number, (id_, part) in enumerate(page.parts.items()):
             known = None if before is None else before.page.parts.get(id_)
-            if id_ == CONTROLS:
-                parts[id_] = part
-            elif before is not None and known is not None and known == part:
+            if before is not None and known is not None and known == part:
                 parts[id_], html[id_] = known, before.html[id_]
             else:
-                text = str(self._rendering.fragment(part, operator))
+                text = str(self._rendering.fragment(part, commanding=commanding))
                 same = None if before is None else before.html.get(id_)
                 parts[id_], html[id_] = part, same if same == text else text
                 rendered += 1

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache, partial
 from importlib.resources import files
 from time import time
@@ -25,11 +25,11 @@ from aiohttp import hdrs, web
 
 from gateway.admin.context import AdminContext
 from gateway.admin.explaining import DescriptionError, explain_described
-from gateway.admin.ui.access import Operator, operator_of, service_path
+from gateway.admin.ui.access import operator_of, service_path
 from gateway.admin.ui.documents import HEADERS, Documents
 from gateway.admin.ui.facts import Facts
-from gateway.admin.ui.feed import COMMANDING, Feed
-from gateway.admin.ui.parts import CONTROLS, PageParts, overview_parts, service_parts
+from gateway.admin.ui.feed import Feed
+from gateway.admin.ui.parts import PageParts, overview_parts, service_parts
 from gateway.admin.ui.stream import Streams
 from gateway.runtime.compiled import build_info
 
@@ -102,7 +102,6 @@ class _Pages:
         """By service; empty: all."""
 
     async def close(self, app: web.Application) -> None:
-        """End the streams."""
         self._streams.close()
 
     async def slash(self, request: web.Request) -> web.StreamResponse:
@@ -110,7 +109,6 @@ class _Pages:
         raise web.HTTPSeeOther("/ui/")
 
     async def home(self, request: web.Request) -> web.StreamResponse:
-        """Everything there is."""
         names = list(self._context.snapshots.current.views)
         return await self._live(request, names[0] if len(names) == 1 else "", "/ui/")
 
@@ -139,9 +137,9 @@ class _Pages:
         name = request.query.get("service", "")
         if name and name not in self._context.snapshots.current.views:
             raise web.HTTPNotFound(text="there is no such service")
-        rendering = await Documents.of(request).rendering()
-        feed, operator = self._feed(name, rendering), operator_of(request)
-        return await self._streams.serve(request, feed, rendering, stamp(), operator)
+        feed = self._feed(name, await Documents.of(request).rendering())
+        commanding = operator_of(request) is not None
+        return await self._streams.serve(request, feed, stamp(), commanding=commanding)
 
     def _feed(self, name: str, rendering: Rendering) -> Feed:
         """That of a service; those that nobody follows are forgotten."""
@@ -180,11 +178,15 @@ class _Pages:
             several=len(self._context.snapshots.current.views) > 1 or not name,
             reloads="reload" in request.query,
         )
+
+        def fragment(id_: str) -> Markup:
+            return rendering.fragment(parts.parts[id_], commanding=operator is not None)
+
         pieces = rendering.pieces(
             "service.html" if name else "overview.html",
             page=frame,
             lists=parts.lists,
-            fragment=_fragments(parts, rendering, operator),
+            fragment=fragment,
             operator=operator,
             asked=Asked(),
         )
@@ -216,17 +218,6 @@ def _joined(texts: Iterator[str]) -> Iterator[bytes]:
             yield "".join(waiting).encode()
             waiting, size = [], 0
     yield "".join(waiting).encode()
-
-
-def _fragments(parts: PageParts, rendering: Rendering, operator: Operator | None) -> Callable[[str], Markup]:
-    """What a template calls for the fragment with an id. As in a stream, all but the controls are the same
-    for everybody who may command."""
-    anybody = None if operator is None else COMMANDING
-
-    def fragment(id_: str) -> Markup:
-        return rendering.fragment(parts.parts[id_], operator if id_ == CONTROLS else anybody)
-
-    return fragment
 
 
 async def static(request: web.Request) -> web.StreamResponse:

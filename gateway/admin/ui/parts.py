@@ -12,9 +12,6 @@ from typing import Final, NamedTuple, final
 from gateway.admin.ui.model import EventFacts, Label, Overview, ServicePage
 from gateway.admin.ui.timeline import timeline
 
-CONTROLS: Final = "controls"
-"""The id of the fragment that differs from operator to operator."""
-
 BACKENDS: Final = "backend-rows"
 SERVICES: Final = "service-rows"
 EVENTS: Final = "event-rows"
@@ -62,7 +59,6 @@ def service_parts(page: ServicePage) -> PageParts:
     """The page of one service."""
     name, offer = page.name, page.offer
     labels = axis_labels(page.labels)
-    quiet = without_traffic(page)
     lists = {
         BACKENDS: tuple(f"backend-{each.key}" for each in page.backends),
         EVENTS: tuple(f"event-{each.number}" for each in page.events),
@@ -70,7 +66,7 @@ def service_parts(page: ServicePage) -> PageParts:
     parts = {
         "health": Part("health", (page.health,)),
         "offer": Part("offer", (offer, page.guaranteed, page.reachable, labels)),
-        CONTROLS: Part("service_controls", (quiet,)),
+        "controls": Part("service_controls", (name, offer.pin, page.releases)),
         "traffic": Part("traffic", (len(page.backends), page.rate, page.in_flight)),
         "axis": Part("axis", (labels, offer.bars)),
     }
@@ -105,20 +101,6 @@ def _events(events: tuple[EventFacts, ...], *, with_service: bool) -> dict[str, 
     for each in events:
         found[f"event-{each.number}"] = Part("event", (each, with_service))
     return found
-
-
-def without_traffic(page: ServicePage) -> ServicePage:
-    """What controls depend on: without all that changes with each request."""
-    return page._replace(
-        backends=(),
-        rate=0.0,
-        in_flight=0,
-        demand=(),
-        demand_seconds=0.0,
-        refusals=(),
-        replicas=(),
-        events=(),
-    )
 
 
 def axis_labels(labels: tuple[Label, ...]) -> tuple[AxisLabel, ...]:

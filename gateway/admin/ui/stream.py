@@ -18,17 +18,13 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from time import monotonic, time
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from aiohttp import hdrs, web
 
 from gateway.admin.connection import AdminConnection
-from gateway.admin.ui.access import CALLER, Operator, follower_of
+from gateway.admin.ui.access import CALLER, follower_of
 from gateway.admin.ui.feed import Feed, Shown
-from gateway.admin.ui.parts import CONTROLS, PageParts
-
-if TYPE_CHECKING:
-    from gateway.admin.ui.rendering import Rendering
 
 MAX_STREAMS: Final = 16
 """Pages that follow the gateway at a time. The others are told to ask again themselves."""
@@ -80,7 +76,7 @@ class Streams:
             task.cancel()
 
     async def serve(
-        self, request: web.Request, feed: Feed, rendering: Rendering, stamp: str, operator: Operator | None
+        self, request: web.Request, feed: Feed, stamp: str, *, commanding: bool
     ) -> web.StreamResponse:
         """Follow `feed` until the client goes. Raises 503 if there are too many."""
         self._require_room(follower_of(request))
@@ -89,7 +85,7 @@ class Streams:
             return response
         if isinstance(request.transport, AdminConnection):
             request.transport.is_stream = True
-        stream = _Stream(request, response, feed, rendering, operator)
+        stream = _Stream(request, response, feed, commanding)
         task = asyncio.get_running_loop().create_task(stream.run(stamp))
         self._open[task] = request
         try:
@@ -125,30 +121,27 @@ class _Stream:
     request: web.Request
     response: web.StreamResponse
     feed: Feed
-    rendering: Rendering
-    operator: Operator | None
+    commanding: bool
 
     async def run(self, stamp: str) -> None:
         """Until the client goes or may not look any more, or the page is gone."""
         await self.response.prepare(self.request)
         hello = json.dumps({"stamp": stamp, "now": time()})
         await self.response.write(f"retry: {RETRY}\n".encode() + event("hello", hello))
-        with self.feed.followed(commanding=self.operator is not None):
+        with self.feed.followed(commanding=self.commanding):
             await self._follow()
 
     async def _follow(self) -> None:
         sent: Shown | None = None
-        controls, heard = "", monotonic()
+        heard = monotonic()
         while self._may_go_on():
-            shown = await self.feed.after(sent, LOOK, commanding=self.operator is not None)
+            shown = await self.feed.after(sent, LOOK, commanding=self.commanding)
             if shown is not None:
-                now = self._controls(shown.page)
-                own = {CONTROLS: now} if now != controls else {}
-                for piece in updates(sent, shown, own):
+                for piece in updates(sent, shown):
                     await self.response.write(piece)
                     await asyncio.sleep(0)  # a write that need not wait gives nobody a turn
                     heard = monotonic()
-                sent, controls = shown, now
+                sent = shown
             elif self.feed.is_gone:
                 await self.response.write(event("reload", "{}"))
                 return
@@ -160,16 +153,12 @@ class _Stream:
         caller = self.request.get(CALLER)
         return not _has_gone(self.request) and (caller is None or caller.is_still_allowed())
 
-    def _controls(self, page: PageParts) -> str:
-        """What is this operator's own."""
-        part = page.parts.get(CONTROLS)
-        return "" if part is None else str(self.rendering.fragment(part, self.operator))
 
-
-def updates(sent: Shown | None, shown: Shown, own: Mapping[str, str]) -> Iterator[bytes]:
-    """The events that make of a page as it was sent the one that is shown. `own`: HTML by id, beside it."""
+def updates(sent: Shown | None, shown: Shown) -> Iterator[bytes]:
+    """The events that make of a page as it was sent the one that is shown."""
     before = {} if sent is None else sent.html
-    waiting, size = dict(own), sum(map(len, own.values()))
+    waiting: dict[str, str] = {}
+    size = 0
     for id_, html in shown.html.items():
         if before.get(id_) is html:
             continue

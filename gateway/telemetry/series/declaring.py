@@ -171,7 +171,6 @@ class Series:
 
     @property
     def full_name(self) -> str:
-        """The name with its prefix."""
         return self.prefix + self.name
 
     @property
@@ -226,7 +225,6 @@ class HistogramSeries(Series):
     kind = Kind.HISTOGRAM
 
     def zero(self) -> Histogram:
-        """No durations."""
         return Histogram()
 
     def observe(self, cell: Cell, key: Key, owner: object) -> Histogram:

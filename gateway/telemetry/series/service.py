@@ -70,18 +70,15 @@ class RequestKeys(Keys):
         self.at_zero = ((503, NO_BACKEND),)
 
     def admit(self, key: Any, cell: Cell, owner: Any) -> Key:  # noqa: ANN401 - `ServiceCounters`
-        """The key under which `key` counts."""
         status, backend = key
         known = backend == NO_BACKEND or backend in owner.backends
         return status if 100 <= status <= 599 else 0, backend if known else OTHER
 
     def without_backend(self, key: Any) -> Key:  # noqa: ANN401 - as below
-        """The key where series by backend are switched off."""
         status, backend = key
         return status, backend if backend == NO_BACKEND else ANY_BACKEND
 
     def texts(self, key: Any) -> tuple[str, ...]:  # noqa: ANN401 - (status, backend)
-        """The values of the labels as they are written."""
         status, backend = key
         return str(status) if status else "none", backend
 

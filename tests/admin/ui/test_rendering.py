@@ -7,7 +7,6 @@ from jinja2 import UndefinedError
 from markupsafe import Markup
 
 from gateway.admin.ui import parts, rendering
-from gateway.admin.ui.feed import COMMANDING
 from gateway.admin.ui.model import BackendFacts, Bar, EventFacts, Health, Label
 from gateway.admin.ui.parts import Part
 from gateway.admin.ui.rendering import Rendering
@@ -28,7 +27,7 @@ def templates() -> Rendering:
 
 def row(templates: Rendering, backend: BackendFacts, *, commanding: bool = True) -> Page:
     part = Part("backend", ("baremetal", (Bar(0.0, 0.5, "1.1-1.58"),), backend))
-    return Page(str(templates.fragment(part, COMMANDING if commanding else None)))
+    return Page(str(templates.fragment(part, commanding=commanding)))
 
 
 def test_hostile_texts_become_text(templates: Rendering) -> None:
@@ -60,7 +59,7 @@ def test_hostile_texts_stay_in_their_attributes(templates: Rendering) -> None:
     ],
 )
 def test_every_kind_of_text_is_escaped(templates: Rendering, part: Part) -> None:
-    shown = Page(str(templates.fragment(part, None)))
+    shown = Page(str(templates.fragment(part, commanding=False)))
 
     assert "img" not in {tag for tag, _ in shown.tags}
     assert r"onerror=alert(1)" in shown.text

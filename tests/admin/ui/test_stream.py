@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import pytest
 
@@ -27,6 +28,7 @@ from tests.admin.ui import pages_testbed as bed
 from tests.admin.ui.pages_testbed import fleet, page, serves, two_services
 from tests.admin.ui.test_pages import SIGNED, TOKEN
 from tests.admin.ui.test_rendering import HOSTILE
+from tests.controlplane.fakes import reconfigure
 from tests.kit.waiting import PATIENCE
 
 LONGEST_EVENT = 20_000
@@ -201,7 +203,7 @@ async def test_events_are_small_with_a_thousand_backends(admin: StartAdmin) -> N
 def test_one_fragment_of_any_size_is_sent_in_pieces() -> None:
     shown = Shown(PageParts({}, {"rows": ("a",)}), {"a": "x" * 100_000, "b": "<\u20ac>"})
 
-    events = [each.decode("ascii").split("\n") for each in updates(None, shown, {})]
+    events = [each.decode("ascii").split("\n") for each in updates(None, shown)]
 
     assert max(len(data) for _, data, *_ in events) < LONGEST_EVENT
     assert [name for name, *_ in events][-1] == "event: update"
@@ -218,7 +220,7 @@ def test_one_fragment_of_any_size_is_sent_in_pieces() -> None:
 def test_equal_pages_need_no_event() -> None:
     shown = Shown(PageParts({}, {"rows": ("a",)}), {"a": "x"})
 
-    assert list(updates(shown, shown, {})) == []
+    assert list(updates(shown, shown)) == []
 
 
 async def test_streams_are_bounded_and_make_room(admin: StartAdmin) -> None:
@@ -465,3 +467,14 @@ async def test_pins_show_who_may_unpin(admin: StartAdmin) -> None:
         assert "controls" in changed
         holder.apply("baremetal", Drain("api-2"))
         assert "controls" not in await reader.until("drained")
+
+
+async def test_a_reload_shows_new_release_names(admin: StartAdmin) -> None:
+    holder = mixed_fleet()
+    testbed = await admin(holder, TOKEN)
+    async with bed.stream(testbed, headers=SIGNED) as reader:
+        await reader.until("id=")
+        service = holder.current.views["baremetal"].service
+        reconfigure(holder, [replace(service, releases={"our-build-7": Version(1, 31)})])
+
+        assert "controls" in await reader.until("our-build-7")
