@@ -21,7 +21,7 @@ from gateway.core.http.message import Header, Response, all_values, as_mapping, 
 from gateway.core.versions.ranges import NO_VERSIONS
 from gateway.core.versions.version import Version
 from gateway.dataplane.http1.fields import OWS
-from gateway.dataplane.local_responses.answers import LocalAnswer
+from gateway.dataplane.local_responses.local_response import LocalAnswer
 from gateway.dataplane.local_responses.proxy_status import LocalReason
 
 if TYPE_CHECKING:

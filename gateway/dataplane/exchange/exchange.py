@@ -56,15 +56,17 @@ from gateway.dataplane.http1.chunked import LAST_CHUNK, encode_chunk
 from gateway.dataplane.http1.fields import NO_BODY
 from gateway.dataplane.http1.request_body import RequestBody
 from gateway.dataplane.limits.retry_budget import MAX_QUEUED
-from gateway.dataplane.local_responses.answers import (
+from gateway.dataplane.local_responses.failures import FAILURES, NOT_CONNECTED, Failure, Resend
+from gateway.dataplane.local_responses.local_response import (
+    CONTINUE,
     OPTIONS_ENDS_HERE,
     LocalAnswer,
     answer_of,
     answer_to_failure,
+    connection_line,
+    encode,
     no_document,
 )
-from gateway.dataplane.local_responses.failures import FAILURES, NOT_CONNECTED, Failure, Resend
-from gateway.dataplane.local_responses.local_response import CONTINUE, connection_line, encode
 from gateway.telemetry.request_record import NO_BACKEND, RequestRecord
 from gateway.telemetry.series.service import OfService
 

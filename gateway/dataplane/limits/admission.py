@@ -22,7 +22,7 @@ from gateway.core.fleet.admission import NO_CLIENT_LIMITS
 from gateway.core.http.message import REASON_PHRASES
 from gateway.dataplane.limits.client_limiter import ClientLimiter, Lease, client_key
 from gateway.dataplane.limits.shedding import YOUNG, Shedder
-from gateway.dataplane.local_responses.answers import LocalAnswer
+from gateway.dataplane.local_responses.local_response import LocalAnswer
 from gateway.dataplane.local_responses.proxy_status import LocalReason
 from gateway.telemetry.series.service import OfService
 

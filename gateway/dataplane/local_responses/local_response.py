@@ -1,6 +1,8 @@
-"""Local responses as bytes: refusals, documents of the gateway, failures, and short plain errors.
+"""Local responses: refusals, documents of the gateway, failures and short plain errors; why each of them is
+given, and as what bytes.
 
-Values in, bytes out, with the present date. After routing the content is written by the dialect.
+Values in, values or bytes out, with the present date: nothing is sent or counted here. After routing the
+content is written by the dialect. The exchange and the connections write what is made here.
 """
 
 from __future__ import annotations
@@ -8,18 +10,19 @@ from __future__ import annotations
 from email.utils import formatdate
 from functools import lru_cache
 from time import monotonic
-from typing import Final
+from typing import Final, NamedTuple, final
 
+from gateway.core.decision.decision import Answer, NegotiationResult, Refuse, Resolution, Unrouted
+from gateway.core.decision.local_responses import error_response, unavailable
 from gateway.core.http.message import REASON_PHRASES, Response, render
-from gateway.dataplane.local_responses.proxy_status import proxy_status_line
+from gateway.dataplane.local_responses.failures import FAILURES, Failure, failure_error
+from gateway.dataplane.local_responses.proxy_status import LocalReason, local_reason, proxy_status_line
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 CLOSE_LINE: Final = b"Connection: close\r\n"
 KEEP_ALIVE_LINE: Final = b"Connection: keep-alive\r\n"
 
 _ALLOW: Final = ("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
-OPTIONS_ENDS_HERE: Final = Response(200, (_ALLOW,))
-"""The answer to OPTIONS that is not to be forwarded again (`Max-Forwards: 0`, RFC 9110 7.6.2)."""
 
 _PLAIN_DETAILS: Final = {
     400: "This request is not valid HTTP/1.1.",
@@ -35,12 +38,55 @@ _PLAIN_DETAILS: Final = {
     505: "Only HTTP/1.1 and HTTP/1.0 are spoken here.",
     508: "This request has passed through this gateway too often.",
 }
-
-
 _DETAILS_OF_REASON: Final = {
     "plain_http": "This port speaks TLS: use https:// here.",
     "tls": "This port speaks plain HTTP, not TLS: use http:// here.",
 }
+
+
+@final
+class LocalAnswer(NamedTuple):
+    """One local response."""
+
+    response: Response
+    reason: str
+    """A `Failure` or a `LocalReason`."""
+    closes: bool = False
+    """The connection ends with it, for example because the rest of the request body cannot be discarded."""
+    result: NegotiationResult | None = None
+    """What became of the negotiation, where it had come to anything; None: what was decided stands."""
+    version: str | None = None
+    """The version that it shows; None: what was decided stands."""
+
+
+OPTIONS_ENDS_HERE: Final = LocalAnswer(Response(200, (_ALLOW,)), LocalReason.MAX_FORWARDS)
+"""The answer to OPTIONS that is not to be forwarded again (`Max-Forwards: 0`, RFC 9110 7.6.2)."""
+
+
+def answer_of(decision: Refuse | Answer | Unrouted) -> LocalAnswer:
+    """The answer of a decision that needs no backend."""
+    match decision:
+        case Unrouted():
+            return LocalAnswer(plain_error(404), LocalReason.NO_SERVICE)
+        case Answer(resolution, response):
+            return LocalAnswer(response, local_reason(resolution, response.status))
+        case Refuse(resolution, response, result):
+            return LocalAnswer(response, local_reason(resolution, response.status, result))
+
+
+def no_document(resolution: Resolution) -> LocalAnswer:
+    """No backend may give a document, and none is known."""
+    response = unavailable(resolution.view, resolution.requested)
+    return LocalAnswer(response, LocalReason.UNAVAILABLE)
+
+
+def answer_to_failure(failure: Failure, resolution: Resolution) -> LocalAnswer:
+    """The answer to `failure` that `FAILURES` tells, in the error format of the dialect."""
+    response = error_response(
+        resolution.view, failure_error(failure, resolution.offered, resolution.requested)
+    )
+    closes = FAILURES[failure].is_of_client
+    return LocalAnswer(response, failure, closes, NegotiationResult.UNAVAILABLE)
 
 
 def plain_error(status: int, reason: str = "") -> Response:
