@@ -124,22 +124,6 @@ class VersionMatch(Enum):
 # --- what the gateway may say ------------------------------------------------------------------------------
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class OfferedVersions:
-    """The versions on offer: never empty."""
-
-    versions: VersionSet
-
-    @property
-    def lowest(self) -> Version:
-        return self.versions.lowest
-
-    @property
-    def highest(self) -> Version:
-        return self.versions.highest
-
-
 class RefusalReason(StrEnum):
     """Why a request is refused before any backend gets it; also a value of the label `result`."""
 
@@ -157,7 +141,7 @@ class Refusal:
     requested: RequestedVersion
     version: Version | None
     """The requested version, or the constant of the default version; None when malformed."""
-    offered: OfferedVersions
+    offered: VersionSet
 
 
 @final
@@ -173,7 +157,7 @@ class GatewayError:
     """One fixed sentence; it never echoes what the client sent (threats O12)."""
     retry_after: int | None = None
     """Seconds for `Retry-After`."""
-    offered: OfferedVersions | None = None
+    offered: VersionSet | None = None
     """The offer, if there is one: some clients must find it on errors, too (Chef)."""
     requested: RequestedVersion | None = None
 
@@ -185,7 +169,7 @@ class MissingOperation:
 
     version: Version
     requested: RequestedVersion
-    offered: OfferedVersions
+    offered: VersionSet
     status: int | None = None
     """The status that the operator configured, 400 or 404. None: the dialect's own."""
 
@@ -252,7 +236,7 @@ class BackendResponse:
     served: Served
     negotiated: Version | None
     """None where nothing was negotiated."""
-    offered: OfferedVersions
+    offered: VersionSet
     """Replaces the backend's own range."""
     legacy: bool = False
     """True: of a legacy backend. The client gets what a new one would have sent."""
@@ -337,7 +321,7 @@ class LocalResponder(Protocol):
     """For APIs with endpoints that the gateway answers itself (`Endpoint.answered`)."""
 
     def answer(
-        self, endpoint: Endpoint, head: RequestHead, offered: OfferedVersions | None, operations: Operations
+        self, endpoint: Endpoint, head: RequestHead, offered: VersionSet | None, operations: Operations
     ) -> Response:
         """The response at an `answered` endpoint. `offered` is None before anything is offered. The caller
         adds `Vary`, and `Retry-After` to a 503."""
@@ -422,7 +406,8 @@ class Dialect(ABC):
     `Options` is a frozen dataclass whose fields are keys (`keys.kinds`). Every default works, or `configured`
     says what is missing.
 
-    The methods follow the order in which a request and its response pass through them.
+    The methods follow the order in which a request and its response pass through them. `offered`, the
+    versions on offer, is never empty where a method gets it.
     """
 
     name: ClassVar[str]
@@ -560,7 +545,7 @@ class Dialect(ABC):
         """The owned header lines for the client, without `Vary`."""
 
     def rewrite_document(
-        self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
+        self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
         """A discovery document with the offer's range and reachable links. None: this body is not such a
         document. Then the response is 502, so that no client sees one backend's own range.

@@ -26,7 +26,6 @@ from gateway.core.dialect import (
     Dialect,
     DirectPaths,
     Endpoint,
-    OfferedVersions,
     Served,
     VersionRefusal,
 )
@@ -341,7 +340,7 @@ def _traits(view: ServiceView) -> Traits | Inexpressible:
     before_and_after = [value.partition(text) for _, value in lines]
     headers = tuple(name for name, _ in lines)
     owned, own = dialect.owned_request, {normalize_name(name) for name in headers}
-    offered = OfferedVersions(VersionSet.only(version))
+    offered = VersionSet.only(version)
     echo = dialect.write_response(BackendResponse(endpoint, 200, Served(version), version, offered))
     ranged = dialect.write_response(BackendResponse(endpoint, 200, Served(has_range=True), version, offered))
     refusal, status = _refusal(dialect, endpoint, ranged)
@@ -376,7 +375,7 @@ def _refusal(dialect: Dialect, endpoint: Endpoint, ranged: Sequence[Header]) -> 
 
 
 def _error_answer(
-    view: ServiceView, failure: Failure, offered: OfferedVersions, ranges: Collection[str]
+    view: ServiceView, failure: Failure, offered: VersionSet, ranges: Collection[str]
 ) -> ErrorAnswer:
     """With an offer that only shows where it stands: an engine takes it from the row."""
     response = error_response(view, failure_error(failure, offered))

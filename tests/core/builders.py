@@ -19,7 +19,6 @@ from gateway.core.dialect import (
     Dialect,
     Endpoint,
     GatewayError,
-    OfferedVersions,
     ProbeResponse,
     ProbeStep,
     Refusal,
@@ -112,7 +111,7 @@ class Toy(Dialect):
         self,
         endpoint: Endpoint,
         head: RequestHead,
-        offered: OfferedVersions | None,
+        offered: VersionSet | None,
         operations: Operations,
     ) -> Response:
         if endpoint.rate_limited and offered is None:

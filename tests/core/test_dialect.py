@@ -14,7 +14,6 @@ from gateway.core.dialect import (
     Dialect,
     GatewayError,
     Links,
-    OfferedVersions,
     RequestedKind,
     RequestedVersion,
 )
@@ -24,7 +23,7 @@ from gateway.core.http.message import as_mapping
 from gateway.core.versions.ranges import VersionSet
 from tests.core.builders import MINIMUM, RESOURCE, Toy, service, snapshot, upto, v
 
-OFFER = OfferedVersions(VersionSet.only(v("1.1")))
+OFFER = VersionSet.only(v("1.1"))
 
 
 def test_the_defaults_of_the_contract() -> None:

@@ -11,7 +11,6 @@ from gateway.core.dialect import (
     NO_VERSION_REQUESTED,
     DefaultKind,
     DefaultVersion,
-    OfferedVersions,
     Refusal,
     RefusalReason,
     RequestedKind,
@@ -22,7 +21,7 @@ from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from tests.core.builders import LATEST_REQUESTED, XY, v
 
-OFFER = OfferedVersions(VersionSet.between(v("1.5"), v("1.31")))
+OFFER = VersionSet.between(v("1.5"), v("1.31"))
 MINIMUM, MAXIMUM, REFUSED = (
     DefaultVersion(kind) for kind in (DefaultKind.MINIMUM, DefaultKind.MAXIMUM, DefaultKind.REFUSED)
 )
@@ -78,7 +77,7 @@ def test_what_is_refused(
 
 
 def test_a_gap_in_the_offer_is_not_on_offer() -> None:
-    dates = OfferedVersions(VersionSet.only(Version(2024, 1), Version(2024, 6), Version(2025, 1)))
+    dates = VersionSet.only(Version(2024, 1), Version(2024, 6), Version(2025, 1))
     july = RequestedVersion(RequestedKind.EXACT, Version(2024, 7), "2024-07")
 
     refusal = negotiate(july, dates, MINIMUM)
@@ -126,12 +125,12 @@ def test_the_negotiated_version_is_always_on_offer(
     requested: RequestedVersion, low: int, more: int, default_version: DefaultVersion
 ) -> None:
     """And an exactly requested version leads to no other one."""
-    offered = OfferedVersions(VersionSet.between(Version(1, low), Version(1, low + more)))
+    offered = VersionSet.between(Version(1, low), Version(1, low + more))
 
     negotiated = negotiate(requested, offered, default_version)
 
     if isinstance(negotiated, Version):
-        assert negotiated in offered.versions
+        assert negotiated in offered
         assert requested.version is None or negotiated == requested.version
     else:
-        assert negotiated.version is None or negotiated.version not in offered.versions
+        assert negotiated.version is None or negotiated.version not in offered

@@ -8,7 +8,7 @@ import json
 from dataclasses import replace
 from typing import Final
 
-from gateway.core.dialect import Endpoint, Links, OfferedVersions
+from gateway.core.dialect import Endpoint, Links
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dataplane.documents.rewritten import MAX_DOCUMENTS, MAX_SIZE, RewrittenDocuments
@@ -25,14 +25,14 @@ class CountingIronic(Ironic):
         self.rewritten = 0
 
     def rewrite_document(
-        self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
+        self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
         self.rewritten += 1
         return super().rewrite_document(endpoint, body, offered, links)
 
 
-def offer(highest: int) -> OfferedVersions:
-    return OfferedVersions(VersionSet.between(Version(1, 1), Version(1, highest)))
+def offer(highest: int) -> VersionSet:
+    return VersionSet.between(Version(1, 1), Version(1, highest))
 
 
 def test_R_B12_everything_that_changes_the_result_is_in_the_key() -> None:

@@ -22,7 +22,6 @@ from gateway.core.dialect import (
     BackendResponse,
     Dialect,
     Endpoint,
-    OfferedVersions,
     RequestedVersion,
     Served,
 )
@@ -91,30 +90,30 @@ class DialectSample(NamedTuple):
     """Six versions, oldest first, with gaps between them where the scheme has any."""
 
     @property
-    def offered(self) -> OfferedVersions:
+    def offered(self) -> VersionSet:
         """From the second to the fourth version."""
         return self.offered_between(1, 3)
 
     @property
-    def backend_versions(self) -> OfferedVersions:
+    def backend_versions(self) -> VersionSet:
         """What one backend serves: more than is offered, at both ends."""
         return self.offered_between(0, 5)
 
-    def offered_between(self, low: int, high: int) -> OfferedVersions:
+    def offered_between(self, low: int, high: int) -> VersionSet:
         """The versions between two positions in `versions`, both included."""
         if self.dialect.scheme.contiguous:
-            return OfferedVersions(VersionSet.between(self.versions[low], self.versions[high]))
-        return OfferedVersions(VersionSet.only(*self.versions[low : high + 1]))
+            return VersionSet.between(self.versions[low], self.versions[high])
+        return VersionSet.only(*self.versions[low : high + 1])
 
     def text(self, version: Version) -> str:
         return self.dialect.scheme.format(version)
 
-    def snapshot(self, offered: OfferedVersions) -> Snapshot:
+    def snapshot(self, offered: VersionSet) -> Snapshot:
         """A service `toy` with two backends that serve exactly these versions."""
-        advertisement = Advertisement(offered.versions)
+        advertisement = Advertisement(offered)
         return snapshot({"a": advertisement, "b": advertisement}, dialect=self.dialect)
 
-    def view(self, offered: OfferedVersions) -> ServiceView:
+    def view(self, offered: VersionSet) -> ServiceView:
         """That service as a request sees it."""
         return self.snapshot(offered).views["toy"]
 
@@ -298,7 +297,7 @@ def response_lines(
     )
     if added:
         return added
-    advertisement = Advertisement(sample.backend_versions.versions)
+    advertisement = Advertisement(sample.backend_versions)
     served = Served(version, advertisement, has_range=True, text=sample.text(version))
     return sample.dialect.write_response(
         BackendResponse(endpoint, status, served, version, sample.backend_versions)

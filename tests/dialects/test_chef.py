@@ -22,7 +22,6 @@ from gateway.core.dialect import (
     DefaultVersion,
     Endpoint,
     GatewayError,
-    OfferedVersions,
     ProbeFault,
     ProbeRequest,
     ProbeResponse,
@@ -53,8 +52,8 @@ def between(low: int, high: int) -> VersionSet:
     return VersionSet.between(Version(low), Version(high))
 
 
-OFFER = OfferedVersions(between(0, 2))
-WITHOUT_0 = OfferedVersions(between(1, 2))
+OFFER = between(0, 2)
+WITHOUT_0 = between(1, 2)
 """An offer without 0."""
 
 
@@ -80,7 +79,7 @@ def read_text(text: str) -> RequestedVersion:
     return read((HEADER, text))
 
 
-def refuse(*texts: str, offered: OfferedVersions = OFFER, dialect: Chef = CHEF) -> Response:
+def refuse(*texts: str, offered: VersionSet = OFFER, dialect: Chef = CHEF) -> Response:
     """The refusal of a request with these version headers."""
     refusal = negotiate(read(*((HEADER, text) for text in texts)), offered, CHEF.default_version)
     assert isinstance(refusal, Refusal)
@@ -105,9 +104,7 @@ def client_headers(
     )
 
 
-def version_document(
-    method: str = "GET", *lines: Header, offered: OfferedVersions | None = OFFER
-) -> Response:
+def version_document(method: str = "GET", *lines: Header, offered: VersionSet | None = OFFER) -> Response:
     fields = tuple((normalize_name(name), value) for name, value in lines)
     return CHEF.answer(VERSION_DOCUMENT, RequestHead(method, "/server_api_version", "", fields), offered)
 
@@ -675,7 +672,7 @@ def test_CHEF_3_trap_17_the_worked_example(
     served: tuple[int, int], requested: str | None, expected: int | None
 ) -> None:
     """A request for 22 is served by 22; the 15 in the RFC is a mistake."""
-    offered = OfferedVersions(between(*served))
+    offered = between(*served)
     negotiated = negotiate(
         read(*(() if requested is None else ((HEADER, requested),))), offered, CHEF.default_version
     )

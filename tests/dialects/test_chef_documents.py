@@ -15,7 +15,6 @@ from gateway.core.decision.operations import (
     OperationStatus,
     PathTemplate,
 )
-from gateway.core.dialect import OfferedVersions
 from gateway.core.http.message import Header, RequestHead, Response, normalize_name
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version, WholeNumber
@@ -69,15 +68,15 @@ USER_ENTRY = {
 }
 
 
-def upto(highest: int, lowest: int = 0) -> OfferedVersions:
-    return OfferedVersions(VersionSet.between(Version(lowest), Version(highest)))
+def upto(highest: int, lowest: int = 0) -> VersionSet:
+    return VersionSet.between(Version(lowest), Version(highest))
 
 
 def respond(
     below: str = "",
     *lines: Header,
     method: str = "GET",
-    offered: OfferedVersions | None = upto(1),  # noqa: B008 -- a constant
+    offered: VersionSet | None = upto(1),  # noqa: B008 -- a constant
     operations: Operations = SAMPLE,
 ) -> Response:
     fields = tuple((normalize_name(name), value) for name, value in lines)

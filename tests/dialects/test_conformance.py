@@ -35,7 +35,6 @@ from gateway.core.dialect import (
     GatewayError,
     Links,
     MissingOperation,
-    OfferedVersions,
     ProbeFault,
     ProbeRequest,
     ProbeResponse,
@@ -153,7 +152,7 @@ def test_explain_says_for_every_endpoint_what_would_happen(sample: DialectSample
             json.dumps(explanation)
             assert explanation["dialect"] == sample.dialect.name
             if lines and endpoint.version_in_target is None:
-                offered = version in sample.offered.versions
+                offered = version in sample.offered
                 assert explanation["decision"] == ("forward" if offered else "refuse")
                 assert explanation["requested"]["kind"] == "exact"
                 assert explanation["version"] == (sample.text(version) if offered else None)
@@ -200,7 +199,7 @@ def test_a_request_without_a_version_gets_the_default_version(sample: DialectSam
     dialect, default_version = sample.dialect, sample.dialect.default_version
     offered = sample.offered if part == "a part" else sample.backend_versions
     if part == "all" and default_version.constant is not None and dialect.scheme.contiguous:
-        offered = OfferedVersions(VersionSet.between(default_version.constant, sample.versions[-1]))
+        offered = VersionSet.between(default_version.constant, sample.versions[-1])
     expected = {
         DefaultKind.MINIMUM: offered.lowest,
         DefaultKind.MAXIMUM: offered.highest,
@@ -212,7 +211,7 @@ def test_a_request_without_a_version_gets_the_default_version(sample: DialectSam
     for endpoint in negotiated_endpoints(sample):
         assert sample.requested(endpoint, []).kind is RequestedKind.NONE
         resolution = resolve(view, endpoint, RequestHead(*targets_by_endpoint(dialect)[endpoint]), "/")
-        if expected is not None and expected in offered.versions:
+        if expected is not None and expected in offered:
             assert (resolution.result, resolution.version) == (NegotiationResult.SERVED, expected)
             assert (
                 sample.requested(
@@ -420,7 +419,7 @@ def test_duplicates_and_disguised_names_end_in_one_version_and_one_spelling(samp
 
 
 def refusal_of(
-    sample: DialectSample, requested: RequestedVersion, offered: OfferedVersions | None = None
+    sample: DialectSample, requested: RequestedVersion, offered: VersionSet | None = None
 ) -> Refusal | None:
     """Why the gateway would refuse the requested version; None when it would not."""
     negotiated = negotiate(
@@ -429,7 +428,7 @@ def refusal_of(
     return negotiated if isinstance(negotiated, Refusal) else None
 
 
-def refusals(sample: DialectSample, offered: OfferedVersions) -> Iterator[tuple[Endpoint, Response]]:
+def refusals(sample: DialectSample, offered: VersionSet) -> Iterator[tuple[Endpoint, Response]]:
     """The refusals of all sample versions that are not in `offered`."""
     for endpoint in negotiated_endpoints(sample):
         for version in sample.versions:
@@ -530,7 +529,7 @@ def test_any_error_can_be_sent_and_has_the_offer_or_no_range(sample: DialectSamp
         | st.just(RequestedVersion(RequestedKind.MALFORMED, text='"spam\xe9')),
     )
     def holds(
-        status: int, detail: str, offered: OfferedVersions | None, requested: RequestedVersion | None
+        status: int, detail: str, offered: VersionSet | None, requested: RequestedVersion | None
     ) -> None:
         response = dialect.error_response(
             GatewayError(status, "Some Title", detail, retry_after=2, offered=offered, requested=requested)
@@ -568,7 +567,7 @@ def test_an_operation_outside_its_versions_is_refused_as_its_servers_do(
             served = dialect.read_response(endpoint, response.status, owned)
             assert served.version_refusal is VersionRefusal.NO
             assert served.version in {None, version}
-            assert served.advertisement is None or served.advertisement.versions == sample.offered.versions
+            assert served.advertisement is None or served.advertisement.versions == sample.offered
             assert dialect.read_refusal(response.status, owned, response.body) is None
 
 
@@ -621,13 +620,13 @@ def test_the_served_version_is_passed_on_and_the_range_of_the_backend_is_not(sam
             assert served.version in {None, version}
             assert served.version_refusal is not VersionRefusal.YES
             if served.advertisement is not None:
-                assert served.advertisement.versions == sample.backend_versions.versions
+                assert served.advertisement.versions == sample.backend_versions
             written = dialect.write_response(
                 BackendResponse(endpoint, 200, served, version_1, sample.offered)
             )
             again = dialect.read_response(endpoint, 200, folded_headers(written))
             assert again.version == served.version
-            assert again.advertisement is None or again.advertisement.versions == sample.offered.versions
+            assert again.advertisement is None or again.advertisement.versions == sample.offered
             assert (again.advertisement is None) == (served.advertisement is None)
             ends = range_ends("\n".join(f"{name}: {value}" for name, value in written))
             assert ends <= {sample.text(sample.offered.lowest), sample.text(sample.offered.highest)}
@@ -710,7 +709,7 @@ def test_a_rewritten_document_has_the_offer_and_never_the_range_of_the_backend(s
     assert not found or sample.text(sample.offered.highest) in found
 
 
-def texts_of(sample: DialectSample, offered: OfferedVersions) -> tuple[str, str]:
+def texts_of(sample: DialectSample, offered: VersionSet) -> tuple[str, str]:
     """The minimum and the maximum as texts."""
     return sample.text(offered.lowest), sample.text(offered.highest)
 
@@ -825,4 +824,4 @@ def test_a_probe_learns_the_range_from_the_responses_of_its_own_servers(sample: 
     ]
 
     assert learned
-    assert all(versions == sample.backend_versions.versions for versions in learned)
+    assert all(versions == sample.backend_versions for versions in learned)

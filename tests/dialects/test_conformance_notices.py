@@ -17,7 +17,6 @@ from gateway.core.dialect import (
     Endpoint,
     GatewayError,
     Links,
-    OfferedVersions,
     ProbeRequest,
     ProbeResponse,
     ProbeStep,
@@ -116,7 +115,7 @@ class WritesErrorsWithoutAType(Ironic):
 class PassesOnTheBackendsRange(Ironic):
     def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
         own = response.served.advertisement
-        offered = OfferedVersions(own.versions) if own else response.offered
+        offered = own.versions if own else response.offered
         return super().write_response(replace(response, offered=offered))
 
 
@@ -135,14 +134,14 @@ class ReadsTheServersName(Ironic):
 
 class LeavesDocumentsUnchanged(Ironic):
     def rewrite_document(
-        self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
+        self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
         return body
 
 
 class RewritesNothing(Ironic):
     def rewrite_document(
-        self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
+        self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
         return None
 

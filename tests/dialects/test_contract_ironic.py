@@ -13,7 +13,6 @@ from gateway.core.dialect import (
     BackendResponse,
     Endpoint,
     GatewayError,
-    OfferedVersions,
     ProbeFault,
     ProbeResponse,
     Refusal,
@@ -28,7 +27,7 @@ from gateway.core.versions.version import Version
 from gateway.dialects.openstack.ironic import RESOURCE, ROOT, UNCERTAIN, V1, Ironic
 
 IRONIC = Ironic.configured(Ironic.Options())
-OFFER = OfferedVersions(VersionSet.between(Version(1, 1), Version(1, 58)))
+OFFER = VersionSet.between(Version(1, 1), Version(1, 58))
 
 VERSIONS = st.builds(Version, st.integers(0, 3), st.integers(0, 200))
 TEXTS = (

@@ -18,7 +18,6 @@ from gateway.core.dialect import (
     Endpoint,
     GatewayError,
     Links,
-    OfferedVersions,
     ProbeFault,
     ProbeRequest,
     ProbeResponse,
@@ -54,12 +53,12 @@ def custom(options: CustomOptions) -> Custom:
     return Custom.configured(options)
 
 
-def offered(dialect: Custom, *texts: str) -> OfferedVersions:
+def offered(dialect: Custom, *texts: str) -> VersionSet:
     """From one version to another, or just these where an offer is a set."""
     versions = [dialect.scheme.require(text) for text in texts]
     if dialect.scheme.contiguous:
-        return OfferedVersions(VersionSet.between(versions[0], versions[-1]))
-    return OfferedVersions(VersionSet.only(*versions))
+        return VersionSet.between(versions[0], versions[-1])
+    return VersionSet.only(*versions)
 
 
 def exact(scheme: Scheme, text: str) -> RequestedVersion:
@@ -183,7 +182,7 @@ def test_explain_shows_the_target_that_backends_get_and_finds_operations_without
     dialect = custom(PATH)
     since = VersionSet.read_open(">=1.44", dialect.scheme)
     rules = [OperationRule(("GET",), PathTemplate.read("/new/{id}"), since)]
-    advertisement = Advertisement(offered(dialect, "1.24", "1.45").versions)
+    advertisement = Advertisement(offered(dialect, "1.24", "1.45"))
     current = snapshot(
         {"a": advertisement},
         dialect=dialect,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.dialect import Advertisement, Links, OfferedVersions, ProbeFault, ProbeResponse
+from gateway.core.dialect import Advertisement, Links, ProbeFault, ProbeResponse
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects.custom.dialect import Custom
@@ -127,7 +127,7 @@ def test_R3_N4_a_document_with_only_a_maximum_is_learned() -> None:
 def test_R3_N4_its_maximum_is_the_offer_for_clients() -> None:
     learn = LearnOptions(path="/v", minimum="1", maximum="$.newest")
     dialect = Custom.configured(CustomOptions(learn=learn))
-    offered = OfferedVersions(VersionSet.between(Version(1), Version(3)))
+    offered = VersionSet.between(Version(1), Version(3))
     links = Links("http://10.0.0.5", "api.test", "http://api.test")
 
     endpoint = dialect.endpoint("GET", "/v", "")

@@ -12,7 +12,6 @@ import pytest
 
 from gateway.core.dialect import (
     Links,
-    OfferedVersions,
     OptionWarning,
     ProbePaths,
     Refusal,
@@ -31,7 +30,7 @@ OPTIONS = CustomOptions(
     documents=(),
     probes=ProbePaths(health="/api/health"),
 )
-OFFER = OfferedVersions(VersionSet.between(Version(1), Version(4)))
+OFFER = VersionSet.between(Version(1), Version(4))
 LINKS = Links("http://10.0.0.5:7001", "api.test", "http://api.test")
 
 

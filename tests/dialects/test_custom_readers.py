@@ -17,7 +17,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gateway.core.decision.negotiation import negotiate
-from gateway.core.dialect import OfferedVersions
 from gateway.core.http.message import Header as Line
 from gateway.core.http.message import as_mapping
 from gateway.core.versions.ranges import VersionSet
@@ -25,7 +24,7 @@ from gateway.core.versions.version import Version
 from gateway.dialects.custom.dialect import Custom
 from gateway.dialects.custom.options import CustomOptions, LearnOptions, LocationOptions
 
-OFFER: Final = OfferedVersions(VersionSet.between(Version(1), Version(5)))
+OFFER: Final = VersionSet.between(Version(1), Version(5))
 LEARN: Final = LearnOptions(path="/versions", minimum="$.low", maximum="$.high")
 VENDOR: Final = "application/vnd.x+json"
 

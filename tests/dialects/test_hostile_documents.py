@@ -19,7 +19,6 @@ from gateway.core.dialect import (
     Dialect,
     Endpoint,
     Links,
-    OfferedVersions,
     ProbeFault,
     ProbeResponse,
 )
@@ -37,10 +36,10 @@ VALUES: Final = 5_000
 """Values in a document that is read."""
 
 IRONIC: Final = Ironic()
-IRONIC_OFFER: Final = OfferedVersions(VersionSet.between(Version(1, 1), Version(1, 58)))
+IRONIC_OFFER: Final = VersionSet.between(Version(1, 1), Version(1, 58))
 NOVA: Final = Nova()
 NOVA_ROOT: Final = NOVA.endpoint("GET", "/", "")
-NOVA_OFFER: Final = OfferedVersions(VersionSet.between(Version(2, 1), Version(2, 58)))
+NOVA_OFFER: Final = VersionSet.between(Version(2, 1), Version(2, 58))
 LINKS: Final = Links("http://10.0.0.5:6385", "api.test", "https://api.test/metal")
 
 DOCUMENTS: Final = (
@@ -53,7 +52,7 @@ DOCUMENTS: Final = (
 CUSTOM: Final = Custom.configured(
     CustomOptions(learn=LearnOptions(path="/end", minimum="$.min", maximum="$.max"), documents=DOCUMENTS)
 )
-CUSTOM_OFFER: Final = OfferedVersions(VersionSet.between(Version(1), Version(1000)))
+CUSTOM_OFFER: Final = VersionSet.between(Version(1), Version(1000))
 
 
 def filled(
@@ -83,9 +82,7 @@ def unit() -> float:
     return cost(lambda: json.loads(body))
 
 
-def rewriting(
-    dialect: Dialect, endpoint: Endpoint, offered: OfferedVersions, body: bytes
-) -> Callable[[], object]:
+def rewriting(dialect: Dialect, endpoint: Endpoint, offered: VersionSet, body: bytes) -> Callable[[], object]:
     return lambda: dialect.rewrite_document(endpoint, body, offered, LINKS)
 
 

@@ -20,7 +20,6 @@ from gateway.core.dialect import (
     DefaultKind,
     Endpoint,
     GatewayError,
-    OfferedVersions,
     ProbeFault,
     ProbeRequest,
     ProbeResponse,
@@ -39,8 +38,8 @@ from gateway.dialects.openstack.ironic import RESOURCE, ROOT, UNCERTAIN, V1, Iro
 from tests.core.builders import snapshot
 
 IRONIC = Ironic.configured(Ironic.Options())
-OFFER = OfferedVersions(VersionSet.between(Version(1, 1), Version(1, 82)))
-ADVERTISEMENT = Advertisement(OFFER.versions)
+OFFER = VersionSet.between(Version(1, 1), Version(1, 82))
+ADVERTISEMENT = Advertisement(OFFER)
 
 LEGACY = "X-OpenStack-Ironic-API-Version"
 STANDARD = "OpenStack-API-Version"
@@ -63,7 +62,7 @@ def read(*lines: Header) -> RequestedVersion:
     return IRONIC.read_requested(RESOURCE, as_mapping((normalize_name(name), value) for name, value in lines))
 
 
-def refuse(text: str, offered: OfferedVersions = OFFER) -> Response:
+def refuse(text: str, offered: VersionSet = OFFER) -> Response:
     """The refusal of the requested version `text`."""
     requested = read((LEGACY, text))
     assert requested.kind in {RequestedKind.EXACT, RequestedKind.MALFORMED}
@@ -262,7 +261,7 @@ def test_I7_trap_2_malformed_has_no_range(text: str) -> None:
 
 
 def test_I15_a_refusal_names_a_lower_offer_as_a_pinned_server_names_its_pin() -> None:
-    capped = OfferedVersions(VersionSet.between(Version(1, 1), Version(1, 96)))
+    capped = VersionSet.between(Version(1, 1), Version(1, 96))
 
     response = refuse("1.97", capped)
 

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.dialect import Endpoint, Links, OfferedVersions
+from gateway.core.dialect import Endpoint, Links
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.ironic import RESOURCE, ROOT, V1, Ironic
 
 IRONIC = Ironic.configured(Ironic.Options())
-OFFER = OfferedVersions(VersionSet.between(Version(1, 1), Version(1, 58)))
+OFFER = VersionSet.between(Version(1, 1), Version(1, 58))
 LINKS = Links(backend="http://127.0.0.1:16396", host="gateway.test:6385", public="https://api.test/baremetal")
 
 DESCRIPTION = (

@@ -13,7 +13,6 @@ from gateway.core.dialect import (
     NO_VERSION_REQUESTED,
     Advertisement,
     Links,
-    OfferedVersions,
     RequestedKind,
     RequestedVersion,
 )
@@ -39,7 +38,7 @@ from gateway.dialects.openstack.microversion import (
 from gateway.errors import VersionTextError
 
 COMPUTE = frozenset({"compute"})
-OFFER = OfferedVersions(VersionSet.between(Version(1, 1), Version(1, 58)))
+OFFER = VersionSet.between(Version(1, 1), Version(1, 58))
 LINKS = Links(backend="http://10.0.0.5:6385", host="api.test:6385", public="https://api.test/baremetal")
 
 

@@ -22,7 +22,6 @@ from gateway.core.dialect import (
     BackendResponse,
     Endpoint,
     GatewayError,
-    OfferedVersions,
     ProbeFault,
     ProbeRequest,
     ProbeResponse,
@@ -40,7 +39,7 @@ from gateway.dialects import discover
 from gateway.dialects.openstack.nova import BELOW_V1_1, CHOICES, LEGACY, RESOURCE, ROOT, V1_1, V2, V2_1, Nova
 
 NOVA = Nova.configured(Nova.Options())
-OFFER = OfferedVersions(VersionSet.between(Version(2, 1), Version(2, 104)))
+OFFER = VersionSet.between(Version(2, 1), Version(2, 104))
 
 NOVA_HEADER = "X-OpenStack-Nova-API-Version"
 STANDARD = "OpenStack-API-Version"
@@ -62,7 +61,7 @@ def read(*lines: Header) -> RequestedVersion:
     return NOVA.read_requested(RESOURCE, as_mapping(folded(lines)))
 
 
-def refuse(line: Header, offered: OfferedVersions = OFFER) -> Response:
+def refuse(line: Header, offered: VersionSet = OFFER) -> Response:
     """The refusal of a version that is not on offer."""
     refusal = negotiate(read(line), offered, NOVA.default_version)
     assert isinstance(refusal, Refusal)
@@ -274,7 +273,7 @@ def test_a_default_version_that_is_not_on_offer_is_refused_like_a_requested_one(
         RefusalReason.BELOW_MIN,
         NO_VERSION_REQUESTED,
         Version(2, 1),
-        OfferedVersions(VersionSet.only(Version(2, 5))),
+        VersionSet.only(Version(2, 5)),
     )
 
     response = NOVA.refuse(refusal, RESOURCE, as_mapping([]))
@@ -463,7 +462,7 @@ def test_a_probe_requests_the_root_without_a_version() -> None:
 def test_N1_a_probe_reads_the_entry_v2_1() -> None:
     document = {"versions": [V2_0_ENTRY, v2_1_entry()]}
 
-    assert NOVA.probe((answer(200, document),), None) == Advertisement(OFFER.versions)
+    assert NOVA.probe((answer(200, document),), None) == Advertisement(OFFER)
 
 
 @pytest.mark.parametrize(
@@ -486,9 +485,7 @@ def test_where_the_root_is_not_available_v2_1_is_probed(status: int) -> None:
     missing = answer(status, {})
 
     assert NOVA.probe((missing,), None) == ProbeRequest("/v2.1/", JSON)
-    assert NOVA.probe((missing, answer(200, {"version": v2_1_entry()})), None) == Advertisement(
-        OFFER.versions
-    )
+    assert NOVA.probe((missing, answer(200, {"version": v2_1_entry()})), None) == Advertisement(OFFER)
 
 
 def test_v2_1_until_train_needs_a_token_and_that_is_neither_down_nor_legacy() -> None:
@@ -502,9 +499,7 @@ def test_v2_1_until_train_needs_a_token_and_that_is_neither_down_nor_legacy() ->
 def test_a_configured_path_is_the_only_one_that_is_probed() -> None:
     assert reason(NOVA.probe((answer(404, {}),), "/compute/")) == "status"
     assert reason(NOVA.probe((answer(401, {}),), "/compute/v2.1/")) == "unauthorized"
-    assert NOVA.probe((answer(200, {"version": v2_1_entry()}),), "/compute/v2.1/") == Advertisement(
-        OFFER.versions
-    )
+    assert NOVA.probe((answer(200, {"version": v2_1_entry()}),), "/compute/v2.1/") == Advertisement(OFFER)
 
 
 @pytest.mark.parametrize("status", [204, 300, 301, 400, 406, 429, 500, 502, 503])

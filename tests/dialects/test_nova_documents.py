@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.dialect import Endpoint, Links, OfferedVersions
+from gateway.core.dialect import Endpoint, Links
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.nova import CHOICES, LEGACY, RESOURCE, ROOT, V1_1, V2, V2_1, Nova
 
 NOVA = Nova.configured(Nova.Options())
-OFFER = OfferedVersions(VersionSet.between(Version(2, 1), Version(2, 60)))
+OFFER = VersionSet.between(Version(2, 1), Version(2, 60))
 LINKS = Links(backend="http://127.0.0.1:16601", host="gateway.test:8774", public="https://api.test/compute")
 PUBLIC = "https://api.test/compute"
 
@@ -113,7 +113,7 @@ def test_N13_choices_have_links_that_the_client_can_follow(base: str, endpoint: 
 
 
 def test_the_minimum_is_that_of_the_offer_as_well() -> None:
-    offer = OfferedVersions(VersionSet.between(Version(2, 5), Version(2, 60)))
+    offer = VersionSet.between(Version(2, 5), Version(2, 60))
 
     body = NOVA.rewrite_document(V2_1, version_2_1(LINK_BASES[0], "2.104").encode(), offer, LINKS)
 

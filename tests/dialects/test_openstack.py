@@ -20,7 +20,6 @@ from gateway.core.dialect import (
     DefaultKind,
     GatewayError,
     Links,
-    OfferedVersions,
     ProbeFault,
     ProbeRequest,
     ProbeResponse,
@@ -59,8 +58,8 @@ PLAIN = dialect_for("backup")
 ALL = [PLACEMENT, CINDER, MANILA, MAGNUM, INSPECTOR, PLAIN]
 
 
-def between(lowest: str, highest: str) -> OfferedVersions:
-    return OfferedVersions(VersionSet.read(f"{lowest}-{highest}", PLAIN.scheme))
+def between(lowest: str, highest: str) -> VersionSet:
+    return VersionSet.read(f"{lowest}-{highest}", PLAIN.scheme)
 
 
 OFFER = between("1.0", "1.39")
@@ -72,7 +71,7 @@ def read(dialect: OpenStack, *lines: Header) -> RequestedVersion:
     )
 
 
-def refuse(dialect: OpenStack, text: str, offered: OfferedVersions = OFFER) -> Response:
+def refuse(dialect: OpenStack, text: str, offered: VersionSet = OFFER) -> Response:
     """The refusal of the requested version `text`, in the header where the service reads it."""
     names = {normalize_name(name): name for name in dialect.vary}
     value = f"{dialect.profile.service_types[0]} {text}" if normalize_name(STANDARD) in names else text
@@ -418,7 +417,7 @@ def test_a_response_without_version_headers_gets_none(dialect: OpenStack) -> Non
 def test_the_offer_replaces_the_range_of_the_backend() -> None:
     own = tuple((name, value) for (name, _), value in zip(MAGNUM_RANGE, ("1.1", "1.14"), strict=True))
 
-    assert read_response(MAGNUM, 200, *own).advertisement == Advertisement(between("1.1", "1.14").versions)
+    assert read_response(MAGNUM, 200, *own).advertisement == Advertisement(between("1.1", "1.14"))
     assert client_headers(MAGNUM, 200, *own, (STANDARD, "container-infra 1.5")) == (
         *MAGNUM_RANGE,
         (STANDARD, "container-infra 1.5"),
@@ -445,9 +444,7 @@ def test_a_refusal_by_a_backend_is_known_by_its_body(dialect: OpenStack) -> None
     assert read_response(dialect, 406).version_refusal is VersionRefusal.READ_BODY
     assert read_response(dialect, 400).version_refusal is VersionRefusal.NO
     assert dialect.read_response(ROOT, 406, NO_VERSIONS).version_refusal is VersionRefusal.NO
-    assert dialect.read_refusal(406, NO_VERSIONS, refuse(dialect, "9.99").body) == Advertisement(
-        OFFER.versions
-    )
+    assert dialect.read_refusal(406, NO_VERSIONS, refuse(dialect, "9.99").body) == Advertisement(OFFER)
 
 
 @pytest.mark.parametrize("dialect", ALL)
@@ -471,7 +468,7 @@ def test_a_406_that_names_no_range_is_no_version_refusal(dialect: OpenStack, bod
 LINKS = Links(backend="http://10.0.0.5:80", host="api.test", public="https://api.test/p")
 
 
-def rewritten(dialect: OpenStack, document: object, offered: OfferedVersions) -> Any:
+def rewritten(dialect: OpenStack, document: object, offered: VersionSet) -> Any:
     body = dialect.rewrite_document(ROOT, json.dumps(document).encode(), offered, LINKS)
     return None if body is None else json.loads(body)
 
@@ -558,21 +555,19 @@ def test_a_probe_reads_the_newest_range_of_a_list(status: int) -> None:
     }
 
     mounts = frozenset({"v1"})
-    assert probe_result(MANILA, status, document) == Advertisement(
-        between("2.0", "2.99").versions, mounts=mounts
-    )
+    assert probe_result(MANILA, status, document) == Advertisement(between("2.0", "2.99"), mounts=mounts)
 
 
 def test_of_two_keys_for_the_maximum_that_of_the_guideline_counts() -> None:
     document = {"version": {"id": "v1", "min_version": "1.0", "max_version": "1.9", "version": "1.0"}}
 
-    assert probe_result(PLAIN, 200, document) == Advertisement(between("1.0", "1.9").versions)
+    assert probe_result(PLAIN, 200, document) == Advertisement(between("1.0", "1.9"))
 
 
 def test_range_headers_count_where_the_service_has_them() -> None:
     document = {"versions": [{"id": "1.18"}]}
 
-    assert probe_result(INSPECTOR, 200, document, *INSPECTOR_RANGE) == Advertisement(OFFER.versions)
+    assert probe_result(INSPECTOR, 200, document, *INSPECTOR_RANGE) == Advertisement(OFFER)
     assert reason(probe_result(INSPECTOR, 200, document, INSPECTOR_RANGE[0])) == "range"
 
 

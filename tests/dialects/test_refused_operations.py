@@ -19,7 +19,6 @@ from gateway.core.dialect import (
     Advertisement,
     Dialect,
     MissingOperation,
-    OfferedVersions,
     RequestedKind,
     RequestedVersion,
 )
@@ -47,7 +46,7 @@ def refused(
 ) -> Response:
     dialect = configured(name, **options)
     text = dialect.scheme.format(version)
-    offered = OfferedVersions(VersionSet.between(version.step(-1), version.step(9)))
+    offered = VersionSet.between(version.step(-1), version.step(9))
     missing = MissingOperation(
         version, requested or RequestedVersion(RequestedKind.EXACT, version, text), offered, status
     )

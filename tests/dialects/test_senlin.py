@@ -20,7 +20,6 @@ from gateway.core.dialect import (
     Endpoint,
     GatewayError,
     Links,
-    OfferedVersions,
     ProbeFault,
     ProbeRequest,
     ProbeResponse,
@@ -38,7 +37,7 @@ from gateway.dialects import discover
 from gateway.dialects.openstack.senlin import CHOICES, RESOURCE, ROOT, UNCERTAIN, V1, Senlin
 
 SENLIN = Senlin.configured(Senlin.Options())
-OFFER = OfferedVersions(VersionSet.between(Version(1, 0), Version(1, 14)))
+OFFER = VersionSet.between(Version(1, 0), Version(1, 14))
 STANDARD = "OpenStack-API-Version"
 AT_1_5 = Version(1, 5)
 JSON = ("Content-Type", "application/json")
@@ -61,7 +60,7 @@ def read(*values: str, name: str = STANDARD) -> RequestedVersion:
     return SENLIN.read_requested(RESOURCE, as_mapping((normalize_name(name), value) for value in values))
 
 
-def refuse(text: str, *accept: str, offered: OfferedVersions = OFFER) -> Response:
+def refuse(text: str, *accept: str, offered: VersionSet = OFFER) -> Response:
     """The refusal of the requested version `clustering TEXT`."""
     requested = read(f"clustering {text}")
     if requested.version is None:
@@ -201,7 +200,7 @@ def test_S4_has_the_length_that_real_servers_send(text: str, length: int) -> Non
 
 
 def test_S4_a_refusal_names_a_lower_offer() -> None:
-    lower = OfferedVersions(VersionSet.between(Version(1, 2), Version(1, 9)))
+    lower = VersionSet.between(Version(1, 2), Version(1, 9))
 
     assert b"Minimum is '1.2' and maximum is '1.9'." in refuse("1.1", offered=lower).body
 
@@ -292,7 +291,7 @@ def test_S4_from_a_backend_is_known_by_its_body() -> None:
     assert read_response(406).version_refusal is VersionRefusal.READ_BODY
     assert read_response(406, endpoint=V1).version_refusal is VersionRefusal.READ_BODY
     assert read_response(406, endpoint=ROOT).version_refusal is VersionRefusal.NO
-    assert SENLIN.read_refusal(406, as_mapping([]), S4) == Advertisement(OFFER.versions)
+    assert SENLIN.read_refusal(406, as_mapping([]), S4) == Advertisement(OFFER)
 
 
 def test_S6_trap_11_a_method_outside_its_range_is_no_version_refusal() -> None:
@@ -335,7 +334,7 @@ def entry(link: str, highest: str | None = "1.14") -> dict[str, Any]:
 
 
 LINKS = Links(backend="http://10.0.0.5:8777", host="api.test", public="https://api.test/clustering")
-LOWER = OfferedVersions(VersionSet.between(Version(1, 0), Version(1, 9)))
+LOWER = VersionSet.between(Version(1, 0), Version(1, 9))
 PUBLIC = "https://api.test/clustering/v1"
 
 
@@ -428,8 +427,8 @@ def test_a_probe_requests_the_root_without_a_version() -> None:
 
 @pytest.mark.parametrize("status", [300, 200])
 def test_S1_a_probe_reads_the_range_from_the_list(status: int) -> None:
-    assert probe_result(status, {"versions": [entry("/v1")]}) == Advertisement(OFFER.versions)
-    assert probe_result(status, {"version": entry("/v1")}, "/v1") == Advertisement(OFFER.versions)
+    assert probe_result(status, {"versions": [entry("/v1")]}) == Advertisement(OFFER)
+    assert probe_result(status, {"version": entry("/v1")}, "/v1") == Advertisement(OFFER)
 
 
 def test_a_list_without_a_range_is_a_legacy_server_of_Mitaka() -> None:

@@ -93,7 +93,7 @@ def version_fields(data: bytes) -> None:
         render(resolution.response.headers)
     if resolution.result is not NegotiationResult.SERVED or resolution.version is None:
         return
-    assert resolution.version in sample.offered.versions
+    assert resolution.version in sample.offered
     assert resolution.requested is not None
     if resolution.requested.kind is RequestedKind.EXACT and dialect.version_match is VersionMatch.EXACT:
         assert resolution.requested.version == resolution.version

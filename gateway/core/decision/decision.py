@@ -42,7 +42,6 @@ from gateway.core.dialect import (
     Endpoint,
     GatewayError,
     MissingOperation,
-    OfferedVersions,
     Refusal,
     RefusalReason,
     RequestedKind,
@@ -126,7 +125,7 @@ class Resolution:
     """The header lines that tell a member the version, as members with version headers read them."""
     legacy_request_field_lines: bytes = b""
     """The same for a legacy member."""
-    offered: OfferedVersions | None = None
+    offered: VersionSet | None = None
     detached_response: Response | None = None
     """Of a refused version: the 503 in its place once this replica is detached; None: there is none."""
     missing_operation: Operation | None = None
@@ -413,7 +412,7 @@ def _negotiated(view: ServiceView, requested: RequestedVersion) -> Version | Ref
         )
         if latest and not agreed.attached and offered is not None:
             # What others offer by now is not known here: the highest version that somebody serves.
-            served = VersionSet.of(view.by_version.segments) & offered.versions
+            served = VersionSet.of(view.by_version.segments) & offered
             return served.highest if served else offered.highest
         return negotiate_agreed(requested, offered, agreed, default, dialect.version_match)
     return None if offered is None else negotiate(requested, offered, default, dialect.version_match)
@@ -491,7 +490,7 @@ def _forward(
     if offered is None and version is not None:
         # While nothing is on offer, only what is agreed on may be served. Such a response tells the
         # version that was requested and no other.
-        offered = OfferedVersions(VersionSet.only(version))
+        offered = VersionSet.only(version)
     legacy_lines = request_field_lines if legacy_request_field_lines is None else legacy_request_field_lines
     return Resolution(
         view,

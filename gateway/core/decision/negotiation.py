@@ -16,19 +16,19 @@ from gateway.core.agreement.document import Level
 from gateway.core.dialect import (
     DefaultKind,
     DefaultVersion,
-    OfferedVersions,
     Refusal,
     RefusalReason,
     RequestedKind,
     RequestedVersion,
     VersionMatch,
 )
+from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 
 
 def negotiate(
     requested: RequestedVersion,
-    offered: OfferedVersions,
+    offered: VersionSet,
     default_version: DefaultVersion,
     match: VersionMatch = VersionMatch.EXACT,
 ) -> Version | Refusal:
@@ -40,14 +40,14 @@ def negotiate(
     wanted = _wanted(requested, offered, default_version)
     if wanted is None:
         return Refusal(RefusalReason.MALFORMED, requested, None, offered)
-    if wanted in offered.versions:
+    if wanted in offered:
         return wanted
     if match is VersionMatch.NEAREST_EARLIER:
-        earlier = offered.versions.up_to(wanted)
+        earlier = offered.up_to(wanted)
         if earlier:
             return earlier.highest
     elif match is VersionMatch.NEAREST_LATER:
-        later = offered.versions.down_to(wanted)
+        later = offered.down_to(wanted)
         if later:
             return later.lowest
     reason = RefusalReason.BELOW_MIN if wanted < offered.lowest else RefusalReason.ABOVE_MAX
@@ -56,7 +56,7 @@ def negotiate(
 
 def negotiate_agreed(
     requested: RequestedVersion,
-    offered: OfferedVersions | None,
+    offered: VersionSet | None,
     agreed: Agreed,
     default_version: DefaultVersion,
     match: VersionMatch = VersionMatch.EXACT,
@@ -87,7 +87,7 @@ def _exact(requested: RequestedVersion, default_version: DefaultVersion) -> Vers
 
 
 def _wanted(
-    requested: RequestedVersion, offered: OfferedVersions, default_version: DefaultVersion
+    requested: RequestedVersion, offered: VersionSet, default_version: DefaultVersion
 ) -> Version | None:
     """The version that the request means, on offer or not; None when it means none."""
     match requested.kind:
@@ -103,7 +103,7 @@ def _wanted(
             assert_never(requested.kind)
 
 
-def _default(default_version: DefaultVersion, offered: OfferedVersions) -> Version | None:
+def _default(default_version: DefaultVersion, offered: VersionSet) -> Version | None:
     """The version that a request without one means."""
     match default_version.kind:
         case DefaultKind.MINIMUM:

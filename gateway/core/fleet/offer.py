@@ -13,7 +13,6 @@ from enum import StrEnum
 from typing import Final, NamedTuple, final
 
 from gateway.core.agreement.attachment import Agreed
-from gateway.core.dialect import OfferedVersions
 from gateway.core.fleet.backend import Freshness, Grade
 from gateway.core.fleet.offer_state import OfferState, policy_set, served_sets
 from gateway.core.fleet.pool import Pool
@@ -84,8 +83,9 @@ class Offer:
     """True: the offer is on its way to the offer state, because several have to agree."""
 
     @property
-    def offered(self) -> OfferedVersions | None:
-        return OfferedVersions(self.versions) if self.versions else None
+    def offered(self) -> VersionSet | None:
+        """The versions on offer; None: nothing is offered."""
+        return self.versions or None
 
 
 def form_offer(service: Service, pool: Pool, offer_state: OfferState) -> Offer:

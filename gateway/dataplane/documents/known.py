@@ -18,7 +18,7 @@ from gateway.core.decision.response import vary_lines
 from gateway.core.dialect import BackendResponse, Endpoint, Links, Served
 from gateway.core.fleet.probed_document import CREDENTIALS, ProbedDocument
 from gateway.core.http.message import Header, Response, all_values, as_mapping, fields_named
-from gateway.core.versions.ranges import NO_VERSIONS
+from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Version
 from gateway.dataplane.http1.fields import OWS
 from gateway.dataplane.local_responses.local_response import LocalAnswer
@@ -26,7 +26,6 @@ from gateway.dataplane.local_responses.proxy_status import LocalReason
 
 if TYPE_CHECKING:
     from gateway.core.decision.decision import Resolution
-    from gateway.core.dialect import OfferedVersions
     from gateway.core.fleet.backend import Backend, Member
     from gateway.dataplane.documents.rewritten import RewrittenDocuments
     from gateway.dataplane.http1.request_head import RequestHead
@@ -96,10 +95,10 @@ class KnownDocument:
         edits = resolution.response_edits
         return response if edits is None else edits.edit_response(response)
 
-    def shown_version(self, offered: OfferedVersions) -> Version | None:
+    def shown_version(self, offered: VersionSet) -> Version | None:
         """The version that this document was made at, as clients are told it: not that of their request.
         None: it had none, or that one is no longer on offer."""
-        return self.version if self.version is not None and self.version in offered.versions else None
+        return self.version if self.version is not None and self.version in offered else None
 
     def version_text(self, resolution: Resolution) -> str:
         """`shown_version` as the client reads it; empty: none."""

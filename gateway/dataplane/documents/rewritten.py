@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final, NamedTuple, TypeAlias, final
 
-from gateway.core.dialect import Dialect, Endpoint, Links, OfferedVersions
+from gateway.core.dialect import Dialect, Endpoint, Links
+from gateway.core.versions.ranges import VersionSet
 
 MAX_DOCUMENTS: Final = 64
 MAX_SIZE: Final = 4 * 1024 * 1024
@@ -23,7 +24,7 @@ _Key: TypeAlias = tuple[Dialect, Endpoint, Links, bytes]
 
 
 class _Entry(NamedTuple):
-    offered: OfferedVersions
+    offered: VersionSet
     """Compared, not hashed: an offer may have a thousand ranges, and nearly always it is the same object."""
     result: bytes | None
     size: int
@@ -42,7 +43,7 @@ class RewrittenDocuments:
         return len(self._entries)
 
     def rewrite(
-        self, dialect: Dialect, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
+        self, dialect: Dialect, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
         """`dialect.rewrite_document` of the others; None, too, is remembered."""
         key = (dialect, endpoint, links, body)
@@ -56,7 +57,7 @@ class RewrittenDocuments:
         self._keep(key, offered, result)
         return result
 
-    def _keep(self, key: _Key, offered: OfferedVersions, result: bytes | None) -> None:
+    def _keep(self, key: _Key, offered: VersionSet, result: bytes | None) -> None:
         _, _, links, body = key
         size = len(body) + len(result or b"") + len(links.host) + len(links.public)
         if size > MAX_SIZE:

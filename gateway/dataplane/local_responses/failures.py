@@ -12,8 +12,9 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from gateway.core.decision.local_responses import NO_BACKEND_AVAILABLE, RETRY_AFTER
-from gateway.core.dialect import GatewayError, OfferedVersions, RequestedVersion
+from gateway.core.dialect import GatewayError, RequestedVersion
 from gateway.core.http.message import REASON_PHRASES
+from gateway.core.versions.ranges import VersionSet
 
 
 class Resend(StrEnum):
@@ -197,7 +198,7 @@ def may_retry(failure: Failure, methods: Collection[str], *, body_held: bool) ->
 
 
 def failure_error(
-    failure: Failure, offered: OfferedVersions | None, requested: RequestedVersion | None = None
+    failure: Failure, offered: VersionSet | None, requested: RequestedVersion | None = None
 ) -> GatewayError:
     """What the client is told of `failure`, before its dialect gives it a shape."""
     rule = FAILURES[failure]

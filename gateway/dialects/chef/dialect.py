@@ -31,7 +31,6 @@ from gateway.core.dialect import (
     Dialect,
     Endpoint,
     GatewayError,
-    OfferedVersions,
     ProbeFault,
     ProbeRequest,
     ProbeResponse,
@@ -232,7 +231,7 @@ class Chef(Dialect):
         self,
         endpoint: Endpoint,
         head: RequestHead,
-        offered: OfferedVersions | None,
+        offered: VersionSet | None,
         operations: Operations = NO_OPERATIONS,
     ) -> Response:
         """`/server_api_version`: the offer, or below `/extended` the operations in it.
@@ -401,7 +400,7 @@ def _document_endpoint(rest: str) -> Endpoint | None:
 
 
 def _write_document(
-    endpoint: Endpoint, path: str, offered: OfferedVersions, operations: Operations
+    endpoint: Endpoint, path: str, offered: VersionSet, operations: Operations
 ) -> Mapping[str, object] | None:
     """The document at `path`. None: `path` names an operation that has no version on offer."""
     if endpoint == VERSION_DOCUMENT:
@@ -418,7 +417,7 @@ def _write_document(
     return {"name": operation.path.rfc041_text, "versions": elements}
 
 
-def _endpoints(offered: OfferedVersions, operations: Operations) -> list[Mapping[str, object]]:
+def _endpoints(offered: VersionSet, operations: Operations) -> list[Mapping[str, object]]:
     """Every path with an operation that is on offer or comes next, in the order of the configuration."""
     by_path: dict[PathTemplate, list[Element]] = {}
     for operation in operations.listed:
@@ -428,7 +427,7 @@ def _endpoints(offered: OfferedVersions, operations: Operations) -> list[Mapping
     ]
 
 
-def _elements(operation: Operation, offered: OfferedVersions) -> list[Element]:
+def _elements(operation: Operation, offered: VersionSet) -> list[Element]:
     """One element for each version on offer, oldest first, then one for the version that comes next."""
     since = max(offered.lowest, offered.highest.step(1 - MAX_VERSIONS))
     newest = VersionSet.between(since, offered.highest)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from gateway.core.dialect import OfferedVersions, RequestedKind, RequestedVersion
+from gateway.core.dialect import RequestedKind, RequestedVersion
 from gateway.core.http.json_body import read_json
 from gateway.core.http.message import Header, normalize_name
 from gateway.core.versions.ranges import VersionSet
@@ -100,7 +100,7 @@ def response_version_text(status: int, request_version: str) -> str:
     return NO_VERSION if status == 406 else request_version
 
 
-def write_object(offered: OfferedVersions, request_version: str, response_version: str) -> Header:
+def write_object(offered: VersionSet, request_version: str, response_version: str) -> Header:
     """The header of a response: compact, in this order, all values strings."""
     members = {
         "min_version": INTEGER.format(offered.lowest),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, final
 
-from gateway.core.dialect import Advertisement, Links, OfferedVersions
+from gateway.core.dialect import Advertisement, Links
 from gateway.core.http.json_body import MAX_VALUES, Json
 from gateway.core.http.message import Header, all_values, normalize_name
 from gateway.core.versions.ranges import VersionSet
@@ -96,7 +96,7 @@ class DocumentCodec:
         found = {self.codec.read(value) for value in path.find(document)}
         return found.pop() if len(found) == 1 else None
 
-    def can_be_rewritten(self, document: Json, offered: OfferedVersions) -> bool:
+    def can_be_rewritten(self, document: Json, offered: VersionSet) -> bool:
         """Whether every value that may be a version can be replaced. A float or an object at these places
         cannot, nor can a list without any version that this codec reads.
 
@@ -113,7 +113,7 @@ class DocumentCodec:
         lists = [items for items in found if isinstance(items, list)]
         if len(lists) < len(found) or sum(map(len, lists)) > MOST_READ:
             return False
-        if len(lists) > 1 and _adds(in_item, offered) and len(lists) * _size(offered.versions) > MAX_VALUES:
+        if len(lists) > 1 and _adds(in_item, offered) and len(lists) * _size(offered) > MAX_VALUES:
             return False
         return all(self._is_list(items, in_item) for items in lists)
 
@@ -123,7 +123,7 @@ class DocumentCodec:
         return not any(map(_may_be_version, values)) or any(self.codec.read(value) for value in values)
 
     def rewrite(
-        self, document: Json, offered: OfferedVersions, links: Links, others: Iterable[DocumentCodec] = ()
+        self, document: Json, offered: VersionSet, links: Links, others: Iterable[DocumentCodec] = ()
     ) -> bool:
         """Write the offer over the document's versions, in place. False: the document has none. `others`: the
         codecs with other spellings of the same document."""
@@ -154,7 +154,7 @@ class DocumentCodec:
         assert parts is not None, "the option reader accepts only paths with a list"
         return parts
 
-    def _rewrite_lists(self, path: JsonPath, document: Json, offered: OfferedVersions) -> int:
+    def _rewrite_lists(self, path: JsonPath, document: Json, offered: VersionSet) -> int:
         """Leave only the items on offer. A list of bare versions also gets those that it lacks, in its own
         order; objects cannot be invented. Gives the number of lists with versions."""
         to_list, in_item = self._list_and_item(path)
@@ -168,18 +168,18 @@ class DocumentCodec:
                 items[:] = (
                     self._whole_offer(with_version, offered)
                     if adds
-                    else [item for item, version in with_version if version in offered.versions]
+                    else [item for item, version in with_version if version in offered]
                 )
         return count
 
-    def _whole_offer(self, present: list[tuple[Json, Version]], offered: OfferedVersions) -> list[Json]:
+    def _whole_offer(self, present: list[tuple[Json, Version]], offered: VersionSet) -> list[Json]:
         """Every version on offer, written like the first one that is present."""
         like, first = present[0]
         falling = len(present) > 1 and first > present[-1][1]
-        return [self.codec.write(version, like) for version in sorted(offered.versions, reverse=falling)]
+        return [self.codec.write(version, like) for version in sorted(offered, reverse=falling)]
 
 
-def rewrite(document: Json, codecs: Sequence[DocumentCodec], offered: OfferedVersions, links: Links) -> bool:
+def rewrite(document: Json, codecs: Sequence[DocumentCodec], offered: VersionSet, links: Links) -> bool:
     """Write the offer over all versions of a document, in place. False: it is not such a document, or it
     shows versions that cannot be replaced."""
     if not all(codec.can_be_rewritten(document, offered) for codec in codecs):
@@ -195,10 +195,10 @@ def _may_be_version(value: Json) -> bool:
     return not isinstance(value, str) or _DIGIT.search(value) is not None
 
 
-def _adds(in_item: JsonPath, offered: OfferedVersions) -> bool:
+def _adds(in_item: JsonPath, offered: VersionSet) -> bool:
     """Whether a list gets the versions on offer that it lacks: one of bare versions, unless too many are on
     offer."""
-    return not in_item.steps and _size(offered.versions) <= MOST_LISTED
+    return not in_item.steps and _size(offered) <= MOST_LISTED
 
 
 def _size(versions: VersionSet) -> int:
@@ -250,7 +250,7 @@ class ResponseCodec:
         lines = set() if name is None else set(all_values(headers, normalize_name(name)))
         return self.codec.read(lines.pop()) if len(lines) == 1 else None
 
-    def write(self, served: Version | None, offered: OfferedVersions | None) -> tuple[Header, ...]:
+    def write(self, served: Version | None, offered: VersionSet | None) -> tuple[Header, ...]:
         """The lines for a client: the served version and the offer. None: without that line."""
         lines: list[Header] = []
         if self.served is not None and served is not None:
@@ -262,9 +262,9 @@ class ResponseCodec:
                 lines.append((self.listed, self._list(offered)))
         return tuple(lines)
 
-    def _list(self, offered: OfferedVersions) -> str:
+    def _list(self, offered: VersionSet) -> str:
         """Every version. Of a range with more than `MOST_LISTED`, only the two ends."""
         versions = [offered.lowest, offered.highest]
-        if _size(offered.versions) <= MOST_LISTED:
-            versions = list(offered.versions)
+        if _size(offered) <= MOST_LISTED:
+            versions = list(offered)
         return ", ".join(str(self.codec.write(version)) for version in versions)

@@ -25,7 +25,6 @@ from gateway.core.dialect import (
     GatewayError,
     Links,
     MissingOperation,
-    OfferedVersions,
     ProbeFault,
     ProbeRequest,
     ProbeResponse,
@@ -39,6 +38,7 @@ from gateway.core.dialect import (
 from gateway.core.http.json_body import read_json
 from gateway.core.http.message import Header as HeaderLine
 from gateway.core.http.message import Response, all_values, normalize_name
+from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects.custom.codec import rewrite
 from gateway.dialects.custom.json_path import dump
@@ -302,7 +302,7 @@ class Custom(Dialect):
         return parts.response_codec.write(version, response.offered if with_range else None)
 
     def rewrite_document(
-        self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
+        self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
         """The document with the offer instead of the backend's own versions."""
         codecs = [

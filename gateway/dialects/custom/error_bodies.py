@@ -15,8 +15,9 @@ from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Final, final
 
-from gateway.core.dialect import GatewayError, OfferedVersions, Refusal, RefusalReason
+from gateway.core.dialect import GatewayError, Refusal, RefusalReason
 from gateway.core.http.message import Response
+from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme
 
 _PLACEHOLDER: Final = re.compile(r"\{([A-Za-z_]+)\}", re.ASCII)
@@ -118,11 +119,11 @@ class ErrorBodies:
         """The response for any other error."""
         return self.error.response(error.status, {"title": error.title, "detail": error.detail})
 
-    def list_versions(self, offered: OfferedVersions) -> list[str]:
+    def list_versions(self, offered: VersionSet) -> list[str]:
         """Every version on offer, oldest first. Only for schemes whose offers are sets."""
-        return [self.scheme.format(version) for version in offered.versions]
+        return [self.scheme.format(version) for version in offered]
 
-    def describe(self, offered: OfferedVersions) -> str:
+    def describe(self, offered: VersionSet) -> str:
         """The offer in a sentence: `2 to 5`, or every version of a set."""
         if not self.scheme.contiguous:
             return ", ".join(self.list_versions(offered))

@@ -28,7 +28,6 @@ from gateway.core.dialect import (
     GatewayError,
     Links,
     MissingOperation,
-    OfferedVersions,
     ProbeFault,
     ProbeRequest,
     ProbeResponse,
@@ -40,6 +39,7 @@ from gateway.core.dialect import (
 )
 from gateway.core.http.message import Header, Response, agreed_text, all_values, normalize_name
 from gateway.core.http.request_ids import PLAIN_IDS, RequestIds
+from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects.openstack.identity import OWN_DIALECTS, is_cinder, origin, probed_document
 from gateway.dialects.openstack.microversion import (
@@ -240,8 +240,8 @@ class OpenStack(MicroversionDialect):
         detail: str,
         *,
         code: str = "",
-        header_range: OfferedVersions | None,
-        body_range: OfferedVersions | None = None,
+        header_range: VersionSet | None,
+        body_range: VersionSet | None = None,
     ) -> Response:
         """An error in the shape of the profile, with the ranges where it has headers or keys for them."""
         body: dict[str, object]
@@ -260,7 +260,7 @@ class OpenStack(MicroversionDialect):
         headers = (*self._write_range(header_range), CONTENT_JSON)
         return Response(status, headers, json.dumps(body).encode("ascii"))
 
-    def _write_range(self, offered: OfferedVersions | None) -> tuple[Header, ...]:
+    def _write_range(self, offered: VersionSet | None) -> tuple[Header, ...]:
         names = self.profile.range_headers
         return () if names is None or offered is None else write_range_headers(names, offered)
 
@@ -352,7 +352,7 @@ class OpenStack(MicroversionDialect):
         return (*self._write_range(response.offered), *echoes) if has_range else echoes
 
     def rewrite_document(
-        self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
+        self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
         """The list of versions, one version in `version`, or one as the whole document (Magnum's `/v1`)."""
         document = load_document(body)

@@ -23,7 +23,6 @@ from gateway.core.dialect import (
     GatewayError,
     Links,
     MissingOperation,
-    OfferedVersions,
     ProbeFault,
     ProbeRequest,
     ProbeResponse,
@@ -259,7 +258,7 @@ class Ironic(MicroversionDialect):
         return (*write_range_headers(RANGE_HEADERS, response.offered), *echo) if has_range else echo
 
     def rewrite_document(
-        self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
+        self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
         """`/` and `/v1`. Before 4.3 `/` has no range and keeps its shape. `/v1` always gets one: servers
         before 12.0 write none, so clients that need it would find it by chance in a mixed fleet."""
@@ -270,7 +269,7 @@ class Ironic(MicroversionDialect):
             document["version"] = self._version_object(document, offered, links)
         return dump_document(document, links)
 
-    def _version_object(self, document: Document, offered: OfferedVersions, links: Links) -> Document:
+    def _version_object(self, document: Document, offered: VersionSet, links: Links) -> Document:
         """The offer as servers from 12.0 write it into `/v1`, with the link that `document` has to itself."""
         listed = objects(document.get("links")) or []
         own = next((link["href"] for link in listed if link.get("rel") == "self" and "href" in link), None)
@@ -318,7 +317,7 @@ def _is_document(endpoint: Endpoint, document: Document) -> bool:
     return endpoint == ROOT and bool(present) and objects(entries) is not None
 
 
-def _error(status: int, title: str, description: str, offered: OfferedVersions | None) -> Response:
+def _error(status: int, title: str, description: str, offered: VersionSet | None) -> Response:
     """An error as Ironic's routing writes it."""
     inner = {"code": status, "title": title, "description": description}
     headers = () if offered is None else write_range_headers(RANGE_HEADERS, offered)

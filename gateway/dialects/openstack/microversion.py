@@ -29,7 +29,6 @@ from gateway.core.dialect import (
     Dialect,
     Endpoint,
     Links,
-    OfferedVersions,
     ProbeFault,
     RequestedKind,
     RequestedVersion,
@@ -146,7 +145,7 @@ def write_standard(service_type: str, version_text: str) -> Header:
     return (STANDARD, f"{service_type} {version_text}")
 
 
-def write_range_headers(names: tuple[str, str], offered: OfferedVersions) -> tuple[Header, Header]:
+def write_range_headers(names: tuple[str, str], offered: VersionSet) -> tuple[Header, Header]:
     """The headers of minimum and maximum, `names` in that order, with the offer."""
     lowest, highest = names
     return (lowest, MICROVERSION.format(offered.lowest)), (highest, MICROVERSION.format(offered.highest))
@@ -226,7 +225,7 @@ RANGE_KEYS = ("min_version", "max_version", "version")
 """Where documents of the family have versions: the minimum, and two spellings of the maximum."""
 
 
-def write_ranges(document: Document, offered: OfferedVersions) -> bool:
+def write_ranges(document: Document, offered: VersionSet) -> bool:
     """Replace every range in `document` by the offer; in place. False: a value that is not a version stands
     where one belongs, and clients might still read one from it.
 
@@ -283,7 +282,7 @@ NOT_FOUND = "The resource could not be found."
 """What WebOb, the library below most services, says with a 400 and a 404."""
 
 
-def refusal_text(template: str, version: Version, offered: OfferedVersions) -> str:
+def refusal_text(template: str, version: Version, offered: VersionSet) -> str:
     """`template` filled with the version that is refused and the range that is offered."""
     refused, lowest, highest = map(MICROVERSION.format, (version, offered.lowest, offered.highest))
     return template.format(version=refused, lowest=lowest, highest=highest)

@@ -26,7 +26,6 @@ from gateway.core.dialect import (
     GatewayError,
     Links,
     MissingOperation,
-    OfferedVersions,
     ProbeFault,
     ProbeRequest,
     ProbeResponse,
@@ -246,7 +245,7 @@ class Nova(MicroversionDialect):
         return _version_headers(text) if text and response.endpoint not in (V2, LEGACY) else ()
 
     def rewrite_document(
-        self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
+        self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
         """The list of versions, one version, or 300 choices. Only the entry v2.1 has a range."""
         document = load_document(body) if endpoint.document else None

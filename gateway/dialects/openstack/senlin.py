@@ -24,7 +24,6 @@ from gateway.core.dialect import (
     GatewayError,
     Links,
     MissingOperation,
-    OfferedVersions,
     ProbeFault,
     ProbeRequest,
     ProbeResponse,
@@ -208,7 +207,7 @@ class Senlin(MicroversionDialect):
         return () if version is None else (_version_header(version),)
 
     def rewrite_document(
-        self, endpoint: Endpoint, body: bytes, offered: OfferedVersions, links: Links
+        self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
         """The list at `/` and the version at `/v1`.
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 from gateway.core.decision.negotiation import negotiate
 from gateway.core.dialect import (
     Dialect,
-    OfferedVersions,
     ProbePaths,
     Refusal,
     RequestedKind,
@@ -180,7 +179,7 @@ def _check_default_version(service: Service, node: Node | None, findings: Findin
     declared = reduce(or_, served)
     negotiated = negotiate(
         RequestedVersion(RequestedKind.NONE),
-        OfferedVersions(declared),
+        declared,
         service.effective_default_version,
         dialect.version_match,
     )
