@@ -161,11 +161,11 @@ async def test_no_gateway_is_one_sentence(argv: list[str], call_main: Call) -> N
     assert ended == Ended(1, "", f"skewgate: no gateway responds at {where}: Connection refused\n")
 
 
-async def another_program(body: str, aiohttp_raw_server: AiohttpRawServer) -> str:
-    """The address of a server that answers everything with 200 and this."""
+async def another_program(body: str, aiohttp_raw_server: AiohttpRawServer, status: int = 200) -> str:
+    """The address of a server that answers everything with this."""
 
     async def respond(request: web.BaseRequest) -> web.Response:
-        return web.Response(text=body)
+        return web.Response(text=body, status=status)
 
     server = await aiohttp_raw_server(respond)
     assert server.port is not None
@@ -217,13 +217,7 @@ async def test_status_says_that_another_program_is_none_whatever_it_answers(
     status: int, body: str, call_main: Call, aiohttp_raw_server: AiohttpRawServer
 ) -> None:
     """As Prometheus does, or an API: /status of a gateway is never refused for such a reason."""
-
-    async def respond(request: web.BaseRequest) -> web.Response:
-        return web.Response(text=body, status=status)
-
-    server = await aiohttp_raw_server(respond)
-    assert server.port is not None
-    where = url(server.port)
+    where = await another_program(body, aiohttp_raw_server, status)
 
     assert await call_main("status", "--admin", where) == (
         *(1, ""),
@@ -246,12 +240,7 @@ async def test_status_says_that_another_program_is_none_whatever_it_answers(
 async def test_healthcheck_says_that_another_program_is_none(
     status: int, body: str, call_main: Call, aiohttp_raw_server: AiohttpRawServer
 ) -> None:
-    async def respond(request: web.BaseRequest) -> web.Response:
-        return web.Response(text=body, status=status)
-
-    server = await aiohttp_raw_server(respond)
-    assert server.port is not None
-    where = url(server.port)
+    where = await another_program(body, aiohttp_raw_server, status)
 
     assert await call_main("healthcheck", "--admin", where) == (
         *(1, ""),

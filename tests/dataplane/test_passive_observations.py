@@ -8,6 +8,7 @@ import asyncio
 import json
 from dataclasses import replace
 from ipaddress import ip_network
+from typing import Any
 
 import pytest
 
@@ -100,52 +101,48 @@ async def test_a_version_refusal_is_learned_and_the_request_served_elsewhere(tes
     assert executed.count(5) == len(gateway.records) - 30, "each request was executed once"
 
 
+async def refused_after_a_reload(
+    testbed: Testbed, **changes: Any
+) -> tuple[Gateway, ScriptedBackend, Message]:
+    """The answer to a request whose backend refuses it when a reload has put another service, with these
+    changes, in the place of its own; and the backend of that service."""
+    reloaded = asyncio.Event()
+
+    async def stale(upstream: UpstreamConnection) -> None:
+        await upstream.request()
+        await reloaded.wait()
+        await upstream.send(refusal())
+
+    old, other = await testbed.backend(stale), await testbed.backend(serve, name="other")
+    gateway = await testbed.gateway(old)
+    client = await gateway.client()
+    await client.send(request())
+    await old.received()
+    reconfigure(gateway.snapshot_holder, [replace(service_of(other), **changes)])
+    reloaded.set()
+    return gateway, other, await client.response()
+
+
 @pytest.mark.parametrize("elsewhere", ["baremetal-2", None])
 async def test_a_reload_between_a_request_and_its_refusal_leaves_no_count_behind(
     testbed: Testbed, elsewhere: str | None
 ) -> None:
     """The path may belong to another service by then, or to none."""
-    reloaded = asyncio.Event()
-
-    async def stale(upstream: UpstreamConnection) -> None:
-        await upstream.request()
-        await reloaded.wait()
-        await upstream.send(refusal())
-
-    old, other = await testbed.backend(stale), await testbed.backend(serve, name="other")
-    gateway = await testbed.gateway(old)
-    client = await gateway.client()
-    await client.send(request())
-    await old.received()
-    service = replace(service_of(other), name=elsewhere or "hidden")
     match = Match() if elsewhere else Match(host=("elsewhere.example",))
-    reconfigure(gateway.snapshot_holder, [replace(service, match=match)])
-    reloaded.set()
 
-    assert (await client.response()).status == (200 if elsewhere else 404)
+    gateway, _, answer = await refused_after_a_reload(testbed, name=elsewhere or "hidden", match=match)
+
+    assert answer.status == (200 if elsewhere else 404)
     assert not any(gateway.worker.report().in_flight_by_service.values())
 
 
 async def test_a_refused_request_is_not_sent_to_a_service_that_has_not_admitted_it(testbed: Testbed) -> None:
     """A reload has given the path to a service whose access list its client is not on."""
-    reloaded = asyncio.Event()
-
-    async def stale(upstream: UpstreamConnection) -> None:
-        await upstream.request()
-        await reloaded.wait()
-        await upstream.send(refusal())
-
-    old, other = await testbed.backend(stale), await testbed.backend(serve, name="other")
-    gateway = await testbed.gateway(old)
-    client = await gateway.client()
-    await client.send(request())
-    await old.received()
     closed = Access((), (ip_network("127.0.0.0/8"),))
-    service = replace(service_of(other), name="baremetal-2", access=closed)
-    reconfigure(gateway.snapshot_holder, [service])
-    reloaded.set()
 
-    assert (await client.response()).status == 503
+    gateway, other, answer = await refused_after_a_reload(testbed, name="baremetal-2", access=closed)
+
+    assert answer.status == 503
     assert not other.requests
     await until(gateway.nothing_left)
 

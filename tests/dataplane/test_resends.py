@@ -124,9 +124,8 @@ async def test_R4_a_retry_is_over_when_its_response_begins(
     assert [(await client.response()).body for client in clients] == [b"half"] * 12
 
 
-async def test_a_client_that_leaves_while_its_request_is_queued_leaves_nothing_behind(
-    testbed: Testbed,
-) -> None:
+async def queued(testbed: Testbed) -> tuple[Gateway, list[Client], list[ScriptedBackend]]:
+    """Ten clients whose backends have died, and do not answer what is sent again: three at once may be."""
     dies = asyncio.Event()
 
     async def script(upstream: UpstreamConnection) -> None:
@@ -140,6 +139,13 @@ async def test_a_client_that_leaves_while_its_request_is_queued_leaves_nothing_b
     gateway = await testbed.gateway(*backends)
     clients = await in_flight_clients(gateway, 10, *backends)
     dies.set()
+    return gateway, clients, backends
+
+
+async def test_a_client_that_leaves_while_its_request_is_queued_leaves_nothing_behind(
+    testbed: Testbed,
+) -> None:
+    gateway, clients, _ = await queued(testbed)
     await until(lambda: gateway.metric("skewgate_retries_total", reason="no_reply") == 3)
 
     for client in clients:
@@ -150,19 +156,7 @@ async def test_a_client_that_leaves_while_its_request_is_queued_leaves_nothing_b
 
 async def test_queued_requests_do_not_delay_the_end_of_the_gateway(testbed: Testbed) -> None:
     """And they are not sent to a backend after that."""
-    dies = asyncio.Event()
-
-    async def script(upstream: UpstreamConnection) -> None:
-        await upstream.request()
-        if not dies.is_set():
-            await dies.wait()
-        else:
-            await upstream.ended()
-
-    backends = [await testbed.backend(script) for _ in range(2)]
-    gateway = await testbed.gateway(*backends)
-    clients = await in_flight_clients(gateway, 10, *backends)
-    dies.set()
+    gateway, clients, backends = await queued(testbed)
     await until(lambda: sum(len(backend.requests) for backend in backends) == 13)
 
     await asyncio.wait_for(gateway.drain(0.1), 5)

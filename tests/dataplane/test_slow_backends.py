@@ -12,13 +12,13 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from gateway.core.fleet.backend import Backend
 from tests.dataplane.assertions import assert_ironic_error
-from tests.kit.backends import UpstreamConnection
+from tests.kit.backends import ScriptedBackend, UpstreamConnection
 from tests.kit.clients import Client
 from tests.kit.ironic import NEW, versions
 from tests.kit.messages import KIB, Message, chunked, request, response
@@ -29,6 +29,9 @@ from tests.kit.workers import Gateway, Testbed, settle
 MIB = KIB * KIB
 IDLE: Final = 10.0
 """Seconds of the time-outs that slow reading must not reach, by the clock of the gateway."""
+TIMES: Final = dict.fromkeys(
+    ("backend_head", "backend_body_idle", "backend_write_idle", "client_body_idle"), IDLE
+)
 ROUNDS: Final = 5
 """How often a slow reader takes some pieces, each time in most of `IDLE`."""
 END: Final = b"the end"
@@ -37,6 +40,7 @@ HELD = request("PUT", "/v1/x", body=b"x" * 60 * KIB + END)
 LARGE = request("PUT", "/v1/x", body=b"x" * MIB + END)
 VERY_LARGE = request("PUT", "/v1/x", body=b"x" * 8 * MIB + END)
 LARGE_CHUNKED = request("PUT", "/v1/x", "Transfer-Encoding: chunked") + chunked(*[b"y" * KIB] * KIB, END)
+THANKS: Final = response(200, body=b"thanks")
 
 
 class RawBackend:
@@ -106,8 +110,18 @@ async def turned_until_answered(gateway: Gateway, client: Client, method: str) -
     return await answer
 
 
-def start_sending(client: Client, data: bytes) -> asyncio.Task[None]:
-    return asyncio.get_running_loop().create_task(client.send(data))
+async def uploading(
+    testbed: Testbed, upload: bytes, *backends: ScriptedBackend | Backend, **options: Any
+) -> tuple[Gateway, Client, asyncio.Task[None]]:
+    """A client that sends this, to a gateway whose clock the test turns."""
+    gateway = await testbed.gateway(*backends, **options)
+    gateway.clock.stop()
+    client = await gateway.client()
+    return gateway, client, asyncio.get_running_loop().create_task(client.send(upload))
+
+
+async def thank(connection: socket.socket) -> None:
+    await asyncio.get_running_loop().sock_sendall(connection, THANKS)
 
 
 @pytest.mark.parametrize(
@@ -119,17 +133,12 @@ async def test_R_B2_a_backend_that_reads_a_body_slowly_may_take_its_time(
     testbed: Testbed, upload: bytes, receive_buffer: int, piece: int
 ) -> None:
     with raw_backend(receive_buffer) as backend:
-        gateway = await testbed.gateway(
-            backend.backend(), backend_head=IDLE, backend_write_idle=IDLE, client_body_idle=IDLE
-        )
-        gateway.clock.stop()
-        client = await gateway.client()
-        sending = start_sending(client, upload)
+        gateway, client, sending = await uploading(testbed, upload, backend.backend(), **TIMES)
         connection = await backend.accept()
 
         await backend.read_slowly(connection, piece, gateway)
         await backend.read_rest(connection)
-        await asyncio.get_running_loop().sock_sendall(connection, response(200, body=b"thanks"))
+        await thank(connection)
 
         assert (await client.response("PUT")).body == b"thanks"
         await sending
@@ -139,15 +148,12 @@ async def test_R_B2_a_backend_that_reads_a_body_slowly_may_take_its_time(
 
 async def test_R_B2_the_same_for_a_chunked_body(testbed: Testbed) -> None:
     with raw_backend() as backend:
-        gateway = await testbed.gateway(backend.backend(), backend_head=IDLE, backend_write_idle=IDLE)
-        gateway.clock.stop()
-        client = await gateway.client()
-        sending = start_sending(client, LARGE_CHUNKED)
+        gateway, client, sending = await uploading(testbed, LARGE_CHUNKED, backend.backend(), **TIMES)
         connection = await backend.accept()
 
         await backend.read_slowly(connection, 4 * KIB, gateway)
         await backend.read_rest(connection)
-        await asyncio.get_running_loop().sock_sendall(connection, response(200, body=b"thanks"))
+        await thank(connection)
 
         assert (await client.response("PUT")).body == b"thanks"
         await sending
@@ -156,12 +162,7 @@ async def test_R_B2_the_same_for_a_chunked_body(testbed: Testbed) -> None:
 
 async def test_R_B2_backend_head_runs_from_the_end_of_the_request(testbed: Testbed) -> None:
     with raw_backend() as backend:
-        gateway = await testbed.gateway(
-            backend.backend(), backend_head=IDLE, backend_write_idle=IDLE, client_body_idle=IDLE
-        )
-        gateway.clock.stop()
-        client = await gateway.client()
-        sending = start_sending(client, LARGE)
+        gateway, client, sending = await uploading(testbed, LARGE, backend.backend(), **TIMES)
         connection = await backend.accept()
         await backend.read_slowly(connection, 4 * KIB, gateway)
         await backend.read_rest(connection)
@@ -178,10 +179,9 @@ async def test_R_B2_backend_head_runs_from_the_end_of_the_request(testbed: Testb
 @pytest.mark.parametrize("upload", [HELD, LARGE, VERY_LARGE], ids=["held", "large", "very large"])
 async def test_R_B2_a_backend_that_takes_nothing_is_504(testbed: Testbed, upload: bytes) -> None:
     with raw_backend(4 * KIB) as backend:
-        gateway = await testbed.gateway(backend.backend(), backend_write_idle=IDLE)
-        gateway.clock.stop()
-        client = await gateway.client()
-        sending = start_sending(client, upload)
+        gateway, client, sending = await uploading(
+            testbed, upload, backend.backend(), backend_write_idle=IDLE
+        )
         await backend.accept()
 
         assert_ironic_error(await turned_until_answered(gateway, client, "PUT"), 504)
@@ -206,12 +206,9 @@ async def test_R_B2_a_request_that_was_not_taken_is_sent_again_as_any_that_was_s
     method = upload.partition(b" ")[0].decode()
     other = await testbed.backend()
     with raw_backend(4 * KIB) as backend:
-        gateway = await testbed.gateway(
-            backend.backend(weight=1_000_000), other, backend_write_idle=IDLE, retry=None
+        gateway, client, sending = await uploading(
+            testbed, upload, backend.backend(weight=1_000_000), other, backend_write_idle=IDLE, retry=None
         )
-        gateway.clock.stop()
-        client = await gateway.client()
-        sending = start_sending(client, upload)
         await backend.accept()
 
         assert (await turned_until_answered(gateway, client, method)).status == status
@@ -228,7 +225,7 @@ async def test_R_B2_a_slow_client_is_not_taken_for_a_slow_backend(
 ) -> None:
     async def script(upstream: UpstreamConnection) -> None:
         await upstream.request()
-        await upstream.send(response(200, body=b"thanks"))
+        await upstream.send(THANKS)
 
     gateway, backend = await testbed.gateway_and_backend(script, backend_head=IDLE, backend_write_idle=IDLE)
     gateway.clock.stop()
@@ -254,20 +251,14 @@ async def test_R_B2_a_slow_client_is_not_taken_for_a_slow_backend(
 
 async def test_R_B2_a_response_that_begins_early_does_not_cut_the_upload(testbed: Testbed) -> None:
     with raw_backend() as backend:
-        gateway = await testbed.gateway(
-            backend.backend(), backend_head=IDLE, backend_body_idle=IDLE, backend_write_idle=IDLE
-        )
-        gateway.clock.stop()
-        client = await gateway.client()
-        sending = start_sending(client, VERY_LARGE)
+        gateway, client, sending = await uploading(testbed, VERY_LARGE, backend.backend(), **TIMES)
         connection = await backend.accept()
         await backend.read(connection, KIB)
-        answer = response(200, body=b"thanks")
-        await asyncio.get_running_loop().sock_sendall(connection, answer[:-6])
+        await asyncio.get_running_loop().sock_sendall(connection, THANKS[:-6])
 
         await backend.read_slowly(connection, 4 * KIB, gateway)
         await backend.read_rest(connection)
-        await asyncio.get_running_loop().sock_sendall(connection, answer[-6:])
+        await asyncio.get_running_loop().sock_sendall(connection, THANKS[-6:])
 
         assert (await client.response("PUT")).body == b"thanks"
         await sending

@@ -16,9 +16,10 @@ import pytest
 
 from gateway.core.fleet.backend import BackendTls
 from gateway.core.fleet.fleet import ConnectFailed
-from tests.dataplane.backend_tls import NAME, authority, both_sides, raw_backend
+from tests.dataplane.backend_tls import NAME, RawTlsBackend, TlsPeer, authority, both_sides, raw_backend
 from tests.kit.backends import ScriptedBackend, UpstreamConnection, serve
 from tests.kit.certificates import Authority, Leaf
+from tests.kit.clients import Client
 from tests.kit.messages import VERSION_FIELD, request, response
 from tests.kit.waiting import until
 from tests.kit.workers import Gateway, Testbed, settle
@@ -200,18 +201,24 @@ async def test_sessions_are_resumed(testbed: Testbed, tmp_path: Path) -> None:
 # --- the end of a response, and what comes after it --------------------------------------------------------
 
 
+async def asked(testbed: Testbed, backend: RawTlsBackend) -> tuple[Gateway, Client, TlsPeer]:
+    """A client whose request has reached the backend."""
+    gateway = await testbed.gateway(backend.backend)
+    client = await gateway.client()
+    await client.send(request())
+    peer = await backend.accept()
+    await peer.handshake()
+    await peer.received()
+    return gateway, client, peer
+
+
 @pytest.mark.parametrize("ends", [True, False], ids=["close_notify", "cut"])
 async def test_a_response_that_ends_with_its_connection_must_end_with_close_notify(
     testbed: Testbed, tmp_path: Path, ends: bool
 ) -> None:
     """Somebody on the way can close the connection at any byte: half a text would be taken for a whole."""
     async with raw_backend(tmp_path) as backend:
-        gateway = await testbed.gateway(backend.backend)
-        client = await gateway.client()
-        await client.send(request())
-        peer = await backend.accept()
-        await peer.handshake()
-        await peer.received()
+        gateway, client, peer = await asked(testbed, backend)
         await peer.send(b"HTTP/1.1 200 OK\r\n\r\nhalf")
         if ends:
             await peer.end()
@@ -227,12 +234,7 @@ async def test_a_response_that_ends_with_its_connection_must_end_with_close_noti
 
 async def test_a_broken_record_in_a_body_is_a_lost_connection(testbed: Testbed, tmp_path: Path) -> None:
     async with raw_backend(tmp_path) as backend:
-        gateway = await testbed.gateway(backend.backend)
-        client = await gateway.client()
-        await client.send(request())
-        peer = await backend.accept()
-        await peer.handshake()
-        await peer.received()
+        gateway, client, peer = await asked(testbed, backend)
         await peer.send(response(200, "Content-Length: 100") + b"begun")
         await client.reader.readuntil(b"begun")
         peer.socket.send(b"\x17\x03\x03\x00\x20" + b"nonsense" * 4)
@@ -249,12 +251,7 @@ async def test_nothing_is_lost_of_a_response_that_ends_while_it_is_held_back(
     close_notify."""
     body = bytes(range(256)) * 800
     async with raw_backend(tmp_path) as backend:
-        gateway = await testbed.gateway(backend.backend)
-        client = await gateway.client()
-        await client.send(request())
-        peer = await backend.accept()
-        await peer.handshake()
-        await peer.received()
+        gateway, client, peer = await asked(testbed, backend)
         await peer.send(response(200, f"Content-Length: {len(body)}", "Connection: close") + body[:256])
         await client.reader.readuntil(body[:256])
         (pool,) = gateway.worker._pools.values()
@@ -274,12 +271,7 @@ async def test_nothing_is_lost_of_a_response_that_ends_while_it_is_held_back(
 
 async def test_R_B5_bytes_on_a_used_connection_are_no_response(testbed: Testbed, tmp_path: Path) -> None:
     async with raw_backend(tmp_path) as backend:
-        gateway = await testbed.gateway(backend.backend)
-        client = await gateway.client()
-        await client.send(request())
-        peer = await backend.accept()
-        await peer.handshake()
-        await peer.received()
+        _, client, peer = await asked(testbed, backend)
         await peer.send(response(200, body=b"first"))
         assert (await client.response()).body == b"first"
 

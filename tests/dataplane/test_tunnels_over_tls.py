@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -147,6 +147,22 @@ class RawTlsClient:
         await self._flush()
 
 
+@contextlib.asynccontextmanager
+async def raw_client(testbed: Testbed, gateway: Gateway) -> AsyncIterator[RawTlsClient]:
+    """One that has asked for a tunnel, for as long as tests wait."""
+    assert testbed.listener is not None
+    context = testbed.listener.client_tls
+    assert context is not None
+    with socket.socket() as sock:
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, gateway.address)
+        async with asyncio.timeout(PATIENCE):
+            client = RawTlsClient(sock, context)
+            await client.handshake()
+            await client.send(UPGRADE)
+            yield client
+
+
 async def test_a_client_of_tls_closes_one_side_and_still_reads(testbed: Testbed, tmp_path: Path) -> None:
     """As the `docker` command line does over TLS, at the end of standard input."""
 
@@ -157,19 +173,11 @@ async def test_a_client_of_tls_closes_one_side_and_still_reads(testbed: Testbed,
 
     testbed.listener = tls_listener(tmp_path)
     gateway, _ = await testbed.gateway_and_backend(script, upgrade=["echo"])
-    context = testbed.listener.client_tls
-    assert context is not None
-    with socket.socket() as sock:
-        sock.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(sock, gateway.address)
-        async with asyncio.timeout(PATIENCE):
-            client = RawTlsClient(sock, context)
-            await client.handshake()
-            await client.send(UPGRADE)
-            await client.read_until(b"\r\n\r\n")
-            await client.send(b"standard input")
-            await client.half_close()
-            assert await client.read_until(b".") == b"all of standard input."
+    async with raw_client(testbed, gateway) as client:
+        await client.read_until(b"\r\n\r\n")
+        await client.send(b"standard input")
+        await client.half_close()
+        assert await client.read_until(b".") == b"all of standard input."
 
     assert (await gateway.recorded()).reason == ""
 
@@ -187,21 +195,13 @@ async def test_a_backend_closes_one_side_and_a_client_of_tls_still_sends(
 
     testbed.listener = tls_listener(tmp_path)
     gateway, backend = await testbed.gateway_and_backend(script, upgrade=["echo"])
-    context = testbed.listener.client_tls
-    assert context is not None
-    with socket.socket() as sock:
-        sock.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(sock, gateway.address)
-        async with asyncio.timeout(PATIENCE):
-            client = RawTlsClient(sock, context)
-            await client.handshake()
-            await client.send(UPGRADE)
-            await client.read_until(b"bye.")
-            with contextlib.suppress(ssl.SSLZeroReturnError):
-                await client.do(lambda tls: tls.read(1))
-            await client.send(b"still here")
-            await client.half_close()
-            await backend.disconnected()
+    async with raw_client(testbed, gateway) as client:
+        await client.read_until(b"bye.")
+        with contextlib.suppress(ssl.SSLZeroReturnError):
+            await client.do(lambda tls: tls.read(1))
+        await client.send(b"still here")
+        await client.half_close()
+        await backend.disconnected()
 
     assert got == [b"still here"]
     assert (await gateway.recorded()).reason == ""

@@ -130,6 +130,20 @@ async def test_R3_V1_nobody_listens_before_the_workers_hold_what_the_first_probe
     assert watch.at_listen == [True]
 
 
+async def asked_while_one_lags(
+    house: House, listening: socket.socket, watch: Watch, servers: tuple[Server, Server]
+) -> tuple[asyncio.Task[int], int]:
+    """A request that waits, and the worker that is stopped. The other one holds the offer, and has not been
+    told to accept anybody."""
+    first, second = watch.pids()
+    watch.stop_at_the_offer(second)
+    asked = ask(house, listening)
+    await servers[0].start(OLD)
+    await servers[1].start(NEW)
+    await until(lambda: any(each.pid == first and offers(each.holds) for each in watch.planes[-1].workers()))
+    return asked, second
+
+
 async def test_R3_V1_who_waits_is_not_served_while_a_worker_lags(
     house: House,
     starting: asyncio.Task[Gateway],
@@ -137,13 +151,7 @@ async def test_R3_V1_who_waits_is_not_served_while_a_worker_lags(
     watch: Watch,
     servers: tuple[Server, Server],
 ) -> None:
-    first, second = watch.pids()
-    watch.stop_at_the_offer(second)
-    asked = ask(house, listening)
-    await servers[0].start(OLD)
-    await servers[1].start(NEW)
-    # The other worker holds the offer, and has not been told to accept anybody.
-    await until(lambda: any(each.pid == first and offers(each.holds) for each in watch.planes[-1].workers()))
+    asked, second = await asked_while_one_lags(house, listening, watch, servers)
     assert not watch.at_listen
 
     os.kill(second, signal.SIGCONT)
@@ -160,12 +168,7 @@ async def test_R3_V1_a_worker_that_is_killed_meanwhile_delays_nobody(
     watch: Watch,
     servers: tuple[Server, Server],
 ) -> None:
-    first, second = watch.pids()
-    watch.stop_at_the_offer(second)
-    asked = ask(house, listening)
-    await servers[0].start(OLD)
-    await servers[1].start(NEW)
-    await until(lambda: any(each.pid == first and offers(each.holds) for each in watch.planes[-1].workers()))
+    asked, second = await asked_while_one_lags(house, listening, watch, servers)
 
     os.kill(second, signal.SIGKILL)
 
