@@ -28,7 +28,7 @@ from tests.admin.ui import pages_testbed as bed
 from tests.admin.ui.pages_testbed import fleet, page, serves, two_services
 from tests.admin.ui.test_pages import SIGNED, TOKEN
 from tests.admin.ui.test_rendering import HOSTILE
-from tests.controlplane.fakes import reconfigure
+from tests.kit.ironic import reconfigure
 from tests.kit.waiting import PATIENCE
 
 LONGEST_EVENT = 20_000
