@@ -67,7 +67,7 @@ async def sent(gateway: Gateway, path: str = "/v1/nodes", *lines: str) -> Client
 
 
 def queued(gateway: Gateway) -> int:
-    return gateway.worker.context.request_queue.length
+    return sum(gateway.worker.context.request_queue.waiting_by_member.values())
 
 
 @pytest.mark.parametrize("by_connections", [False, True])

@@ -85,7 +85,6 @@ class RequestQueue:
         *,
         shared: SharedLimits | None = None,
     ) -> None:
-        self.length = 0
         self.watches = False
         """Whether the end of a request is for `give_back`: something waits for room, here or elsewhere."""
         self.waiting_by_member: dict[str, int] = {}
@@ -140,7 +139,6 @@ class RequestQueue:
         self._places[request] = place
         self._line_up(request, place)
         waiting[member.key] = waiting.get(member.key, 0) + 1
-        self.length += 1
         self._waiting_changed()
         return True
 
@@ -168,7 +166,7 @@ class RequestQueue:
 
     def _waiting_changed(self) -> None:
         shared = self._shared
-        self.watches = self.length > 0 or (shared is not None and bool(shared.returns))
+        self.watches = bool(self._places) or (shared is not None and bool(shared.returns))
         if shared is not None:
             shared.on_permits()
 
@@ -181,7 +179,6 @@ class RequestQueue:
         del line[request]
         if not line:
             del self._lines[place.line]
-        self.length -= 1
         self._waiting_changed()
         left = self.waiting_by_member[key] - 1
         if left:
@@ -224,7 +221,7 @@ class RequestQueue:
 
     def look(self) -> None:
         """Give up what has waited too long. Ask for the others again: members come, go and change."""
-        if not self.length:
+        if not self._places:
             return
         now = self._clock()
         for request, place in [each for each in self._places.items() if each[1].until <= now]:
