@@ -110,10 +110,6 @@ class Worker:
             raise
         self._serving = True
 
-    def deadlines(self, deadlines: Mapping[str, float]) -> None:
-        """Until when this replica is attached, by service (`refusals`). All of them."""
-        self.context.refusals.deadlines = deadlines
-
     @property
     def not_serving(self) -> str:
         """Why no client is accepted at this moment, a sentence; empty: they are."""

@@ -89,7 +89,7 @@ class OwnWorker:
     def deadlines(self, deadlines: Mapping[str, float]) -> None:
         """By service until when this replica is attached: seconds of `process.boot_time`. All of them;
         without an entry it refuses no version of a service on which replicas agree. Every worker is told."""
-        self._worker.deadlines(deadlines)
+        self._worker.context.refusals.deadlines = deadlines
 
     def reopen_logs(self) -> None:
         """The access log was rotated."""

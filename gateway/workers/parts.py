@@ -188,7 +188,7 @@ class Parts:
     def received(self, message: messages.AtOnce) -> None:
         """What is in force at once."""
         if isinstance(message, messages.Deadlines):
-            self.worker.deadlines(message.deadlines)
+            self.worker.context.refusals.deadlines = message.deadlines
         else:
             self.shares.received(message)
 

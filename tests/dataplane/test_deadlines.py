@@ -47,7 +47,7 @@ async def asked(gateway: Gateway, version: str, *lines: str) -> tuple[int, str]:
 
 async def test_until_its_deadline_it_refuses_and_then_it_answers_503(testbed: Testbed) -> None:
     gateway, clock = await replica(testbed, Agreed(DOCUMENT, voting=True))
-    gateway.worker.deadlines({"baremetal": 100.5})
+    gateway.worker.context.refusals.deadlines = {"baremetal": 100.5}
     assert (await asked(gateway, "1.91"))[0] == 406
 
     clock.now = 100.5
@@ -56,7 +56,7 @@ async def test_until_its_deadline_it_refuses_and_then_it_answers_503(testbed: Te
     record = gateway.records[-1]
     assert (record.status, str(record.result), record.reason) == (503, "unavailable", "unavailable")
 
-    gateway.worker.deadlines({"baremetal": 101.0})
+    gateway.worker.context.refusals.deadlines = {"baremetal": 101.0}
     assert (await asked(gateway, "1.91"))[0] == 406
 
 
@@ -65,7 +65,7 @@ async def test_without_a_deadline_of_its_own_a_service_refuses_nothing(
     testbed: Testbed, deadlines: dict[str, float]
 ) -> None:
     gateway, _ = await replica(testbed, Agreed(DOCUMENT, voting=True))
-    gateway.worker.deadlines(deadlines)
+    gateway.worker.context.refusals.deadlines = deadlines
 
     assert (await asked(gateway, "1.91"))[0] == 503
 

@@ -41,8 +41,6 @@ class Use:
     """What the clients of one service have used at one of several workers since it was last told, and what
     they use at the others."""
 
-    __slots__ = ("_shared", "elsewhere", "in_flight_changed", "tokens")
-
     def __init__(self, shared: SharedLimits) -> None:
         self._shared = shared
         self.tokens: dict[int, int] = {}
@@ -89,8 +87,6 @@ class Lease:
 @final
 class ClientLimiter:
     """The limits of one service, and what its clients have used."""
-
-    __slots__ = ("_buckets", "_in_flight", "_use", "limits")
 
     def __init__(self, limits: ClientLimits, shared: SharedLimits | None = None) -> None:
         self.limits = ClientLimits()

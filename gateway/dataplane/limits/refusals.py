@@ -20,8 +20,6 @@ from gateway.runtime.process import boot_time
 class Refusals:
     """Those of one worker. `clock`: that of the deadlines."""
 
-    __slots__ = ("_clock", "deadlines")
-
     def __init__(self, clock: Callable[[], float] = boot_time) -> None:
         self._clock = clock
         self.deadlines: Mapping[str, float] = {}

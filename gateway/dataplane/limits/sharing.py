@@ -33,8 +33,6 @@ def _failure_unheard(_key: str, _url: str, _reason: EjectionReason | None) -> No
 class SharedLimits:
     """Of one worker. `workers`: how many there are."""
 
-    __slots__ = ("freed", "lent", "on_failure", "on_permits", "on_use", "returns", "taken", "workers")
-
     def __init__(self, workers: int) -> None:
         self.workers = workers
         self.lent: dict[str, int] = {}
