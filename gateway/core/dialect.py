@@ -22,7 +22,7 @@ from urllib.parse import unquote
 
 from gateway.core.decision.operations import Operations
 from gateway.core.http.links import LinkRewriter, move
-from gateway.core.http.message import Header, RequestHead, Response
+from gateway.core.http.message import REASON_PHRASES, Header, RequestHead, Response
 from gateway.core.http.request_ids import PLAIN_IDS, RequestIds
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme, Version
@@ -151,8 +151,6 @@ class GatewayError:
     operation."""
 
     status: int
-    title: str
-    """The reason phrase: `Service Unavailable`."""
     detail: str
     """One fixed sentence; it never echoes what the client sent (threats O12)."""
     retry_after: int | None = None
@@ -160,6 +158,11 @@ class GatewayError:
     offered: VersionSet | None = None
     """The offer, if there is one: some clients must find it on errors, too (Chef)."""
     requested: RequestedVersion | None = None
+
+    @property
+    def title(self) -> str:
+        """The reason phrase of the status: `Service Unavailable`."""
+        return REASON_PHRASES.get(self.status, "Error")
 
 
 @final
@@ -176,10 +179,8 @@ class MissingOperation:
     @property
     def error(self) -> GatewayError:
         """The same with the configured status or 404: for servers without a response of their own."""
-        status = self.status or 404
-        title = "Bad Request" if status == 400 else "Not Found"
         detail = "This operation does not exist in the requested API version."
-        return GatewayError(status, title, detail, offered=self.offered, requested=self.requested)
+        return GatewayError(self.status or 404, detail, offered=self.offered, requested=self.requested)
 
 
 # --- what a backend says -----------------------------------------------------------------------------------

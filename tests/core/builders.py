@@ -115,7 +115,7 @@ class Toy(Dialect):
         operations: Operations,
     ) -> Response:
         if endpoint.rate_limited and offered is None:
-            return self.error_response(GatewayError(503, "Service Unavailable", "Nothing is known."))
+            return self.error_response(GatewayError(503, "Nothing is known."))
         known = "unknown" if offered is None else self.scheme.format(offered.highest)
         listed = "".join(f" {each.method} {each.path.text}" for each in operations.listed)
         return Response(200, body=f"{head.method} {head.path}?{head.query} {known}{listed}".encode())

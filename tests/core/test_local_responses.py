@@ -71,14 +71,12 @@ def test_explain_says_so() -> None:
     assert [left_out.reason for left_out in explanation.left_out] == ["not_asked"]
 
 
-@pytest.mark.parametrize(
-    "status, title", [(403, "Forbidden"), (429, "Too Many Requests"), (503, "Service Unavailable")]
-)
+@pytest.mark.parametrize("status", [403, 429, 503])
 @pytest.mark.parametrize("sample", list(of_each_dialect()), ids=lambda sample: sample.dialect.name)
-def test_every_dialect_has_a_shape_for_it(sample: DialectSample, status: int, title: str) -> None:
+def test_every_dialect_has_a_shape_for_it(sample: DialectSample, status: int) -> None:
     service = Service("api", sample.dialect, ())
     view = Snapshot.configured([service], now=0.0).views["api"]
-    response = error_response(view, GatewayError(status, title, "One fixed sentence.", retry_after=7))
+    response = error_response(view, GatewayError(status, "One fixed sentence.", retry_after=7))
 
     assert response.status == status
     assert b"One fixed sentence." in response.body

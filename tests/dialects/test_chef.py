@@ -325,7 +325,7 @@ def test_trap_17_a_refusal_has_the_body_of_an_error_and_a_clean_header() -> None
 def test_CHEF_4_errors_of_the_gateway_have_the_object_once_there_is_a_range(
     status: int, requested: RequestedVersion | None, request_version: str
 ) -> None:
-    error = GatewayError(status, "Title", "Detail.", offered=OFFER, requested=requested)
+    error = GatewayError(status, "Detail.", offered=OFFER, requested=requested)
 
     assert CHEF.error_response(error) == Response(
         status, (version_object("0", "2", request_version, request_version), JSON), b'{"error":["Detail."]}'
@@ -336,7 +336,7 @@ def test_an_error_has_no_object_before_there_is_a_range() -> None:
     """Clients keep the first range that they get for the life of their process."""
     requested = RequestedVersion(RequestedKind.EXACT, Version(1), "1")
 
-    assert CHEF.error_response(GatewayError(503, "T", "Detail.", requested=requested)) == Response(
+    assert CHEF.error_response(GatewayError(503, "Detail.", requested=requested)) == Response(
         503, (JSON,), b'{"error":["Detail."]}'
     )
 

@@ -324,7 +324,7 @@ def test_an_unknown_status_has_a_title_too() -> None:
 
 
 def test_errors() -> None:
-    error = GatewayError(503, "Service Unavailable", 'try "later"', 2, offered(custom(INTEGER), "2", "5"))
+    error = GatewayError(503, 'try "later"', 2, offered(custom(INTEGER), "2", "5"))
     problem = custom(INTEGER).error_response(error)
     own = custom(replace(INTEGER, failure=FailureOptions("text/plain", "{status} {detail}"))).error_response(
         error

@@ -284,7 +284,7 @@ def test_I14_a_version_on_the_root_is_dropped_so_nothing_is_refused_there() -> N
 
 
 def test_an_error_has_the_shape_of_ironic_and_the_range_once_it_is_known() -> None:
-    error = GatewayError(503, "Service Unavailable", 'No "server" now.', retry_after=2)
+    error = GatewayError(503, 'No "server" now.', retry_after=2)
 
     assert IRONIC.error_response(error) == Response(
         503,
@@ -292,7 +292,7 @@ def test_an_error_has_the_shape_of_ironic_and_the_range_once_it_is_known() -> No
         rb'{"error_message": "{\"code\": 503, \"title\": \"Service Unavailable\", \"description\": '
         rb'\"No \\\"server\\\" now.\"}"}',
     )
-    assert IRONIC.error_response(GatewayError(503, "Service Unavailable", "No.", offered=OFFER)).headers == (
+    assert IRONIC.error_response(GatewayError(503, "No.", offered=OFFER)).headers == (
         MIN,
         MAX,
         JSON,

@@ -288,9 +288,7 @@ def test_a_default_version_that_is_not_on_offer_is_refused_like_a_requested_one(
      (503, "serviceUnavailable"), (504, "computeFault")],
 )  # fmt: skip
 def test_an_error_has_the_shape_of_nova_and_no_range(status: int, key: str) -> None:
-    response = NOVA.error_response(
-        GatewayError(status, "Title", 'No "server" now.', retry_after=2, offered=OFFER)
-    )
+    response = NOVA.error_response(GatewayError(status, 'No "server" now.', retry_after=2, offered=OFFER))
 
     assert (response.status, response.headers) == (status, (FAULT,))
     assert json.loads(response.body) == {key: {"code": status, "message": 'No "server" now.'}}

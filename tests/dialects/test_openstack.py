@@ -366,7 +366,7 @@ def test_a_malformed_text_is_quoted_and_never_used_as_a_template(text: str) -> N
 
 
 def test_an_error_has_the_shape_of_the_service_and_the_range_where_errors_carry_one() -> None:
-    error = GatewayError(503, "Service Unavailable", "None now.", offered=OFFER)
+    error = GatewayError(503, "None now.", offered=OFFER)
 
     assert json.loads(CINDER.error_response(error).body) == {
         "serviceUnavailable": {"code": 503, "message": "None now."}
@@ -378,8 +378,8 @@ def test_an_error_has_the_shape_of_the_service_and_the_range_where_errors_carry_
     assert INSPECTOR.error_response(error) == Response(
         503, (*INSPECTOR_RANGE, JSON), b'{"error": {"message": "None now."}}'
     )
-    assert INSPECTOR.error_response(GatewayError(502, "Bad Gateway", "No.")).headers == (JSON,)
-    assert b"computeFault" in CINDER.error_response(GatewayError(502, "Bad Gateway", "No.")).body
+    assert INSPECTOR.error_response(GatewayError(502, "No.")).headers == (JSON,)
+    assert b"computeFault" in CINDER.error_response(GatewayError(502, "No.")).body
 
 
 # --- responses of backends ---------------------------------------------------------------------------------
@@ -887,7 +887,7 @@ def test_R_D6_an_error_of_placement_names_the_id_before_its_range() -> None:
 
     refused, failed = (
         json.loads(PLACEMENT.write_request_id(response, "req-1").body)["errors"]
-        for response in (refuse(PLACEMENT, "1.40"), PLACEMENT.error_response(GatewayError(503, "x", "y")))
+        for response in (refuse(PLACEMENT, "1.40"), PLACEMENT.error_response(GatewayError(503, "y")))
     )
 
     assert [list(error) for error in refused] == [

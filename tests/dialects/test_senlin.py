@@ -239,9 +239,7 @@ def test_S5_has_the_length_that_real_servers_send(text: str, length: int) -> Non
 
 
 def test_an_error_has_the_shape_of_senlin() -> None:
-    response = SENLIN.error_response(
-        GatewayError(503, "Service Unavailable", 'No "server" now.', offered=OFFER)
-    )
+    response = SENLIN.error_response(GatewayError(503, 'No "server" now.', offered=OFFER))
 
     assert (response.status, response.headers) == (503, (JSON,))
     assert json.loads(response.body) == {

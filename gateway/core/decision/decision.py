@@ -428,7 +428,6 @@ def _answer(
             view,
             GatewayError(
                 429,
-                "Too Many Requests",
                 "This document was asked for too often.",
                 retry_after=THROTTLED_RETRY_AFTER,
                 offered=offered,

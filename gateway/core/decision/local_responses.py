@@ -13,7 +13,7 @@ from gateway.core.dialect import GatewayError, RequestedVersion
 from gateway.core.fleet.admission import Maintenance
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.http.json_body import read_json
-from gateway.core.http.message import REASON_PHRASES, Header, Response
+from gateway.core.http.message import Header, Response
 
 RETRY_AFTER = 2
 """Seconds: about the time until the next probes, and the pause that OpenStack clients make by themselves."""
@@ -35,7 +35,6 @@ def unavailable(view: ServiceView, requested: RequestedVersion | None) -> Respon
         view,
         GatewayError(
             503,
-            REASON_PHRASES[503],
             NO_BACKEND_AVAILABLE,
             retry_after=RETRY_AFTER,
             offered=view.offer.offered,
@@ -48,9 +47,7 @@ def maintenance_response(view: ServiceView, maintenance: Maintenance) -> Respons
     """The answer to every request of a service in maintenance, documents included: whoever reads a document
     goes on to the API. A body of the operator stands in the head of the dialect's own error."""
     status = maintenance.status
-    error = GatewayError(
-        status, REASON_PHRASES.get(status, "Error"), IN_MAINTENANCE, offered=view.offer.offered
-    )
+    error = GatewayError(status, IN_MAINTENANCE, offered=view.offer.offered)
     response = view.service.dialect.error_response(error)
     if maintenance.body is not None:
         others = [header for header in response.headers if header[0].lower() != "content-type"]

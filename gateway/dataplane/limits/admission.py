@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 from gateway.core.decision.local_responses import RETRY_AFTER, error_response
 from gateway.core.dialect import GatewayError
 from gateway.core.fleet.admission import NO_CLIENT_LIMITS
-from gateway.core.http.message import REASON_PHRASES
 from gateway.dataplane.limits.client_limiter import ClientLimiter, Lease, client_key
 from gateway.dataplane.limits.shedding import YOUNG, Shedder
 from gateway.dataplane.local_responses.local_response import LocalAnswer
@@ -157,7 +156,6 @@ class Admission:
         status, detail = _ERRORS[reason]
         error = GatewayError(
             status,
-            REASON_PHRASES[status],
             detail,
             retry_after=retry_after,
             offered=resolution.offered,

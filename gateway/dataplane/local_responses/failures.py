@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 
 from gateway.core.decision.local_responses import NO_BACKEND_AVAILABLE, RETRY_AFTER
 from gateway.core.dialect import GatewayError, RequestedVersion
-from gateway.core.http.message import REASON_PHRASES
 from gateway.core.versions.ranges import VersionSet
 
 
@@ -205,7 +204,6 @@ def failure_error(
     retry_after = RETRY_AFTER if rule.status == 503 else None
     return GatewayError(
         rule.status,
-        REASON_PHRASES[rule.status],
         rule.detail,
         retry_after=retry_after,
         offered=offered,

@@ -243,23 +243,19 @@ class Chef(Dialect):
         requested = self.read_requested(endpoint, headers)
         if offered is None:
             detail = "No API version is offered at the moment."
-            return self.error_response(GatewayError(503, "Service Unavailable", detail, requested=requested))
+            return self.error_response(GatewayError(503, detail, requested=requested))
         if HEADER in headers:
             negotiated = negotiate(requested, offered, self.default_version)
             if isinstance(negotiated, Refusal):
                 return self.refuse(negotiated, endpoint, headers)
         if head.method not in {"GET", "HEAD"}:
             detail = "The API versions can only be read."
-            response = self.error_response(
-                GatewayError(405, "Method Not Allowed", detail, offered=offered, requested=requested)
-            )
+            response = self.error_response(GatewayError(405, detail, offered=offered, requested=requested))
             return response.with_headers(("Allow", "GET, HEAD"))
         body = _write_document(endpoint, head.path, offered, operations)
         if body is None:
             detail = "There is no such endpoint."
-            return self.error_response(
-                GatewayError(404, "Not Found", detail, offered=offered, requested=requested)
-            )
+            return self.error_response(GatewayError(404, detail, offered=offered, requested=requested))
         request_version = request_version_text(requested)
         version_object = write_object(offered, request_version, request_version)
         return Response(200, (version_object, _JSON), compact_json(body))
