@@ -33,7 +33,7 @@ from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Version
 from gateway.telemetry.recent import LastHour
 from tests.controlplane.fakes import service
-from tests.kit.ironic import reconfigure
+from tests.kit.ironic import learn, reconfigure, upto
 from tests.kit.waiting import PATIENCE
 
 BACKENDS = tuple(Backend(f"api-{number}", "127.0.0.1", number) for number in range(1, 7))
@@ -63,10 +63,7 @@ class LoggedFleet:
     def advertise(self, **highest: int) -> None:
         """Let api_N advertise 1.1 up to 1.`highest`."""
         for name, top in highest.items():
-            versions = VersionSet.between(Version(1, 1), Version(1, top))
-            self.snapshot_holder.observe(
-                "baremetal", name.replace("_", "-"), ProbeSucceeded(Advertisement(versions), self.now)
-            )
+            learn(self.snapshot_holder, name.replace("_", "-"), upto(top), self.now)
 
     def wait(self, seconds: float) -> None:
         self.now += seconds
@@ -299,11 +296,9 @@ def test_a_minimum_above_the_ceiling_is_an_error(
     log.snapshot_holder.observe(
         "baremetal",
         "api-1",
-        ProbeSucceeded(Advertisement(VersionSet.between(Version(1, 60), Version(1, 70))), 1.0),
+        ProbeSucceeded(upto(70, 60), 1.0),
     )
-    log.snapshot_holder.observe(
-        "baremetal", "api-1", ProbeSucceeded(Advertisement(VersionSet.between(Version(1, 60), V90)), 2.0)
-    )
+    log.snapshot_holder.observe("baremetal", "api-1", ProbeSucceeded(upto(90, 60), 2.0))
     log.wait(5.0)
     first, *_, last = log.lines()
     assert first.startswith(f"ERROR baremetal: offer 1.1-1.{before} -> none, phase unknown; ")
@@ -515,8 +510,7 @@ def test_failures_of_requests_are_one_line_each_with_what_to_check(log: LoggedFl
         log.snapshot_holder.observe("baremetal", "api-1", ConnectFailed(at))
         log.snapshot_holder.observe("baremetal", "api-1", VersionMismatch(Version(1, 31), at))
     log.snapshot_holder.observe("baremetal", "api-1", VersionMismatch(Version(1, 40), 4.0))
-    advertisement = Advertisement(VersionSet.between(Version(1, 1), V58))
-    log.snapshot_holder.observe("baremetal", "api-1", ProbeSucceeded(advertisement, 5.0))
+    learn(log.snapshot_holder, "api-1", upto(58), 5.0)
 
     unconnected, mismatched, again = log.lines("skewgate.prober")
     key = "baremetal/api-1"
@@ -530,13 +524,12 @@ def test_failures_of_requests_are_one_line_each_with_what_to_check(log: LoggedFl
 
 def test_a_backend_whose_version_is_unknown_is_one_line_a_change(log: LoggedFleet) -> None:
     legacy = Advertisement(VersionSet.only(Version(1, 1)), legacy=True)
-    versions = Advertisement(VersionSet.between(Version(1, 1), V58))
     for fact in (
         ServedVersionMissing(2.0),
         ServedVersionMissing(3.0),
         ProbeSucceeded(legacy, 4.0, prompted=True),
         ProbeSucceeded(legacy, 5.0),
-        ProbeSucceeded(versions, 6.0),
+        ProbeSucceeded(upto(58), 6.0),
     ):
         log.snapshot_holder.observe("baremetal", "api-1", fact)
 
@@ -553,8 +546,7 @@ def test_a_backend_whose_version_is_unknown_is_one_line_a_change(log: LoggedFlee
 
 
 def flap_freshness(log: LoggedFleet, up: bool) -> None:
-    advertisement = Advertisement(VersionSet.between(Version(1, 1), V58))
-    fact = ProbeSucceeded(advertisement, log.now) if up else ProbeFailed("no connection", log.now)
+    fact = ProbeSucceeded(upto(58), log.now) if up else ProbeFailed("no connection", log.now)
     log.snapshot_holder.observe("baremetal", "api-1", fact)
 
 

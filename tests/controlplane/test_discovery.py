@@ -30,25 +30,22 @@ from gateway.controlplane.resolver import (
 )
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.state.text import format_state, parse_state
-from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import Drain, ProbeSucceeded
 from gateway.core.fleet.offer_state import SavedAdvertisement, SavedState
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.fleet.source import MAX_BACKENDS, Address, Source, SourceKind
-from gateway.core.versions.ranges import VersionSet
-from gateway.core.versions.version import Version
 from gateway.keys.addresses import Address as ListenAddress
 from gateway.settings.own_addresses import OwnAddress, own_address_of, own_addresses
 from gateway.settings.sections.admin import Admin
 from gateway.settings.sections.listen import Listen
 from tests.controlplane.fakes import service
-from tests.kit.ironic import holder_of
+from tests.kit.ironic import holder_of, upto
 from tests.kit.waiting import PATIENCE
 
 SOURCE = Source(SourceKind.DNS, "http://api.svc:80", "api.svc", 80, leave_grace=60.0)
-KNOWN = Advertisement(VersionSet.between(Version(1, 1), Version(1, 58)))
+KNOWN = upto(58)
 
 
 def listed(*numbers: int, ttl: float = 5.0) -> Listed:

@@ -17,7 +17,7 @@ from gateway.controlplane.change_log import ChangeLog
 from gateway.controlplane.prober import AT_ONCE, BEGUN_PER_TURN, LONGEST_PAUSE, Prober, pause
 from gateway.controlplane.resolver import UnresolvedError
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.dialect import Advertisement, ProbeRequest
+from gateway.core.dialect import ProbeRequest
 from gateway.core.fleet.backend import Backend, Freshness
 from gateway.core.fleet.fleet import (
     ConnectFailed,
@@ -32,7 +32,7 @@ from gateway.telemetry.recent import LastHour
 from gateway.telemetry.series.backend import OfBackend
 from gateway.telemetry.series.declaring import Counter, Gauge, HistogramSeries
 from tests.controlplane.fakes import Behaviour, ironic, service, serving, until_member
-from tests.kit.ironic import holder_of, member, reconfigure, until_snapshot
+from tests.kit.ironic import holder_of, member, reconfigure, until_snapshot, upto
 from tests.kit.networks import LOOPBACK
 from tests.kit.waiting import PATIENCE
 from tests.telemetry.builders import NobodyCounts
@@ -89,10 +89,6 @@ class Steps:
         self._go.release()
 
 
-def versions(highest: int) -> VersionSet:
-    return VersionSet.between(Version(1, 1), Version(1, highest))
-
-
 async def test_a_response_becomes_the_advertisement() -> None:
     async with serving(ironic("1.1", "1.90")) as backend:
         snapshot_holder = holder_of(service(backend.backend()))
@@ -101,7 +97,7 @@ async def test_a_response_becomes_the_advertisement() -> None:
         ) as prober:
             await until_member(snapshot_holder, lambda one: one.advertisement is not None)
 
-            assert member(snapshot_holder).advertisement == Advertisement(versions(90))
+            assert member(snapshot_holder).advertisement == upto(90)
             assert member(snapshot_holder).freshness is Freshness.FRESH
             assert prober.last_probe_at == {("baremetal", "api-1"): 1790000000.5}
 
@@ -219,7 +215,7 @@ async def test_nonsense_is_a_failed_probe_and_erases_nothing(reason: str, behavi
 
         assert results.reasons == [None, reason]
         assert member(snapshot_holder).freshness is Freshness.STALE
-        assert member(snapshot_holder).advertisement == Advertisement(versions(58))
+        assert member(snapshot_holder).advertisement == upto(58)
         error = member(snapshot_holder).error
         assert error
         assert error.isascii()
@@ -240,7 +236,7 @@ async def test_a_backend_that_refuses_connections_ages_and_comes_back() -> None:
                 steps.next()
                 await steps.probe_ended()
                 seen.append(member(snapshot_holder).freshness)
-                assert member(snapshot_holder).advertisement == Advertisement(versions(58))
+                assert member(snapshot_holder).advertisement == upto(58)
             assert (
                 member(snapshot_holder).error
                 == f"no connection to 127.0.0.1:{backend.port}: connection refused"
@@ -255,7 +251,7 @@ async def test_a_backend_that_refuses_connections_ages_and_comes_back() -> None:
         assert seen == [fresh, stale, stale, lost, lost, fresh]
         assert results.reasons == [None, *["connect"] * 4, None]
         assert (member(snapshot_holder).advertisement, member(snapshot_holder).error) == (
-            Advertisement(versions(90)),
+            upto(90),
             None,
         )
 
@@ -266,9 +262,9 @@ async def test_a_smaller_range_is_a_fact() -> None:
         one = service(backend.backend())
         snapshot_holder = holder_of(one)
         async with Prober(snapshot_holder, ProbeResults(), [one]):
-            await until_member(snapshot_holder, lambda it: it.advertisement == Advertisement(versions(90)))
+            await until_member(snapshot_holder, lambda it: it.advertisement == upto(90))
             backend.behaviour = ironic("1.1", "1.58")
-            await until_member(snapshot_holder, lambda it: it.advertisement == Advertisement(versions(58)))
+            await until_member(snapshot_holder, lambda it: it.advertisement == upto(58))
 
 
 async def test_a_backend_that_never_answered_is_unknown_and_probed_on() -> None:
@@ -301,14 +297,12 @@ async def test_what_a_probe_brings_is_as_old_as_its_request() -> None:
         async with Prober(snapshot_holder, results, [one], sleep=steps, clock=lambda: now):
             await asyncio.wait_for(arrived.wait(), 10)
             now = 11.0
-            snapshot_holder.observe(
-                "baremetal", "api-1", PassiveObservation(Advertisement(versions(90)), now)
-            )
+            snapshot_holder.observe("baremetal", "api-1", PassiveObservation(upto(90), now))
             may_respond.set()
             await steps.probe_ended()
 
         assert results.reasons == [None]
-        assert member(snapshot_holder).advertisement == Advertisement(versions(90))
+        assert member(snapshot_holder).advertisement == upto(90)
 
 
 async def test_one_probe_at_a_time() -> None:
@@ -333,7 +327,7 @@ async def test_one_probe_at_a_time() -> None:
 
 async def test_a_declared_backend_is_not_probed_and_declared_again_instead() -> None:
     """At once after a mismatch; what a second path contradicted, after an interval."""
-    declared = Backend("declared", "127.0.0.1", 1, declared=versions(31))
+    declared = Backend("declared", "127.0.0.1", 1, declared=upto(31).versions)
     one, steps, results = service(declared), Steps(), ProbeResults()
     snapshot_holder = holder_of(one)
     async with Prober(snapshot_holder, results, [one], sleep=steps, prompted_spacing=0.0) as prober:
@@ -345,17 +339,17 @@ async def test_a_declared_backend_is_not_probed_and_declared_again_instead() -> 
             assert Version(1, 31) not in member(snapshot_holder, "declared").usable_versions
 
         contradict("/v1/nodes")
-        await until_member(snapshot_holder, lambda it: it.usable_versions == versions(31), "declared")
+        await until_member(snapshot_holder, lambda it: it.usable_versions == upto(31).versions, "declared")
         contradict("/v1/ports")
         steps.next()
         await steps.probe_ended()
 
-        assert member(snapshot_holder, "declared").usable_versions == versions(31)
+        assert member(snapshot_holder, "declared").usable_versions == upto(31).versions
         assert (results.reasons, prober.last_probe_at) == ([], {})
 
 
 async def test_a_declared_backend_that_is_suspect_again_and_again_is_cleared_ever_later() -> None:
-    declared = Backend("declared", "127.0.0.1", 1, declared=versions(31))
+    declared = Backend("declared", "127.0.0.1", 1, declared=upto(31).versions)
     one, steps = service(declared), Steps()
     snapshot_holder = holder_of(one)
     async with Prober(snapshot_holder, ProbeResults(), [one], sleep=steps):
@@ -379,16 +373,12 @@ async def test_every_backend_is_probed_at_its_own_address_and_a_declared_one_nev
         serving(ironic("1.1", "1.90")) as new,
         serving(ironic()) as never_probed,
     ):
-        declared = Backend("declared", "127.0.0.1", never_probed.port, declared=versions(31))
+        declared = Backend("declared", "127.0.0.1", never_probed.port, declared=upto(31).versions)
         one = service(old.backend("old"), new.backend("new"), declared)
         snapshot_holder = holder_of(one)
         async with Prober(snapshot_holder, ProbeResults(), [one]):
-            await until_member(
-                snapshot_holder, lambda it: it.advertisement == Advertisement(versions(58)), "old"
-            )
-            await until_member(
-                snapshot_holder, lambda it: it.advertisement == Advertisement(versions(90)), "new"
-            )
+            await until_member(snapshot_holder, lambda it: it.advertisement == upto(58), "old")
+            await until_member(snapshot_holder, lambda it: it.advertisement == upto(90), "new")
             await old.received(3)
 
         assert never_probed.requests == []
@@ -452,7 +442,7 @@ async def test_a_backend_that_stays_keeps_its_task_and_one_that_moved_is_probed_
             reload_to(snapshot_holder, prober, service(there.backend()))
             await steps.probe_ended()
             assert len(there.requests) == 1
-            assert member(snapshot_holder).advertisement == Advertisement(versions(90))
+            assert member(snapshot_holder).advertisement == upto(90)
 
 
 async def test_a_bug_in_a_dialect_is_a_failed_probe_and_the_probes_go_on(
@@ -611,9 +601,7 @@ async def test_R_A12_a_mismatch_has_the_backend_probed_at_once() -> None:
 
             async with asyncio.timeout(PATIENCE):
                 await backend.received(2)
-                await until_member(
-                    snapshot_holder, lambda it: it.advertisement == Advertisement(versions(58))
-                )
+                await until_member(snapshot_holder, lambda it: it.advertisement == upto(58))
 
 
 async def test_R_D1_one_path_takes_no_version_away_once_a_probe_still_advertises_it() -> None:
@@ -641,7 +629,7 @@ async def test_R_D1_a_second_path_takes_the_version_away_until_the_next_regular_
         snapshot_holder, results, steps = holder_of(one), ProbeResults(), Steps()
         async with Prober(snapshot_holder, results, [one], sleep=steps, prompted_spacing=0.0):
             await results.probe_ended()
-            for path, left in (("/v1/nodes", versions(90)), ("/v1/ports", versions(89))):
+            for path, left in (("/v1/nodes", upto(90).versions), ("/v1/ports", upto(89).versions)):
                 snapshot_holder.observe("baremetal", "api-1", mismatch(90, path))
                 await results.probe_ended()
                 assert member(snapshot_holder).usable_versions == left
@@ -649,7 +637,7 @@ async def test_R_D1_a_second_path_takes_the_version_away_until_the_next_regular_
             assert len(steps.pauses) == 1, "prompted probes do not move the regular ones"
             steps.next()
             await results.probe_ended()
-            assert member(snapshot_holder).usable_versions == versions(90)
+            assert member(snapshot_holder).usable_versions == upto(90).versions
 
 
 async def test_a_backend_that_contradicts_itself_at_every_version_is_not_probed_for_every_response() -> None:
@@ -721,7 +709,7 @@ async def test_a_prompted_probe_that_fails_is_not_repeated_before_the_regular_on
             backend.behaviour = responds(status=500)
             snapshot_holder.observe("baremetal", "api-1", mismatch(90))
             await until_member(snapshot_holder, lambda it: it.freshness is Freshness.STALE)
-            assert member(snapshot_holder).usable_versions == versions(89)
+            assert member(snapshot_holder).usable_versions == upto(89).versions
             for _ in range(2):
                 steps.next()
                 await steps.probe_ended()
@@ -761,7 +749,7 @@ async def test_R_A2_a_missing_served_version_has_the_backend_probed_at_once() ->
                 "baremetal", "api-1", ServedVersionMissing(asyncio.get_running_loop().time())
             )
             assert member(snapshot_holder).usable_versions == NO_VERSIONS
-            await until_member(snapshot_holder, lambda it: it.usable_versions == versions(90))
+            await until_member(snapshot_holder, lambda it: it.usable_versions == upto(90).versions)
 
 
 async def test_a_probe_goes_to_the_addresses_of_a_name_and_carries_the_name() -> None:

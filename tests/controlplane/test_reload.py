@@ -11,12 +11,9 @@ import pytest
 
 from gateway.controlplane.reload import RELOADED, Reloader
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import ProbeSucceeded
 from gateway.core.fleet.service import Service
-from gateway.core.versions.ranges import VersionSet
-from gateway.core.versions.version import Version
 from gateway.keys.addresses import Address
 from gateway.runtime.service_manager import Moment
 from gateway.settings import Loaded, Secret
@@ -28,11 +25,11 @@ from gateway.settings.yaml.tree import Position
 from gateway.telemetry.series.declaring import Counter, Gauge
 from gateway.telemetry.series.process import OfConfiguration
 from tests.controlplane.fakes import service
-from tests.kit.ironic import holder_of, member
+from tests.kit.ironic import holder_of, member, upto
 from tests.telemetry.builders import NobodyCounts
 
 ONE, TWO = Backend("api-1", "127.0.0.1", 1), Backend("api-2", "127.0.0.1", 2)
-KNOWN = Advertisement(VersionSet.between(Version(1, 1), Version(1, 58)))
+KNOWN = upto(58)
 
 
 class Targets:

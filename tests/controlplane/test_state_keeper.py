@@ -19,19 +19,18 @@ from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.state.file import StateFile
 from gateway.controlplane.state.keeper import StateKeeper, load_state
 from gateway.controlplane.state.text import format_state, parse_state
-from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import Drain, Pin, ProbeFailed, ProbeSucceeded
 from gateway.core.fleet.offer_state import SavedAdvertisement, SavedState
 from gateway.core.fleet.service import Policy
-from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
+from gateway.core.versions.ranges import NO_VERSIONS
 from gateway.core.versions.version import Version
 from tests.controlplane.fakes import service
-from tests.kit.ironic import holder_of, reconfigure, until_snapshot
+from tests.kit.ironic import holder_of, learn, reconfigure, until_snapshot, upto
 from tests.kit.waiting import PATIENCE
 
 API = service(Backend("api-1", "127.0.0.1", 1), Backend("api-2", "127.0.0.1", 2))
-UPTO_58 = VersionSet.between(Version(1, 1), Version(1, 58))
+UPTO_58 = upto(58)
 WOULD_BE_LOST = "offers, pins and drains would be lost at a restart"
 GUARANTEED = (Policy.GUARANTEED, None)
 NOTHING = SavedState(policy=GUARANTEED)
@@ -74,13 +73,13 @@ async def test_every_change_of_what_is_saved_is_written(path: Path) -> None:
         snapshot_holder.apply("baremetal", Drain("api-2"))
         snapshot_holder.apply("baremetal", Pin(None))
         for backend in ("api-1", "api-2"):
-            snapshot_holder.observe("baremetal", backend, ProbeSucceeded(Advertisement(UPTO_58), 1.0))
+            learn(snapshot_holder, backend, UPTO_58)
         assert await keeper.written()
         known = {
-            name: SavedAdvertisement(url, Advertisement(UPTO_58))
+            name: SavedAdvertisement(url, UPTO_58)
             for name, url in (("api-1", "http://127.0.0.1:1"), ("api-2", "http://127.0.0.1:2"))
         }
-        assert on_disk(path) == SavedState(UPTO_58, None, frozenset({"api-2"}), GUARANTEED, known)
+        assert on_disk(path) == SavedState(UPTO_58.versions, None, frozenset({"api-2"}), GUARANTEED, known)
 
 
 async def test_the_last_state_is_written_before_the_end(path: Path) -> None:
@@ -93,13 +92,12 @@ async def test_the_last_state_is_written_before_the_end(path: Path) -> None:
 async def test_the_end_in_the_middle_of_a_reload_writes_what_is_in_force(path: Path) -> None:
     """After a reload each subscriber has a turn of its own; the end may come before the keeper's."""
     snapshot_holder = holder_of(API)
-    snapshot_holder.observe("baremetal", "api-1", ProbeSucceeded(Advertisement(UPTO_58), 1.0))
+    learn(snapshot_holder, "api-1", UPTO_58)
     async with keeper_of(path, snapshot_holder):
         snapshot_holder.put_in_force(snapshot_holder.configured([API]))
-        lower = VersionSet.between(Version(1, 1), Version(1, 40))
-        snapshot_holder.collect("baremetal", "api-1", ProbeSucceeded(Advertisement(lower), 2.0))
+        snapshot_holder.collect("baremetal", "api-1", ProbeSucceeded(upto(40), 2.0))
     saved = on_disk(path).advertisements["api-1"]
-    assert saved.advertisement.versions == lower
+    assert saved.advertisement == upto(40)
 
 
 async def test_a_change_during_the_last_write_is_written_too(
@@ -333,7 +331,7 @@ async def test_a_reload_keeps_pins_and_drains_in_the_file(path: Path) -> None:
 async def test_times_in_the_file_are_of_the_wall_clock_and_mean_the_same_after_a_restart(path: Path) -> None:
     snapshot_holder = holder_of(API)
     heard = time.monotonic()
-    snapshot_holder.observe("baremetal", "api-1", ProbeSucceeded(Advertisement(UPTO_58), heard))
+    learn(snapshot_holder, "api-1", UPTO_58, heard)
     async with keeper_of(path, snapshot_holder):
         pass
     text = StateFile(path).read()
@@ -352,7 +350,7 @@ async def test_the_first_round_of_probes_is_a_few_writes(path: Path) -> None:
     async with keeper_of(path, snapshot_holder) as keeper:
         files = {identity(path)}
         for name in names:
-            snapshot_holder.collect("baremetal", name, ProbeSucceeded(Advertisement(UPTO_58), 1.0))
+            snapshot_holder.collect("baremetal", name, ProbeSucceeded(UPTO_58, 1.0))
             await asyncio.sleep(0)
             files.add(identity(path))
         assert snapshot_holder.current.generation > 100
