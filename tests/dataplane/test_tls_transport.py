@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
-import socket
 import ssl
 from pathlib import Path
 from typing import final
@@ -17,13 +16,12 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from gateway.dataplane.edge.opening import OpeningConnection, Openings
 from gateway.dataplane.edge.tls_transport import MAX_WITHOUT_CONTENT, TlsTransport
-from tests.dataplane.listener_tls import authority, tls_listener
+from tests.dataplane.listener_tls import authority, raw_client, tls_listener
 from tests.dataplane.test_tls_listeners import GET
-from tests.dataplane.test_tunnels_over_tls import RawTlsClient
 from tests.kit.backends import UpstreamConnection, serve
 from tests.kit.certificates import client_context
 from tests.kit.messages import KIB, response
-from tests.kit.waiting import PATIENCE, until
+from tests.kit.waiting import until
 from tests.kit.workers import Testbed
 
 
@@ -38,24 +36,17 @@ async def test_what_follows_the_end_of_tls_is_not_kept(testbed: Testbed, tmp_pat
 
     testbed.listener = tls_listener(tmp_path)
     gateway, backend = await testbed.gateway_and_backend(script)
-    context = testbed.listener.client_tls
-    assert context is not None
     loop = asyncio.get_running_loop()
-    with socket.socket() as sock:
-        sock.setblocking(False)
-        async with asyncio.timeout(PATIENCE):
-            await loop.sock_connect(sock, gateway.address)
-            client = RawTlsClient(sock, context)
-            await client.handshake()
-            await client.send(GET)
-            await client.half_close()
-            await backend.received(1)
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            for _ in range(800):
-                await loop.sock_sendall(sock, bytes(64 * KIB))
-            grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-            go_on.set()
-            assert (await gateway.recorded()).status == 200
+    async with raw_client(gateway) as client:
+        await client.send(GET)
+        await client.half_close()
+        await backend.received(1)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for _ in range(800):
+            await loop.sock_sendall(client.socket, bytes(64 * KIB))
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        go_on.set()
+        assert (await gateway.recorded()).status == 200
 
     assert grown < 16 * KIB, "kibibytes, of the 51200 that were sent"
 
@@ -200,24 +191,18 @@ async def test_a_client_that_sends_nothing_but_key_updates_is_cut_off(
     """OpenSSL works off all that it is given in one call, in which the event loop stands still."""
     testbed.listener = tls_listener(tmp_path)
     gateway, _ = await testbed.gateway_and_backend(serve)
-    context = testbed.listener.client_tls
-    assert context is not None
-    context.keylog_filename = str(tmp_path / "secrets")
+    assert testbed.listener.client_tls is not None
+    testbed.listener.client_tls.keylog_filename = str(tmp_path / "secrets")
     loop = asyncio.get_running_loop()
-    with socket.socket() as sock:
-        sock.setblocking(False)
-        async with asyncio.timeout(PATIENCE):
-            await loop.sock_connect(sock, gateway.address)
-            client = RawTlsClient(sock, context)
-            await client.handshake()
-            assert await client.do(lambda tls: tls.cipher()) == ("TLS_AES_256_GCM_SHA384", "TLSv1.3", 256)
-            lines = (tmp_path / "secrets").read_text().splitlines()
-            secret = next(line.split()[2] for line in lines if line.startswith("CLIENT_TRAFFIC_SECRET_0"))
-            updates = key_updates(3000, bytes.fromhex(secret))
-            assert len(updates) > 4 * MAX_WITHOUT_CONTENT
-            with contextlib.suppress(ConnectionError):
-                await loop.sock_sendall(sock, updates)
-                while await loop.sock_recv(sock, 65536):
-                    pass
+    async with raw_client(gateway) as client:
+        assert await client.do(lambda tls: tls.cipher()) == ("TLS_AES_256_GCM_SHA384", "TLSv1.3", 256)
+        lines = (tmp_path / "secrets").read_text().splitlines()
+        secret = next(line.split()[2] for line in lines if line.startswith("CLIENT_TRAFFIC_SECRET_0"))
+        updates = key_updates(3000, bytes.fromhex(secret))
+        assert len(updates) > 4 * MAX_WITHOUT_CONTENT
+        with contextlib.suppress(ConnectionError):
+            await loop.sock_sendall(client.socket, updates)
+            while await loop.sock_recv(client.socket, 65536):
+                pass
 
     assert gateway.metric("skewgate_client_errors_total", reason="tls_record") == 1

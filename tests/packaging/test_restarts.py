@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.packaging.tools import ROOT, Machine, wheelhouse
+from tests.packaging.tools import ROOT, Machine, machine_with_gateway
 
 pytestmark = pytest.mark.engines
 
@@ -88,15 +88,7 @@ SERVED = "HTTP/1.1 200 OK"
 @pytest.fixture(scope="module")
 def machine(wheel: Path) -> Iterator[Machine]:
     """With the gateway in /opt, its unit, and a backend."""
-    with Machine() as machine:
-        machine.run("systemctl", "is-system-running", "--wait")
-        machine.run("mkdir", "/root/wheels", "/etc/skewgate")
-        for file in (wheel, *wheelhouse().iterdir()):
-            machine.copy(file, f"/root/wheels/{file.name}")
-        machine.run("/usr/bin/python3", "-m", "venv", "/opt/skewgate")
-        offline = ("--no-index", "--find-links", "/root/wheels")
-        machine.run("/opt/skewgate/bin/pip", "install", "--quiet", *offline, "skewgate[uvloop]")
-        machine.write("/etc/skewgate/skewgate.yaml", CONFIGURATION)
+    with machine_with_gateway(wheel, CONFIGURATION) as machine:
         machine.write("/root/backend.py", BACKEND)
         machine.write("/root/clients.py", CLIENTS)
         machine.copy(ROOT / "deploy" / "skewgate.service", "/etc/systemd/system/skewgate.service")

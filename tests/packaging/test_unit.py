@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.packaging.tools import ROOT, Machine, run, wheelhouse
+from tests.packaging.tools import ROOT, Machine, machine_with_gateway, run
 
 pytestmark = pytest.mark.engines
 
@@ -68,15 +68,7 @@ def test_a_unit_without_its_protections_is_found(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def machine(wheel: Path) -> Iterator[Machine]:
     """With the gateway in /opt, and the unit of its environment."""
-    with Machine() as machine:
-        machine.run("systemctl", "is-system-running", "--wait")
-        machine.run("mkdir", "/root/wheels", "/etc/skewgate")
-        for file in (wheel, *wheelhouse().iterdir()):
-            machine.copy(file, f"/root/wheels/{file.name}")
-        machine.run("/usr/bin/python3", "-m", "venv", "/opt/skewgate")
-        offline = ("--no-index", "--find-links", "/root/wheels")
-        machine.run("/opt/skewgate/bin/pip", "install", "--quiet", *offline, "skewgate[uvloop]")
-        machine.write("/etc/skewgate/skewgate.yaml", CONFIGURATION)
+    with machine_with_gateway(wheel, CONFIGURATION) as machine:
         machine.write("/etc/skewgate/environment", f"TOKEN={TOKEN}\n")
         machine.run("systemctl", "enable", "/opt/skewgate/lib/systemd/system/skewgate.service")
         yield machine

@@ -13,7 +13,8 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Final, Self, final
@@ -210,3 +211,18 @@ class Machine:
             write = ("sh", "-c", 'cat >"$0"; chmod 644 "$0"', path)
             inside = ("nsenter", f"--target={self._leader}", "--all", *write)
             subprocess.run(inside, stdin=source, check=True, timeout=LIMIT)
+
+
+@contextmanager
+def machine_with_gateway(wheel: Path, configuration: str) -> Iterator[Machine]:
+    """One that has booted, with the gateway in /opt and its configuration in /etc."""
+    with Machine() as machine:
+        machine.run("systemctl", "is-system-running", "--wait")
+        machine.run("mkdir", "/root/wheels", "/etc/skewgate")
+        for file in (wheel, *wheelhouse().iterdir()):
+            machine.copy(file, f"/root/wheels/{file.name}")
+        machine.run("/usr/bin/python3", "-m", "venv", "/opt/skewgate")
+        offline = ("--no-index", "--find-links", "/root/wheels")
+        machine.run("/opt/skewgate/bin/pip", "install", "--quiet", *offline, "skewgate[uvloop]")
+        machine.write("/etc/skewgate/skewgate.yaml", configuration)
+        yield machine

@@ -123,25 +123,32 @@ def test_R_B8_a_stream_that_cannot_tell_has_it_told_in_the_process_log(
     assert set(pipe.lines) == {"0 "}
 
 
+class FullDisk:
+    """The disk of the log: nothing can be written while it is `full`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.full = True
+        self._write = os.write
+        monkeypatch.setattr("gateway.telemetry.line_writer.os.write", self.write)
+
+    def write(self, fd: int, data: memoryview) -> int:
+        if self.full:
+            raise OSError(28, "No space left on device")
+        return self._write(fd, data)
+
+
 @pytest.mark.parametrize("tells", [True, False])
 def test_R_B8_a_disk_that_was_full_is_told_once_it_has_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tells: bool
 ) -> None:
-    path, write, full = tmp_path / "log", os.write, True
-
-    def write_or_fail(fd: int, data: memoryview) -> int:
-        if full:
-            raise OSError(28, "No space left on device")
-        return write(fd, data)
-
-    monkeypatch.setattr("gateway.telemetry.line_writer.os.write", write_or_fail)
+    path, disk = tmp_path / "log", FullDisk(monkeypatch)
     writer = LineWriter(str(path), told if tells else None)
     writer.start()
     for index in range(5):
         writer.put(f"{index}\n".encode())
     wait_until(lambda: writer.dropped == 5)
     assert caplog.messages == []
-    full = False
+    disk.full = False
     writer.put(b"5\n")
     writer.close()
 
@@ -353,20 +360,13 @@ def test_a_line_that_another_process_could_not_finish_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full disk meets all of them, and one has written half a line."""
-    path, write, full = tmp_path / "log", os.write, True
-
-    def write_or_fail(fd: int, data: memoryview) -> int:
-        if full:
-            raise OSError(28, "No space left on device")
-        return write(fd, data)
-
-    monkeypatch.setattr("gateway.telemetry.line_writer.os.write", write_or_fail)
+    path, disk = tmp_path / "log", FullDisk(monkeypatch)
     writer = LineWriter(str(path))
     writer.start()
     writer.put(b"lost\n")
     wait_until(lambda: writer.dropped == 1)
     path.write_bytes(b"half a li")
-    full = False
+    disk.full = False
     writer.put(b"next\n")
     writer.close()
 
