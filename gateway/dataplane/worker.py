@@ -89,11 +89,10 @@ class Worker:
         entrances = [(Entrance(self, address, found.get(address)), sock) for address, sock in sockets]
         if balance is not None:
             self._balance = balance
-            places = {id(entrance.listen): entrance.protocol for entrance, _ in entrances}
-            balance.start(dict(enumerate(places.values())))
-            positions = {each: position for position, each in enumerate(places)}
+            order = list(dict.fromkeys(id(entrance.listen) for entrance, _ in entrances))
             for entrance, _ in entrances:
-                entrance.balance, entrance.position = balance, positions[id(entrance.listen)]
+                entrance.balance, entrance.position = balance, order.index(id(entrance.listen))
+            balance.start({entrance.position: entrance.protocol for entrance, _ in entrances})
         addresses = [entrance.listen for entrance, _ in entrances]
         assert all(address.tls is None or address in found for address in addresses)
         self.context.writes_client_cert = any(

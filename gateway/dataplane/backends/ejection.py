@@ -79,7 +79,6 @@ class _Record:
         """When it was ejected last."""
         self.until = 0.0
         """When the ejection ends; 0: it is not ejected."""
-        self.seconds = 0.0
         self.returned_at = 0.0
         """When it began to re-enter; 0: it gets all its requests."""
         self.well_since = now
@@ -217,11 +216,11 @@ class Ejections(MemberFailures):
     def _eject(self, record: _Record, plan: Ejection, reason: EjectionReason, now: float) -> None:
         record.reason = reason
         record.ejections += 1
-        record.seconds = min(plan.time * record.ejections, plan.max_time)
-        record.since, record.until, record.returned_at = now, now + record.seconds, 0.0
+        seconds = min(plan.time * record.ejections, plan.max_time)
+        record.since, record.until, record.returned_at = now, now + seconds, 0.0
         self.held_back[record.key] = 0
         self._metrics.count(OfBackend.ejections, reason, service=record.service, backend=record.backend.name)
-        self._tell(record, f"ejected for {record.seconds:g} s: {record.sentence}; check {record.backend.url}")
+        self._tell(record, f"ejected for {seconds:g} s: {record.sentence}; check {record.backend.url}")
 
     def _tell(self, record: _Record, text: str) -> None:
         self._on_change(record.key, text, bool(record.until))

@@ -130,7 +130,6 @@ class Balance:
         self._map = mmap.mmap(descriptors.table, 0)
         os.close(descriptors.table)
         self._counts = memoryview(self._map).cast("Q")
-        self._others = [other for other in range(len(self._counts)) if other != slot]
         self._senders = {other: _opened(number) for other, number in descriptors.senders}
         self._inbox = _opened(descriptors.inbox)
         self._connections = connections
@@ -172,7 +171,7 @@ class Balance:
         if not self._serving:
             return False
         counts, own = self._counts, self._connections() + 1
-        other = min(self._others, key=counts.__getitem__)
+        other = min(self._senders, key=counts.__getitem__)
         fewest = counts[other]
         if own <= fewest + SLACK + fewest // SLACK_SHARE:
             counts[self._slot] = own
