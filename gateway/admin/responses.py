@@ -59,13 +59,8 @@ def sentence_of(refusal: web.HTTPException) -> str:
     return refusal.reason if is_default_text else str(refusal.text)
 
 
-def error_response(status: int) -> web.StreamResponse:
-    """The fixed response with this status."""
-    return json_response({"error": SENTENCES.get(status, HTTPStatus(status).phrase)}, status=status)
-
-
-def error_bytes(status: int, sentence: str = "") -> bytes:
-    """The same as bytes, for a client whose request never became one."""
+def error_bytes(status: int, sentence: str) -> bytes:
+    """The whole response to a client whose request never became one. `sentence`: empty, the fixed one."""
     body = _encode({"error": sentence or SENTENCES[status]})
     fields = {
         **_NOT_CACHED,

@@ -52,7 +52,7 @@ class AdminSite:
         self,
         app: web.Application,
         sockets: ListeningSockets,
-        count_error: Callable[[str], None] = lambda _: None,
+        count_error: Callable[[str], None],
         *,
         certificates: ServerCertificates | None = None,
         limit: int | None = None,

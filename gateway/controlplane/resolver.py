@@ -193,10 +193,7 @@ class Resolver:
 
     def report(self) -> tuple[NameReport, ...]:
         """What is known of each name."""
-        return tuple(
-            NameReport(each.host, each.found_at, each.all_failures, each.problem and each.problem.reason)
-            for each in self._names.values()
-        )
+        return tuple(NameReport(each.host, each.found_at, each.all_failures) for each in self._names.values())
 
     # --- one name -------------------------------------------------------------------------------------------
 

@@ -46,7 +46,6 @@ class ServiceReport(NamedTuple):
     """Ids of the replicas for which the next step waits."""
     problem: str = ""
     """Why it cannot attach, a sentence: it cannot read what the store holds, for instance."""
-    pinned: bool = False
     idle: frozenset[str] = frozenset()
     """Drained backends to which no replica has a request in flight."""
     not_idle: Mapping[str, tuple[str, ...]] = {}
@@ -188,4 +187,3 @@ class NameReport(NamedTuple):
     found_at: float | None
     """Wall-clock seconds of the last lookup that found addresses; None: none has."""
     failures: int
-    error: str | None

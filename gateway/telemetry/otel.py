@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 from urllib.parse import urlsplit
 
@@ -175,7 +175,7 @@ class _Forwarder(logging.Handler):
     """Writes what OpenTelemetry logs as ours: one line without a traceback, the same message once a minute.
     A collector that is away would otherwise fill the log."""
 
-    def __init__(self, headers: list[str], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, headers: list[str]) -> None:
         super().__init__(logging.WARNING)
         self._secrets = [
             secret
@@ -183,11 +183,10 @@ class _Forwarder(logging.Handler):
             for secret in (text, *(pair.partition("=")[2].strip() for pair in text.split(",")))
             if secret
         ]
-        self._clock = clock
         self._logged_until: dict[object, float] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        now, key = self._clock(), record.msg
+        now, key = monotonic(), record.msg
         if now < self._logged_until.get(key, 0.0):
             return
         if len(self._logged_until) >= MAX_MESSAGES:

@@ -65,8 +65,6 @@ CALLER: Final[web.RequestKey[Caller]] = web.RequestKey("caller", Caller)
 class Operator(NamedTuple):
     """Whoever may command from the page."""
 
-    csrf: str
-    """Of the session; empty: there is none yet, and the first confirmation makes one."""
     signed_in: bool
     """By the token in the form, so that signing out makes sense."""
     notice: Notice | None
@@ -80,11 +78,11 @@ def operator_of(request: web.Request) -> Operator | None:
         return None
     session = caller.session
     if session is None:
-        return Operator("", signed_in=False, notice=None)
+        return Operator(signed_in=False, notice=None)
     number = request.query.get(DONE, "")
     is_number = number.isascii() and number.isdecimal() and len(number) < MAX_DIGITS
     notice = session.notice(int(number)) if is_number else None
-    return Operator(session.csrf, caller.proof is None, notice)
+    return Operator(caller.proof is None, notice)
 
 
 def follower_of(request: web.Request) -> object | None:

@@ -97,7 +97,6 @@ class Facts:
         number = len(rows)
         good = f"healthy: {'the service is' if number == 1 else f'all {number} services are'} served"
         return Overview(
-            version=status.build.version,
             health=health(problems, good),
             services=tuple(rows),
             replicas=replica_facts(status, rows[0].name if number == 1 else None),
@@ -120,7 +119,6 @@ class Facts:
         labels = drawing.labels(view.offer.versions)
         return ServicePage(
             name=name,
-            dialect=view.service.dialect.name,
             health=health(problems, f"healthy: {_good(view.pool)}"),
             offer=offer_facts(service, drawing),
             releases=tuple(releases_of(view.service)),
@@ -299,7 +297,7 @@ def refusals(counts: RequestCounts | None, rates: ServiceRates) -> tuple[Refusal
 # --- replicas, workers and an engine
 
 
-def replica_facts(status: GatewayStatus, service: str | None = None) -> tuple[ReplicaFacts, ...]:
+def replica_facts(status: GatewayStatus, service: str | None) -> tuple[ReplicaFacts, ...]:
     """All of them; none where one worker serves alone. `service`: the one of which they hold what is shown;
     None: nothing is shown."""
     agreement, workers, engine = status.agreement, status.workers, status.engine

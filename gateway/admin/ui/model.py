@@ -138,7 +138,6 @@ class ServicePage(NamedTuple):
     """Everything about one service."""
 
     name: str
-    dialect: str
     health: Health
     offer: OfferFacts
     releases: tuple[str, ...]
@@ -179,8 +178,6 @@ class ServiceRow(NamedTuple):
 class Overview(NamedTuple):
     """All services."""
 
-    version: str
-    """Of this gateway."""
     health: Health
     services: tuple[ServiceRow, ...]
     replicas: tuple[ReplicaFacts, ...]

@@ -59,15 +59,9 @@ HEADERS: Final = {
 class Streams:
     """All of them. They end at once with `close`."""
 
-    def __init__(self, limit: int = MAX_STREAMS) -> None:
-        self._limit = limit
+    def __init__(self) -> None:
         self._open: dict[asyncio.Task[None], web.Request] = {}
         self._is_closed = False
-
-    @property
-    def number(self) -> int:
-        """How many are open."""
-        return len(self._open)
 
     def close(self) -> None:
         """End them all, and take no others."""
@@ -105,7 +99,7 @@ class Streams:
         own = 0 if follower is None else sum(follower_of(request) == follower for request in there)
         if own >= MAX_OF_SESSION:
             raise web.HTTPServiceUnavailable(text=f"{own} pages of this session follow the gateway already")
-        if self._is_closed or len(there) >= self._limit:
+        if self._is_closed or len(there) >= MAX_STREAMS:
             raise web.HTTPServiceUnavailable(text="too many pages follow the gateway already")
 
 

@@ -121,8 +121,9 @@ def timeline(events: Sequence[EventFacts]) -> Timeline:
             lanes.append(
                 Lane(kind, tuple(sorted(marks, key=lambda mark: (LEVELS.index(mark.level), mark.at))))
             )
+    form = "%H:%M" if unit < DAY else "%d %b"
     ticks = (
-        Tick(step * unit / (end - begin), _text(begin + step * unit, unit))
+        Tick(step * unit / (end - begin), strftime(form, gmtime(begin + step * unit)).lstrip())
         for step in range(round((end - begin) / unit) + 1)
     )
     return Timeline(tuple(lanes), tuple(ticks), _summary(events, oldest, newest))
@@ -141,10 +142,6 @@ def _line(oldest: float, newest: float) -> tuple[float, float, int]:
 def _whole(oldest: float, newest: float, unit: int) -> tuple[float, float]:
     end = max(ceil(newest / unit) * unit, (floor(oldest / unit) + 1) * unit)
     return min(floor(oldest / unit) * unit, end - SHORTEST), end
-
-
-def _text(seconds: float, unit: int) -> str:
-    return strftime("%H:%M" if unit < DAY else "%d %b", gmtime(seconds)).lstrip()
 
 
 def _summary(events: Sequence[EventFacts], oldest: float, newest: float) -> str:

@@ -55,7 +55,6 @@ def _service(me: Membership, reading: Reading | None, now: float) -> ServiceRepo
     }
     return report._replace(
         awaited=awaited(reading.document, {each: word.replica for each, word in reading.live.items()}),
-        pinned=reading.pin is not None,
         idle=frozenset(backend for backend, whom in not_idle.items() if not whom),
         not_idle={backend: whom for backend, whom in not_idle.items() if whom},
         away=tuple(sorted(reading.known.keys() - reading.live.keys() - {*reading.unreadable})),

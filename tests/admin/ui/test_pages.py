@@ -29,6 +29,7 @@ SIGNED = {"Authorization": f"Bearer {TOKEN}"}
 async def test_one_service_is_the_first_page(admin: StartAdmin) -> None:
     found = await page(await admin(mixed_fleet()))
 
+    assert "baremetal ironic" in found.text
     assert "What we offer now On offer: 1.1-1.58" in found.text
     assert "1.59-1.90 is held back by api-1 (1.1-1.58): upgrade or drain" in found.text
     assert "Waits for api-1" in found.text
