@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, SupportsIndex, TypeAlias, final
+from typing import Any, ClassVar, NamedTuple, Self, SupportsIndex, TypeAlias, final
 from urllib.parse import unquote
 
 from gateway.core.decision.operations import Operations
@@ -45,7 +45,7 @@ class Endpoint(NamedTuple):
     document: bool = False
     """True: a discovery document. A successful response is rewritten to the offer, or it is 502."""
     answered: bool = False
-    """True: the dialect's `local_responder` answers, and no backend gets it (Chef `/server_api_version`)."""
+    """True: the dialect's `answer` is the response, and no backend gets it (Chef `/server_api_version`)."""
     versioned_only: bool = False
     """True: legacy members never get it (Nova `/v2.1`; any document). False: a legacy member may get it, if
     the versions that it stands for hold the negotiated one."""
@@ -311,23 +311,6 @@ class Links:
 # --- parts that few dialects have --------------------------------------------------------------------------
 
 
-class TargetWriter(Protocol):
-    """For APIs that have the version in the request target: in its path or its query."""
-
-    def write_target(self, endpoint: Endpoint, target: str, version: Version) -> str:
-        """The target with the negotiated version in it. Runs on every negotiated request."""
-
-
-class LocalResponder(Protocol):
-    """For APIs with endpoints that the gateway answers itself (`Endpoint.answered`)."""
-
-    def answer(
-        self, endpoint: Endpoint, head: RequestHead, offered: VersionSet | None, operations: Operations
-    ) -> Response:
-        """The response at an `answered` endpoint. `offered` is None before anything is offered. The caller
-        adds `Vary`, and `Retry-After` to a 503."""
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class DirectPaths:
@@ -443,10 +426,8 @@ class Dialect(ABC):
 
     request_ids: RequestIds = PLAIN_IDS
     """Those of its own, where its servers have some."""
-    target_writer: TargetWriter | None = None
-    """None: the version is not in the target, which passes unchanged."""
-    local_responder: LocalResponder | None = None
-    """None: backends answer every endpoint; then none may be `answered`."""
+    target_has_version: bool = False
+    """True: the version is in the request target, in its path or its query. `write_target` writes it."""
     configuration_rules: ConfigurationRules = ConfigurationRules()
 
     direct_paths: tuple[DirectPaths, ...] = ()
@@ -495,6 +476,11 @@ class Dialect(ABC):
         `headers` as for `read_requested`: where the version is only a part of a header's value (a media type
         of `Accept`), the rest of the value is there."""
 
+    def write_target(self, endpoint: Endpoint, target: str, version: Version) -> str:
+        """With `target_has_version`: the target with the negotiated version in it. Runs on every negotiated
+        request."""
+        return target
+
     def without_version(self, headers: Mapping[str, str]) -> tuple[Header, ...]:
         """The owned header lines for an endpoint where nothing is negotiated: what they say besides a
         version. None, unless versions are only a part of a header's value."""
@@ -517,6 +503,13 @@ class Dialect(ABC):
     @abstractmethod
     def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
         """The response to a version that is not on offer, as its servers give it. The caller adds `Vary`."""
+
+    def answer(
+        self, endpoint: Endpoint, head: RequestHead, offered: VersionSet | None, operations: Operations
+    ) -> Response:
+        """The response at an `answered` endpoint. `offered` is None before anything is offered. The caller
+        adds `Vary`, and `Retry-After` to a 503."""
+        raise NotImplementedError("a dialect with an `answered` endpoint answers it")
 
     @abstractmethod
     def error_response(self, error: GatewayError) -> Response:

@@ -296,7 +296,7 @@ def _reasons(service: Service) -> tuple[tuple[tuple[str | int, ...], bool, str],
     return (
         (
             ("dialect",),
-            not service.dialect.direct_paths or service.dialect.target_writer is not None,
+            not service.dialect.direct_paths or service.dialect.target_has_version,
             "an engine reads versions only in headers that hold nothing else",
         ),
         (

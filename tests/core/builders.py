@@ -78,7 +78,6 @@ class Toy(Dialect):
             match,
             vary,
         )
-        self.local_responder = self
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
         return ENDPOINTS.get(path, RESOURCE)

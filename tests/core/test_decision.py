@@ -22,7 +22,7 @@ from gateway.core.decision.decision import (
     decide,
 )
 from gateway.core.decision.local_responses import RETRY_AFTER
-from gateway.core.dialect import DefaultKind, DefaultVersion, RequestedKind
+from gateway.core.dialect import DefaultKind, DefaultVersion, Dialect, RequestedKind
 from gateway.core.fleet.fleet import ProbeSucceeded
 from gateway.core.fleet.match import Match
 from gateway.core.fleet.service import Policy
@@ -248,12 +248,12 @@ def test_an_answered_endpoint_is_answered_even_before_anything_is_known() -> Non
     assert unknown.response.body == b"GET /own?q=1 unknown"
 
 
-def test_an_answered_endpoint_of_a_dialect_without_a_responder_is_a_bug_and_loud() -> None:
-    toy = Toy()
-    toy.local_responder = None
+def test_an_answered_endpoint_of_a_dialect_without_an_answer_is_a_bug_and_loud() -> None:
+    class Silent(Toy):
+        answer = Dialect.answer
 
-    with pytest.raises(AssertionError, match="needs a `local_responder`"):
-        send(snapshot({"a": upto(5)}, dialect=toy), "/own")
+    with pytest.raises(NotImplementedError, match="an `answered` endpoint"):
+        send(snapshot({"a": upto(5)}, dialect=Silent()), "/own")
 
 
 def test_no_service() -> None:

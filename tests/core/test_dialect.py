@@ -11,7 +11,6 @@ from gateway.core.decision.negotiation import negotiate
 from gateway.core.dialect import (
     ConfigurationRules,
     DefaultVersion,
-    Dialect,
     GatewayError,
     Links,
     RequestedKind,
@@ -30,8 +29,8 @@ def test_the_defaults_of_the_contract() -> None:
     toy = Toy.configured(Toy.Options())
 
     assert isinstance(toy, Toy)
-    assert toy.target_writer is None
-    assert Dialect.local_responder is None
+    assert not toy.target_has_version
+    assert toy.write_target(RESOURCE, "/v1/x", v("1.1")) == "/v1/x"
     assert not toy.vary_separately
     assert toy.operation_path("/v1/x") == "/v1/x"
     assert toy.without_version(as_mapping([("x-version", "1.1")])) == ()

@@ -123,11 +123,10 @@ class DialectSample(NamedTuple):
 
     def endpoint_with(self, endpoint: Endpoint, version: Version) -> Endpoint:
         """The endpoint of the target with `version` in it, for dialects whose targets have versions."""
-        writer = self.dialect.target_writer
-        if writer is None:
+        if not self.dialect.target_has_version:
             return endpoint
         method, path = targets_by_endpoint(self.dialect)[endpoint]
-        path, _, query = writer.write_target(endpoint, path, version).partition("?")
+        path, _, query = self.dialect.write_target(endpoint, path, version).partition("?")
         return self.dialect.endpoint(method, path, query)
 
     def requested(self, endpoint: Endpoint, lines: Iterable[Header]) -> RequestedVersion:

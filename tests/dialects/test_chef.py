@@ -112,7 +112,7 @@ def version_document(method: str = "GET", *lines: Header, offered: VersionSet | 
 def test_it_is_found_by_its_name_and_clients_sign_paths() -> None:
     assert discover()["chef"] is Chef
     assert CHEF.configuration_rules.path_is_signed
-    assert CHEF.target_writer is None
+    assert not CHEF.target_has_version
 
 
 # --- endpoints ---------------------------------------------------------------------------------------------

@@ -107,8 +107,8 @@ def _is_read_back(sample: DialectSample, request: RequestHead, lines: bytes, ver
     target = request.target.decode()
     endpoint = dialect.endpoint(request.method, request.path, request.query)
     resolution = resolve(_view(sample.label), endpoint, request, request.path)
-    if dialect.target_writer is not None and resolution.version is not None:
-        target = dialect.target_writer.write_target(endpoint, target, resolution.version)
+    if dialect.target_has_version and resolution.version is not None:
+        target = dialect.write_target(endpoint, target, resolution.version)
     head = b"%b %b HTTP/1.1\r\nHost: x\r\n%b\r\n" % (request.method.encode(), target.encode(), lines)
     table = NameTable.for_requests(dialect.reads | dialect.owned_request)
     again = read_request_head(head, table, _LIMITS)

@@ -46,7 +46,6 @@ from gateway.core.dialect import (
     RefusalReason,
     RequestedKind,
     RequestedVersion,
-    TargetWriter,
 )
 from gateway.core.fleet.backend import Member
 from gateway.core.fleet.limits import Limits
@@ -136,8 +135,8 @@ class Resolution:
     requested_kind: RequestedKind | None = field(init=False)
     prefix: str = field(init=False)
     """The path prefix that backends do not see; empty: they see the whole path."""
-    target_writer: TargetWriter | None = field(init=False)
-    """Writes the version into the target; None: the target has none."""
+    target_has_version: bool = field(init=False)
+    """The dialect's `write_target` writes the version into the target."""
     request_ids: RequestIds = field(init=False)
     rewrites_document: bool = field(init=False)
     prefers_known_document: bool = field(init=False)
@@ -160,7 +159,7 @@ class Resolution:
             "service": service.name,
             "requested_kind": self.requested.kind if self.requested is not None else None,
             "prefix": match.prefix if match.strip_prefix else "",
-            "target_writer": service.dialect.target_writer,
+            "target_has_version": service.dialect.target_has_version,
             "request_ids": service.dialect.request_ids,
             "rewrites_document": self.endpoint.document and not self.view.offer.transparent,
             "prefers_known_document": not refused
@@ -434,9 +433,8 @@ def _answer(
                 requested=dialect.read_requested(endpoint, as_mapping(head.fields)),
             ),
         )
-    assert dialect.local_responder is not None, "an `answered` endpoint needs a `local_responder`"
     local_head = RequestHead(head.method, path, head.query, head.fields)
-    response = dialect.local_responder.answer(endpoint, local_head, offered, view.service.operations)
+    response = dialect.answer(endpoint, local_head, offered, view.service.operations)
     if response.status == 503:  # nothing is on offer yet
         response = with_retry_after(view, response, RETRY_AFTER)
     return for_client(view, response)

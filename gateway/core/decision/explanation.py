@@ -192,10 +192,10 @@ def ends(versions: VersionSet, scheme: Scheme) -> tuple[str | None, str | None]:
 def _local_path(resolution: Resolution, path: str, query: str) -> str:
     """The path as the API knows it; the whole target where the version is in it."""
     version = resolution.version
-    writer = resolution.target_writer
-    if writer is None or version is None or not resolution.candidates.tiers:
+    if not resolution.target_has_version or version is None or not resolution.candidates.tiers:
         return path
-    return writer.write_target(resolution.endpoint, f"{path}?{query}" if query else path, version)
+    target = f"{path}?{query}" if query else path
+    return resolution.view.service.dialect.write_target(resolution.endpoint, target, version)
 
 
 def _operation(resolution: Resolution, head: Request, path: str) -> dict[str, Any] | None:

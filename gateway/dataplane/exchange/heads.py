@@ -41,7 +41,7 @@ def compose_upstream_head(
     """
     prefix = resolution.prefix
     target = request.target
-    if prefix or member.backend.path or resolution.target_writer is not None:
+    if prefix or member.backend.path or resolution.target_has_version:
         target = _rewritten_target(request, resolution, member, path)
     fields, edits = request.passthrough, resolution.request_edits
     if edits is not None:  # before a document is asked for, so that none of them changes how it is encoded
@@ -78,13 +78,13 @@ def _rewritten_target(request: RequestHead, resolution: Resolution, member: Memb
     if request.target == b"*":  # the whole server: no path
         return request.target
     query = f"?{request.query}" if b"?" in request.target else ""
-    writer = resolution.target_writer
-    if writer is None or resolution.version is None:
+    if not resolution.target_has_version or resolution.version is None:
         path = local if resolution.prefix else request.path
         return (member.backend.path + path + query).encode("ascii")
     # The dialect gets the API's own path, even where backends see the prefix before it.
-    prefix = "" if resolution.prefix else resolution.view.service.match.prefix
-    target = writer.write_target(resolution.endpoint, local + query, resolution.version)
+    service = resolution.view.service
+    prefix = "" if resolution.prefix else service.match.prefix
+    target = service.dialect.write_target(resolution.endpoint, local + query, resolution.version)
     if request.path == prefix and target[:2] in {"/", "/?"}:
         target = target[1:]  # a local path always begins with "/", so `Route.local` added one: remove it
     return (member.backend.path + prefix + target).encode("ascii")

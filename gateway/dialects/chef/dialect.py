@@ -148,7 +148,6 @@ class Chef(Dialect):
     def __init__(self, options: ChefOptions) -> None:
         infix = "api_" if options.error_keys == "rfc041" else ""
         self._keys = f"min_{infix}version", f"max_{infix}version"
-        self.local_responder = self
 
     @classmethod
     def configured(cls, options: object) -> Self:

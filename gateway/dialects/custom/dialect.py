@@ -82,7 +82,7 @@ class Custom(Dialect):
         self.method_override = parts.method_override
         self.reads = self.owned_request | frozenset(parts.method_override)
         self.owned_response = frozenset(map(normalize_name, parts.response_codec.names))
-        self.target_writer = self if parts.in_target else None
+        self.target_has_version = bool(parts.in_target)
         self.configuration_rules = ConfigurationRules(
             can_be_probed=parts.advertisement_codec.has_versions or parts.response_codec.advertises,
             option_paths=parts.options.paths,
