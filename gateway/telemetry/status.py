@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
 from gateway.core.fleet.backend import Grade, Member
+from gateway.core.fleet.offer_state import advertised_versions
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
-from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
+from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme
 from gateway.runtime.compiled import BuildInfo
 from gateway.telemetry.neighbours import (
@@ -104,8 +105,7 @@ class BackendStatus(NamedTuple):
     @property
     def versions(self) -> VersionSet:
         """Versions that it has advertised last."""
-        known = self.member.advertisement
-        return NO_VERSIONS if known is None else known.versions
+        return advertised_versions(self.member)
 
 
 @final

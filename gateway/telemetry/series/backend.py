@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.core.fleet.backend import Freshness, Member
+from gateway.core.fleet.backend import Freshness
 from gateway.core.fleet.doubt import NEVER
 from gateway.core.fleet.failures import EjectionReason
-from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
+from gateway.core.fleet.offer_state import advertised_versions
 from gateway.telemetry.series.declaring import BACKEND, OPEN, OTHER, Group, counter, gauge, histogram
 from gateway.telemetry.series.service import ends
 
@@ -35,10 +35,6 @@ PROBE_FAILURES: Final = (
     OTHER,
 )
 """The label `reason` of skewgate_probe_failures_total."""
-
-
-def _advertised(member: Member) -> VersionSet:
-    return member.advertisement.versions if member.advertisement is not None else NO_VERSIONS
 
 
 class OfBackend(Group, level=BACKEND, detail=True):
@@ -147,7 +143,7 @@ class BackendDetails(Group, level=BACKEND, detail=True):
         "The range of a backend's advertisement; always 1. Both ends are empty without one.",
         {"min": OPEN, "max": OPEN},
         page="the range of a backend's advertisement, always 1; both ends empty without one",
-        read=lambda it, now: {ends(_advertised(it.member), it.view.service.dialect.scheme): 1},
+        read=lambda it, now: {ends(advertised_versions(it.member), it.view.service.dialect.scheme): 1},
     )
     backend_advertisement_timestamp_seconds = gauge(
         "When the request was sent that brought the advertisement of a backend.",
