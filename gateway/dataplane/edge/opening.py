@@ -48,46 +48,20 @@ MAX_COMPARED: Final = 32
 """Sources that are compared when a slot is free."""
 
 
-class OpeningConnection:
-    """A connection before HTTP, as it is seen here."""
-
-    def __init__(self) -> None:
-        self.source = ""
-        """Whose it is, for sharing: an IPv4 address, or a network of IPv6."""
-        self.active = False
-        """It has a slot."""
-        self.queued = False
-        """It waits for the gateway, not for its peer."""
-        self.deadline = 0.0
-        self.heard_at = 0.0
-
-    def activated(self) -> None:
-        """It has a slot now: go on."""
-        raise NotImplementedError
-
-    def step(self) -> None:
-        """Do the next part of the handshake."""
-        raise NotImplementedError
-
-    def refuse(self, reason: str) -> None:
-        """Close it: the deadline has passed, or it has to yield."""
-        raise NotImplementedError
-
-
 class _Turns:
     """Connections that wait, by source; each source in turn has one of its own."""
 
     def __init__(self) -> None:
-        self._by_source: dict[str, deque[OpeningConnection]] = {}
+        self._by_source: dict[str, deque[Opening]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._by_source)
 
-    def add(self, one: OpeningConnection) -> None:
+    def add(self, one: Opening) -> None:
         """To the end of those of its source."""
         self._by_source.setdefault(one.source, deque()).append(one)
 
-    def next(self, having: Callable[[str], int] | None = None) -> OpeningConnection:
+    def next(self, having: Callable[[str], int] | None = None) -> Opening:
         """The first of the source whose turn it is; of a few sources the one that has least already."""
         sources = iter(self._by_source)
         source = next(sources) if having is None else min(islice(sources, MAX_COMPARED), key=having)
@@ -105,9 +79,9 @@ class Openings:
     def __init__(self, bound: int) -> None:
         self._bound = bound
         self._loop = asyncio.get_running_loop()
-        self._all: dict[OpeningConnection, None] = {}
+        self._all: dict[Opening, None] = {}
         """The oldest first."""
-        self._active: dict[str, dict[OpeningConnection, None]] = {}
+        self._active: dict[str, dict[Opening, None]] = {}
         """By source."""
         self.active = 0
         """How many are active."""
@@ -123,18 +97,18 @@ class Openings:
         """The deadline of the one that came first; infinite where there is none."""
         return next((one.deadline for one in self._all), inf)
 
-    def add(self, one: OpeningConnection) -> None:
+    def add(self, one: Opening) -> None:
         """A connection has come."""
         self._all[one] = None
 
-    def enter(self, one: OpeningConnection) -> None:
+    def enter(self, one: Opening) -> None:
         """It has sent what a handshake begins with, and waits for a slot: it is activated now or later."""
         self._parked.add(one)
         if self.active >= self._bound:
             self._make_room(one.source)
         self._fill()
 
-    def removed(self, one: OpeningConnection) -> None:
+    def removed(self, one: Opening) -> None:
         """It has come to HTTP, or is closed."""
         if self._all.pop(one, self) is self:
             return
@@ -142,7 +116,7 @@ class Openings:
             self._take_slot_from(one)
         self._fill()
 
-    def queue(self, one: OpeningConnection) -> None:
+    def queue(self, one: Opening) -> None:
         """Call its `step` soon."""
         if one.queued:
             return
@@ -182,12 +156,12 @@ class Openings:
     def _slots_of(self, source: str) -> int:
         return len(self._active.get(source, ()))
 
-    def _give_slot_to(self, one: OpeningConnection) -> None:
+    def _give_slot_to(self, one: Opening) -> None:
         one.active = True
         self._active.setdefault(one.source, {})[one] = None
         self.active += 1
 
-    def _take_slot_from(self, one: OpeningConnection) -> None:
+    def _take_slot_from(self, one: Opening) -> None:
         one.active = False
         self.active -= 1
         same_source = self._active[one.source]
@@ -236,7 +210,7 @@ class Openings:
             if self._queue:  # also after a step that has failed: it is no reason to forget the others
                 self._loop.call_soon(self._run_steps)
 
-    def _run_step(self, one: OpeningConnection) -> None:
+    def _run_step(self, one: Opening) -> None:
         try:
             one.step()
         except Exception:
@@ -332,12 +306,19 @@ class Entrance:
 
 
 @final
-class Opening(OpeningConnection):
+class Opening:
     """One connection on its way to HTTP: an `asyncio.Protocol` by its methods. It does not derive from that
     class, so that it can be compiled."""
 
     def __init__(self, entrance: Entrance) -> None:
-        super().__init__()
+        self.source = ""
+        """Whose it is, for sharing: an IPv4 address, or a network of IPv6."""
+        self.active = False
+        """It has a slot."""
+        self.queued = False
+        """It waits for the gateway, not for its peer."""
+        self.deadline = 0.0
+        self.heard_at = 0.0
         self._entrance = entrance
         self._home = entrance.home
         self._raw: asyncio.Transport
@@ -393,6 +374,7 @@ class Opening(OpeningConnection):
     # -- what `Openings` calls
 
     def activated(self) -> None:
+        """It has a slot now: go on."""
         certificates = self._entrance.certificates
         assert certificates is not None
         self.heard_at = self._home.context.now
@@ -402,6 +384,7 @@ class Opening(OpeningConnection):
         self._feed(self._tls)
 
     def refuse(self, reason: str) -> None:
+        """Close it: the deadline has passed, or it has to yield."""
         if self._stage != _ENDING:
             self._count(reason)
             self._end()
@@ -464,6 +447,7 @@ class Opening(OpeningConnection):
         return True
 
     def step(self) -> None:
+        """Do the next part of the handshake."""
         tls = self._tls
         if tls is None or self._stage != _HANDSHAKE:
             return
