@@ -29,7 +29,7 @@ from gateway.core.dialect import (
     VersionRefusal,
 )
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.fleet import Fact, Fleet, ProbeFailed, ProbeSucceeded
+from gateway.core.fleet.fleet import Fact, Fleet, ProbeFailed, ProbeSucceeded, configured_pool
 from gateway.core.fleet.pool import Pool
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
@@ -174,6 +174,13 @@ def service(*names: str, name: str = "toy", dialect: Dialect | None = None, **mo
     return Service(name, dialect or Toy(), backends, **more)
 
 
+def fleet_of(services: Iterable[Service], known: Fleet | None = None) -> Fleet:
+    """The fleet of a configuration, with what is `known` of its backends."""
+    before = known.pools if known else {}
+    pools = {service.name: configured_pool(service, before.get(service.name)) for service in services}
+    return Fleet(MappingProxyType(pools))
+
+
 def observed(fleet: Fleet, results: Mapping[str, Advertisement | None], name: str = "toy") -> Fleet:
     """After a probe of each backend: its advertisement, or None for a failed probe."""
     for who, advertisement in results.items():
@@ -192,7 +199,7 @@ def drain(fleet: Fleet, *names: str, service: str = "toy") -> Fleet:
 
 def pool(results: Mapping[str, Advertisement | None], drained: Iterable[str] = (), **more: Any) -> Pool:
     one = service(*results, **more)
-    return drain(observed(Fleet.of([one]), results), *drained).pools["toy"]
+    return drain(observed(fleet_of([one]), results), *drained).pools["toy"]
 
 
 def snapshot(

@@ -16,11 +16,10 @@ from gateway.core.dialect import (
     RequestedKind,
     RequestedVersion,
 )
-from gateway.core.fleet.fleet import Fleet
 from gateway.core.fleet.offer_state import policy_set
 from gateway.core.http.message import as_mapping
 from gateway.core.versions.ranges import VersionSet
-from tests.core.builders import MINIMUM, RESOURCE, Toy, service, snapshot, upto, v
+from tests.core.builders import MINIMUM, RESOURCE, Toy, fleet_of, service, snapshot, upto, v
 
 OFFER = VersionSet.only(v("1.1"))
 
@@ -79,7 +78,7 @@ def test_an_unknown_kind_of_requested_version_is_a_bug_and_loud(
 
 
 def test_so_is_an_unknown_fact_command_or_policy() -> None:
-    fleet = Fleet.of([service("a")])
+    fleet = fleet_of([service("a")])
     with pytest.raises(AssertionError):
         fleet.observe("toy", "a", STRANGE)
     with pytest.raises(AssertionError):

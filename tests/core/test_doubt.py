@@ -23,9 +23,9 @@ from gateway.core.fleet.fleet import (
 )
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Version
-from tests.core.builders import legacy, service, upto, v
+from tests.core.builders import fleet_of, legacy, service, upto, v
 
-KNOWN = Fleet.of([service("a")]).observe("toy", "a", ProbeSucceeded(upto(9), 0.0))
+KNOWN = fleet_of([service("a")]).observe("toy", "a", ProbeSucceeded(upto(9), 0.0))
 ALL = upto(9).versions
 NODES, PORTS, CHASSIS = "/v1/nodes", "/v1/ports", "/v1/chassis"
 
@@ -146,7 +146,7 @@ def test_people_see_why_a_member_is_avoided() -> None:
 def test_what_clients_choose_is_bounded() -> None:
     """Versions and paths. One path alone never counts for good; beyond the known paths every path does."""
     wide = Advertisement(VersionSet.between(Version(1, 0), Version(1, 9999)))
-    fleet = Fleet.of([service("a")]).observe("toy", "a", ProbeSucceeded(wide, 0.0))
+    fleet = fleet_of([service("a")]).observe("toy", "a", ProbeSucceeded(wide, 0.0))
     for number in range(MAX_MISMATCHED_RANGES + 1):
         fleet = after(VersionMismatch(Version(1, 2 * number), 1.0, NODES), fleet=fleet)
     assert member(fleet=fleet).usable_versions == NO_VERSIONS
@@ -193,7 +193,7 @@ def test_R_A2_an_older_response_without_the_served_version_changes_nothing() -> 
 
 
 def test_R_A2_a_legacy_or_unheard_backend_owes_no_served_version() -> None:
-    never = Fleet.of([service("a")])
+    never = fleet_of([service("a")])
     assert after(ServedVersionMissing(5.0), fleet=never) is never
     old = after(ProbeSucceeded(legacy("1.1"), 1.0), fleet=never)
     assert after(ServedVersionMissing(5.0), fleet=old) is old
@@ -224,7 +224,7 @@ def test_R_A11_versions_that_were_shown_later_end_the_row() -> None:
 
 
 def test_a_legacy_backend_shows_versions_at_once() -> None:
-    old = after(ProbeSucceeded(legacy("1.1"), 1.0), fleet=Fleet.of([service("a")]))
+    old = after(ProbeSucceeded(legacy("1.1"), 1.0), fleet=fleet_of([service("a")]))
 
     for newer in (regular(2.0), PassiveObservation(upto(9), 2.0)):
         assert member(newer, fleet=old).usable_versions == ALL
@@ -346,5 +346,5 @@ def test_only_three_legacy_answers_in_a_row_make_it_legacy(history: list[str]) -
 def test_doubts_survive_a_reload_that_keeps_the_backend(fact: Fact) -> None:
     doubtful = after(fact)
 
-    assert Fleet.of([service("a", "b")], doubtful).pools["toy"].member("a") == member(fleet=doubtful)
-    assert not member(fleet=Fleet.of([service("a", name="toy")])).suspect
+    assert fleet_of([service("a", "b")], doubtful).pools["toy"].member("a") == member(fleet=doubtful)
+    assert not member(fleet=fleet_of([service("a", name="toy")])).suspect

@@ -26,7 +26,19 @@ from gateway.core.fleet.fleet import (
 )
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import CalendarDate, MajorMinor, Named, Scheme, Version, WholeNumber
-from tests.core.builders import OtherToy, Toy, backend, drain, legacy, observed, pool, service, upto, v
+from tests.core.builders import (
+    OtherToy,
+    Toy,
+    backend,
+    drain,
+    fleet_of,
+    legacy,
+    observed,
+    pool,
+    service,
+    upto,
+    v,
+)
 
 
 def one(fleet: Fleet, name: str = "a", of: str = "toy") -> Member:
@@ -35,7 +47,7 @@ def one(fleet: Fleet, name: str = "a", of: str = "toy") -> Member:
     return member
 
 
-KNOWN_A = Fleet.of([service("a", "b")]).observe("toy", "a", ProbeSucceeded(upto(5), 10.0))
+KNOWN_A = fleet_of([service("a", "b")]).observe("toy", "a", ProbeSucceeded(upto(5), 10.0))
 
 
 # --- freshness -----------------------------------------------------------------------------------------
@@ -85,7 +97,7 @@ def test_the_table_begins_fresh_and_ends_lost() -> None:
 def test_a_declared_backend_with_a_mismatch_is_trusted_again_when_it_is_declared_again() -> None:
     """It is not probed: without that, a version would be gone until the gateway is restarted."""
     declared = VersionSet.only(v("1.3"))
-    fleet = Fleet.of([service(backends=(backend("a", declared=declared),))])
+    fleet = fleet_of([service(backends=(backend("a", declared=declared),))])
 
     suspect = fleet.observe("toy", "a", VersionMismatch(v("1.3"), 5.0))
     assert one(suspect).usable_versions == NO_VERSIONS
@@ -97,7 +109,7 @@ def test_a_declared_backend_with_a_mismatch_is_trusted_again_when_it_is_declared
 
 def test_a_prompted_declaration_confirms_one_path_and_clears_nothing_else() -> None:
     declared = VersionSet.only(v("1.3"))
-    fleet = Fleet.of([service(backends=(backend("a", declared=declared),))])
+    fleet = fleet_of([service(backends=(backend("a", declared=declared),))])
     again = ProbeSucceeded(Advertisement(declared), 6.0, prompted=True)
 
     once = fleet.observe("toy", "a", VersionMismatch(v("1.3"), 5.0, "/x"))
@@ -119,7 +131,7 @@ def test_a_prompted_declaration_confirms_one_path_and_clears_nothing_else() -> N
 
 def test_a_declared_backend_with_a_failed_connection_is_tried_last_until_it_is_declared_again() -> None:
     declared = VersionSet.only(v("1.3"))
-    fleet = Fleet.of([service(backends=(backend("a", declared=declared),))])
+    fleet = fleet_of([service(backends=(backend("a", declared=declared),))])
 
     failed = fleet.observe("toy", "a", ConnectFailed(5.0))
     assert (one(failed).connect_failed, one(failed).usable_versions, one(failed).suspect) == (
@@ -134,7 +146,7 @@ def test_a_declared_backend_with_a_failed_connection_is_tried_last_until_it_is_d
 def test_too_many_mismatches_leave_no_usable_version() -> None:
     versions = [Version(1, 2 * number) for number in range(MAX_MISMATCHED_RANGES + 1)]
     all_of_it = VersionSet.between(Version(1, 0), Version(1, 9999))
-    fleet = Fleet.of([service("a")]).observe("toy", "a", ProbeSucceeded(Advertisement(all_of_it), 1.0))
+    fleet = fleet_of([service("a")]).observe("toy", "a", ProbeSucceeded(Advertisement(all_of_it), 1.0))
 
     for version in versions[:-1]:
         fleet = fleet.observe("toy", "a", VersionMismatch(version, 2.0))
@@ -148,7 +160,7 @@ def test_too_many_mismatches_leave_no_usable_version() -> None:
 
 
 def test_a_declared_backend_is_always_fresh_and_learns_nothing() -> None:
-    declared = Fleet.of([service(backends=(backend("a", declared=VersionSet.only(v("1.3"))),))])
+    declared = fleet_of([service(backends=(backend("a", declared=VersionSet.only(v("1.3"))),))])
 
     assert (one(declared).freshness, one(declared).probed) == (Freshness.FRESH, True)
     for fact in (ProbeFailed("x", 1.0), ProbeSucceeded(upto(9), 1.0), PassiveObservation(upto(9), 1.0)):
@@ -228,7 +240,7 @@ def test_the_same_advertisement_again_changes_only_its_time() -> None:
 
 
 def test_a_fact_changes_one_member_only() -> None:
-    fleet = Fleet.of([service("a", "b"), service("a", name="other")])
+    fleet = fleet_of([service("a", "b"), service("a", name="other")])
 
     learned = fleet.observe("toy", "a", ProbeSucceeded(upto(5), 1.0))
 
@@ -240,13 +252,13 @@ def test_a_fact_changes_one_member_only() -> None:
 
 # --- a reload ------------------------------------------------------------------------------------------
 
-KNOWN = drain(observed(Fleet.of([service("a", "b")]), {"a": upto(5), "b": None}), "a")
+KNOWN = drain(observed(fleet_of([service("a", "b")]), {"a": upto(5), "b": None}), "a")
 
 
 def test_a_reload_keeps_what_is_known_of_backends_that_stay() -> None:
     heavier = service(backends=(backend("a", weight=7), backend("b"), backend("c")))
 
-    fleet = Fleet.of([heavier], KNOWN)
+    fleet = fleet_of([heavier], KNOWN)
 
     assert one(fleet) == replace(one(KNOWN), backend=backend("a", weight=7))
     assert (one(fleet).drained, one(fleet).advertisement) == (True, upto(5))
@@ -256,7 +268,7 @@ def test_a_reload_keeps_what_is_known_of_backends_that_stay() -> None:
 
 @pytest.mark.parametrize("changed", [{"host": "elsewhere.test"}, {"port": 81}, {"path": "/x"}])
 def test_another_address_is_another_backend(changed: dict[str, object]) -> None:
-    fleet = Fleet.of([service(backends=(backend("a", **changed),))], KNOWN)
+    fleet = fleet_of([service(backends=(backend("a", **changed),))], KNOWN)
 
     assert (one(fleet).advertisement, one(fleet).drained) == (None, False)
 
@@ -264,16 +276,16 @@ def test_another_address_is_another_backend(changed: dict[str, object]) -> None:
 def test_another_name_or_service_is_another_backend() -> None:
     renamed = service(backends=(replace(backend("a"), name="z"),))
 
-    assert one(Fleet.of([renamed], KNOWN), "z").advertisement is None
-    assert one(Fleet.of([service("a", name="new")], KNOWN), "a", "new").advertisement is None
+    assert one(fleet_of([renamed], KNOWN), "z").advertisement is None
+    assert one(fleet_of([service("a", name="new")], KNOWN), "a", "new").advertisement is None
 
 
 def test_with_another_dialect_nothing_is_known() -> None:
-    fleet = Fleet.of([service("a", "b", dialect=OtherToy())], KNOWN)
+    fleet = fleet_of([service("a", "b", dialect=OtherToy())], KNOWN)
 
     assert one(fleet).advertisement is None
     assert not fleet.pools["toy"].all_probed
-    assert one(Fleet.of([service("a", "b", dialect=Toy())], KNOWN)).advertisement == upto(5), (
+    assert one(fleet_of([service("a", "b", dialect=Toy())], KNOWN)).advertisement == upto(5), (
         "an equal one keeps it"
     )
 
@@ -291,10 +303,10 @@ def test_with_another_dialect_nothing_is_known() -> None:
 )
 def test_with_another_scheme_nothing_is_known(before: Scheme, after: Scheme, same: bool) -> None:
     advertisement = upto(5)
-    known = observed(Fleet.of([service("a", dialect=Toy(scheme=before))]), {"a": advertisement})
+    known = observed(fleet_of([service("a", dialect=Toy(scheme=before))]), {"a": advertisement})
 
     assert (
-        one(Fleet.of([service("a", dialect=Toy(scheme=after))], known)).advertisement == advertisement
+        one(fleet_of([service("a", dialect=Toy(scheme=after))], known)).advertisement == advertisement
     ) is same
 
 
@@ -302,12 +314,12 @@ def test_declaring_and_no_longer_declaring_versions() -> None:
     """The command of an operator who drained it stays in both cases; what is known does not."""
     declared = service(backends=(backend("a", declared=VersionSet.only(v("1.3"))), backend("b")))
 
-    afterwards = Fleet.of([declared], KNOWN)
+    afterwards = fleet_of([declared], KNOWN)
     assert one(afterwards).advertisement is not None
     assert one(afterwards).advertisement.versions == VersionSet.only(v("1.3"))  # type: ignore[union-attr]  # just asserted
     assert one(afterwards).drained
 
-    probed = Fleet.of([service("a", "b")], afterwards)
+    probed = fleet_of([service("a", "b")], afterwards)
     assert (one(probed).advertisement, one(probed).drained, one(probed).freshness) == (
         None,
         True,
@@ -384,7 +396,7 @@ def test_the_first_probe_or_observation_of_a_restored_member_ends_that() -> None
 
 
 def test_the_first_round_ends_when_every_first_probe_has_ended() -> None:
-    start = Fleet.of([service("a", "b")])
+    start = fleet_of([service("a", "b")])
 
     assert not start.pools["toy"].all_probed
     assert not observed(start, {"a": upto(5)}).pools["toy"].all_probed
@@ -393,7 +405,7 @@ def test_the_first_round_ends_when_every_first_probe_has_ended() -> None:
 
 
 def test_a_restored_advertisement_is_known_and_its_backend_is_unknown_until_it_is_probed() -> None:
-    start = Fleet.of([service("a", "b")])
+    start = fleet_of([service("a", "b")])
     known = start.observe("toy", "a", AdvertisementRestored(upto(5), 1.0))
 
     assert one(known).advertisement == upto(5)
@@ -409,16 +421,16 @@ def test_a_restored_advertisement_is_known_and_its_backend_is_unknown_until_it_i
 def test_a_named_scheme_that_gained_names_keeps_what_is_known() -> None:
     old, new = Named(("v1", "v2")), Named(("v0", "v1", "v1b", "v2"))
     both = Advertisement(VersionSet.read("v1..v2", old), default=old.require("v2"))
-    before = Fleet.of([service("a", dialect=Toy(scheme=old))]).observe("toy", "a", ProbeSucceeded(both, 1.0))
+    before = fleet_of([service("a", dialect=Toy(scheme=old))]).observe("toy", "a", ProbeSucceeded(both, 1.0))
     before = before.apply("toy", Pin(old.require("v2")))
 
-    after = Fleet.of([service("a", dialect=Toy(scheme=new))], before)
+    after = fleet_of([service("a", dialect=Toy(scheme=new))], before)
 
     known = one(after).advertisement
     assert known is not None
     assert known.versions.format(new) == "v1, v2"
     assert (known.default, after.pools["toy"].pin) == (new.require("v2"), new.require("v2"))
-    swapped = Fleet.of([service("a", dialect=Toy(scheme=Named(("v2", "v1"))))], before)
+    swapped = fleet_of([service("a", dialect=Toy(scheme=Named(("v2", "v1"))))], before)
     assert (one(swapped).advertisement, swapped.pools["toy"].pin) == (None, None)
 
 

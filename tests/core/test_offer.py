@@ -8,14 +8,14 @@ from hypothesis import given
 
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.fleet import Fact, Fleet, PassiveObservation, ProbeFailed, ProbeSucceeded
+from gateway.core.fleet.fleet import Fact, PassiveObservation, ProbeFailed, ProbeSucceeded
 from gateway.core.fleet.offer import HeldRule, Offer, Phase, form_offer
 from gateway.core.fleet.offer_state import EMPTY, advance
 from gateway.core.fleet.pool import Pool
 from gateway.core.fleet.service import Policy, Service
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import CalendarDate, Version
-from tests.core.builders import XY, Toy, backend, drain, legacy, observed, pool, service, upto, v
+from tests.core.builders import XY, Toy, backend, drain, fleet_of, legacy, observed, pool, service, upto, v
 
 GUARANTEED, REACHABLE, AT_LEAST = Policy.GUARANTEED, Policy.REACHABLE, Policy.AT_LEAST
 
@@ -27,7 +27,7 @@ def first_offer(one: Service, known: Pool) -> Offer:
 
 def offer(results: dict[str, Advertisement | None], drained: tuple[str, ...] = (), **more: object) -> Offer:
     one = service(*results, **more)  # type: ignore[arg-type]  # fields of Service by name
-    return first_offer(one, drain(observed(Fleet.of([one]), results), *drained).pools["toy"])
+    return first_offer(one, drain(observed(fleet_of([one]), results), *drained).pools["toy"])
 
 
 def text(versions: VersionSet) -> str:
@@ -97,7 +97,7 @@ def test_when_all_are_drained_nothing_is_offered() -> None:
 
 def test_a_backend_that_is_down_counts_with_its_last_advertisement() -> None:
     one = service("old", "new")
-    fleet = observed(Fleet.of([one]), OLD_NEW)
+    fleet = observed(fleet_of([one]), OLD_NEW)
     for number in range(9):
         fleet = fleet.observe("toy", "old", ProbeFailed("x", 2.0 + number))
 
@@ -109,7 +109,7 @@ def test_a_backend_that_is_down_counts_with_its_last_advertisement() -> None:
 
 def test_nothing_is_offered_until_every_first_probe_has_ended_and_one_has_answered() -> None:
     one = service("a", "b", "c")
-    fleet = Fleet.of([one])
+    fleet = fleet_of([one])
     steps: list[tuple[str, Advertisement | None, str, Phase]] = [
         ("a", None, "none", Phase.UNKNOWN),
         ("b", upto(9), "none", Phase.UNKNOWN),
@@ -221,7 +221,7 @@ SERVICES = st.builds(
 
 
 def learned(one: Service, facts: list[tuple[str, Fact]]) -> Pool:
-    fleet = Fleet.of([one])
+    fleet = fleet_of([one])
     for name, fact in facts:
         fleet = fleet.observe("toy", name, fact)
     return fleet.pools["toy"]

@@ -16,7 +16,6 @@ from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import (
     ConnectFailed,
     Fact,
-    Fleet,
     ObservedFact,
     PassiveObservation,
     ProbeFailed,
@@ -28,7 +27,7 @@ from gateway.core.fleet.match import Match
 from gateway.core.fleet.pool import Pool
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
-from tests.core.builders import Toy, legacy, service, upto, v
+from tests.core.builders import Toy, fleet_of, legacy, service, upto, v
 
 NAMES = ("a", "b", "c")
 ADVERTISEMENTS = st.sampled_from([upto(5), upto(9), legacy("1.1")])
@@ -45,7 +44,7 @@ OBSERVED: st.SearchStrategy[list[ObservedFact]] = st.lists(
     st.tuples(st.sampled_from(["toy", "other", "gone"]), st.sampled_from([*NAMES, "gone"]), FACTS),
     max_size=12,
 )
-FLEET = Fleet.of([service(*NAMES), service(*NAMES, name="other")])
+FLEET = fleet_of([service(*NAMES), service(*NAMES, name="other")])
 
 
 @given(OBSERVED)

@@ -7,14 +7,14 @@ from __future__ import annotations
 import pytest
 
 from gateway.core.dialect import Advertisement, ProbeResponse
-from gateway.core.fleet.fleet import Fleet, ProbeFailed, ProbeSucceeded
+from gateway.core.fleet.fleet import ProbeFailed, ProbeSucceeded
 from gateway.core.fleet.probed_document import MAX_SIZE, ProbedDocument, probed_document
 from gateway.core.fleet.publication import publication, published
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import Header, as_mapping
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.workers.channel import dumps, loads
-from tests.core.builders import backend, legacy, service, upto
+from tests.core.builders import backend, fleet_of, legacy, service, upto
 
 HOST = "10.0.0.5:6385"
 TYPE = ("Content-Type", "application/json; charset=utf-8")
@@ -67,7 +67,7 @@ def test_R3_V16_what_is_no_document_or_for_one_client_alone_is_not(
 
 def test_R3_V16_a_document_is_replaced_when_the_advertisement_is_another_one() -> None:
     """Some documents hold the time: each probe would change the snapshot."""
-    fleet = Fleet.of([service(backends=(backend("a"),))])
+    fleet = fleet_of([service(backends=(backend("a"),))])
 
     def probe(advertised: Advertisement, at: float, body: bytes | None) -> bytes | None:
         nonlocal fleet

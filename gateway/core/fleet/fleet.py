@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import NamedTuple, TypeAlias, assert_never, final
 
 from gateway.core.dialect import Advertisement
@@ -155,18 +154,6 @@ class Fleet:
 
     pools: Mapping[str, Pool]
 
-    @classmethod
-    def of(cls, services: Iterable[Service], known: Fleet | None = None) -> Fleet:
-        """The fleet of a configuration.
-
-        What is `known` of a backend is kept if its service, name, address, dialect and scheme are the same:
-        in another scheme the known versions would be others. An operator's commands are kept, too: drained
-        backends, and the pin.
-        """
-        before = known.pools if known else {}
-        pools = {service.name: configured_pool(service, before.get(service.name)) for service in services}
-        return cls(MappingProxyType(pools))
-
     def observe(self, service: str, backend: str, fact: Fact) -> Fleet:
         """The fleet after one fact; this same object when it changes nothing."""
         return self.observe_all(((service, backend, fact),)).fleet
@@ -220,7 +207,12 @@ class Fleet:
 
 
 def configured_pool(service: Service, known: Pool | None) -> Pool:
-    """The pool of a configured service, with what is `known` of its backends."""
+    """The pool of a configured service.
+
+    What is `known` of a backend is kept if its name, address, dialect and scheme are the same: in another
+    scheme the known versions would be others. An operator's commands are kept, too: drained backends, and
+    the pin.
+    """
     before = known or Pool(())
     members = tuple(_member(service, backend, before) for backend in service.backends)
     pin = before.pin
