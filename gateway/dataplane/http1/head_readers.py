@@ -9,7 +9,7 @@ first. Which way a head is read changes its cost and not the result.
 from __future__ import annotations
 
 import re
-from typing import Final, Generic, Protocol, TypeVar, final
+from typing import Final, Generic, TypeVar, final
 
 from gateway.core.fleet.limits import Limits
 from gateway.dataplane.http1.layouts import (
@@ -91,16 +91,8 @@ class Signatures:
         self._made.discard(signature)
 
 
-class Layout(Protocol):
-    """A layout, as its table sees it."""
-
-    signature: int
-    uses: int
-    """How often it was used, as it counts now."""
-
-
 _Key = TypeVar("_Key")
-_Layout = TypeVar("_Layout", bound=Layout)
+_Layout = TypeVar("_Layout", bound="RequestLayout | ResponseLayout")
 
 
 @final

@@ -180,6 +180,7 @@ class RequestLayout:
         self.signature = signature
         """By which the heads of this layout are counted before it is made."""
         self.uses = 0
+        """How often it was used, as it counts now."""
         options = connection_options(found.literals.get(names.CONNECTION, ()))
         self._closes = "close" in options
         self._keeps = "keep-alive" in options
@@ -274,6 +275,7 @@ class ResponseLayout:
         self.signature = signature
         """By which the heads of this layout are counted before it is made."""
         self.uses = 0
+        """How often it was used, as it counts now."""
         self._status, self._line, minor = read_status_line(status_line)
         options = connection_options(found.literals.get(names.CONNECTION, ()))
         self._close = "close" in options or (minor == 0 and "keep-alive" not in options)
