@@ -43,8 +43,16 @@ _CONDITIONAL: Final = fields_named(
 )
 _ABOUT_BYTES: Final = fields_named(
     {
-        *("etag", "last-modified", "content-md5", "digest", "content-digest", "repr-digest"),
-        *("age", "accept-ranges", "content-encoding", "content-range"),
+        "accept-ranges",
+        "age",
+        "content-digest",
+        "content-encoding",
+        "content-md5",
+        "content-range",
+        "digest",
+        "etag",
+        "last-modified",
+        "repr-digest",
     }
 )
 """Fields about the bytes of the backend: the client gets others."""
