@@ -17,7 +17,6 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Final, Self, TypeAlias, final
 
 from gateway.controlplane.probe_client import ProbeClient, Probed
@@ -186,9 +185,7 @@ class Prober:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     # --- tasks ----------------------------------------------------------------------------------------------

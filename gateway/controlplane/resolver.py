@@ -18,7 +18,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from time import monotonic
-from types import TracebackType
 from typing import Final, Self, TypeAlias, final
 
 from gateway.controlplane.name_lookup import NO_ANSWER, Addresses, Failed, Found, NameLookup, Result
@@ -140,9 +139,7 @@ class Resolver:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def retarget(self, services: Iterable[Service]) -> None:

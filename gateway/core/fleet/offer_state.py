@@ -62,11 +62,6 @@ class Falls:
 
     parts: tuple[FallenVersions, ...] = ()
 
-    @property
-    def versions(self) -> VersionSet:
-        """All versions that have fallen."""
-        return VersionSet.of(one for part in self.parts for one in part.versions.ranges)
-
     def split(self, versions: VersionSet) -> Iterable[tuple[VersionSet, int]]:
         """`versions` in parts, each with its number of doublings."""
         left = versions

@@ -116,7 +116,7 @@ def test_what_it_offered_alone_is_no_word_of_the_others_and_has_not_fallen() -> 
     one = probed(holding(RESTS, one, 1.0), NEW_BOTH, 1.0)
 
     assert view(one).offer_state.versions == UPTO_5.versions
-    assert not view(one).offer_state.falls.versions
+    assert not view(one).offer_state.falls.parts
     assert view(holding(RESTS, alone, 1.0)).offer_state.falls.parts == ()
     assert view(holding(RESTS, alone, 1.0)).offer_state.versions == UPTO_5.versions
 
@@ -158,7 +158,7 @@ def test_a_fall_waits_for_the_others() -> None:
     assert (view(one).offer.held.rule, view(one).offer.held.versions) == (HeldRule.AGREEMENT, lost)
     fallen = holding(at_rest(6, "guaranteed", UPTO_5.versions), one, 2.0)
     assert (shown(fallen), view(fallen).offer.held.rule) == (OLD, None)
-    assert view(fallen).offer_state.falls.versions == lost
+    assert [part.versions for part in view(fallen).offer_state.falls.parts] == [lost]
 
 
 def test_what_holds_the_offer_is_first_an_operators_ceiling() -> None:
@@ -212,7 +212,7 @@ def test_a_removal_is_a_vote_and_no_fall() -> None:
     assert (shown(after), own(after, 1.0).floor) == (NEW, UPTO_5.versions)
     assert view(after).offer.held.rule is HeldRule.AGREEMENT, "until the others have that file"
     fallen = holding(at_rest(4, "reachable", UPTO_5.versions), after, 2.0)
-    assert not view(fallen).offer_state.falls.versions
+    assert not view(fallen).offer_state.falls.parts
 
 
 def test_a_policy_and_a_ceiling_are_words_of_a_vote() -> None:
