@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,15 +12,10 @@ import pytest
 from gateway.assembly import Gateway
 from gateway.settings import read_file
 from tests.cli.conftest import Call
-from tests.kit.certificates import Authority
+from tests.kit.certificates import Authority, authority
 from tests.kit.networks import free_port
 
 TOKEN = "open-sesame-0123456789"
-
-
-@cache
-def authority() -> Authority:
-    return Authority()
 
 
 def write(folder: Path, *, client: str = "", token: str = "", names: tuple[str, ...] = ()) -> Path:

@@ -8,7 +8,6 @@ import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +18,7 @@ from gateway.assembly import Gateway
 from gateway.settings import read_file
 from tests.cli.conftest import Call
 from tests.docs.pages import blocks, page
-from tests.kit.certificates import Authority, client_context
+from tests.kit.certificates import authority, client_context
 from tests.kit.messages import Message, read_message, request
 from tests.kit.servers import serving
 from tests.kit.waiting import until
@@ -41,11 +40,6 @@ services:
     backends:
       - {{name: api-1, url: "https://127.0.0.1:{port}", tls: {{ca: {folder}/ca.crt}}, versions: 1.1-1.58}}
 """
-
-
-@cache
-def authority() -> Authority:
-    return Authority()
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

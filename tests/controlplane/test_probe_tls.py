@@ -5,7 +5,6 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,11 @@ from gateway.core.fleet.backend import Backend, BackendTls
 from gateway.core.fleet.service import Service
 from gateway.dialects.openstack.ironic import Ironic
 from tests.controlplane.fakes import ironic
-from tests.kit.certificates import Authority, Leaf
+from tests.kit.certificates import Leaf, authority
 from tests.kit.networks import LOOPBACK
 
 NAME = "api.test"
 Serve = Callable[[ssl.SSLContext], Awaitable[int]]
-
-
-@cache
-def authority() -> Authority:
-    return Authority()
 
 
 def server_context(folder: Path, leaf: Leaf | None = None) -> ssl.SSLContext:

@@ -34,17 +34,13 @@ from gateway.core.versions.version import Version
 from gateway.dialects.openstack.guideline import OpenStack
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.dialects.openstack.services import OpenStackOptions
-from tests.core.builders import explained, explained_json, legacy, v
+from tests.core.builders import explained, explained_json, legacy, upto, v
 from tests.core.builders import snapshot as toy_snapshot
 from tests.core.builders import upto as upto_toy
 
 OWN = "X-OpenStack-Ironic-API-Version"
 NAMES = ("old", "new", "kilo", "drained", "never")
 LEGACY = Advertisement(VersionSet.only(Version(1, 1)), legacy=True)
-
-
-def upto(highest: int) -> Advertisement:
-    return Advertisement(VersionSet.between(Version(1, 1), Version(1, highest)))
 
 
 def snapshot(

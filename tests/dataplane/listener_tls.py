@@ -15,18 +15,12 @@ from typing import TypeVar
 from gateway.settings.sections.listen import Listen
 from gateway.tls.server import ServerCertificates
 from gateway.tls.values import CertificateFiles, ServerTls
-from tests.kit.certificates import Authority, Leaf, client_context
+from tests.kit.certificates import Leaf, authority, client_context
 from tests.kit.networks import LOOPBACK
 from tests.kit.waiting import PATIENCE
 from tests.kit.workers import Gateway, Listener
 
 T = TypeVar("T")
-
-
-@cache
-def authority() -> Authority:
-    """The CA of all tests."""
-    return Authority()
 
 
 @cache

@@ -22,7 +22,7 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.backends.ejection import Ejections
 from gateway.dataplane.local_responses.failures import FAILURES, Failure
 from gateway.telemetry.metrics import Metrics
-from tests.kit.backends import UpstreamConnection, always, refusing_backend, serve
+from tests.kit.backends import UpstreamConnection, always, no_reply, refusing_backend, serve
 from tests.kit.examples import examples
 from tests.kit.ironic import NEW, reconfigure, versions
 from tests.kit.messages import request, response
@@ -384,10 +384,6 @@ TestEjectionLaws.settings = settings(max_examples=examples(25), stateful_step_co
 
 def ejected(gateway: Gateway) -> set[str]:
     return {key.partition("/")[2] for key in gateway.worker.report().ejected}
-
-
-async def no_reply(upstream: UpstreamConnection) -> None:
-    await upstream.request()
 
 
 async def no_http(upstream: UpstreamConnection) -> None:

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from gateway.dataplane.edge.phases import IDLE
-from tests.dataplane.listener_tls import authority, client_leaf, tls_listener
+from tests.dataplane.listener_tls import client_leaf, tls_listener
 from tests.dataplane.test_tls_listeners import GET, handshakes
 from tests.dataplane.upgrades import SWITCHES, UPGRADE, echo, exactly
 from tests.kit.backends import UpstreamConnection, serve
-from tests.kit.certificates import DAY, Authority, Leaf, client_context
+from tests.kit.certificates import DAY, Authority, Leaf, authority, client_context
 from tests.kit.clients import Client
 from tests.kit.messages import response
 from tests.kit.waiting import PATIENCE, until

@@ -34,8 +34,8 @@ from gateway.settings import Limits
 from tests.kit.backends import (
     Script,
     ScriptedBackend,
-    UpstreamConnection,
     always,
+    no_reply,
     refusing_backend,
     respond_with,
     serve,
@@ -75,11 +75,6 @@ async def gateway_for(testbed: Testbed, *services: Service) -> Gateway:
     gateway = await testbed.gateway(refusing_backend())
     gateway.snapshot_holder.update(Snapshot.configured(services, now=0.0))
     return gateway
-
-
-async def no_reply(upstream: UpstreamConnection) -> None:
-    """Read one request, and close."""
-    await upstream.request()
 
 
 async def test_R_D6_one_id_is_made_for_backend_log_and_refusal(testbed: Testbed) -> None:

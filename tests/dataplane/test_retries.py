@@ -14,7 +14,14 @@ from gateway.core.fleet.failures import DEFAULT_RETRY, Retry, RetryCause
 from gateway.core.fleet.fleet import ConnectFailed
 from gateway.dataplane.exchange.stages import Stage
 from tests.dataplane.assertions import assert_ironic_error
-from tests.kit.backends import ScriptedBackend, UpstreamConnection, ironic_response, refusing_backend, serve
+from tests.kit.backends import (
+    ScriptedBackend,
+    UpstreamConnection,
+    ironic_response,
+    no_reply,
+    refusing_backend,
+    serve,
+)
 from tests.kit.ironic import OLD, versions
 from tests.kit.messages import (
     KIB,
@@ -225,14 +232,9 @@ async def test_a_lack_of_descriptors_is_not_counted_against_a_backend(testbed: T
 # --- sent, no response -------------------------------------------------------------------------------------
 
 
-async def dying(upstream: UpstreamConnection) -> None:
-    """Read one request and close before a response."""
-    await upstream.request()
-
-
 async def dying_and_serving(testbed: Testbed) -> tuple[Gateway, ScriptedBackend, ScriptedBackend]:
     """A gateway with two backends: one that dies with each request, and one that serves."""
-    bad, good = await testbed.backend(dying), await testbed.backend(serve)
+    bad, good = await testbed.backend(no_reply), await testbed.backend(serve)
     return await testbed.gateway(bad, good), bad, good
 
 
@@ -365,7 +367,7 @@ async def test_a_cut_status_line_is_502_and_nothing_is_sent_again(testbed: Testb
 
 
 async def test_attempts_are_bounded(testbed: Testbed) -> None:
-    backends = [await testbed.backend(dying) for _ in range(5)]
+    backends = [await testbed.backend(no_reply) for _ in range(5)]
     gateway = await testbed.gateway(*backends, retry=Retry(attempts=3))
 
     assert (await gateway.request(request())).status == 502
@@ -374,7 +376,7 @@ async def test_attempts_are_bounded(testbed: Testbed) -> None:
 
 
 async def test_retries_without_a_response_can_be_switched_off(testbed: Testbed) -> None:
-    first, second = await testbed.backend(dying), await testbed.backend(dying)
+    first, second = await testbed.backend(no_reply), await testbed.backend(no_reply)
     gateway = await testbed.gateway(first, second, retry=Retry(on=DEFAULT_RETRY.on - {RetryCause.NO_REPLY}))
 
     assert (await gateway.request(request())).status == 502
@@ -385,7 +387,7 @@ async def test_retries_without_a_response_can_be_switched_off(testbed: Testbed) 
 
 
 async def test_what_may_have_been_executed_is_never_answered_as_not_sent(testbed: Testbed) -> None:
-    bad = await testbed.backend(dying)
+    bad = await testbed.backend(no_reply)
     gateway = await testbed.gateway(bad, refusing_backend())
     gateway.prefer(0, of=2)
 
@@ -411,7 +413,10 @@ async def test_what_may_have_been_executed_at_one_version_is_not_sent_at_another
             )
             await upstream.send(response(200, served, *bounds) if version == "1.58" else refused)
 
-    bad, old = await testbed.backend(dying, declared=None), await testbed.backend(rolled_back, declared=None)
+    bad, old = (
+        await testbed.backend(no_reply, declared=None),
+        await testbed.backend(rolled_back, declared=None),
+    )
     gateway = await testbed.gateway(bad, old)
     probe_succeeded(gateway, bad, "1.1-1.90")
     probe_succeeded(gateway, old, "1.1-1.90")

@@ -21,6 +21,7 @@ from tests.kit.backends import (
     UpstreamConnection,
     ironic_response,
     never_respond,
+    no_reply,
     refusing_backend,
     serve,
 )
@@ -43,11 +44,6 @@ def names(*stages: str) -> set[Transition]:
 
 
 SENT: Final = names("deciding", "admitted", "connecting", "awaiting_response", "responding", "ended")
-
-
-async def no_reply(upstream: UpstreamConnection) -> None:
-    """Read a request and close."""
-    await upstream.request()
 
 
 async def fill_budget(gateway: Gateway) -> None:

@@ -19,9 +19,9 @@ from gateway.runtime.process import without_odd_names
 from gateway.settings.sections.listen import Listen
 from gateway.tls.server import ServerCertificates
 from gateway.tls.values import ServerTls
-from tests.dataplane.listener_tls import authority, client_leaf, files_of, local_leaf, tls_listener
+from tests.dataplane.listener_tls import client_leaf, files_of, local_leaf, tls_listener
 from tests.kit.backends import serve
-from tests.kit.certificates import Authority, client_context, new_key
+from tests.kit.certificates import Authority, authority, client_context, new_key
 from tests.kit.clients import Client, ended
 from tests.kit.networks import LOOPBACK
 from tests.kit.waiting import PATIENCE, until

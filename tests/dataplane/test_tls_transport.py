@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from gateway.dataplane.edge.opening import Opening, Openings
 from gateway.dataplane.edge.tls_transport import MAX_WITHOUT_CONTENT, TlsTransport
-from tests.dataplane.listener_tls import authority, raw_client, tls_listener
+from tests.dataplane.listener_tls import raw_client, tls_listener
 from tests.dataplane.test_tls_listeners import GET
 from tests.kit.backends import UpstreamConnection, serve
-from tests.kit.certificates import client_context
+from tests.kit.certificates import authority, client_context
 from tests.kit.messages import KIB, response
 from tests.kit.waiting import until
 from tests.kit.workers import Testbed

@@ -14,8 +14,8 @@ from gateway.telemetry.trace_context import RequestTrace, is_well_formed
 from gateway.telemetry.tracing import Sampler, SpanSink, Tracing
 from tests.kit.backends import (
     ScriptedBackend,
-    UpstreamConnection,
     always,
+    no_reply,
     refusing_backend,
     respond_with,
     serve,
@@ -63,10 +63,6 @@ def told(message: Message) -> list[str]:
     """The trace context, as a backend got it."""
     fields = [f"{name.lower()}: {value}" for name, value in message.fields]
     return [field for field in fields if field.startswith("trace")]
-
-
-async def no_reply(upstream: UpstreamConnection) -> None:
-    await upstream.request()
 
 
 @pytest.mark.parametrize("lines", [(SAMPLED, STATE), (UNSAMPLED,), ("traceparent: spam", STATE), ()])

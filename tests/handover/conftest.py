@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from gateway.handover.line import path_of
 from gateway.handover.take_over import TakenOver, take_over
 from gateway.settings import read_file
 from tests.kit.fleets import Fleet, brief_session, running_fleet
+from tests.kit.processes import kill_left
 from tests.kit.waiting import PATIENCE, until
 
 TIMEOUT = PATIENCE
@@ -147,6 +148,12 @@ class OtherRelease:
 
     def close(self) -> None:
         self.writer.close()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left() -> Iterator[None]:
+    yield
+    kill_left()
 
 
 @pytest.fixture

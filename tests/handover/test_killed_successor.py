@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final, final
 
@@ -15,7 +15,7 @@ import pytest
 from gateway.demo.ironic import SERVED
 from tests.kit.backends import ScriptedBackend, UpstreamConnection, ironic_response
 from tests.kit.networks import free_port
-from tests.kit.processes import finish, kill_left, ready, start
+from tests.kit.processes import finish, ready, start
 from tests.kit.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.processes
@@ -32,12 +32,6 @@ services:
     dialect: ironic
     backends: [{{name: api-1, url: "http://127.0.0.1:{backend}", versions: 1.1-1.58}}]
 """
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left() -> Iterator[None]:
-    yield
-    kill_left()
 
 
 @final

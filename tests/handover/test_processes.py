@@ -7,7 +7,7 @@ import asyncio
 import os
 import signal
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,19 +17,13 @@ import pytest
 from gateway.demo.ironic import SERVED
 from tests.handover.conftest import House
 from tests.kit.networks import free_port
-from tests.kit.processes import finish, kill_left, ready, start
+from tests.kit.processes import finish, ready, start
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.processes
 
 RATE = 150
 """Requests per second."""
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left() -> Iterator[None]:
-    yield
-    kill_left()
 
 
 class Requests:

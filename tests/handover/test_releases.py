@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import tarfile
 from asyncio.subprocess import Process
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,18 +16,12 @@ import pytest
 from gateway.runtime.compiled import VARIABLE
 from tests.handover.conftest import House
 from tests.handover.test_processes import Requests, ports, stop  # noqa: F401 - `ports` is a fixture
-from tests.kit.processes import ROOT, finish, kill_left, ready, start
+from tests.kit.processes import ROOT, finish, ready, start
 from tests.real.environments import build, find_python
 
 pytestmark = pytest.mark.load
 
 ARCHIVE = ROOT / "tests" / "compatibility" / "handing-over.tar.xz"
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left() -> Iterator[None]:
-    yield
-    kill_left()
 
 
 @pytest.fixture(scope="module")

@@ -117,6 +117,11 @@ def always(data: bytes) -> Script:
     return script
 
 
+async def no_reply(upstream: UpstreamConnection) -> None:
+    """Read one request and close: nobody knows whether it was executed."""
+    await upstream.request()
+
+
 async def never_respond(upstream: UpstreamConnection) -> None:
     """Read a request and send nothing."""
     await upstream.request()

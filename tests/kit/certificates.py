@@ -1,5 +1,5 @@
 """Certificates for tests: a CA of one's own, and what it issues, good and wrong. Keys are ECDSA unless a test
-asks for RSA, which takes longer to make. A test module makes one `Authority` and keeps it."""
+asks for RSA, which takes longer to make. `authority` is made once for all tests."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import ipaddress
 import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -182,3 +183,9 @@ def _general_name(text: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(text))
     except ValueError:
         return x509.DNSName(text)
+
+
+@cache
+def authority() -> Authority:
+    """The CA of all tests that need no other: making a key takes time."""
+    return Authority()

@@ -11,7 +11,6 @@ import json
 import os
 import ssl
 from collections.abc import AsyncIterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +18,13 @@ import pytest
 
 from gateway.assembly import Gateway
 from gateway.settings import read_file
-from tests.kit.certificates import Authority
+from tests.kit.certificates import authority
 from tests.real.clients import Call, Clients
 from tests.scenarios.fakes import Ironic, running
 
 pytestmark = pytest.mark.real
 
 CALLS: list[Call] = [("list", None)]
-
-
-@cache
-def authority() -> Authority:
-    return Authority()
 
 
 def configuration(folder: Path, servers: tuple[Ironic, ...]) -> Path:

@@ -8,7 +8,6 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from aiohttp import web
 
 from gateway.assembly import Gateway
 from gateway.settings import read_file
-from tests.kit.certificates import Authority
+from tests.kit.certificates import Authority, authority
 from tests.kit.waiting import PATIENCE
 
 TIMEOUT = PATIENCE
@@ -26,11 +25,6 @@ RANGE = {
     "X-OpenStack-Ironic-API-Minimum-Version": "1.1",
     "X-OpenStack-Ironic-API-Maximum-Version": "1.58",
 }
-
-
-@cache
-def authority() -> Authority:
-    return Authority()
 
 
 class Server:

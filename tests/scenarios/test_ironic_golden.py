@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.scenarios.fakes import HIGHEST, LOWEST, OWN, STANDARD, Head, Ironic, client_fault
-from tests.scenarios.testbed import REPEATS, VARY, Testbed, in_front_of, version_fields
+from tests.scenarios.testbed import REPEATS, VARY, Testbed, in_front_of, negotiation_fields, version_fields
 
 MIN = (LOWEST, "1.1")
 MAX = (HIGHEST, "1.82")
@@ -45,11 +45,6 @@ MALFORMED = error(b"Invalid value for X-OpenStack-Ironic-API-Version header")
 async def testbed() -> AsyncIterator[Testbed]:
     async with in_front_of(Ironic(82), Ironic(115, reads_standard=True)) as testbed:
         yield testbed
-
-
-def negotiation_fields(response: Head) -> set[tuple[str, str]]:
-    """All version fields and `Vary`, with the names as they were written."""
-    return {line for line in response.lines if line[0] in response.versions or line[0] == "Vary"}
 
 
 def assert_refused_by_gateway(response: Head, body: bytes, *, length: int, ranged: bool) -> None:

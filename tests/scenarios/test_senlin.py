@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.scenarios.fakes import STANDARD, Head
+from tests.scenarios.fakes import STANDARD
 from tests.scenarios.openstack_fleet import EXPLANATION, SenlinServer, in_front_of, senlin, senlin_error
-from tests.scenarios.testbed import REPEATS, Testbed
+from tests.scenarios.testbed import REPEATS, Testbed, negotiation_fields
 
 CLUSTERS = "/clustering/v1/clusters"
 VARY = ("Vary", STANDARD)
@@ -27,11 +27,6 @@ async def testbed() -> AsyncIterator[Testbed]:
     """A mixed fleet of 5.0 (up to 1.9) and 16.0 (up to 1.14). The offer is 1.0 to 1.9."""
     async with in_front_of(senlin(SenlinServer(9), SenlinServer(14))) as testbed:
         yield testbed
-
-
-def negotiation_fields(response: Head) -> set[tuple[str, str]]:
-    """All version fields and `Vary`, with the names as they were written."""
-    return {line for line in response.lines if line[0] in response.versions or line[0] == "Vary"}
 
 
 async def test_S1_the_list_is_300_and_contains_the_offer(testbed: Testbed) -> None:

@@ -157,6 +157,11 @@ def version_fields(response: Head) -> VersionFields:
     return response.get(LOWEST), response.get(HIGHEST), response.get(OWN)
 
 
+def negotiation_fields(response: Head) -> set[tuple[str, str]]:
+    """All version fields and `Vary`, with the names as they were written."""
+    return {line for line in response.lines if line[0] in response.versions or line[0] == "Vary"}
+
+
 def service_of(
     name: str, ports: Sequence[int], *, interval: str = "100ms", backends: str = "", **keys: str
 ) -> str:

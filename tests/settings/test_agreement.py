@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pickle
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from gateway.core.fleet.backend import BackendTls
 from gateway.settings import AgreementSettings, EtcdSettings, Secret, Severity
-from tests.kit.certificates import Authority
+from tests.kit.certificates import authority
 from tests.settings.texts import BASE, load_text
 
 # Its endpoints are in line 10.
@@ -23,11 +22,6 @@ agreement:
 """
 URLS = ("http://127.0.0.1:2379", "http://127.0.0.2:2379", "http://127.0.0.3:2379")
 LIST = f"[{', '.join(URLS)}]"
-
-
-@cache
-def authority() -> Authority:
-    return Authority()
 
 
 def found_in(text: str) -> list[tuple[str, int, str]]:

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from gateway.core.fleet.backend import Backend, BackendTls
-from tests.kit.certificates import Authority
+from tests.kit.certificates import Authority, authority
 from tests.settings.texts import BASE, load_text
-
-
-@cache
-def authority() -> Authority:
-    return Authority()
 
 
 def text_of(url: str, *lines: str) -> str:

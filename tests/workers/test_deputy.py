@@ -25,11 +25,11 @@ from gateway.dataplane.edge.listening_sockets import Inherited, ListeningSockets
 from gateway.settings.sections.listen import Listen
 from gateway.workers import deputy
 from gateway.workers.deputy import Deputy
-from tests.dataplane.listener_tls import authority, local_leaf
+from tests.dataplane.listener_tls import local_leaf
 from tests.kit.backends import ScriptedBackend, serve
-from tests.kit.certificates import client_context
+from tests.kit.certificates import authority, client_context
 from tests.kit.gateways import gateway_of
-from tests.workers.fakes import Plane, plane_at
+from tests.workers.fakes import Plane
 
 WAIT: Final = 20.0
 
@@ -310,12 +310,6 @@ def test_both_kinds_of_event_loop(loop: str) -> None:
 
 
 # --- when
-
-
-@pytest.fixture
-async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
-    async with plane_at(tmp_path) as made:
-        yield made
 
 
 def covered(plane: Plane) -> bool:

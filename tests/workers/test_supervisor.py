@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -27,12 +27,6 @@ pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = Timing(ttl=0.2, start=60.0, first_pause=0.01, longest_pause=0.05)
-
-
-@pytest.fixture
-async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
-    async with plane_at(tmp_path) as made:
-        yield made
 
 
 def no_children() -> bool:

@@ -22,8 +22,9 @@ from gateway.settings import AccessLog, Log
 from gateway.telemetry.counters import Counted
 from gateway.telemetry.series.service import OfRequests
 from gateway.workers.messages import Ack, Beat, Deadlines, Do, Drain, Pause, Report, Serve, Serving, Stopped
-from tests.dataplane.listener_tls import authority, tls_listener
+from tests.dataplane.listener_tls import tls_listener
 from tests.kit.backends import ScriptedBackend, UpstreamConnection, ironic_response, serve
+from tests.kit.certificates import authority
 from tests.kit.clients import Client
 from tests.kit.ironic import reconfigure, versions
 from tests.kit.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, response

@@ -17,6 +17,10 @@ UNIVERSE: dict[type[Scheme], list[Version]] = {
 NAMES = [Version(index) for index in range(3)]
 
 
+def minors(low: int, high: int) -> VersionSet:
+    return VersionSet.between(Version(1, low), Version(1, high))
+
+
 def universe(scheme: Scheme) -> list[Version]:
     """The versions that are drawn."""
     return UNIVERSE.get(type(scheme), NAMES)

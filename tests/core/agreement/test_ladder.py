@@ -24,15 +24,11 @@ from gateway.core.agreement.ladder import (
 )
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, unbroken, union
 from gateway.core.versions.version import CalendarDate, MajorMinor, Scheme, Version
-from tests.core.agreement.documents import at_rest, documents, sets, universe, votes
+from tests.core.agreement.documents import at_rest, documents, minors, sets, universe, votes
 from tests.core.builders import XY
 
 DATES = CalendarDate()
 SCHEMES: list[Scheme] = [MajorMinor(), DATES]
-
-
-def minors(low: int, high: int) -> VersionSet:
-    return VersionSet.between(Version(1, low), Version(1, high))
 
 
 def document(state: VersionSet, rule: str = "guaranteed") -> Document:

@@ -19,16 +19,12 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import RequestHead
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import MajorMinor, Version
-from tests.core.agreement.documents import documents, sets, universe
+from tests.core.agreement.documents import documents, minors, sets, universe
 from tests.core.builders import XY, Toy, explained, snapshot, upto
 
 EVERYTHING: Final = Advertisement(
     VersionSet.of([*upto(9).versions.ranges, *VersionSet.between(Version(2, 0), Version(2, 9)).ranges])
 )
-
-
-def minors(low: int, high: int) -> VersionSet:
-    return VersionSet.between(Version(1, low), Version(1, high))
 
 
 RISING: Final = Document(5, "guaranteed", minors(1, 7), minors(1, 3), minors(1, 5), minors(1, 7))
