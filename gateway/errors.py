@@ -18,14 +18,13 @@ class PathTemplateError(SkewgateError):
 
 
 class TextRefused(SkewgateError):
-    """A text of the configuration is not a value of its key. The message never quotes the text. `code` is one
-    of `settings.yaml.problem.CODES`; `hint` may be empty."""
+    """A text of the configuration is not a value of its key. The message never quotes the text. `hint` may be
+    empty."""
 
-    def __init__(self, message: str, hint: str = "", code: str = "bad-value") -> None:
+    def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
-        self.code = code
 
 
 class OptionsError(SkewgateError, ValueError):

@@ -121,13 +121,11 @@ class Resolver:
         lookup: Callable[[str], Awaitable[Result]] | None = None,
         *,
         clock: Callable[[], float] = monotonic,
-        wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._lookup = lookup or NameLookup()
         self._clock = clock
-        self._wall = wall
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, protects no secret
         self._sleep = sleep
         self._names: dict[str, _Name] = {}
@@ -230,7 +228,7 @@ class Resolver:
         after, refused = self._taken(name.host, name.ipv6 + name.ipv4)
         if not after and refused is not None:
             return self._failed(name, Failed(refused))
-        name.problem, name.failures, name.found_at = None, 0, self._wall()
+        name.problem, name.failures, name.found_at = None, 0, time.time()
         self._known[name.host] = after
         if failed or set(before) != set(after):
             level = name.lines.level(logging.INFO, self._clock())

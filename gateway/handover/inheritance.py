@@ -36,15 +36,13 @@ class Inheritance(NamedTuple):
     metrics: tuple[Inherited, ...] = ()
 
 
-def passed_sockets(
-    settings: Settings, environ: MutableMapping[str, str], pid: int | None = None
-) -> Inheritance:
+def passed_sockets(settings: Settings, environ: MutableMapping[str, str]) -> Inheritance:
     """What systemd has passed to this process. The variables are taken out of `environ`, so that no other
     process believes them. Raises `StartupError` for what cannot be listened on."""
     owner, count = environ.get("LISTEN_PID", ""), environ.get("LISTEN_FDS", "")
     for name in VARIABLES:
         environ.pop(name, None)
-    if owner != str(os.getpid() if pid is None else pid):
+    if owner != str(os.getpid()):
         return Inheritance()
     if not (count.isascii() and count.isdecimal() and int(count) <= MAX_SOCKETS):
         raise StartupError(f"LISTEN_FDS is {count[:20]!a}, not a number of sockets")

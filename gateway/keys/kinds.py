@@ -123,9 +123,9 @@ class Kind(ABC, Generic[T]):
         return {_KEY: Key(self, meaning or self.about, reason, example, more=more)}
 
 
-def reject(message: str, hint: str = "", code: str = "bad-value") -> NoReturn:
+def reject(message: str, hint: str = "") -> NoReturn:
     """Refuse a text. The message must not quote it, because it may come from the environment."""
-    raise TextRefused(message, hint, code)
+    raise TextRefused(message, hint)
 
 
 def matching(pattern: str) -> Schema:

@@ -59,14 +59,11 @@ class Recipient:
 
 @final
 class Publisher:
-    """Keeps workers up to date with the holder. `clock`: monotonic seconds."""
+    """Keeps workers up to date with the holder."""
 
-    def __init__(
-        self, snapshot_holder: SnapshotHolder, settings: Settings, clock: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, snapshot_holder: SnapshotHolder, settings: Settings) -> None:
         self._snapshot_holder = snapshot_holder
         self._settings = settings.for_workers
-        self._clock = clock
         self._recipients: list[Recipient] = []
         self.changes = 1
         """How often something has changed. The first one is what was there at the beginning."""
@@ -89,7 +86,7 @@ class Publisher:
         recipient = Recipient(send, make_start)
         self._snapshot_holder.let_in()
         self._recipients.append(recipient)
-        self._send(recipient, self._clock())
+        self._send(recipient, monotonic())
         return recipient
 
     def remove(self, recipient: Recipient) -> None:
@@ -141,13 +138,13 @@ class Publisher:
             return
         if self._timer is not None:
             self._timer.cancel()
-        pause = max(0.0, due - self._clock())
+        pause = max(0.0, due - monotonic())
         self._due, self._timer = due, asyncio.get_running_loop().call_later(pause, self._look)
 
     def _look(self) -> None:
         """Send what is due. What was collected is let in before: `facts_seen` is true then."""
         self._snapshot_holder.let_in()
-        now, self._timer = self._clock(), None
+        now, self._timer = monotonic(), None
         for recipient in self._recipients:
             due = self._when_due(recipient)
             if due is not None and due <= now:

@@ -88,7 +88,6 @@ class WorkerProcesses:
         timing: Timing = TIMING,
         program: Sequence[str] = PROGRAM,
     ) -> None:
-        self._settings = settings
         self._number = number
         self._snapshot_holder = snapshot_holder
         self._sockets = sockets
@@ -400,7 +399,6 @@ class WorkerProcesses:
 
     def configured(self, settings: Settings) -> None:
         """Every worker gets them with its next Update."""
-        self._settings = settings
         self._publisher.configured(settings)
 
     async def in_force(self) -> bool:

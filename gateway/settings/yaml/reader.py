@@ -113,15 +113,14 @@ class _Reader:
 
     def text(self, kind: Text[Any], node: Node, place: _Place) -> Any:  # noqa: ANN401 - as above
         if not isinstance(node, Scalar):
-            message, hint, code = f"a text is expected here, not {shape_of(node)}", "", "wrong-type"
+            self._findings.add(node, "wrong-type", f"a text is expected here, not {shape_of(node)}", "")
         elif not node.text:
-            message, hint, code = "the value is empty", "remove the key to use its default", "bad-value"
+            self._findings.bad_value(node, "the value is empty", "remove the key to use its default")
         else:
             try:
                 return kind.read_in(self._folder, node.text)
             except TextRefused as refused:
-                message, hint, code = refused.message, refused.hint, refused.code
-        self._findings.add(node, code, message, hint)
+                self._findings.bad_value(node, refused.message, refused.hint)
         return self._refuse(place)
 
     def items(self, kind: ListOf, node: Node, place: _Place) -> Any:  # noqa: ANN401 - as above
@@ -279,7 +278,7 @@ class _Reader:
                 kind.read(name)
             except TextRefused as refused:
                 self._faults += 1
-                self._findings.add(entry.key, refused.code, refused.message, refused.hint)
+                self._findings.bad_value(entry.key, refused.message, refused.hint)
                 del node.entries[name]
                 node.entries[f"placeholder-{number}"] = entry
 
