@@ -16,7 +16,7 @@ from gateway.controlplane.reload import Reloader
 from gateway.settings import Loaded, read_file
 from tests.controlplane.test_reload import Recorder
 from tests.kit.ironic import holder_of
-from tests.kit.waiting import PATIENCE
+from tests.kit.waiting import until
 
 MAIN = "listen: 127.0.0.1:8080\ninclude: {files: conf.d/*.yaml, folders: [.]}\nservices:\n"
 SERVICE = """\
@@ -227,9 +227,7 @@ async def test_a_file_that_never_rests_is_told_once(
 async def test_from_start_to_close(watched: Watched) -> None:
     watched.watch.start()
     watched.main.write_text(MAIN + watched.service("two"))
-    async with asyncio.timeout(PATIENCE):
-        while watched.names() != ["two"]:  # noqa: ASYNC110 - a file has no event
-            await asyncio.sleep(0.01)
+    await until(lambda: watched.names() == ["two"])
     await watched.watch.close()
 
     assert "configuration" not in {task.get_name() for task in asyncio.all_tasks()}
@@ -250,9 +248,7 @@ async def test_our_own_bug_does_not_end_the_watch(
         watched.watch.start()
         await asyncio.wait_for(failed.wait(), 5)
     watched.main.write_text(MAIN + watched.service("two"))
-    async with asyncio.timeout(PATIENCE):
-        while watched.names() != ["two"]:  # noqa: ASYNC110 - a file has no event
-            await asyncio.sleep(0.01)
+    await until(lambda: watched.names() == ["two"])
     await watched.watch.close()
     assert "looking at the files of the configuration failed" in caplog.text
 

@@ -267,9 +267,7 @@ async def gateway_process(loop: str, folder: Path, backend_port: int) -> AsyncIt
     )
     gateway = Process(process.pid, port)
     try:
-        async with asyncio.timeout(PATIENCE):
-            while not await gateway.serves():  # noqa: ASYNC110 - it starts, and sets no event here
-                await asyncio.sleep(0.05)
+        await until(gateway.serves, "the gateway serves")
         yield gateway
     finally:
         process.kill()

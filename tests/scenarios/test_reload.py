@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 
 from tests.kit.networks import LOOPBACK
-from tests.kit.waiting import PATIENCE
+from tests.kit.waiting import until
 from tests.scenarios.fakes import Ironic
 from tests.scenarios.ironic_client import IronicClient
 from tests.scenarios.testbed import configuration, in_front_of, service_of, version_fields
@@ -114,6 +114,4 @@ async def test_maintenance_networks_and_limits_come_and_go_with_a_reload(tmp_pat
                 assert answer.headers.get("Retry-After") == ("600" if status == 503 else None)
             assert testbed.view.offer.versions
             asked = len(server.received)
-            async with asyncio.timeout(PATIENCE):
-                while len(server.received) == asked:  # noqa: ASYNC110 - a probe; there is no event
-                    await asyncio.sleep(0.01)
+            await until(lambda: len(server.received) > asked, "a probe")  # noqa: B023 - awaited at once

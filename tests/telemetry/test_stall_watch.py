@@ -15,7 +15,7 @@ import pytest
 
 from gateway.telemetry.process_log import _STACK
 from gateway.telemetry.stall_watch import MAX_PAUSE, StallWatch
-from tests.kit.waiting import PATIENCE
+from tests.kit.waiting import PATIENCE, until
 
 TIMEOUT = PATIENCE
 
@@ -76,8 +76,7 @@ async def test_a_loop_that_turns_is_not_told_of(events: Events) -> None:
     watch.start()
     for _ in range(1000):
         await asyncio.sleep(0)
-    while watch._noted <= noted:  # noqa: ASYNC110 - the watch has no event for that
-        await asyncio.sleep(0.001)
+    await until(lambda: watch._noted > noted)
     watch.close()
     watch.close()
     assert events.texts == []

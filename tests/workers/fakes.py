@@ -26,12 +26,10 @@ from gateway.workers.shares import ShareKeeper
 from gateway.workers.supervisor import Timing, WorkerProcesses
 from tests.controlplane.fakes import service
 from tests.kit.ironic import holder_of, learn, upto
-from tests.kit.waiting import Changes
+from tests.kit.waiting import PATIENCE, Changes
 
 PROGRAM: Final = Path(__file__).with_name("fake_worker.py")
 API: Final = Backend("api-1", "127.0.0.1", 1)
-WAIT: Final = 15.0
-"""Seconds that a test waits for what must happen."""
 PATIENT: Final = Timing(ttl=60.0, start=60.0, first_pause=0.01, longest_pause=0.05)
 """Nobody is killed for being slow, on a machine that is."""
 
@@ -165,7 +163,7 @@ class Plane:
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until something of the data plane is true."""
-        assert await self.processes._changes.until(holds, WAIT)
+        assert await self.processes._changes.until(holds, PATIENCE)
 
 
 def settings_of(holder: SnapshotHolder, drain: float = 5.0) -> Settings:

@@ -30,9 +30,8 @@ from gateway.workers.messages import Ack, Facts, Report, Serve, Serving, Start, 
 from tests.kit.clients import Client
 from tests.kit.ironic import versions
 from tests.kit.networks import LOOPBACK
+from tests.kit.waiting import PATIENCE
 
-WAIT: Final = 20.0
-"""Seconds that a test waits for what must happen."""
 PROGRAM: Final = (sys.executable, "-W", "error", "-P", "-m", "gateway.workers")
 
 Said = TypeVar("Said")
@@ -100,7 +99,7 @@ class Parent:
         """Wait until the process has ended: its exit code, and what it has logged."""
         process = self._process
         assert process is not None
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(PATIENCE):
             _, logged = await asyncio.to_thread(process.communicate)
         return process.returncode, logged.decode()
 
@@ -144,7 +143,7 @@ class Parent:
 
     async def until(self, holds: Callable[[], object]) -> None:
         """Wait until the worker has said what makes it true."""
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(PATIENCE):
             while not holds():
                 assert not self.hung_up, f"the worker is gone: {await self.ended()}"
                 self._something.clear()

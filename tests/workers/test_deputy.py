@@ -29,9 +29,8 @@ from tests.dataplane.listener_tls import local_leaf
 from tests.kit.backends import ScriptedBackend, serve
 from tests.kit.certificates import authority, client_context
 from tests.kit.gateways import gateway_of
+from tests.kit.waiting import PATIENCE, until
 from tests.workers.fakes import Plane
-
-WAIT: Final = 20.0
 
 # --- accepting and giving
 
@@ -55,7 +54,7 @@ class Inboxes:
         return data[0], socket.socket(fileno=number)
 
     async def taken(self, slot: int) -> tuple[int, socket.socket]:
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(PATIENCE):
             while (found := self.take(slot)) is None:  # noqa: ASYNC110 - it is no reader of this loop
                 await asyncio.sleep(0.001)
         return found
@@ -83,7 +82,7 @@ class Desk:
             client = socket.socket(listening[slot].family)
             client.connect(listening[slot].getsockname())
             self.clients.append(client)
-            found, _, _ = select.select(listening, [], [], WAIT)
+            found, _, _ = select.select(listening, [], [], PATIENCE)
             if listening[slot] in found:
                 return client
             for sock in found:
@@ -174,7 +173,7 @@ async def test_one_that_nobody_takes_is_kept_and_the_others_wait_in_the_socket()
                 full += 1
         each.deputy.cover([0], [1])
         first = each.connect(0)
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(PATIENCE):
             while not each.deputy._untaken:  # noqa: ASYNC110
                 await asyncio.sleep(0)
         second = each.connect(0)
@@ -218,7 +217,7 @@ async def test_what_is_kept_is_given_after_the_last_one_was_accepted() -> None:
                 pass
         each.deputy.cover([0], [1])
         each.connect(0)
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(PATIENCE):
             while not each.deputy._untaken:  # noqa: ASYNC110
                 await asyncio.sleep(0)
         each.deputy.cover([], [1])
@@ -258,7 +257,7 @@ async def test_without_descriptors_it_rests_and_says_so_once(
         monkeypatch.setattr(each.deputy, "_pause", pause, raising=False)
         with no_descriptors():
             each.deputy.cover([0], [1])
-            async with asyncio.timeout(WAIT):
+            async with asyncio.timeout(PATIENCE):
                 while calls < 3:  # noqa: ASYNC110
                     await asyncio.sleep(0)
         _, given = await each.inboxes.taken(1)
@@ -395,7 +394,7 @@ async def test_after_a_pause_it_goes_on_and_the_gateway_waits_for_no_worker_that
     await plane.processes.stop_accepting()
     assert not covered(plane)
 
-    async with asyncio.timeout(WAIT):
+    async with asyncio.timeout(PATIENCE):
         await plane.processes.listen()
     assert covered(plane)
 
@@ -441,15 +440,11 @@ class House:
 
     async def until(self, *, serving: int) -> None:
         """Wait until so many workers serve."""
-        async with asyncio.timeout(WAIT):
-            while self._serving() != serving:  # noqa: ASYNC110 - other processes change it
-                await asyncio.sleep(0.01)
+        await until(lambda: self._serving() == serving)
 
     async def could_not_start(self, slot: int) -> None:
         """Wait until a worker that should have taken the place of another one has ended, too."""
-        async with asyncio.timeout(WAIT):
-            while self._restarts(slot) < 2:  # noqa: ASYNC110 - another process changes it
-                await asyncio.sleep(0.01)
+        await until(lambda: self._restarts(slot) >= 2)
 
     def _restarts(self, slot: int) -> int:
         return sum(each.restarts for each in self.gateway.parts.plane.workers() if each.slot == slot)
@@ -464,7 +459,7 @@ class House:
     async def ask(self, position: int, before: bytes = b"", tls: ssl.SSLContext | None = None) -> bytes:
         """The status line of a request over a new connection to the listener at this position."""
         host, port = self.gateway.addresses[position]
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(PATIENCE):
             if host.startswith("unix:"):
                 reader, writer = await asyncio.open_unix_connection(host.removeprefix("unix:"))
             else:

@@ -22,7 +22,8 @@ from gateway.workers.publisher import FACTS_PAUSE, PAUSE, Publisher, Recipient
 from gateway.workers.supervisor import Changes
 from tests.controlplane.fakes import service
 from tests.kit.ironic import holder_of, learn, upto
-from tests.workers.fakes import API, WAIT, settings_of
+from tests.kit.waiting import PATIENCE
+from tests.workers.fakes import API, settings_of
 
 NO_BALANCE: Final = Descriptors(0, 0, ())
 
@@ -53,7 +54,7 @@ class Worker:
 
     async def told_of(self, number: int) -> None:
         """Wait for so many messages in all."""
-        assert await self._changes.until(lambda: len(self.told) >= number, WAIT)
+        assert await self._changes.until(lambda: len(self.told) >= number, PATIENCE)
         assert len(self.told) == number
 
     @property

@@ -28,8 +28,9 @@ from tests.kit.certificates import authority
 from tests.kit.clients import Client
 from tests.kit.ironic import reconfigure, versions
 from tests.kit.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, response
+from tests.kit.waiting import PATIENCE
 from tests.kit.workers import Testbed, service_of
-from tests.workers.parent import PROGRAM, WAIT, Parent, document, parent_of
+from tests.workers.parent import PROGRAM, Parent, document, parent_of
 
 pytestmark = pytest.mark.processes
 
@@ -342,7 +343,7 @@ async def test_an_orphan_accepts_nobody_refuses_no_version_and_ends(api: Scripte
 
 async def refused_at(host: str, port: int) -> None:
     """Wait until nobody listens there any more."""
-    async with asyncio.timeout(WAIT):
+    async with asyncio.timeout(PATIENCE):
         while True:
             try:
                 _, writer = await asyncio.open_connection(host, port)
@@ -402,7 +403,7 @@ async def gone(pid: int) -> None:
     ended, loop = asyncio.Event(), asyncio.get_running_loop()
     loop.add_reader(descriptor, ended.set)
     try:
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(PATIENCE):
             await ended.wait()
     finally:
         loop.remove_reader(descriptor)
@@ -467,7 +468,7 @@ async def test_certificates_are_read_again_and_a_wrong_one_changes_nothing(
 
         authority().server().write(tmp_path)
         parent.send(Do("read_certificates"))
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(PATIENCE):
             while await shown() == second:
                 pass
         parent.send(Drain(1.0))

@@ -19,10 +19,10 @@ from gateway.assembly import Gateway
 from tests.kit.backends import Script, ScriptedBackend, UpstreamConnection, serve
 from tests.kit.gateways import gateway_of
 from tests.kit.metrics import Sample, Scrape
+from tests.kit.waiting import PATIENCE
 
 pytestmark = pytest.mark.processes
 
-WAIT: Final = 20.0
 CONFIGURATION: Final = """
 workers: 2
 listen: 127.0.0.1:0
@@ -68,14 +68,14 @@ class Seen:
 
     async def until(self, holds: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
         """Wait until it holds of the workers."""
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(PATIENCE):
             while not holds(found := await self.workers()):  # noqa: ASYNC110 - another process changes it
                 await asyncio.sleep(0.01)
         return found
 
     async def lines(self, number: int) -> list[dict[str, Any]]:
         """Wait until the access log has so many: a line waits for a quarter of a second."""
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(PATIENCE):
             while len(found := _whole_lines(self.log)) < number:  # noqa: ASYNC110 - others write it
                 await asyncio.sleep(0.01)
         return [json.loads(line) for line in found]
@@ -162,7 +162,7 @@ async def test_R3_V7_requests_of_a_worker_that_is_killed_are_counted_and_have_no
         reader, writer = await asyncio.open_connection(host, port)
         try:
             writer.write(b"POST /v1/nodes HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
-            await asyncio.wait_for(asked.wait(), WAIT)
+            await asyncio.wait_for(asked.wait(), PATIENCE)
             (busy,) = [worker for worker in await each.workers() if worker["connections"]]
             os.kill(busy["pid"], signal.SIGKILL)
             await each.until(lambda workers: workers[busy["slot"]]["restarts"] == 1 and _all_serve(workers))
