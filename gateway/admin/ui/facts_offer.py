@@ -11,7 +11,7 @@ from math import ceil
 from typing import Final, assert_never, final
 
 from gateway.admin.effects import beneath
-from gateway.admin.ui.model import Bar, Label, OfferFacts
+from gateway.admin.ui.model import Bar, OfferFacts
 from gateway.controlplane.change_log import is_blocked, reason_held
 from gateway.core.fleet.offer import HeldRule, Offer
 from gateway.core.fleet.service import Policy, Service
@@ -99,7 +99,7 @@ class Drawing:
             for begin, end, first, last in found[:MAX_BARS]
         )
 
-    def labels(self, offered: VersionSet) -> tuple[Label, ...]:
+    def labels(self, offered: VersionSet) -> tuple[Tick, ...]:
         """The versions that the axis names, in order: first its ends and those of the offer, then whatever
         else has room."""
         ticks = self.axis.ticks(self.scheme)
@@ -109,7 +109,7 @@ class Drawing:
         for tick in (*ticks[:1], *ticks[-1:], *sorted(first, reverse=True), *ticks):
             if all(abs(tick.at - other.at) >= ROOM for other in chosen):
                 chosen.append(tick)
-        return tuple(Label(tick.at, tick.text) for tick in sorted(chosen))
+        return tuple(sorted(chosen))
 
 
 def offer_facts(service: ServiceStatus, drawing: Drawing) -> OfferFacts:

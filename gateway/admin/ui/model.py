@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
+from gateway.core.versions.axis import Tick
+
 
 class Bar(NamedTuple):
     """A range of versions on the axis of its service, in shares of its length."""
@@ -17,13 +19,6 @@ class Bar(NamedTuple):
     end: float
     text: str
     """`1.1-1.58`"""
-
-
-class Label(NamedTuple):
-    """A version that the axis names. Those without room are left out already."""
-
-    at: float
-    text: str
 
 
 class Health(NamedTuple):
@@ -144,7 +139,8 @@ class ServicePage(NamedTuple):
     """Release names that a pin may have."""
     guaranteed: str
     reachable: str
-    labels: tuple[Label, ...]
+    labels: tuple[Tick, ...]
+    """Versions that the axis names. Those without room are left out already."""
     backends: tuple[BackendFacts, ...]
     rate: float
     """Requests per second lately."""

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
-from gateway.admin.ui.model import EventFacts, Label, Overview, ServicePage
+from gateway.admin.ui.model import EventFacts, Overview, ServicePage
 from gateway.admin.ui.timeline import timeline
+from gateway.core.versions.axis import Tick
 
 BACKENDS: Final = "backend-rows"
 SERVICES: Final = "service-rows"
@@ -103,7 +104,7 @@ def _events(events: tuple[EventFacts, ...], *, with_service: bool) -> dict[str, 
     return found
 
 
-def axis_labels(labels: tuple[Label, ...]) -> tuple[AxisLabel, ...]:
+def axis_labels(labels: tuple[Tick, ...]) -> tuple[AxisLabel, ...]:
     """Those that have room, the ends first: they name what is served at all."""
     ends = {labels[0], labels[-1]} if labels else set()
     ranked = sorted(labels, key=lambda each: each not in ends)
@@ -112,9 +113,9 @@ def axis_labels(labels: tuple[Label, ...]) -> tuple[AxisLabel, ...]:
     return tuple(AxisLabel(each.at, each.text, _anchor(each), each not in narrow) for each in sorted(wide))
 
 
-def _with_room(labels: list[Label], width: float) -> list[Label]:
+def _with_room(labels: list[Tick], width: float) -> list[Tick]:
     """The first labels of these between which there is room on an axis of `width` pixels."""
-    chosen: list[Label] = []
+    chosen: list[Tick] = []
     for label in labels:
         begin, end = _ends(label, width)
         others = [_ends(each, width) for each in chosen]
@@ -123,7 +124,7 @@ def _with_room(labels: list[Label], width: float) -> list[Label]:
     return chosen
 
 
-def _ends(label: Label, width: float) -> tuple[float, float]:
+def _ends(label: Tick, width: float) -> tuple[float, float]:
     """Where a label begins and ends, in pixels."""
     at, length = label.at * width, len(label.text) * DIGIT
     anchor = _anchor(label)
@@ -131,7 +132,7 @@ def _ends(label: Label, width: float) -> tuple[float, float]:
     return begin, begin + length
 
 
-def _anchor(label: Label) -> str:
+def _anchor(label: Tick) -> str:
     """A label at an edge is anchored at its outer end. Near an edge is what is so on the narrow axis, since
     one page is made for all widths."""
     half = len(label.text) * DIGIT / 2 / NARROW_AXIS

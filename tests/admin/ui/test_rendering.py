@@ -7,9 +7,10 @@ from jinja2 import UndefinedError
 from markupsafe import Markup
 
 from gateway.admin.ui import parts, rendering
-from gateway.admin.ui.model import BackendFacts, Bar, EventFacts, Health, Label
+from gateway.admin.ui.model import BackendFacts, Bar, EventFacts, Health
 from gateway.admin.ui.parts import Part
 from gateway.admin.ui.rendering import Rendering
+from gateway.core.versions.axis import Tick
 from tests.admin.ui.pages_testbed import Page
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&\x1b[31m\u202eevil\u2066\x00\n</td>"
@@ -115,11 +116,11 @@ def test_rates(rate: float, text: str) -> None:
 
 def test_labels_without_room_are_left_out_first_on_a_narrow_screen() -> None:
     labels = (
-        Label(0.0, "1.1"),
-        Label(0.1, "1.10"),
-        Label(0.64, "1.58"),
-        Label(0.66, "1.60"),
-        Label(1.0, "1.90"),
+        Tick(0.0, "1.1"),
+        Tick(0.1, "1.10"),
+        Tick(0.64, "1.58"),
+        Tick(0.66, "1.60"),
+        Tick(1.0, "1.90"),
     )
 
     found = parts.axis_labels(labels)
@@ -133,7 +134,7 @@ def test_labels_without_room_are_left_out_first_on_a_narrow_screen() -> None:
 
 
 def test_labels_with_room_on_a_wide_screen_only() -> None:
-    labels = tuple(Label(number / 8.0, f"1.{number}0") for number in range(9))
+    labels = tuple(Tick(number / 8.0, f"1.{number}0") for number in range(9))
 
     found = parts.axis_labels(labels)
 
