@@ -515,7 +515,7 @@ class Dialect(ABC):
     def error_response(self, error: GatewayError) -> Response:
         """An error in the dialect's shape. The caller adds `Retry-After` and `Vary`."""
 
-    def refuse_operation(self, missing: MissingOperation, endpoint: Endpoint) -> Response:
+    def refuse_operation(self, missing: MissingOperation) -> Response:
         """The response to an operation outside its versions, as its servers give it: 404, unless they use
         another status. `missing.status` goes before either. The caller adds `Vary`."""
         return self.error_response(missing.error)
@@ -530,7 +530,7 @@ class Dialect(ABC):
     def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
         """What a response head says. `headers` is a multidict that holds the headers of `owned_response`."""
 
-    def read_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Advertisement | None:
+    def read_refusal(self, status: int, body: bytes) -> Advertisement | None:
         """After `VersionRefusal.READ_BODY`: the range that the body names; None: another reason."""
         return None
 

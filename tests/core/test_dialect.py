@@ -34,7 +34,7 @@ def test_the_defaults_of_the_contract() -> None:
     assert toy.operation_path("/v1/x") == "/v1/x"
     assert toy.without_version(as_mapping([("x-version", "1.1")])) == ()
     assert toy.configuration_rules == ConfigurationRules()
-    assert toy.read_refusal(406, as_mapping([]), b"{}") is None
+    assert toy.read_refusal(406, b"{}") is None
     assert toy.rewrite_document(RESOURCE, b"{}", OFFER, Links("http://a:1", "b", "http://b")) is None
     assert (dict(toy.releases), toy.legacy_versions) == ({}, VersionSet())
 

@@ -538,7 +538,7 @@ def test_trap_14_the_body_of_a_refusal_is_read_with_the_keys_of_either_kind(infi
         f"max_{infix}version": 1,
     }
 
-    assert CHEF.read_refusal(406, {}, json.dumps(body).encode()) == Advertisement(between(0, 1))
+    assert CHEF.read_refusal(406, json.dumps(body).encode()) == Advertisement(between(0, 1))
 
 
 @pytest.mark.parametrize(
@@ -552,7 +552,7 @@ def test_trap_14_the_body_of_a_refusal_is_read_with_the_keys_of_either_kind(infi
     ],
 )  # fmt: skip
 def test_C13_trap_17_any_other_body_is_no_version_refusal(body: bytes) -> None:
-    assert CHEF.read_refusal(406, {}, body) is None
+    assert CHEF.read_refusal(406, body) is None
 
 
 # --- probes ------------------------------------------------------------------------------------------------

@@ -385,11 +385,9 @@ def test_a_backend_refuses_with_its_versions_in_the_body() -> None:
     assert read(options, status=400).version_refusal is VersionRefusal.READ_BODY
     assert read(options, status=401).version_refusal is VersionRefusal.NO
     body = b'{"supported": ["v2022-11-28", "soon"]}'
-    assert dialect.read_refusal(400, NO_VERSIONS, body) == Advertisement(
-        VersionSet.only(Version(2022, 11, 28))
-    )
-    assert dialect.read_refusal(400, NO_VERSIONS, b'{"message": "Not Found"}') is None
-    assert custom(DATES).read_refusal(400, NO_VERSIONS, body) is None
+    assert dialect.read_refusal(400, body) == Advertisement(VersionSet.only(Version(2022, 11, 28)))
+    assert dialect.read_refusal(400, b'{"message": "Not Found"}') is None
+    assert custom(DATES).read_refusal(400, body) is None
 
 
 @pytest.mark.parametrize("always", [False, True])

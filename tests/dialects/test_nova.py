@@ -382,7 +382,7 @@ RANGE = b"Minimum is 2.1 and maximum is 2.60."
 
 def test_N3_from_a_backend_is_read_from_its_body() -> None:
     assert read_response(406, *both_headers("2.90")).version_refusal is VersionRefusal.READ_BODY
-    assert NOVA.read_refusal(406, as_mapping([]), REFUSED % (b"2.90", RANGE)) == Advertisement(
+    assert NOVA.read_refusal(406, REFUSED % (b"2.90", RANGE)) == Advertisement(
         VersionSet.between(Version(2, 1), Version(2, 60))
     )
 
@@ -402,7 +402,7 @@ def test_a_406_where_nothing_was_negotiated_refuses_no_version(endpoint: Endpoin
 @pytest.mark.parametrize("status", [200, 400, 404, 409, 500])
 def test_no_other_status_refuses_a_version(status: int) -> None:
     assert read_response(status, *both_headers("2.30")).version_refusal is VersionRefusal.NO
-    assert NOVA.read_refusal(status, as_mapping([]), REFUSED % (b"2.90", RANGE)) is None
+    assert NOVA.read_refusal(status, REFUSED % (b"2.90", RANGE)) is None
 
 
 @pytest.mark.parametrize(
@@ -426,7 +426,7 @@ def test_no_other_status_refuses_a_version(status: int) -> None:
     ],
 )
 def test_a_406_without_a_version_refusal_is_passed_on(body: bytes) -> None:
-    assert NOVA.read_refusal(406, as_mapping([]), body) is None
+    assert NOVA.read_refusal(406, body) is None
 
 
 # --- probes ------------------------------------------------------------------------------------------------
@@ -620,7 +620,7 @@ def test_a_probe_ends_after_two_requests(responses: list[tuple[int, bytes]]) -> 
     step = NOVA.probe(answers, None)
 
     assert isinstance(step, Advertisement | ProbeFault) or len(answers) == 1
-    assert NOVA.read_refusal(406, as_mapping([]), answers[0].body) is None
+    assert NOVA.read_refusal(406, answers[0].body) is None
 
 
 @given(st.text(max_size=30), st.text(max_size=10))

@@ -444,7 +444,7 @@ def test_a_refusal_by_a_backend_is_known_by_its_body(dialect: OpenStack) -> None
     assert read_response(dialect, 406).version_refusal is VersionRefusal.READ_BODY
     assert read_response(dialect, 400).version_refusal is VersionRefusal.NO
     assert dialect.read_response(ROOT, 406, NO_VERSIONS).version_refusal is VersionRefusal.NO
-    assert dialect.read_refusal(406, NO_VERSIONS, refuse(dialect, "9.99").body) == Advertisement(OFFER)
+    assert dialect.read_refusal(406, refuse(dialect, "9.99").body) == Advertisement(OFFER)
 
 
 @pytest.mark.parametrize("dialect", ALL)
@@ -460,7 +460,7 @@ def test_a_refusal_by_a_backend_is_known_by_its_body(dialect: OpenStack) -> None
     ],
 )
 def test_a_406_that_names_no_range_is_no_version_refusal(dialect: OpenStack, body: bytes) -> None:
-    assert dialect.read_refusal(406, NO_VERSIONS, body) is None
+    assert dialect.read_refusal(406, body) is None
 
 
 # --- documents ---------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def refused(
     missing = MissingOperation(
         version, requested or RequestedVersion(RequestedKind.EXACT, version, text), offered, status
     )
-    return dialect.refuse_operation(missing, dialect.endpoint("GET", "/v2.1/os-networks", ""))
+    return dialect.refuse_operation(missing)
 
 
 def test_S6_trap_11_senlin() -> None:

@@ -289,13 +289,13 @@ def test_S4_from_a_backend_is_known_by_its_body() -> None:
     assert read_response(406).version_refusal is VersionRefusal.READ_BODY
     assert read_response(406, endpoint=V1).version_refusal is VersionRefusal.READ_BODY
     assert read_response(406, endpoint=ROOT).version_refusal is VersionRefusal.NO
-    assert SENLIN.read_refusal(406, as_mapping([]), S4) == Advertisement(OFFER)
+    assert SENLIN.read_refusal(406, S4) == Advertisement(OFFER)
 
 
 def test_S6_trap_11_a_method_outside_its_range_is_no_version_refusal() -> None:
     """The guide says 404. It is 400 in every release with versions, and is passed on unchanged."""
     assert read_response(400).version_refusal is VersionRefusal.NO
-    assert SENLIN.read_refusal(400, as_mapping([]), S6) is None
+    assert SENLIN.read_refusal(400, S6) is None
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_S6_trap_11_a_method_outside_its_range_is_no_version_refusal() -> None:
     ],
 )
 def test_a_406_that_names_no_range_is_no_version_refusal(body: bytes) -> None:
-    assert SENLIN.read_refusal(406, as_mapping([]), body) is None
+    assert SENLIN.read_refusal(406, body) is None
 
 
 # --- documents ---------------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ def refusals(sample: DialectSample) -> Iterator[str]:
     missing = MissingOperation(
         version, RequestedVersion(RequestedKind.EXACT, version, sample.text(version)), offered
     )
-    response = dialect.refuse_operation(missing, endpoint)
+    response = dialect.refuse_operation(missing)
     yield f"{response.status} {response_text(response)}"
 
 

@@ -141,7 +141,7 @@ def documents(data: bytes) -> None:
             names = [normalize_name(name) for name, _ in written]
             assert len(set(names)) == len(names)
             assert set(names) <= dialect.owned_response
-        named = dialect.read_refusal(status, headers, body)
+        named = dialect.read_refusal(status, body)
         assert named is None or named.versions
         if not endpoint.document:
             continue

@@ -312,7 +312,7 @@ def _missing_operation(
     operation = next((one for one in found if one is not None and version not in one.versions), None)
     if operation is None:
         return None
-    view, endpoint = resolution.view, resolution.endpoint
+    view = resolution.view
     missing = MissingOperation(version, requested, resolution.offered, operation.refusal)
     return replace(
         resolution,
@@ -320,7 +320,7 @@ def _missing_operation(
         if operation.versions.begins_after(version)
         else NegotiationResult.ABOVE_MAX,
         candidates=NO_CANDIDATES,
-        response=for_client(view, view.service.dialect.refuse_operation(missing, endpoint)),
+        response=for_client(view, view.service.dialect.refuse_operation(missing)),
         request_field_lines=b"",
         legacy_request_field_lines=b"",
         missing_operation=operation,

@@ -13,7 +13,7 @@ import zlib
 from typing import TYPE_CHECKING, Final, final
 
 from gateway.core.dialect import Advertisement, Links, VersionRefusal
-from gateway.core.http.message import as_mapping, fields_named
+from gateway.core.http.message import fields_named
 from gateway.dataplane.documents.known import KnownDocument, document_to_keep
 from gateway.dataplane.http1.fields import BY_LENGTH, NO_BODY, OWS
 
@@ -140,7 +140,7 @@ class BufferedResponse:
         if body is None:
             return None
         dialect = self._resolution.view.service.dialect
-        return dialect.read_refusal(self.response.status, as_mapping(self.response.selected_fields), body)
+        return dialect.read_refusal(self.response.status, body)
 
     def rewrite_document(self, request: RequestHead, public_base: str, documents: RewrittenDocuments) -> bool:
         """Write the range of the offer and links that the client can follow. False: the response cannot be

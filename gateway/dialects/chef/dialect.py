@@ -284,7 +284,7 @@ class Chef(Dialect):
             repeated=None if request_version is None else self.scheme.parse(request_version),
         )
 
-    def read_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Advertisement | None:
+    def read_refusal(self, status: int, body: bytes) -> Advertisement | None:
         """The range of a refusal, in the keys of either kind of server."""
         members = load_object(body)
         if members.get("error") != ERROR:
@@ -335,7 +335,7 @@ class Chef(Dialect):
             return self._legacy(answer)
         if answer.status == 200:
             return ProbeFault("document", "answered 200 without versions: a welcome page, or no Chef Server")
-        return self.read_refusal(answer.status, answer.headers, answer.body) or ProbeFault(
+        return self.read_refusal(answer.status, answer.body) or ProbeFault(
             "status", f"answered {answer.status} where 406, 400 or 401 was expected"
         )
 

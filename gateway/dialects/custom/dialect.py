@@ -258,7 +258,7 @@ class Custom(Dialect):
         range_lines = self._parts.response_codec.write(None, error.offered)
         return self._parts.error_bodies.write_error(error).with_headers(*range_lines)
 
-    def refuse_operation(self, missing: MissingOperation, endpoint: Endpoint) -> Response:
+    def refuse_operation(self, missing: MissingOperation) -> Response:
         """As any other error, but with the served version: the version was accepted, only the operation does
         not exist. Without it a 404 would look like a refusal of the version, where that is 404, too."""
         lines = self._parts.response_codec.write(missing.version, missing.offered)
@@ -286,7 +286,7 @@ class Custom(Dialect):
                 refusal = VersionRefusal.READ_BODY
         return Served(codec.read_served(headers), advertisement, refusal, codec.has_range(headers))
 
-    def read_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Advertisement | None:
+    def read_refusal(self, status: int, body: bytes) -> Advertisement | None:
         """The versions in the body of a refusal, where the options say that it holds them."""
         versions = self._parts.refusal_codec.read(read_json(body))
         return Advertisement(versions) if versions else None

@@ -226,7 +226,7 @@ class OpenStack(MicroversionDialect):
         """An error in the service's shape, with the range where its errors carry one."""
         return self._error(error.status, error.title, error.detail, header_range=error.offered)
 
-    def refuse_operation(self, missing: MissingOperation, endpoint: Endpoint) -> Response:
+    def refuse_operation(self, missing: MissingOperation) -> Response:
         """404 as for any unknown resource, with the served version: the request was accepted at it."""
         status = missing.status or 404
         title, detail = _MISSING[status]
@@ -326,7 +326,7 @@ class OpenStack(MicroversionDialect):
                 return version
         return None
 
-    def read_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Advertisement | None:
+    def read_refusal(self, status: int, body: bytes) -> Advertisement | None:
         """The range that an error names, in the keys of the guideline or in its text."""
         for error in _errors(load_document(body) or {}):
             advertisement = _entry_range(error, ("max_version",))

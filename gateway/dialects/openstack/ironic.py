@@ -214,7 +214,7 @@ class Ironic(MicroversionDialect):
         """An error in Ironic's shape, with the range once it is known."""
         return _error(error.status, error.title, error.detail, error.offered)
 
-    def refuse_operation(self, missing: MissingOperation, endpoint: Endpoint) -> Response:
+    def refuse_operation(self, missing: MissingOperation) -> Response:
         """404 from inside the API, which accepted the version.
 
         It has all three headers, the shape of errors there, and the text of the newest release.

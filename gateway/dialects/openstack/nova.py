@@ -207,7 +207,7 @@ class Nova(MicroversionDialect):
         """An error in Nova's shape. It names no range, because Nova has no headers for one."""
         return _fault(error.status, error.detail)
 
-    def refuse_operation(self, missing: MissingOperation, endpoint: Endpoint) -> Response:
+    def refuse_operation(self, missing: MissingOperation) -> Response:
         """404 as for any unknown resource. Only the echo shows that a version was read."""
         status = missing.status or 404
         return _fault(status, _MISSING[status], _version_headers(self.scheme.format(missing.version)))
@@ -223,7 +223,7 @@ class Nova(MicroversionDialect):
             text="" if version is None else self.scheme.format(version),
         )
 
-    def read_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Advertisement | None:
+    def read_refusal(self, status: int, body: bytes) -> Advertisement | None:
         """The range in the text of a version refusal. It must not contain the refused version."""
         fault = (load_document(body) or {}).get("computeFault")
         message = fault.get("message") if isinstance(fault, dict) else None

@@ -169,7 +169,7 @@ class Senlin(MicroversionDialect):
         """An error in Senlin's shape."""
         return _error(error.status, error.title, error.detail, error.title.replace(" ", ""), error.detail)
 
-    def refuse_operation(self, missing: MissingOperation, endpoint: Endpoint) -> Response:
+    def refuse_operation(self, missing: MissingOperation) -> Response:
         """400 as Senlin sends it, or 404 as its guide says. Senlin's errors have no version headers."""
         message = f"API version '{self.scheme.format(missing.version)}' is not supported on this method."
         if missing.status == 404:
@@ -186,7 +186,7 @@ class Senlin(MicroversionDialect):
             version_refusal=refusal_in_body(endpoint, status),
         )
 
-    def read_refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Advertisement | None:
+    def read_refusal(self, status: int, body: bytes) -> Advertisement | None:
         """The range in the message of an `InvalidGlobalAPIVersion`, which is how Senlin refuses a version."""
         document = load_document(body)
         error = document.get("error") if document is not None else None
