@@ -14,22 +14,13 @@ import pytest
 from gateway.admin import Access, create_app
 from gateway.admin.guard import AT_ONCE, PER_SECOND
 from gateway.keys.secrets import Secret
-from tests.admin.testbed import AdminTestbed, mixed_fleet
+from tests.admin.testbed import AdminTestbed, Clock, mixed_fleet
 from tests.admin.ui.visitor import TOKEN, Page, Visitor, serving
 from tests.kit.metrics import Scrape
 
 RIGHT = {"Authorization": f"Bearer {TOKEN}"}
 GUESS = "a guess"
 WRONG = {"Authorization": f"Bearer {GUESS}"}
-
-
-class Clock:
-    """Seconds that a test sets."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Door:

@@ -38,6 +38,15 @@ from gateway.telemetry.worker_report import WorkerReport
 from tests.kit.ironic import holder_of, learn, service, upto
 
 
+class Clock:
+    """Seconds that a test sets."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 async def _nobody_else(*, counters: bool) -> None:
     """Nothing to refresh: a testbed has no workers."""
 

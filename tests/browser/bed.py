@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gateway.demo.ironic import NEW, OLD, SERVED, Server
-from gateway.demo.servers import Release
 from tests.browser.gateway import TOKEN, GatewayProcess
 
 SERVICE: Final = "baremetal"
@@ -40,11 +39,11 @@ class Bed(NamedTuple):
                 statuses.append(response.status)
         return statuses
 
-    async def upgrade(self, *names: str, to: Release = NEW) -> None:
-        """One server after the other is stopped and started with another release."""
+    async def upgrade(self, *names: str) -> None:
+        """One server after the other is stopped and started with the new release."""
         for name in names:
             await self.servers[name].stop()
-            await self.servers[name].start(to)
+            await self.servers[name].start(NEW)
 
     async def offers(self, text: str) -> None:
         """Wait until this range is on offer, by the gateway's own word."""

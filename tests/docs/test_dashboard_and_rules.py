@@ -14,13 +14,13 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import pytest
 import yaml
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.architecture.source import ROOT
 from tests.docs import promql
 from tests.docs.pages import page, rows, section
 from tests.docs.promql import QueryError
 from tests.docs.test_metrics_page import PAGE, documented, scrape
+from tests.kit.metrics import Scrape
 
 SERIES: Final = promql.sampled(documented())
 DASHBOARD: Final = json.loads((ROOT / "deploy/grafana/skewgate.json").read_text())
@@ -48,10 +48,9 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
     """Of every label of a running gateway, by series: what is counted has all its series from the start."""
     text = asyncio.run(scrape(tmp_path_factory.mktemp("gateway")))
     found: dict[tuple[str, str], set[str]] = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            for label, value in sample.labels.items():
-                found.setdefault((sample.name, label), set()).add(value)
+    for name, labels in Scrape(text).samples:
+        for label, value in labels:
+            found.setdefault((name, label), set()).add(value)
     return found
 
 

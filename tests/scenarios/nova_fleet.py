@@ -43,14 +43,12 @@ class Nova(Ironic):
         redirects: bool = False,
         wants_token: bool = False,
         rooted: bool = True,
-        v2_status: str = "DEPRECATED",
     ) -> None:
         super().__init__(highest)
         self.newton = newton
         self.redirects = redirects
         self.wants_token = wants_token
         self.rooted = rooted
-        self.v2_status = v2_status
 
     # -- responses
 
@@ -128,7 +126,7 @@ class Nova(Ironic):
 
     def old_entry(self, base: str) -> dict[str, object]:
         links = [{"rel": "self", "href": f"{base}/v2/"}]
-        entry: dict[str, object] = {"id": "v2.0", "status": self.v2_status, "links": links}
+        entry: dict[str, object] = {"id": "v2.0", "status": "DEPRECATED", "links": links}
         return entry if self.highest is None else entry | {"version": "", "min_version": ""}
 
     def root(self, base: str, highest: str | None = None) -> bytes:

@@ -13,15 +13,9 @@ from gateway.admin.ui.sessions import (
     proof_of_token,
 )
 from gateway.keys.secrets import Secret
+from tests.admin.testbed import Clock
 
 PROOF = proof_of_token(Secret("open-sesame-0123456789"))
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_a_session_is_found_by_its_id_only() -> None:
