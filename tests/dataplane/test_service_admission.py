@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 
 from gateway.core.fleet.admission import Access, ClientLimits, Maintenance
+from gateway.core.fleet.timeouts import NO_TIMEOUT
 from gateway.dataplane.limits.shedding import ALL, NEW, YOUNG
 from gateway.telemetry.request_record import RequestRecord
 from tests.dataplane.assertions import assert_ironic_error
@@ -410,7 +411,7 @@ async def test_shedding_is_said_once_a_minute(testbed: Testbed, caplog: pytest.L
 
 
 async def test_it_can_be_switched_off(testbed: Testbed) -> None:
-    gateway, _ = await testbed.gateway_and_backend(serve, limits={"shed_lag": None})
+    gateway, _ = await testbed.gateway_and_backend(serve, limits={"shed_lag": NO_TIMEOUT})
     for _ in range(10):
         gateway.worker._shed(9.0, gateway.worker.context.now)
 

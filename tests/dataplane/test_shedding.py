@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from gateway.core.fleet.timeouts import NO_TIMEOUT
 from gateway.dataplane.limits.shedding import ALL, CALM, NEW, NOTHING, YOUNG, YOUNG_AGE, Shedder
 
 LIMIT = 0.5
@@ -88,7 +89,7 @@ def test_where_it_begins_again_it_lasts_longer() -> None:
 
 
 def test_off() -> None:
-    shedder = Shedder(None)
+    shedder = Shedder(NO_TIMEOUT)
 
     observe(shedder, *[5.0] * 20)
 
@@ -178,7 +179,7 @@ class Loop:
         )
 
 
-def overloaded(limit: float | None) -> Loop:
+def overloaded(limit: float) -> Loop:
     """Four times as many requests as the loop can serve, beside 100 established clients. A refusal costs a
     tenth of a served request."""
     loop = Loop(Shedder(limit), cost=0.0005, shed_cost=0.0001, rate=4000, established=100)
@@ -201,7 +202,7 @@ def test_an_overloaded_loop_serves_with_a_bounded_latency() -> None:
 
 def test_without_shedding_it_is_not_bounded() -> None:
     """The same model, so the bound above is the doing of the shedder."""
-    assert overloaded(None).longest(after=10.0) > 10.0
+    assert overloaded(NO_TIMEOUT).longest(after=10.0) > 10.0
 
 
 def test_no_request_is_refused_below_the_limit() -> None:

@@ -25,6 +25,7 @@ from gateway.core.fleet.fleet import Fact
 from gateway.core.fleet.limits import DEFAULT_LIMITS
 from gateway.core.fleet.match import Match
 from gateway.core.fleet.service import Service
+from gateway.core.fleet.timeouts import NO_TIMEOUT
 from gateway.dataplane.context import Context, draw_bits
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.dataplane.exchange.stages import Stage
@@ -47,7 +48,7 @@ from tests.kit.networks import LOOPBACK
 from tests.kit.waiting import Changes, until
 
 _STREAM: Final = 1 << 20
-QUIET: Final = Limits(shed_lag=None)
+QUIET: Final = Limits(shed_lag=NO_TIMEOUT)
 """A busy machine is no reason to refuse requests."""
 
 

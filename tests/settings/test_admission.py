@@ -8,6 +8,7 @@ from ipaddress import ip_address
 import pytest
 
 from gateway.core.fleet.admission import ClientLimits, Maintenance
+from gateway.core.fleet.timeouts import NO_TIMEOUT
 from gateway.settings import load
 
 FILE = """\
@@ -72,8 +73,8 @@ def test_maintenance() -> None:
     assert service.maintenance == Maintenance(retry_after=90)
 
 
-@pytest.mark.parametrize("written, seconds", [("250ms", 0.25), ("2s", 2.0), ("off", None)])
-def test_shed_lag(written: str, seconds: float | None) -> None:
+@pytest.mark.parametrize("written, seconds", [("250ms", 0.25), ("2s", 2.0), ("off", NO_TIMEOUT)])
+def test_shed_lag(written: str, seconds: float) -> None:
     text = FILE.format(dialect="ironic", more=f"limits: {{shed_lag: {written}}}\n")
 
     assert load(text, filename="f", environ={}).require().limits.shed_lag == seconds

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, final
 
-from gateway.keys.kinds import DIVIDED, PER_WORKER, Text, inherited, matching, reject, section
-from gateway.keys.texts import DURATION_PATTERN, count, read_count, read_duration, size
+from gateway.core.fleet.timeouts import DURATION_OR_OFF
+from gateway.keys.kinds import DIVIDED, PER_WORKER, Text, inherited, reject, section
+from gateway.keys.texts import count, read_count, size
 
 _HEAD_FIRST: Final = "the service is known only after the whole head has been read"
 _ALL_TOGETHER: Final = "it is for all services together"
@@ -31,14 +32,6 @@ _CONNECTIONS: Final = Text(
     read_connections,
     {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": 1_000_000}]},
 )
-
-
-def read_shed_lag(text: str) -> float | None:
-    """A duration, or `off` (None)."""
-    return None if text == "off" else read_duration(text, "; or off")
-
-
-_SHED_LAG: Final = Text(read_shed_lag, matching(f"{DURATION_PATTERN}|off"))
 
 
 @final
@@ -128,7 +121,7 @@ class Limits:
         workers=f"{PER_WORKER}: it bounds how long those who are connected wait for one process",
         whole_file="TLS comes before any request",
     )
-    shed_lag: float | None = _SHED_LAG.key(
+    shed_lag: float = DURATION_OR_OFF.key(
         "500ms",
         "How late the event loop may be. While it stays later, new requests get 503: first those of new "
         "connections, then of young ones, at last of all. The admin listener is served. `off`: never.",

@@ -13,7 +13,7 @@ from gateway.keys.kinds import Text, inherited, matching, section
 from gateway.keys.texts import DURATION, DURATION_PATTERN, read_duration
 
 NO_TIMEOUT: Final = float("inf")
-"""The value of a time-out that is `off`."""
+"""The value of a time-out, or of another limit of a time, that is `off`."""
 
 
 def read_timeout(text: str) -> float:

@@ -51,9 +51,9 @@ NOTHING: Final = float("inf")
 
 @final
 class Shedder:
-    """The level, from one measured lag after the other. `limit`: seconds; None: nothing is ever shed."""
+    """The level, from one measured lag after the other. `limit`: seconds; infinite: nothing is ever shed."""
 
-    def __init__(self, limit: float | None) -> None:
+    def __init__(self, limit: float) -> None:
         self._limit = limit
         self.lag = 0.0
         """As measured last."""
@@ -91,14 +91,12 @@ class Shedder:
         """A tick came late by `lag`; whether the level is another one now."""
         before, falls = self.level, lag < FALLS * self.lag
         self.lag = lag
-        if self._limit is None:
-            return False
         if lag > self._limit:
             self._calm_since = NOTHING
             if falls and before:  # it helps already: what was admitted before is still to be served
                 self._late_ticks = 0
             else:
-                self._be_late(lag, now, self._limit)
+                self._be_late(lag, now)
         else:
             self._late_ticks = 0
             if lag > self._limit / 2:
@@ -107,14 +105,14 @@ class Shedder:
                 self._be_calm(now)
         return self.level != before
 
-    def _be_late(self, lag: float, now: float, limit: float) -> None:
+    def _be_late(self, lag: float, now: float) -> None:
         if not self._late_ticks:
             self._late_since = now - lag
         self._late_ticks += 1
         if self._late_ticks < CONFIRMED:
             return
         self._late_ticks = 0
-        by_lag = YOUNG if lag > FAR * limit else NEW
+        by_lag = YOUNG if lag > FAR * self._limit else NEW
         if not self.level:
             self.since = self._late_since
             again = now - self._ended < AGAIN
