@@ -345,7 +345,12 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
         self._has_begun.set()
         try:
             response = await handler(request)
-            await self._send(request, response)
+            if reason := _COUNTED.get(response.status):
+                self._count(reason)
+            if not self.authorised or self.has_expired or not request.content.is_eof():
+                response.force_close()
+            await response.prepare(request)
+            await response.write_eof()
         except ConnectionError:
             self.close()
             raise
@@ -366,14 +371,6 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
             self._head, self._is_answered = b"", False
             self._has_responded.set()
         return response
-
-    async def _send(self, request: web.Request, response: web.StreamResponse) -> None:
-        if reason := _COUNTED.get(response.status):
-            self._count(reason)
-        if not self.authorised or self.has_expired or not request.content.is_eof():
-            response.force_close()
-        await response.prepare(request)
-        await response.write_eof()
 
     @property
     def has_expired(self) -> bool:

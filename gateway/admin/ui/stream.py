@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from time import monotonic, time
 from typing import Final, final
 
@@ -79,8 +78,8 @@ class Streams:
             return response
         if isinstance(request.transport, AdminConnection):
             request.transport.is_stream = True
-        stream = _Stream(request, response, feed, commanding)
-        task = asyncio.get_running_loop().create_task(stream.run(stamp))
+        following = _follow(request, response, feed, stamp, commanding=commanding)
+        task = asyncio.get_running_loop().create_task(following)
         self._open[task] = request
         try:
             await asyncio.wait({task})
@@ -107,45 +106,31 @@ def _has_gone(request: web.Request) -> bool:
     return request.transport is None or request.transport.is_closing()
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class _Stream:
-    """One of them."""
-
-    request: web.Request
-    response: web.StreamResponse
-    feed: Feed
-    commanding: bool
-
-    async def run(self, stamp: str) -> None:
-        """Until the client goes or may not look any more, or the page is gone."""
-        await self.response.prepare(self.request)
-        hello = json.dumps({"stamp": stamp, "now": time()})
-        await self.response.write(f"retry: {RETRY}\n".encode() + event("hello", hello))
-        with self.feed.followed(commanding=self.commanding):
-            await self._follow()
-
-    async def _follow(self) -> None:
+async def _follow(
+    request: web.Request, response: web.StreamResponse, feed: Feed, stamp: str, *, commanding: bool
+) -> None:
+    """Until the client goes or may not look any more, or the page is gone."""
+    await response.prepare(request)
+    hello = json.dumps({"stamp": stamp, "now": time()})
+    await response.write(f"retry: {RETRY}\n".encode() + event("hello", hello))
+    with feed.followed(commanding=commanding):
         sent: Shown | None = None
         heard = monotonic()
-        while self._may_go_on():
-            shown = await self.feed.after(sent, LOOK, commanding=self.commanding)
+        caller = request.get(CALLER)
+        while not _has_gone(request) and (caller is None or caller.is_still_allowed()):
+            shown = await feed.after(sent, LOOK, commanding=commanding)
             if shown is not None:
                 for piece in updates(sent, shown):
-                    await self.response.write(piece)
+                    await response.write(piece)
                     await asyncio.sleep(0)  # a write that need not wait gives nobody a turn
                     heard = monotonic()
                 sent = shown
-            elif self.feed.is_gone:
-                await self.response.write(event("reload", "{}"))
+            elif feed.is_gone:
+                await response.write(event("reload", "{}"))
                 return
             elif monotonic() - heard >= HEARTBEAT:
-                await self.response.write(event("alive", json.dumps({"now": time()})))
+                await response.write(event("alive", json.dumps({"now": time()})))
                 heard = monotonic()
-
-    def _may_go_on(self) -> bool:
-        caller = self.request.get(CALLER)
-        return not _has_gone(self.request) and (caller is None or caller.is_still_allowed())
 
 
 def updates(sent: Shown | None, shown: Shown) -> Iterator[bytes]:

@@ -363,14 +363,19 @@ async def test_streams_end_at_once_with_the_site(monkeypatch: pytest.MonkeyPatch
     reader, writer = await raw_stream(testbed)
     await reader.readuntil(b"event: update")
 
+    following = {"Feed._run", "_follow"}
+    assert {each for each in following if each in tasks_now()} == following
+
     async with asyncio.timeout(PATIENCE):
         await site.stop()
         await reader.read()
 
-    tasks = " ".join(map(repr, asyncio.all_tasks()))
-    assert "Feed._run" not in tasks
-    assert "_Stream.run" not in tasks
+    assert not {each for each in following if each in tasks_now()}
     writer.close()
+
+
+def tasks_now() -> str:
+    return " ".join(map(repr, asyncio.all_tasks()))
 
 
 async def test_a_stream_ends_with_the_session(admin: StartAdmin) -> None:
