@@ -174,8 +174,8 @@ def _gets_requests(member: Member, view: ServiceView) -> str:
     name = member.backend.name
     if member.advertisement is None or member.restored:
         return f"{name} gets requests once a probe has shown its versions"
-    if member.freshness is Freshness.LOST:
-        return f"{name} is lost and gets requests where no other can take them"
+    if member.freshness is Freshness.DOWN:
+        return f"{name} is down and gets requests where no other can take them"
     versions = member.advertisement.versions & view.offer.versions
     if view.offer.versions and not versions and not member.legacy:
         return f"{name} is in service again and gets no requests: it serves nothing that is on offer"

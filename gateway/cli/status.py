@@ -58,7 +58,7 @@ _PHASE_STYLE: Final = {
 _FRESHNESS_STYLE: Final = {
     "fresh": Style.GREEN,
     "stale": Style.YELLOW,
-    "lost": Style.RED,
+    "down": Style.RED,
     "unknown": Style.RED,
 }
 

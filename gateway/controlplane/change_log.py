@@ -276,9 +276,9 @@ def _freshness(member: Member, scheme: Scheme) -> str:
             return f"fresh, serves {_served_versions(member, scheme)}"
         case Freshness.STALE:
             return f"stale, its last probe failed: {error}"
-        case Freshness.LOST:
-            lost = "lost after three failed probes, tried last until it answers"
-            return f"{lost}; check {member.backend.url}: {error}"
+        case Freshness.DOWN:
+            down = "down after three failed probes, tried last until it answers"
+            return f"{down}; check {member.backend.url}: {error}"
         case Freshness.UNKNOWN:
             return f"gets no requests, its versions are unknown; check {member.backend.url}: {error}"
         case _:

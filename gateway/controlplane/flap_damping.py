@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple, final
 
 BURST: Final = 6
-"""Changes that are told at once: a restart takes three or four (stale, lost, answers again, new versions)."""
+"""Changes that are told at once: a restart takes three or four (stale, down, answers again, new versions)."""
 
 REFILL: Final = 30.0
 """Seconds after which one more change may be told at once: at most 120 an hour for ever."""

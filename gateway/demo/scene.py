@@ -42,7 +42,7 @@ class BackendScene(NamedTuple):
     share: float
     """Share that this range has of the new release's, 0 to 1. All ranges begin at the same version."""
     freshness: str
-    """`fresh`, `stale`, `lost` or `unknown`; empty behind HAProxy, which knows nothing of versions."""
+    """`fresh`, `stale`, `down` or `unknown`; empty behind HAProxy, which knows nothing of versions."""
     state: str
     """What was done to it: `running`, `upgrading`, `killed`, `hanging`."""
     requests: int

@@ -40,7 +40,7 @@ DIM: Final = "dim"
 
 PHASES: Final = {"uniform": GOOD, "mixed": DOUBT, "capped": DOUBT, "stabilizing": DOUBT, "unknown": BAD}
 STATES: Final = {"running": GOOD, "upgrading": DOUBT, "killed": BAD, "hanging": BAD}
-FRESHNESS: Final = {"fresh": GOOD, "stale": DOUBT, "lost": BAD, "unknown": DOUBT}
+FRESHNESS: Final = {"fresh": GOOD, "stale": DOUBT, "down": BAD, "unknown": DOUBT}
 EVENTS: Final = {"step": "bold", "offer": "cyan"}
 """Styles. Green is well, yellow on its way or in doubt, red bad, cyan the offer."""
 

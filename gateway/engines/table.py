@@ -189,7 +189,7 @@ class ServiceTable:
     """Names of pools that rows want and the engine does not know: smaller ones have their requests, or the
     gateway has."""
     unusable: frozenset[str] = frozenset()
-    """The keys of members that get a request only when no other is left: lost, unhealthy, or refusing
+    """The keys of members that get a request only when no other is left: down, unhealthy, or refusing
     connections."""
 
 

@@ -36,7 +36,7 @@ async def bed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bed]:
         await started.upgrade("api-4", "api-3")
         await started.servers["api-2"].stop()
         await started.gateway.until(
-            lambda status: status["services"]["baremetal"]["backends"]["api-2"]["freshness"] == "lost"
+            lambda status: status["services"]["baremetal"]["backends"]["api-2"]["freshness"] == "down"
         )
         yield started
 

@@ -106,7 +106,7 @@ async def test_a_backend_that_fails_is_shown_as_it_fails(bed: Bed, tabs: Tabs) -
     page = await open_service(tabs, bed)
     await bed.servers["api-2"].stop()
 
-    await expect(backend(page, "api-2")).to_contain_text("lost")
+    await expect(backend(page, "api-2")).to_contain_text("down")
     await expect(page.locator("#health")).to_contain_text("api-2")
     await bed.servers["api-2"].start(bed.servers["api-2"].release)
     await expect(backend(page, "api-2")).to_contain_text("fresh")

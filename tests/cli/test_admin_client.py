@@ -99,7 +99,7 @@ def test_only_terminals_get_colour(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_texts_from_elsewhere_lose_their_control_characters() -> None:
-    backend = {"url": "http://x", "freshness": "lost", "error": "\x1b]0;owned\x07 gone\nfor good"}
+    backend = {"url": "http://x", "freshness": "down", "error": "\x1b]0;owned\x07 gone\nfor good"}
     document = {"services": {"a": {"offer": {}, "backends": {"b": backend}}}}
 
     shown = page(document, 0.0, Paint(io.StringIO()))

@@ -55,7 +55,7 @@ def test_R3_N6_one_more_is_named() -> None:
 
 
 def test_R3_N6_what_is_wrong_comes_first_and_is_never_left_out() -> None:
-    many = document(200, **{"api-150": {"error": "answered 500 " * 40}, "api-199": {"freshness": "lost"}})
+    many = document(200, **{"api-150": {"error": "answered 500 " * 40}, "api-199": {"freshness": "down"}})
     quiet = document(2)["services"]["baremetal"]
     many["services"] = {"quiet": quiet, **many["services"]}
 

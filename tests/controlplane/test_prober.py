@@ -223,7 +223,7 @@ async def test_nonsense_is_a_failed_probe_and_erases_nothing(reason: str, behavi
 
 
 async def test_a_backend_that_refuses_connections_ages_and_comes_back() -> None:
-    """fresh -> stale -> stale -> lost -> fresh, while the advertisement stays."""
+    """fresh -> stale -> stale -> down -> fresh, while the advertisement stays."""
     async with serving(ironic()) as backend:
         one = service(backend.backend())
         snapshot_holder, results, steps = holder_of(one), ProbeResults(), Steps()
@@ -247,8 +247,8 @@ async def test_a_backend_that_refuses_connections_ages_and_comes_back() -> None:
             await steps.probe_ended()
             seen.append(member(snapshot_holder).freshness)
 
-        fresh, stale, lost = Freshness.FRESH, Freshness.STALE, Freshness.LOST
-        assert seen == [fresh, stale, stale, lost, lost, fresh]
+        fresh, stale, down = Freshness.FRESH, Freshness.STALE, Freshness.DOWN
+        assert seen == [fresh, stale, stale, down, down, fresh]
         assert results.reasons == [None, *["connect"] * 4, None]
         assert (member(snapshot_holder).advertisement, member(snapshot_holder).error) == (
             upto(90),
@@ -527,7 +527,7 @@ async def test_the_log_has_one_line_a_change_and_none_a_probe(caplog: pytest.Log
         "baremetal: offer 1.1-1.58 -> 1.1-1.90, phase uniform",
         f"baremetal/api-1: stale, its last probe failed: {refused}",
         (
-            "baremetal/api-1: lost after three failed probes, tried last until it answers; "
+            "baremetal/api-1: down after three failed probes, tried last until it answers; "
             f"check http://{where}: {refused}"
         ),
         "baremetal: offer 1.1-1.90, phase mixed",

@@ -56,7 +56,7 @@ class Known:
     """Its last word; None: it was never heard."""
     legacy: bool = False
     probed: bool = False
-    lost: bool = False
+    down: bool = False
     drained: bool = False
 
     @property
@@ -247,7 +247,7 @@ class Model:
         if not shown:
             return None, ()
         if kept := self._kept(shown):
-            keeping = [each for each in self.known if each.drained or each.lost]
+            keeping = [each for each in self.known if each.drained or each.down]
             return "state", tuple(each.name for each in keeping if (each.versions or NONE) & kept)
         top = max((max(each.versions or ()) for each in self.serving), default=None)
         newest = [each for each in self.serving if max(each.versions or ()) == top]
@@ -259,8 +259,8 @@ class Model:
         return None, ()
 
     def _kept(self, shown: Versions) -> Versions:
-        """On offer, and served by none in service but lost ones."""
-        return shown - union(each.versions for each in self.serving if not each.lost)
+        """On offer, and served by none in service but down ones."""
+        return shown - union(each.versions for each in self.serving if not each.down)
 
     def _lacking(self, more: Versions) -> tuple[str, ...]:
         return tuple(each.name for each in self.serving if not more <= (each.versions or NONE))

@@ -178,7 +178,7 @@ def test_stale_and_lost_backends_are_candidates_of_a_later_tier() -> None:
     shown = explained(base.with_fleet(fleet, 0.0), "GET", "/v1/nodes", [(OWN, "latest")])
 
     assert names(shown) == [("new", 1), ("old", 2)]
-    assert [each.freshness for each in shown.candidates] == ["fresh", "lost"]
+    assert [each.freshness for each in shown.candidates] == ["fresh", "down"]
     assert [each.why for each in shown.candidates] == [
         "its last probe succeeded",
         "its last three probes failed",

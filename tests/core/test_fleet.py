@@ -55,7 +55,7 @@ KNOWN_A = fleet_of([service("a", "b")]).observe("toy", "a", ProbeSucceeded(upto(
 
 @pytest.mark.parametrize(
     "failures, freshness",
-    [(0, "fresh"), (1, "stale"), (2, "stale"), (3, "lost"), (4, "lost"), (50, "lost")],
+    [(0, "fresh"), (1, "stale"), (2, "stale"), (3, "down"), (4, "down"), (50, "down")],
 )
 def test_failed_probes_age_what_is_known_and_never_erase_it(failures: int, freshness: str) -> None:
     fleet = KNOWN_A
@@ -90,7 +90,7 @@ def test_a_backend_that_never_answered_is_unknown_and_not_in_service(failures: i
 
 
 def test_the_table_begins_fresh_and_ends_lost() -> None:
-    assert (FRESHNESS_AFTER_FAILURES[0], FRESHNESS_AFTER_FAILURES[-1]) == (Freshness.FRESH, Freshness.LOST)
+    assert (FRESHNESS_AFTER_FAILURES[0], FRESHNESS_AFTER_FAILURES[-1]) == (Freshness.FRESH, Freshness.DOWN)
     assert Freshness.UNKNOWN not in FRESHNESS_AFTER_FAILURES
 
 
@@ -221,12 +221,12 @@ def test_a_smaller_range_than_before_is_a_fact() -> None:
 
 
 def test_the_same_object_when_nothing_changes() -> None:
-    lost = KNOWN_A
+    down = KNOWN_A
     for number in range(3):
-        lost = lost.observe("toy", "a", ProbeFailed("x", 11.0 + number))
+        down = down.observe("toy", "a", ProbeFailed("x", 11.0 + number))
 
-    assert lost.observe("toy", "a", ProbeFailed("x", 20.0)) is lost
-    assert lost.observe("toy", "a", ProbeFailed("y", 20.0)) is not lost, "another reason is a change"
+    assert down.observe("toy", "a", ProbeFailed("x", 20.0)) is down
+    assert down.observe("toy", "a", ProbeFailed("y", 20.0)) is not down, "another reason is a change"
     assert KNOWN_A.observe("elsewhere", "a", ProbeFailed("x", 20.0)) is KNOWN_A
     assert KNOWN_A.observe("toy", "gone", ProbeSucceeded(upto(9), 20.0)) is KNOWN_A
 

@@ -81,24 +81,24 @@ def test_the_most_loaded_of_many_gets_nothing() -> None:
 
 
 def test_fresh_before_stale_before_lost_and_none_is_left_out() -> None:
-    tiers = Candidates.of([member("lost", failures=3), member("stale", failures=1), member("a"), member("b")])
+    tiers = Candidates.of([member("down", failures=3), member("stale", failures=1), member("a"), member("b")])
 
     assert [[each.backend.name for each in tier.members] for tier in tiers.tiers] == [
         ["a", "b"],
         ["stale"],
-        ["lost"],
+        ["down"],
     ]
     assert [each.freshness for each in tiers.members] == [
         Freshness.FRESH,
         Freshness.FRESH,
         Freshness.STALE,
-        Freshness.LOST,
+        Freshness.DOWN,
     ]
     assert set(drawn(tiers, {"toy/a": 99, "toy/b": 99})) == {"a", "b"}, "they stay in their tier"
     assert drawn(tiers, tried=("toy/a",)) == {"b": 4000}
     assert drawn(tiers, tried=("toy/a", "toy/b")) == {"stale": 4000}
-    assert drawn(tiers, tried=("toy/a", "toy/b", "toy/stale")) == {"lost": 4000}
-    assert drawn(tiers, tried=("toy/a", "toy/b", "toy/stale", "toy/lost")) == {"none": 4000}
+    assert drawn(tiers, tried=("toy/a", "toy/b", "toy/stale")) == {"down": 4000}
+    assert drawn(tiers, tried=("toy/a", "toy/b", "toy/stale", "toy/down")) == {"none": 4000}
 
 
 def test_a_member_that_was_tried_leaves_the_others_their_weights() -> None:

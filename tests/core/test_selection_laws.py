@@ -58,7 +58,7 @@ BITS = st.integers(0, (1 << RANDOM_BITS) - 1)
 
 
 def usable(one: Member) -> bool:
-    return not one.connect_failed and one.freshness is not Freshness.LOST
+    return not one.connect_failed and one.freshness is not Freshness.DOWN
 
 
 @given(MEMBERS, SHARES, IN_FLIGHT, TRIED, BITS)

@@ -404,7 +404,7 @@ class Upgrades(RuleBasedStateMachine):
                 None if member.advertisement is None else frozenset(member.advertisement.versions),
                 member.legacy,
                 member.probed,
-                member.freshness is Freshness.LOST or member.absent,
+                member.freshness is Freshness.DOWN or member.absent,
                 member.drained,
             )
             for member in self.busy.view.pool.members

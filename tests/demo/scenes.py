@@ -12,7 +12,7 @@ def backend(
     name: str, release: str, share: float, serves: str, *, state: str = "running", requests: int = 116
 ) -> BackendScene:
     """One that the gateway knows."""
-    freshness = {"running": "fresh", "upgrading": "stale", "killed": "lost", "hanging": "stale"}[state]
+    freshness = {"running": "fresh", "upgrading": "stale", "killed": "down", "hanging": "stale"}[state]
     return BackendScene(name, release, serves, share, freshness, state, requests)
 
 

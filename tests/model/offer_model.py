@@ -38,7 +38,7 @@ class Known:
     drained: bool = False
 
     @property
-    def lost(self) -> bool:
+    def down(self) -> bool:
         return not self.declared and self.failures >= LOST_AFTER
 
     @property
@@ -316,8 +316,8 @@ class Model:
 
     @property
     def unserved(self) -> Versions:
-        """What is on offer and served by none in service but lost ones."""
-        alive = (each.last_word for each in self.backends.values() if each.in_service and not each.lost)
+        """What is on offer and served by none in service but down ones."""
+        alive = (each.last_word for each in self.backends.values() if each.in_service and not each.down)
         return self.shown - _all(alive)
 
     @property
@@ -343,7 +343,7 @@ class Model:
         if self.pending:
             return "stabilization", frozenset()
         if unserved := self.unserved:
-            keepers = (each for each in self.backends.items() if each[1].drained or each[1].lost)
+            keepers = (each for each in self.backends.items() if each[1].drained or each[1].down)
             return "state", frozenset(name for name, each in keepers if (each.last_word or NONE) & unserved)
         highest = max((max(each) for each in self.served), default=None)
         newest = _all(each for each in self.served if max(each) == highest)

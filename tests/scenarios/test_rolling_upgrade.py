@@ -251,7 +251,7 @@ async def test_a_new_server_that_crashes_does_not_change_the_offer() -> None:
     """It serves, crashes and comes back. Meanwhile, clients see no range that the fleet could not keep."""
     async with upgrade_of(from_ver(), from_ver()) as upgrade:
         await upgrade.replace_backend(1, to_ver())
-        await upgrade.stop(1, lost=True)
+        await upgrade.stop(1, down=True)
         assert upgrade.summary() == (FROM, "mixed", "guaranteed", ("api-2",))
         await upgrade.assert_clients_see(OLD)
         await upgrade.start(1, to_ver())
@@ -307,7 +307,7 @@ async def test_a_downgrade_of_the_whole_fleet_changes_the_offer_once() -> None:
 
 async def test_a_lost_backend_that_comes_back_is_used_again_and_the_offer_stays() -> None:
     async with upgrade_of(to_ver(), to_ver()) as upgrade:
-        await upgrade.stop(2, lost=True)
+        await upgrade.stop(2, down=True)
         await upgrade.assert_clients_see(NEW)
         await upgrade.start(2, to_ver())
         restarted: Ironic = upgrade.testbed.servers[1]

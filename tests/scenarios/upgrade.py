@@ -94,9 +94,9 @@ class Upgrade:
         await self.stop(number)
         await self.start(number, server)
 
-    async def stop(self, number: int, *, lost: bool = False) -> None:
-        """Stop `api-NUMBER`. Return when one probe has failed, or with `lost` when three have."""
-        states = (Freshness.LOST,) if lost else (Freshness.STALE, Freshness.LOST)
+    async def stop(self, number: int, *, down: bool = False) -> None:
+        """Stop `api-NUMBER`. Return when one probe has failed, or with `down` when three have."""
+        states = (Freshness.DOWN,) if down else (Freshness.STALE, Freshness.DOWN)
         await self.testbed.servers[number - 1].stop()
         await self.testbed.until(lambda view: view.pool.members[number - 1].freshness in states)
 

@@ -129,9 +129,9 @@ def service_problems(service: ServiceStatus) -> Iterator[Problem]:
     view, pool, ejected = service.view, service.view.pool, service.gateway.report.ejected
     yield from _offer(service)
     # Who is drained is being worked on, and who is leaving is not missed.
-    lost = names_of(pool, lambda grade: grade.freshness is Freshness.LOST and _is_wanted(grade))
-    if lost:
-        text = _some("lost after three failed probes", lost, view, why=lambda member: member.error)
+    down = names_of(pool, lambda grade: grade.freshness is Freshness.DOWN and _is_wanted(grade))
+    if down:
+        text = _some("down after three failed probes", down, view, why=lambda member: member.error)
         yield Problem(ATTENTION, f"{text}; tried last, and what was served last counts for the offer")
     unknown = names_of(
         pool, lambda grade: grade.freshness is Freshness.UNKNOWN and grade.probed and _is_wanted(grade)
@@ -194,14 +194,14 @@ def _why_nothing(pool: Pool) -> str:
 def unserved(view: ServiceView) -> VersionSet:
     """What is on offer and served at this moment by no backend that answers."""
     grades = (group.grade for group in view.pool.groups)
-    answering = (each for each in grades if each.in_service and each.freshness is not Freshness.LOST)
+    answering = (each for each in grades if each.in_service and each.freshness is not Freshness.DOWN)
     return view.offer.versions - union(each.usable for each in answering)
 
 
 def _some(
     what: str, names: Sequence[str], view: ServiceView, why: Callable[[Member], str | None] = lambda _: None
 ) -> str:
-    """`2 of 4 backends are lost: api-1 (no connection) and api-2`. `why`: of one backend; None: nothing."""
+    """`2 of 4 backends are down: api-1 (no connection) and api-2`. `why`: of one backend; None: nothing."""
     reasons = []
     for name in names[:MAX_NAMED]:
         member = view.pool.member(name)

@@ -29,7 +29,7 @@ class Health(NamedTuple):
     """What is wrong, or that nothing is."""
     problems: tuple[str, ...]
     """One sentence each: conditions of readiness that do not hold, an error of the configuration, a store
-    that does not answer, backends that are lost."""
+    that does not answer, backends that are down."""
 
 
 class OfferFacts(NamedTuple):
@@ -62,7 +62,7 @@ class BackendFacts(NamedTuple):
     """`1.1-1.58`, `legacy`, `nothing known`."""
     bars: tuple[Bar, ...]
     freshness: str
-    """`fresh`, `stale`, `lost`, `unknown`."""
+    """`fresh`, `stale`, `down`, `unknown`."""
     state: str
     """`in service`, `drained`, `leaving`, `ejected`, `unhealthy`, `backup`."""
     drained: bool

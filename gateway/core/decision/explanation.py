@@ -358,7 +358,7 @@ def _why_in_tier(member: Member) -> str:
 _FRESHNESS_REASONS: Mapping[Freshness, str] = {
     Freshness.FRESH: "its last probe succeeded",
     Freshness.STALE: "its last probe failed",
-    Freshness.LOST: "its last three probes failed",
+    Freshness.DOWN: "its last three probes failed",
     Freshness.UNKNOWN: "it has never answered",
 }
 

@@ -2,7 +2,7 @@
 
 The tables are made once for each change of a service and used on every request: finding the candidates of a
 version is one bisection, choosing among them two draws. Random bits, requests in flight and what is held back
-are parameters. Nothing here decides why a member is fresh or lost, or who is ejected and for how long.
+are parameters. Nothing here decides why a member is fresh or down, or who is ejected and for how long.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gateway.core.versions.version import Version
 _FRESHNESS_ORDER: Final = {freshness: at for at, freshness in enumerate(Freshness)}
 
 Rank: TypeAlias = tuple[bool, bool, bool, bool, int]
-"""Of a tier, the lowest first: (a connection failed, lost, unhealthy, backup, freshness)."""
+"""Of a tier, the lowest first: (a connection failed, down, unhealthy, backup, freshness)."""
 
 RANDOM_BITS = 64
 _ALL_BITS: Final = (1 << RANDOM_BITS) - 1
@@ -41,7 +41,7 @@ def rank(grade: Grade) -> Rank:
     """Which tier a member of this grade is in."""
     return (
         grade.connect_failed,
-        grade.freshness is Freshness.LOST,
+        grade.freshness is Freshness.DOWN,
         grade.unhealthy,
         grade.backup,
         _FRESHNESS_ORDER[grade.freshness],
@@ -79,8 +79,8 @@ class Tier:
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
     """The members that may get a request, best tier first: fresh before stale, behind them the backups, those
-    whose health check says no, the lost ones, and those to which a connection failed. No member that serves
-    the version is left out."""
+    whose health check says no, those that are down, and those to which a connection failed. No member that
+    serves the version is left out."""
 
     tiers: tuple[Tier, ...] = ()
     bounded: bool = field(init=False)

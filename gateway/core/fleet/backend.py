@@ -119,7 +119,7 @@ class Freshness(StrEnum):
 
     FRESH = "fresh"
     STALE = "stale"
-    LOST = "lost"
+    DOWN = "down"
     UNKNOWN = "unknown"
 
 
@@ -127,7 +127,7 @@ FRESHNESS_AFTER_FAILURES: tuple[Freshness, ...] = (
     Freshness.FRESH,  # the last probe succeeded
     Freshness.STALE,  # one has failed since
     Freshness.STALE,
-    Freshness.LOST,  # three in a row, or more
+    Freshness.DOWN,  # three in a row, or more
 )
 """The transition table: a successful probe leads to row 0, a failed one to the next row; the last row stays.
 A member that never answered is `UNKNOWN` in every row. A failed probe ages what is known and never erases

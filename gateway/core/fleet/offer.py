@@ -191,7 +191,7 @@ def _held(
 ) -> Held:
     """The first row that holds of the table in semantics, Rolling upgrade.
 
-    `versions`: what is on offer. `unserved`: what of that none in service serves but lost ones.
+    `versions`: what is on offer. `unserved`: what of that none in service serves but ones that are down.
     """
     if versions != offer_state.versions:
         return Held(HeldRule.CEILING, offer_state.versions - versions)
@@ -226,7 +226,7 @@ not join on to what was offered before."""
 
 def _is_away(grade: Grade) -> bool:
     """Whether what it advertised last is not served now."""
-    return grade.freshness is Freshness.LOST or grade.absent
+    return grade.freshness is Freshness.DOWN or grade.absent
 
 
 def _advertised(grade: Grade) -> VersionSet:

@@ -309,7 +309,7 @@ def served_sets(pool: Pool) -> list[tuple[VersionSet, int]]:
 
 
 def last_words(pool: Pool) -> VersionSet:
-    """The versions that any of its backends advertised last, drained and lost ones included."""
+    """The versions that any of its backends advertised last, drained and down ones included."""
     return union(group.grade.advertised for group in pool.groups if group.grade.advertised)
 
 
@@ -368,7 +368,7 @@ def _formed(offer_state: OfferState, service: Service, pool: Pool, now: float) -
 
 
 def _shrink(offer_state: OfferState, service: Service, pool: Pool) -> tuple[VersionSet, Falls]:
-    """Without the versions that are in the last word of no configured backend, drained and lost ones
+    """Without the versions that are in the last word of no configured backend, drained and down ones
     included, and cut to what the policy gives if an operator has changed it. With the falls: what a removal
     takes away has not fallen."""
     left = offer_state.versions & last_words(pool)

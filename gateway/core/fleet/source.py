@@ -134,7 +134,8 @@ def after_answer(
 
     - An empty list removes nobody.
     - What was never heard of counts for nothing, and goes at once.
-    - Of those that have advertised something, at most half are leaving at the same time; lost ones go first.
+    - Of those that have advertised something, at most half are leaving at the same time; those that are down
+      go first.
       Newcomers count only when they were heard: a list of strangers that do not answer drives out few.
     - One that is leaving and is listed again stays.
     """
@@ -179,7 +180,7 @@ def _is_heard(backend: Backend, known: Mapping[str, Member]) -> bool:
 
 
 def _is_lost(member: Member) -> bool:
-    return member.freshness is Freshness.LOST or member.connect_failed
+    return member.freshness is Freshness.DOWN or member.connect_failed
 
 
 def why_refused(host: str, networks: Sequence[Network] | None) -> str | None:

@@ -118,7 +118,7 @@ class WrittenBackend:
     backup: bool = FLAG.key(
         default=False,
         meaning="Whether it gets requests only where no other backend that serves the version is usable: "
-        "all others are lost, ejected, drained, unhealthy, or cannot be connected to. Its versions count for "
+        "all others are down, ejected, drained, unhealthy, or cannot be connected to. Its versions count for "
         "the offer like any other's.",
         reason="Replicas are usually equal.",
         example=True,

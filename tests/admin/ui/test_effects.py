@@ -219,8 +219,8 @@ def test_enabling_one_that_is_unknown_lost_or_serves_nothing_on_offer() -> None:
     assert enable(unknown, "api-2").startswith("api-2 gets requests once a probe has shown its versions")
     before = snapshot(UNIFORM)
     before = before.with_fleet(before.fleet.apply("toy", Drain("api-2")), 1.0)
-    lost = before.after([("toy", "api-2", ProbeFailed("no connection", at)) for at in (2.0, 3.0, 4.0)], 5.0)
-    assert enable(lost.views["toy"], "api-2").startswith("api-2 is lost and gets requests where no other")
+    down = before.after([("toy", "api-2", ProbeFailed("no connection", at)) for at in (2.0, 3.0, 4.0)], 5.0)
+    assert enable(down.views["toy"], "api-2").startswith("api-2 is down and gets requests where no other")
     idle = view({"api-1": upto(58), "api-2": upto(90, lowest=80)}, drained=("api-2",))
     idle = ServiceView.of(
         idle.service, idle.pool, replace(idle.offer_state, versions=VersionSet.between(v("1.1"), v("1.58")))

@@ -191,7 +191,7 @@ async def test_texts_from_outside_pass_unchanged_because_the_renderer_escapes_th
     holder = mixed_fleet()
     fails(holder, "api-1", error)
     found = await backend(AdminTestbed(holder), "api-1")
-    assert (found.note, found.freshness) == (error, "lost")
+    assert (found.note, found.freshness) == (error, "down")
 
 
 async def test_a_long_error_is_cut() -> None:
@@ -330,7 +330,7 @@ async def test_problems_come_in_the_order_in_which_they_matter() -> None:
     assert found.problems[2].endswith(": soon.pem")
     assert found.problems[3:] == (
         (
-            "1 of 2 backends lost after three failed probes: api-1 (no connection); "
+            "1 of 2 backends down after three failed probes: api-1 (no connection); "
             "tried last, and what was served last counts for the offer"
         ),
         "1 of 2 backends ejected: api-2",
@@ -503,7 +503,7 @@ async def test_events_have_a_kind_and_lose_the_name_that_stands_beside_them(hist
 
     log("skewgate.offer", "baremetal: offer 1.1-1.58", about("baremetal"))
     log("skewgate.offer", "baremetal: pinned to 1.31", by_operator("baremetal"))
-    log("skewgate.prober", "baremetal/api-1: lost", about("baremetal/api-1"), logging.WARNING)
+    log("skewgate.prober", "baremetal/api-1: down", about("baremetal/api-1"), logging.WARNING)
     log("skewgate.reload", "reload refused", level=logging.ERROR)
     log("skewgate.agreement", "gw-b has joined")
     log("skewgate.workers", "worker 1 serves", level=logging.CRITICAL)
@@ -513,7 +513,7 @@ async def test_events_have_a_kind_and_lose_the_name_that_stands_beside_them(hist
     assert found[::-1] == [
         ("offer", "info", "baremetal", "offer 1.1-1.58"),
         ("operator", "info", "baremetal", "pinned to 1.31"),
-        ("backend", "warning", "baremetal", "api-1: lost"),
+        ("backend", "warning", "baremetal", "api-1: down"),
         ("config", "error", "", "reload refused"),
         ("agreement", "info", "", "gw-b has joined"),
         ("other", "error", "", "worker 1 serves"),
@@ -594,8 +594,8 @@ async def test_what_names_backends_names_some_of_a_thousand() -> None:
     found = await page(AdminTestbed(holder))
     assert len(found.offer.who) == 21
     assert found.offer.who[-1] == "979 more"
-    [lost] = found.health.problems
-    assert lost.startswith(
-        "500 of 1000 backends lost after three failed probes: api-0 (no connection), api-1 ("
+    [down] = found.health.problems
+    assert down.startswith(
+        "500 of 1000 backends down after three failed probes: api-0 (no connection), api-1 ("
     )
-    assert "api-3 (no connection) and 496 more; tried last" in lost
+    assert "api-3 (no connection) and 496 more; tried last" in down
