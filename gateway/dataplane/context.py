@@ -124,7 +124,7 @@ class Context:
         "in_flight_by_member",
         "in_flight_by_service",
         "known_documents",
-        "lent",
+        "leases",
         "limits",
         "metrics",
         "min_rate_grace",
@@ -196,7 +196,7 @@ class Context:
         self.tracing = tracing
         """None: the gateway takes no part in traces, and their headers pass as they came."""
         self.held_bodies = HeldBodies(limits.replay_total)
-        self.lent = None if shared is None else shared.lent
+        self.leases = None if shared is None else shared.leases
         """As for `selection.is_full`."""
         self.retry_budget = RetryBudget(self.in_flight_by_service, shared)
         self.ejections: MemberFailures = (

@@ -105,12 +105,12 @@ class Deadlines(NamedTuple):
 
 
 @final
-class Permits(NamedTuple):
-    """Permits for this worker (`dataplane.limits.sharing`). It answers with `PermitUse`."""
+class Leases(NamedTuple):
+    """Leases for this worker (`dataplane.limits.sharing`). It answers with `LeaseUse`."""
 
     number: int
     """1 and up."""
-    lent: Mapping[str, int]
+    granted: Mapping[str, int]
     """By key, in addition to those that it has."""
     returns: Mapping[str, int]
     """As `SharedLimits.returns`. All of them."""
@@ -129,7 +129,7 @@ class ClientUse(NamedTuple):
     """By service and key of the client, where it has changed: requests in flight."""
 
 
-AtOnce: TypeAlias = HeldBack | Deadlines | Permits | ClientUse
+AtOnce: TypeAlias = HeldBack | Deadlines | Leases | ClientUse
 """Put in force at once, whatever else is under way."""
 FromParent: TypeAlias = Start | Update | Serve | Beat | Do | Pause | Drain | AtOnce
 
@@ -169,11 +169,11 @@ class Failed(NamedTuple):
 
 
 @final
-class PermitUse(NamedTuple):
-    """What this worker does with its permits."""
+class LeaseUse(NamedTuple):
+    """What this worker does with its leases."""
 
     heard: int
-    """The number of the last `Permits` that is in force here: of what these want back nothing is idle."""
+    """The number of the last `Leases` that is in force here: of what these want back nothing is idle."""
     freed: Mapping[str, int]
     """By key: those that it gives back with this message."""
     wanted: Mapping[str, int]

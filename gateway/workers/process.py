@@ -185,7 +185,7 @@ class WorkerProcess:
                 self._channel.send(parts.report(message, self._process_log))
             case messages.Do() if parts is not None:
                 parts.do(message.what)
-            case messages.HeldBack() | messages.Permits() | messages.ClientUse() | messages.Deadlines():
+            case messages.HeldBack() | messages.Leases() | messages.ClientUse() | messages.Deadlines():
                 if parts is None:
                     self._early.append(message)
                 else:

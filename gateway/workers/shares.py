@@ -1,11 +1,11 @@
-"""What all workers share: who is held back, who has which permits, and what the clients have used.
+"""What all workers share: who is held back, who has which leases, and what the clients have used.
 
     a worker: ShareClient                the parent: ShareKeeper
     Failed       ->  `Ejections`, as a gateway with one worker has them  ->  HeldBack, to all
-    PermitUse    ->  `PermitLedger`                                      ->  Permits, to whom they concern
+    LeaseUse     ->  `LeaseLedger`                                       ->  Leases, to whom they concern
     ClientUse    ->  added up for a moment                               ->  ClientUse, to all others
 
-Runs only while there are workers. Permits are told of at the end of the turn of the event loop, since
+Runs only while there are workers. Leases are told of at the end of the turn of the event loop, since
 requests wait for them; what clients use is collected for a moment. While nothing changes nothing is sent.
 Decides nothing about a request.
 """
@@ -27,8 +27,8 @@ from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.dataplane.worker import Worker
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.worker_report import Ejected
-from gateway.workers.messages import ClientUse, Failed, HeldBack, Permits, PermitUse
-from gateway.workers.permits import PermitLedger
+from gateway.workers.leases import LeaseLedger
+from gateway.workers.messages import ClientUse, Failed, HeldBack, Leases, LeaseUse
 
 LOOK: Final = 0.25
 """Seconds between two looks at ejections that end, and at members that have come or gone."""
@@ -39,7 +39,7 @@ FAILURES: Final = 0.01
 """Seconds between two messages about members that have failed."""
 
 CLOSING: Final = 0.005
-"""Seconds between two looks at connections that are being closed, whose permits go back."""
+"""Seconds between two looks at connections that are being closed, whose leases go back."""
 
 Send: TypeAlias = Callable[[object], None]
 ByClient: TypeAlias = "dict[str, dict[int, int]]"
@@ -78,7 +78,7 @@ class ShareKeeper:
     ) -> None:
         self._snapshots = snapshots
         self._ejections = Ejections(snapshots, metrics, clock, on_ejection)
-        self._permits: PermitLedger = PermitLedger(workers)
+        self._leases: LeaseLedger = LeaseLedger(workers)
         self._workers: dict[int, _Worker] = {}
         self._numbers: dict[Service, dict[str, int]] = {}
         """Of each configured service, by key."""
@@ -95,7 +95,7 @@ class ShareKeeper:
         """A worker has started, and may be told with `send`."""
         worker = self._workers[slot] = _Worker(send)
         self._look_for_members()
-        self._permits.joined(slot)
+        self._leases.joined(slot)
         worker.failing = self._ejections.failing
         for one in self._workers.values():
             worker.in_flight_changed.update(_clients(one.in_flight))
@@ -110,7 +110,7 @@ class ShareKeeper:
         worker = self._workers.pop(slot, None)
         if worker is None:
             return
-        self._permits.left(slot)
+        self._leases.left(slot)
         for other in self._workers.values():
             other.in_flight_changed.update(_clients(worker.in_flight))
         self._deal_soon()
@@ -121,7 +121,7 @@ class ShareKeeper:
                     timer.cancel()
             self._tick = self._failures = self._exchange = None
 
-    def received(self, slot: int, message: Failed | PermitUse | ClientUse) -> None:
+    def received(self, slot: int, message: Failed | LeaseUse | ClientUse) -> None:
         """What one of them has met, or used."""
         worker = self._workers.get(slot)
         if worker is None:
@@ -129,10 +129,10 @@ class ShareKeeper:
         match message:
             case Failed():
                 self._failed(worker, message)
-            case PermitUse():
-                if message.wanted.keys() - self._permits.keys:
+            case LeaseUse():
+                if message.wanted.keys() - self._leases.keys:
                     self._look_for_members()
-                self._permits.used(slot, message)
+                self._leases.used(slot, message)
                 self._deal_soon()
             case ClientUse():
                 self._count_use(worker, message)
@@ -183,7 +183,7 @@ class ShareKeeper:
         if self._look_for_members():
             self._deal()
 
-    # --- permits
+    # --- leases
 
     def _look_for_members(self) -> bool:
         """Whether a configuration or a source of backends may have changed them."""
@@ -197,7 +197,7 @@ class ShareKeeper:
         }
         if self._numbers.keys() == before.keys():
             return False
-        self._permits.configure({key: one for each in self._numbers.values() for key, one in each.items()})
+        self._leases.configure({key: one for each in self._numbers.values() for key, one in each.items()})
         return True
 
     def _deal_soon(self) -> None:
@@ -208,8 +208,8 @@ class ShareKeeper:
 
     def _deal(self) -> None:
         self._dealing = False
-        for slot, permits in self._permits.deal():
-            self._workers[slot].send(permits)
+        for slot, leases in self._leases.deal():
+            self._workers[slot].send(leases)
 
     # --- what clients use
 
@@ -255,7 +255,7 @@ class ShareKeeper:
 
 
 def _numbers(service: Service) -> dict[str, int]:
-    """By key how many permits there are: one key for its retries, one for each backend with a bound."""
+    """By key how many leases there are: one key for its retries, one for each backend with a bound."""
     numbers = {f"{service.name}/{one.name}": one.bound for one in service.backends if one.bound}
     return {service.name: MIN_CONCURRENT_RETRIES, **numbers}
 
@@ -283,34 +283,34 @@ class ShareClient:
         self._send = send
         self._loop = asyncio.get_running_loop()
         self._heard = 0
-        """The number of the last `Permits` that is in force."""
+        """The number of the last `Leases` that is in force."""
         self._answered = 0
         self._wanted: dict[str, int] = {}
         """As the parent knows it, as far as that is certain."""
         self._in_flight: dict[str, tuple[ClientLimiter, set[int]]] = {}
         """By service: clients that have requests in flight, as the parent knows it."""
-        self._permits_due = self._use_due = False
+        self._leases_due = self._use_due = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        shared.on_permits = self._permits_soon
+        shared.on_leases = self._leases_soon
         shared.on_use = self._use_soon
         shared.on_failure = lambda key, url, reason: self._send(Failed(key, url, reason))
 
     def close(self) -> None:
         """Tell nothing more. What is in force stays so."""
-        self._permits_due = self._use_due = True
+        self._leases_due = self._use_due = True
         self._send = lambda message: None
         for timer in self._timers.values():
             timer.cancel()
 
-    def received(self, message: HeldBack | Permits | ClientUse) -> None:
+    def received(self, message: HeldBack | Leases | ClientUse) -> None:
         """Put in force what the parent has said."""
         match message:
             case HeldBack():
                 failures = self._worker.context.ejections
                 assert isinstance(failures, ReportedFailures)
                 failures.put_in_force(message.held_back, message.failing)
-            case Permits():
-                self._take_permits(message)
+            case Leases():
+                self._take_leases(message)
             case ClientUse():
                 self._take_use(message)
 
@@ -330,30 +330,30 @@ class ShareClient:
         context.request_reader(trusted=False)
         return context.admission.limiters
 
-    # --- permits
+    # --- leases
 
-    def _take_permits(self, permits: Permits) -> None:
+    def _take_leases(self, leases: Leases) -> None:
         shared, context = self._shared, self._worker.context
-        for key, number in permits.lent.items():
-            shared.lent[key] = shared.lent.get(key, 0) + number
+        for key, number in leases.granted.items():
+            shared.leases[key] = shared.leases.get(key, 0) + number
             self._wanted[key] = -1  # what the parent thinks of it depends on what it has heard
-        shared.returns, shared.taken = permits.returns, permits.taken
-        self._heard = permits.number
+        shared.recalled, shared.exhausted = leases.returns, leases.taken
+        self._heard = leases.number
         context.retry_budget.admit()
-        context.request_queue.permits_came()
-        self._permits_soon()
+        context.request_queue.leases_changed()
+        self._leases_soon()
 
-    def _permits_soon(self) -> None:
-        if not self._permits_due:
-            self._permits_due = True
-            self._loop.call_soon(self._tell_permits)
+    def _leases_soon(self) -> None:
+        if not self._leases_due:
+            self._leases_due = True
+            self._loop.call_soon(self._tell_leases)
 
-    def _tell_permits(self) -> None:
-        self._permits_due = False
+    def _tell_leases(self) -> None:
+        self._leases_due = False
         context, shared = self._worker.context, self._shared
-        for key in shared.returns:
+        for key in shared.recalled:
             shared.give_idle(key, self._used(key))
-        wanted = {**context.request_queue.permits_wanted(), **context.retry_budget.permits_wanted()}
+        wanted = {**context.request_queue.leases_wanted(), **context.retry_budget.leases_wanted()}
         changed = {
             key: wanted.get(key, 0)
             for key in self._wanted.keys() | wanted.keys()
@@ -363,28 +363,28 @@ class ShareClient:
         if changed or freed or self._heard != self._answered:
             self._wanted = wanted
             self._answered = self._heard
-            self._send(PermitUse(self._heard, freed, changed))
+            self._send(LeaseUse(self._heard, freed, changed))
 
     def _used(self, key: str) -> int:
         context = self._worker.context
         if "/" in key:
             return context.in_flight_by_member.get(key, 0)
-        return context.retry_budget.permits_used(key)
+        return context.retry_budget.leases_used(key)
 
     def _freed(self) -> dict[str, int]:
-        """Permits that go back now. One for a member that takes only so many connections does so when this
+        """Leases that go back now. One for a member that takes only so many connections does so when this
         worker has one connection less."""
-        shared, freed = self._shared, dict(self._shared.freed)
+        shared, freed = self._shared, dict(self._shared.released)
         for key in tuple(freed):
             member = _member(self._worker.context.snapshots, key)
             if member is not None and member.backend.max_connections:
-                lent = shared.lent.get(key, 0)
-                freed[key] -= max(0, self._worker.trim(member, lent) - lent)
-            shared.freed[key] -= max(0, freed[key])
-            if not shared.freed[key]:
-                del shared.freed[key]
-        if shared.freed:
-            self._timers["closing"] = self._loop.call_later(CLOSING, self._permits_soon)
+                leased = shared.leases.get(key, 0)
+                freed[key] -= max(0, self._worker.trim(member, leased) - leased)
+            shared.released[key] -= max(0, freed[key])
+            if not shared.released[key]:
+                del shared.released[key]
+        if shared.released:
+            self._timers["closing"] = self._loop.call_later(CLOSING, self._leases_soon)
         return {key: number for key, number in freed.items() if number > 0}
 
     # --- what clients use

@@ -317,7 +317,7 @@ class WorkerProcesses:
             self._reports.received(handle, message)
         elif isinstance(message, messages.Facts):
             well = self._publisher.facts(recipient, message)
-        elif isinstance(message, messages.Failed | messages.PermitUse | messages.ClientUse):
+        elif isinstance(message, messages.Failed | messages.LeaseUse | messages.ClientUse):
             self._shared.received(handle.slot, message)
         elif isinstance(message, messages.Serving) and handle.stage is not Stage.STARTING:
             self._serves(handle)

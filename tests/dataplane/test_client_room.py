@@ -23,7 +23,7 @@ from tests.kit.waiting import until
 from tests.kit.workers import Gateway, Testbed, settle
 
 FILES: Final = MIN_FILES
-LENT: Final = 12
+OVERFLOW: Final = 12
 NEWCOMERS: Final = FILES // 2
 LATER: Final = UNUSED + 1.0
 PATIENT: Final = {"client_head": 900.0, "client_idle": 900.0, "backend_head": 900.0, "backend_idle": 900.0}
@@ -32,7 +32,7 @@ PATIENT: Final = {"client_head": 900.0, "client_idle": 900.0, "backend_head": 90
 @pytest.fixture(autouse=True)
 def _few_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
-    assert file_room() == (FILES, LENT)
+    assert file_room() == (FILES, OVERFLOW)
 
 
 async def gateway_with(testbed: Testbed, idle: int) -> tuple[Gateway, list[Client]]:
@@ -115,7 +115,7 @@ async def test_R3_V8_a_client_in_use_is_never_closed(testbed: Testbed) -> None:
         assert (await client.request(request())).status == 200
     late = [await newcomer(gateway) for _ in range(FILES)]
 
-    await until(lambda: sum(is_closed(client) for client in late) >= FILES - LENT)
+    await until(lambda: sum(is_closed(client) for client in late) >= FILES - OVERFLOW)
     assert not any(is_closed(client) for client in clients)
 
 
@@ -127,7 +127,7 @@ async def test_R3_V8_where_all_are_busy_newcomers_are_closed(testbed: Testbed) -
         await client.send(request())
     await backend.received(len(clients))
 
-    late = [await newcomer(gateway) for _ in range(LENT)]
+    late = [await newcomer(gateway) for _ in range(OVERFLOW)]
     await until(lambda: any(is_closed(client) for client in late))
     go_on.set()
     assert [(await client.response()).status for client in clients] == [200] * len(clients)
@@ -170,7 +170,7 @@ async def test_R3_V8_without_any_file_a_request_is_503_and_the_others_go_on(test
     for client in clients:
         client.writer.write(request())
     answers = [asyncio.create_task(client.response()) for client in clients]
-    refused = len(clients) - (FILES + LENT - len(clients))
+    refused = len(clients) - (FILES + OVERFLOW - len(clients))
     await until(lambda: sum(answer.done() for answer in answers) >= refused)
     go_on.set()
 

@@ -105,8 +105,8 @@ class Fleet:
     def worker(self, slot: int) -> Worker:
         return self.gateways[slot].worker
 
-    def lent(self, key: str = KEY) -> list[int]:
-        return [gateway.worker.context.lent[key] for gateway in self.gateways]  # type: ignore[index]
+    def leases(self, key: str = KEY) -> list[int]:
+        return [gateway.worker.context.leases[key] for gateway in self.gateways]  # type: ignore[index]
 
     def member(self, name: str = "api-1") -> Member:
         member = self.parent.current.fleet.pools["baremetal"].member(name)
@@ -176,7 +176,7 @@ async def test_a_busy_worker_gets_what_others_do_not_use(testbed: Testbed, fleet
     held = Held()
     backend = await testbed.backend(held)
     fleet = await fleets(2, bounded(backend, 4))
-    assert fleet.lent() == [2, 2]
+    assert fleet.leases() == [2, 2]
     clients = [await sent(fleet.gateways[0]) for _ in range(4)]
     await backend.received(4)
 
@@ -188,7 +188,7 @@ async def test_a_busy_worker_gets_what_others_do_not_use(testbed: Testbed, fleet
     held.let_go(1)
     assert (await fleet.gateways[0].request(request())).status == 200
     await fleet.quiet()
-    assert len(fleet.messages) == said, "a request within what was lent costs no message"
+    assert len(fleet.messages) == said, "a request within the leases costs no message"
 
 
 async def test_no_more_connections_than_it_takes_from_all_workers_together(

@@ -247,14 +247,14 @@ def decide(
     throttled: Container[str] = (),
     known_documents: Container[DocumentKey] = (),
     held_back: Mapping[str, int] = NOBODY,
-    lent: Mapping[str, int] | None = None,
+    leases: Mapping[str, int] | None = None,
 ) -> Decision:
     """What happens to this request.
 
     `in_flight_by_member`: requests in flight by member key. `random_bits`: 64 of them. `decision_cache`: a
     table that the caller keeps from call to call; entries of a view that is no longer current are ignored.
     `throttled`: services whose rate-limited endpoints have answered too often. `known_documents`: those that
-    the caller can answer. `held_back`, `lent`: as for `selection.select`.
+    the caller can answer. `held_back`, `leases`: as for `selection.select`.
     """
     method, query = head.method, head.query
     # 3. Route.
@@ -288,7 +288,7 @@ def decide(
             return AnswerKnown(resolution, document)
     if not resolution.candidates.tiers:
         return _local(resolution)
-    member = select(resolution.candidates, in_flight_by_member, random_bits, (), held_back, lent)
+    member = select(resolution.candidates, in_flight_by_member, random_bits, (), held_back, leases)
     if methods[0] != method:  # one of the servers may not read the header that overrides it
         methods = (*methods, method)
     forward = Forward()  # without arguments, which would double its cost
@@ -514,14 +514,14 @@ def reselect(
     tried: Collection[str] = (),
     held_back: Mapping[str, int] = NOBODY,
     *,
-    lent: Mapping[str, int] | None = None,
+    leases: Mapping[str, int] | None = None,
 ) -> Member | None:
     """Choose another backend for the request of `resolution` by what `snapshot` knows; None: none is left, or
     `awaited` are full.
 
     The negotiated version stands. A member that was drained or lost the version since then is not chosen,
     and one to which a connection failed only if no other is left. Members of `tried` are never chosen.
-    `in_flight_by_member`, `random_bits`, `tried`, `held_back` and `lent` as in `selection.select`.
+    `in_flight_by_member`, `random_bits`, `tried`, `held_back` and `leases` as in `selection.select`.
     """
     return select(
         _present_candidates(resolution, snapshot.views.get(resolution.service)),
@@ -529,7 +529,7 @@ def reselect(
         random_bits,
         tried,
         held_back,
-        lent,
+        leases,
     )
 
 

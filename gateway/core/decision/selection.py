@@ -111,14 +111,14 @@ def select(
     random_bits: int,
     tried: Collection[str] = (),
     held_back: Mapping[str, int] = NOBODY,
-    lent: Mapping[str, int] | None = None,
+    leases: Mapping[str, int] | None = None,
 ) -> Member | None:
     """A member that was not tried, of the best tier that has one: of two drawn by weight, the one with fewer
     requests in flight.
 
     `in_flight_by_member`: requests in flight by member key (absent: 0). `random_bits`: 64 of them. `tried`:
     keys of members that failed already. `held_back`: by member key the share of the requests, of
-    `ALL_REQUESTS`, for which it may be selected; 0: it is ejected. `lent`: as for `is_full`. None when all
+    `ALL_REQUESTS`, for which it may be selected; 0: it is ejected. `leases`: as for `is_full`. None when all
     were tried, or when all that are to get the request are full (`eligible` says who).
     """
     member: Member | None = None
@@ -136,21 +136,21 @@ def select(
         and member is not None
         and (
             held_back.get(member.key, ALL_REQUESTS) <= _least_share(random_bits)
-            or is_full(member, in_flight_by_member, lent)
+            or is_full(member, in_flight_by_member, leases)
         )
     ):
-        return _select_among(candidates, in_flight_by_member, random_bits, tried, held_back, lent)
+        return _select_among(candidates, in_flight_by_member, random_bits, tried, held_back, leases)
     return member
 
 
 def is_full(
-    member: Member, in_flight_by_member: Mapping[str, int], lent: Mapping[str, int] | None = None
+    member: Member, in_flight_by_member: Mapping[str, int], leases: Mapping[str, int] | None = None
 ) -> bool:
-    """Whether the member has as many requests as it takes at a time. `lent`: where several share its bound,
+    """Whether the member has as many requests as it takes at a time. `leases`: where several share its bound,
     how many of these requests may be ours, by member key (absent: 0). None: all of them."""
     if not member.bound:
         return False
-    bound = member.bound if lent is None else lent.get(member.key, 0)
+    bound = member.bound if leases is None else leases.get(member.key, 0)
     return bound <= in_flight_by_member.get(member.key, 0)
 
 
@@ -160,28 +160,28 @@ def _select_among(
     random_bits: int,
     tried: Collection[str],
     held_back: Mapping[str, int],
-    lent: Mapping[str, int] | None,
+    leases: Mapping[str, int] | None,
 ) -> Member | None:
     """The choice where somebody is held back or full. Whoever has room is preferred to waiting."""
     least = _least_share(random_bits)
     random_bits = random_bits * _MIX & _ALL_BITS
     if held_back:
         in_turn = _best(candidates.usable, tried, held_back, least)
-        member = _select_with_room(in_turn, in_flight_by_member, random_bits, lent)
+        member = _select_with_room(in_turn, in_flight_by_member, random_bits, leases)
         if member is not None:
             return member
-    return _select_with_room(eligible(candidates, tried, held_back), in_flight_by_member, random_bits, lent)
+    return _select_with_room(eligible(candidates, tried, held_back), in_flight_by_member, random_bits, leases)
 
 
 def _select_with_room(
     tiers: Sequence[Tier],
     in_flight_by_member: Mapping[str, int],
     random_bits: int,
-    lent: Mapping[str, int] | None,
+    leases: Mapping[str, int] | None,
 ) -> Member | None:
     """The choice among the members that have room; None: they are all full."""
     for tier in tiers:
-        free = [member for member in tier.members if not is_full(member, in_flight_by_member, lent)]
+        free = [member for member in tier.members if not is_full(member, in_flight_by_member, leases)]
         if len(free) == 1:
             return free[0]
         if free:

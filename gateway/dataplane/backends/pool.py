@@ -105,10 +105,10 @@ class BackendPool(ConnectionHome):
         task.add_done_callback(self._connecting.pop)
 
     def _most_connections(self) -> int:
-        lent = self.context.lent
-        if lent is None:
+        leases = self.context.leases
+        if leases is None:
             return self.backend.max_connections
-        return lent.get(f"{self.service}/{self.backend.name}", 0)
+        return leases.get(f"{self.service}/{self.backend.name}", 0)
 
     def _make_room(self, most: int) -> None:
         """Requests in flight are fewer than `most`, but there may be connections that no request uses."""

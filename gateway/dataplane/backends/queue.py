@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from gateway.telemetry.metrics import Metrics
 
 NO_BOUND: Final = float("inf")
-PERMIT_WAIT: Final = 0.1
-"""Seconds that a request without a place in a queue waits for a permit of another worker."""
+LEASE_WAIT: Final = 0.1
+"""Seconds that a request without a place in a queue waits for a lease of another worker."""
 
 Line: TypeAlias = tuple[object, ...]
 """What decides who may get a request: (service, whether it is transparent, version, endpoint, members that
@@ -96,7 +96,7 @@ class RequestQueue:
         self._clock = clock
         self._random_bits = random_bits
         self._shared = shared
-        self._lent = None if shared is None else shared.lent
+        self._leases = None if shared is None else shared.leases
         self._lines: dict[Line, dict[WaitingRequest, _Place]] = {}
         """Each in the order of the numbers; none is empty."""
         self._places: dict[WaitingRequest, _Place] = {}
@@ -122,8 +122,8 @@ class RequestQueue:
         longest = NO_BOUND
         free = [one for one in members if turn or waiting.get(one.key, 0) < self._places_for(one)]
         if not free and self._shared is not None:
-            longest = PERMIT_WAIT
-            free = [one for one in members if self._may_get_permit(one, self._shared)]
+            longest = LEASE_WAIT
+            free = [one for one in members if self._may_get_lease(one, self._shared)]
         if not free:
             full = members[0]
             self._count(full, Failure.QUEUE_FULL)
@@ -158,17 +158,17 @@ class RequestQueue:
         length = member.backend.queue.length
         return length if self._shared is None else self._shared.places(length)
 
-    def _may_get_permit(self, member: Member, shared: SharedLimits) -> bool:
-        """Whether other workers may have so many permits that are not used."""
-        elsewhere = member.bound - shared.lent.get(member.key, 0)
+    def _may_get_lease(self, member: Member, shared: SharedLimits) -> bool:
+        """Whether other workers may have so many leases that are not used."""
+        elsewhere = member.bound - shared.leases.get(member.key, 0)
         waiting = self.waiting_by_member.get(member.key, 0)
-        return member.key not in shared.taken and waiting < self._places_for(member) + elsewhere
+        return member.key not in shared.exhausted and waiting < self._places_for(member) + elsewhere
 
     def _waiting_changed(self) -> None:
         shared = self._shared
-        self.watches = bool(self._places) or (shared is not None and bool(shared.returns))
+        self.watches = bool(self._places) or (shared is not None and bool(shared.recalled))
         if shared is not None:
-            shared.on_permits()
+            shared.on_leases()
 
     def leave(self, request: WaitingRequest) -> None:
         """The request waits no longer: it goes on, or its client has gone."""
@@ -197,14 +197,14 @@ class RequestQueue:
         given_back, self._given_back = self._given_back, []
         for key in given_back:
             self._in_flight[key] -= 1
-        if self._shared is not None and self._shared.returns:
+        if self._shared is not None and self._shared.recalled:
             for key in given_back:
-                if key in self._shared.returns:
+                if key in self._shared.recalled:
                     self._shared.give_turn(key, self._in_flight[key])
-            self._shared.on_permits()
+            self._shared.on_leases()
         self._admit()
 
-    def permits_wanted(self) -> dict[str, int]:
+    def leases_wanted(self) -> dict[str, int]:
         """By member key how many requests wait that could go there."""
         wanted: dict[str, int] = {}
         for line in self._lines.values():
@@ -214,8 +214,8 @@ class RequestQueue:
                     wanted[member.key] = wanted.get(member.key, 0) + len(line)
         return wanted
 
-    def permits_came(self) -> None:
-        """There are more permits than before, or others want other ones than before."""
+    def leases_changed(self) -> None:
+        """There are more leases than before, or others want other ones than before."""
         self._admit()
         self._waiting_changed()
 
@@ -260,7 +260,7 @@ class RequestQueue:
             self._random_bits(),
             place.tried,
             self._held_back,
-            lent=self._lent,
+            leases=self._leases,
         )
 
     def _awaited(self, place: _Place) -> tuple[Member, ...]:

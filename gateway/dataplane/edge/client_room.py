@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 RESERVE: Final = 64
 """File descriptors for probes, listeners and files, and for connections that are closed once accepted. Of a
-low limit at most a quarter is kept for that, and at least half as many. Three eighths of the reserve are lent
+low limit at most a quarter is kept for that, and at least half as many. Three eighths of the reserve are used
 when all clients are in use, one of them to requests only."""
 MIN_FILES: Final = 32
 MAX_FILES: Final = 200_000
@@ -55,7 +55,7 @@ class FileRoom(NamedTuple):
     """How many file descriptors clients and their connections to backends may use."""
 
     room: int
-    lent: int
+    overflow: int
     """More than that, when all of them are in use."""
 
 
@@ -81,7 +81,7 @@ class ClientRoom:
         self._context = context
         self._openings = openings
         self._pools = pools
-        self._room, self._lent = file_room()
+        self._room, self._overflow = file_room()
         self._most_clients = context.limits.connections or MAX_CLIENTS
         self._most_newcomers = min(NEWCOMERS, self._room // 2)
         self.clients: set[ClientConnection] = set()
@@ -148,7 +148,7 @@ class ClientRoom:
         needed = count + max(len(self._backends), wanted)
         if needed <= self._room or self._close_unused():
             return
-        if needed <= self._room + self._lent * 2 // 3:  # clients that connect anew count twice for a moment
+        if needed <= self._room + self._overflow * 2 // 3:  # a client that reconnects counts twice
             return
         in_use = max(wanted, count - newcomers)
         if len(self._backends) > in_use and self._close_backend(0.0):
@@ -159,7 +159,7 @@ class ClientRoom:
     def _make_room_for_request(self) -> bool:
         """Whether there is a file for a connection to a backend, perhaps since another one was closed."""
         used = len(self) + len(self._backends)
-        if used < self._room or self._close_unused() or used < self._room + self._lent:
+        if used < self._room or self._close_unused() or used < self._room + self._overflow:
             return True
         return self._close_backend(0.0) or self._close_recent()
 

@@ -184,7 +184,7 @@ class Exchange(AttemptOwner):
                 throttled=context.rate_limiter,
                 known_documents=known_documents,
                 held_back=context.held_back,
-                lent=context.lent,
+                leases=context.leases,
             )
             if type(decision) is not AnswerKnown or self._known_answer(*decision) is not None:
                 break
@@ -535,7 +535,7 @@ class Exchange(AttemptOwner):
             context.random_bits(),
             retries.tried if retries is not None else (),
             context.held_back,
-            lent=context.lent,
+            leases=context.leases,
         )
 
     def _end_attempt(self) -> Attempt | None:

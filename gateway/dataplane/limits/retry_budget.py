@@ -5,7 +5,7 @@ other backends. So at most a fifth of a service's requests in flight, but at lea
 same time (threats R4). The others are queued in order, and given up when their time is over. Requests of
 which nothing was sent are not counted here. Sends nothing itself.
 
-Of several workers each goes by its own requests in flight, and the 3 are lent to whichever wants them
+Of several workers each goes by its own requests in flight, and the 3 are leased to whichever wants them
 (`sharing`).
 """
 
@@ -59,7 +59,7 @@ class RetryBudget:
     def acquire(self, service: str) -> bool:
         """Count one more retry if it is within the budget; False if it is not."""
         shared = self._shared
-        floor = MIN_CONCURRENT_RETRIES if shared is None else shared.lent.get(service, 0)
+        floor = MIN_CONCURRENT_RETRIES if shared is None else shared.leases.get(service, 0)
         if self._active[service] >= max(floor, self._in_flight.get(service, 0) // IN_FLIGHT_PER_RETRY):
             return False
         self._active[service] += 1
@@ -68,9 +68,9 @@ class RetryBudget:
     def release(self, service: str) -> None:
         """A retry has ended. The next one begins in the next turn of the event loop, not inside this call."""
         self._active[service] -= 1
-        if self._shared is not None and service in self._shared.returns:
-            self._shared.give_turn(service, self.permits_used(service))
-            self._shared.on_permits()
+        if self._shared is not None and service in self._shared.recalled:
+            self._shared.give_turn(service, self.leases_used(service))
+            self._shared.on_leases()
         if self._queues[service]:
             asyncio.get_running_loop().call_soon(self._admit, service)
 
@@ -78,7 +78,7 @@ class RetryBudget:
         """Queue a request until it may be sent again. `until`: seconds, on the clock of `expire`."""
         self._queues[service][request] = _QueuedRetry(failure, until)
         if self._shared is not None:
-            self._shared.on_permits()
+            self._shared.on_leases()
 
     def cancel(self, service: str, request: RetryableRequest) -> None:
         """Remove a request from the queue, with the body that it holds: its client has gone."""
@@ -98,17 +98,17 @@ class RetryBudget:
 
     # -- where several workers share the floor
 
-    def permits_used(self, service: str) -> int:
-        """How many permits the retries of a service need at this moment."""
+    def leases_used(self, service: str) -> int:
+        """How many leases the retries of a service need at this moment."""
         active = self._active.get(service, 0)
         return active if active > self._in_flight.get(service, 0) // IN_FLIGHT_PER_RETRY else 0
 
-    def permits_wanted(self) -> dict[str, int]:
-        """Retries that wait for a permit, by service."""
+    def leases_wanted(self) -> dict[str, int]:
+        """Retries that wait for a lease, by service."""
         return {service: len(queue) for service, queue in self._queues.items() if queue}
 
     def admit(self) -> None:
-        """There are more permits than before."""
+        """There are more leases than before."""
         for service in tuple(self._queues):
             self._admit(service)
 

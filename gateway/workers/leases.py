@@ -1,15 +1,15 @@
-"""Who of several workers has how many permits, and what each of them is told about them.
+"""Who of several workers has how many leases, and what each of them is told about them.
 
-A permit is lent by the parent: for one request at a time at a member with a bound, or for one retry at a time
-of a service (`dataplane.limits.sharing`). Of each key there is a stock.
+A lease is granted by the parent: for one request at a time at a member with a bound, or for one retry at a
+time of a service (`dataplane.limits.sharing`). Of each key there is a stock.
 
-    lent        + those that are free  =  the bound, always: a permit is free again only when its worker has
+    held        + those that are free  =  the bound, always: a lease is free again only when its worker has
                 said so, or has ended
     wanted      goes first to who has fewest, among those to who has waited longest
     given back  while somebody else wants it: what is not used at once, and what is used as it becomes free,
                 down to an equal part of the stock
 
-So whatever messages are under way, no more permits are in use than there are; a worker that has none comes
+So whatever messages are under way, no more leases are in use than there are; a worker that has none comes
 in turn; and while nobody wants more than it has, nothing is sent. Pure: values in, values out.
 """
 
@@ -19,13 +19,13 @@ from collections.abc import KeysView, Mapping
 from dataclasses import dataclass, field
 from typing import final
 
-from gateway.workers.messages import Permits, PermitUse
+from gateway.workers.messages import Leases, LeaseUse
 
 
 @final
 @dataclass(slots=True)
 class _Stock:
-    """The permits of one key."""
+    """The leases of one key."""
 
     bound: int
     gone: bool = False
@@ -85,7 +85,7 @@ class _Borrower:
 
 
 @final
-class PermitLedger:
+class LeaseLedger:
     """The stocks of all keys. `workers`: how many there are to be."""
 
     def __init__(self, workers: int) -> None:
@@ -97,7 +97,7 @@ class PermitLedger:
         self._count = 0
 
     def configure(self, numbers: Mapping[str, int]) -> None:
-        """These are all keys, with the number of permits that there are."""
+        """These are all keys, with the number of leases that there are."""
         for key in self._stocks.keys() - numbers.keys():
             stock = self._stocks[key]
             if not stock.gone:
@@ -123,8 +123,8 @@ class PermitLedger:
             stock.wanted.pop(worker, None)
             stock.last_at.pop(worker, None)
 
-    def used(self, worker: int, use: PermitUse) -> None:
-        """A worker says what it does with its permits."""
+    def used(self, worker: int, use: LeaseUse) -> None:
+        """A worker says what it does with its leases."""
         borrower = self._borrowers[worker]
         borrower.heard = max(borrower.heard, use.heard)
         for key, number in use.freed.items():
@@ -144,16 +144,16 @@ class PermitLedger:
         for key in borrower.returns:
             self._changed[key] = None  # what it has heard may say that all are taken
 
-    def deal(self) -> list[tuple[int, Permits]]:
-        """Lend what is free, and have given back what others want. What the workers are to be told."""
+    def deal(self) -> list[tuple[int, Leases]]:
+        """Grant what is free, and have given back what others want. What the workers are to be told."""
         changed, self._changed = self._changed, {}
         for key in changed:
-            self._lend(key)
+            self._deal_key(key)
         return [(worker, self._message(one)) for worker, one in self._borrowers.items() if one.changed]
 
     @property
     def keys(self) -> KeysView[str]:
-        """All keys, those included of which permits are still out."""
+        """All keys, those included of which leases are still out."""
         return self._stocks.keys()
 
     # -- one key
@@ -182,7 +182,7 @@ class PermitLedger:
             borrower.grants[key] = borrower.grants.get(key, 0) + number
             borrower.changed = True
 
-    def _lend(self, key: str) -> None:
+    def _deal_key(self, key: str) -> None:
         stock = self._stocks[key]
         while stock.wanted and stock.free > 0:
             worker = stock.next()
@@ -217,8 +217,8 @@ class PermitLedger:
             other == worker or self._borrowers[other].has_nothing_idle(key) for other in stock.held
         )
 
-    def _message(self, borrower: _Borrower) -> Permits:
+    def _message(self, borrower: _Borrower) -> Leases:
         borrower.number += 1
         borrower.changed = False
         grants, borrower.grants = borrower.grants, {}
-        return Permits(borrower.number, grants, dict(borrower.returns), frozenset(borrower.taken))
+        return Leases(borrower.number, grants, dict(borrower.returns), frozenset(borrower.taken))

@@ -1,4 +1,4 @@
-"""Who of several workers has how many permits: never more than there are, and nobody waits in vain."""
+"""Who of several workers has how many leases: never more than there are, and nobody waits in vain."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from gateway.dataplane.limits.sharing import SharedLimits
-from gateway.workers.messages import Permits, PermitUse
-from gateway.workers.permits import PermitLedger
+from gateway.workers.leases import LeaseLedger
+from gateway.workers.messages import Leases, LeaseUse
 from tests.kit.examples import examples
 
 KEY = "baremetal/api-1"
@@ -22,8 +22,8 @@ class Borrower:
     def __init__(self, workers: int) -> None:
         self.shared = SharedLimits(workers)
         self.in_flight = self.waiting = self.heard = self.ended = 0
-        self.inbox: deque[Permits] = deque()
-        self.outbox: deque[PermitUse] = deque()
+        self.inbox: deque[Leases] = deque()
+        self.outbox: deque[LeaseUse] = deque()
 
     def asks(self, requests: int) -> None:
         self.waiting += requests
@@ -32,33 +32,33 @@ class Borrower:
     def ends_one(self) -> None:
         self.in_flight -= 1
         self.ended += 1
-        if KEY in self.shared.returns and self.waiting:
+        if KEY in self.shared.recalled and self.waiting:
             self.shared.give_turn(KEY, self.in_flight)
         self.goes_on()
 
     def receives(self) -> None:
-        permits = self.inbox.popleft()
-        for key, number in permits.lent.items():
-            self.shared.lent[key] = self.shared.lent.get(key, 0) + number
-        self.shared.returns, self.shared.taken = permits.returns, permits.taken
-        self.heard = permits.number
+        leases = self.inbox.popleft()
+        for key, number in leases.granted.items():
+            self.shared.leases[key] = self.shared.leases.get(key, 0) + number
+        self.shared.recalled, self.shared.exhausted = leases.returns, leases.taken
+        self.heard = leases.number
         self.goes_on()
 
     def goes_on(self) -> None:
-        while self.waiting and self.in_flight < self.shared.lent.get(KEY, 0):
+        while self.waiting and self.in_flight < self.shared.leases.get(KEY, 0):
             self.waiting -= 1
             self.in_flight += 1
-        if KEY in self.shared.returns:
+        if KEY in self.shared.recalled:
             self.shared.give_idle(KEY, self.in_flight)
-        self.outbox.append(PermitUse(self.heard, dict(self.shared.freed), {KEY: self.waiting}))
-        self.shared.freed.clear()
+        self.outbox.append(LeaseUse(self.heard, dict(self.shared.released), {KEY: self.waiting}))
+        self.shared.released.clear()
 
 
 class Fleet:
     """Workers and their ledger, between which messages take as long as they are told to."""
 
     def __init__(self, workers: int, bound: int) -> None:
-        self.ledger = PermitLedger(workers)
+        self.ledger = LeaseLedger(workers)
         self.ledger.configure({KEY: bound})
         self.workers: dict[int, Borrower] = {}
         for number in range(workers):
@@ -80,8 +80,8 @@ class Fleet:
         return {} if stock is None else dict(stock.held)
 
     def deal(self) -> None:
-        for number, permits in self.ledger.deal():
-            self.workers[number].inbox.append(permits)
+        for number, leases in self.ledger.deal():
+            self.workers[number].inbox.append(leases)
 
     def hears(self, number: int) -> None:
         self.ledger.used(number, self.workers[number].outbox.popleft())
@@ -128,7 +128,7 @@ def test_what_others_do_not_use_goes_to_who_wants_it() -> None:
     assert fleet.deliver_all() == 0, "then nothing is said any more"
 
 
-def test_a_single_permit_goes_round() -> None:
+def test_a_single_lease_goes_round() -> None:
     """Each worker has always more to do: nobody waits more than three turns."""
     fleet = Fleet(4, 1)
     for worker in fleet.workers.values():
@@ -174,21 +174,21 @@ def test_those_that_wait_hear_when_all_are_taken_and_not_before() -> None:
         fleet.hears(0)
     while first.inbox:
         first.receives()
-    assert KEY not in first.shared.taken, "the other one may not need its own"
+    assert KEY not in first.shared.exhausted, "the other one may not need its own"
     fleet.deliver_all()
     assert first.in_flight == 2
 
     fleet.workers[1].asks(1)
     fleet.deliver_all()
 
-    assert KEY in fleet.workers[1].shared.taken
+    assert KEY in fleet.workers[1].shared.exhausted
     first.ends_one()
     fleet.deliver_all()
     assert fleet.workers[1].in_flight == 1
-    assert not fleet.workers[1].shared.taken
+    assert not fleet.workers[1].shared.exhausted
 
 
-def test_a_worker_that_ends_leaves_its_permits_to_others() -> None:
+def test_a_worker_that_ends_leaves_its_leases_to_others() -> None:
     fleet = Fleet(2, 2)
     fleet.workers[0].asks(2)
     fleet.workers[1].asks(5)
@@ -218,7 +218,7 @@ def test_a_lower_bound_holds_as_soon_as_requests_end_and_a_higher_one_at_once() 
     assert fleet.in_flight == 3
 
 
-def test_a_member_that_goes_and_comes_again_has_no_more_permits_than_before() -> None:
+def test_a_member_that_goes_and_comes_again_has_no_more_leases_than_before() -> None:
     fleet = Fleet(2, 2)
     fleet.workers[0].asks(2)
     fleet.deliver_all()
@@ -335,7 +335,7 @@ class PermitLaws(RuleBasedStateMachine):
         assert self.fleet.in_flight <= self.most
         held = self.fleet.held()
         for number, worker in self.fleet.workers.items():
-            assert worker.in_flight <= worker.shared.lent.get(KEY, 0) <= held.get(number, 0)
+            assert worker.in_flight <= worker.shared.leases.get(KEY, 0) <= held.get(number, 0)
         assert sum(held.values()) <= self.most
 
     def teardown(self) -> None:
