@@ -22,7 +22,7 @@ from urllib.parse import SplitResult, urlencode, urlsplit
 
 import click
 
-from gateway.cli.command import Decorated, Text, file_option, read_settings, usage_error
+from gateway.cli.command import Decorated, ParsedText, file_option, read_settings, usage_error
 from gateway.errors import AdminError, SettingsError, TokenError
 from gateway.runtime.terminal import plain
 
@@ -248,7 +248,7 @@ def _own_error(document: object) -> str | None:
     return message if isinstance(message, str) else None
 
 
-class Where(NamedTuple):
+class AdminOptions(NamedTuple):
     """What the options say of the admin listener."""
 
     config: Path | None
@@ -263,14 +263,17 @@ def options(function: Callable[..., int]) -> Callable[..., int]:
 
     @file_option("-c", "--config", text="the configuration: the admin listener is found in it")
     @click.option(
-        "--admin", metavar="URL", type=Text("URL", _url), help=f"the admin listener; default: {DEFAULT_URL}"
+        "--admin",
+        metavar="URL",
+        type=ParsedText("URL", _url),
+        help=f"the admin listener; default: {DEFAULT_URL}",
     )
     @_tls_option("--ca", "the CA of its certificate; default: that of -c FILE, or the CAs of the system")
     @_tls_option("--cert", "the certificate of the operator, with its chain")
     @_tls_option("--key", "the private key of --cert, unless it is in the same file")
     @wraps(function)
     def with_where(**given: Any) -> int:  # noqa: ANN401 - `where`, and the other options of the verb
-        where = Where(*(given.pop(name) for name in Where._fields))
+        where = AdminOptions(*(given.pop(name) for name in AdminOptions._fields))
         if where.config is not None and where.admin is not None:
             usage_error("--admin is not allowed with a configuration file")
         return function(where=where, **given)
@@ -291,7 +294,7 @@ def _url(text: str) -> str:
     return text.rstrip("/")
 
 
-def find(where: Where, *, light: bool = False) -> AdminClient:
+def find(where: AdminOptions, *, light: bool = False) -> AdminClient:
     """A client of the admin listener that the options name. Raises `SettingsError` for a wrong file. `light`:
     of the file only what it says of the listener is read, where that can be told from the rest."""
     token = os.environ.get(TOKEN_VARIABLE) or None
@@ -332,7 +335,7 @@ def _reachable(host: str) -> str:
     return "127.0.0.1" if address.version == 4 else "::1"
 
 
-def _tls(where: Where, certificates: Iterable[str] | None) -> AdminTls:
+def _tls(where: AdminOptions, certificates: Iterable[str] | None) -> AdminTls:
     """What the options say. `certificates`: the files of those that the admin listener in `-c FILE` shows;
     None: it has no TLS. Raises `SettingsError`."""
     if where.key is not None and where.cert is None:

@@ -32,7 +32,7 @@ STDIN_NAME: Final = "<stdin>"
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-class Command(click.Command):
+class VerbCommand(click.Command):
     """A verb. Its usage begins as it always has, and a file without its option is told from a slip."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -49,11 +49,11 @@ class Command(click.Command):
         formatter.write_usage(ctx.command_path, " ".join(self.collect_usage_pieces(ctx)), prefix="usage: ")
 
 
-def verb(name: str, details: str = "") -> Callable[[Function], Command]:
+def verb(name: str, details: str = "") -> Callable[[Function], VerbCommand]:
     """The command of a verb. `details`: what its help says beyond the sentence in `VERBS`, in paragraphs."""
     sentence = f"{VERBS[name][0].upper()}{VERBS[name][1:]}."
     text = f"{sentence}\n\n{details}" if details else sentence
-    return click.command(name, cls=Command, help=text, short_help=VERBS[name], context_settings=CONTEXT)
+    return click.command(name, cls=VerbCommand, help=text, short_help=VERBS[name], context_settings=CONTEXT)
 
 
 def usage_error(message: str) -> NoReturn:
@@ -123,7 +123,7 @@ def file_argument(function: Callable[..., int]) -> Callable[..., int]:
     return argument(with_file)
 
 
-class Text(click.ParamType[Any]):
+class ParsedText(click.ParamType[Any]):
     """A text that a function reads, which raises `ValueError` with one sentence. `complete`: what may be
     written, for shells."""
 
@@ -140,7 +140,7 @@ class Text(click.ParamType[Any]):
             self.fail(str(problem), param, ctx)
 
 
-def seconds(low: float, high: float) -> Text:
+def seconds(low: float, high: float) -> ParsedText:
     """A number of seconds, `20` or `20s`."""
 
     def read(text: str) -> float:
@@ -152,4 +152,4 @@ def seconds(low: float, high: float) -> Text:
             raise ValueError(f"must be a number of seconds from {low:g} to {high:g}")
         return number
 
-    return Text("seconds", read)
+    return ParsedText("seconds", read)

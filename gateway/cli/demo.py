@@ -16,7 +16,7 @@ from typing import Final
 
 import click
 
-from gateway.cli.command import Text, seconds, verb
+from gateway.cli.command import ParsedText, seconds, verb
 from gateway.demo.director import Director, Options
 from gateway.demo.haproxy import find_program
 from gateway.demo.report import report
@@ -47,7 +47,7 @@ def _port(text: str) -> int:
 @click.option("--seed", type=int, metavar="N", help="make the choices of the clients repeatable")
 @click.option(
     "--port",
-    type=Text("port", _port),
+    type=ParsedText("port", _port),
     metavar="N",
     default=0,
     help="where the gateway listens; default: any free port",

@@ -34,7 +34,7 @@ EXPECTED: Final = ("decision", "status", "service", "version", "backends")
 Value: TypeAlias = str | tuple[str, ...]
 
 
-class Row(NamedTuple):
+class RequestRow(NamedTuple):
     """One request, and what is expected of it."""
 
     line: int
@@ -60,7 +60,7 @@ class Expectations(NamedTuple):
     lines: tuple[str, ...]
     config: Path | None = None
     backends: tuple[Claim, ...] | None = None
-    rows: tuple[Row, ...] = ()
+    rows: tuple[RequestRow, ...] = ()
 
     def problem(self, claim: Claim, message: str) -> SettingsError:
         """One problem that shows only together with the configuration."""
@@ -129,7 +129,7 @@ class _Reader:
                 found.append(Claim(service, backend, text, entry.value))
         return found
 
-    def _row(self, node: Node) -> Row | None:
+    def _row(self, node: Node) -> RequestRow | None:
         entries = self._entries(node, ("request", "headers", "expect"))
         request = self._text(entries.get("request"))
         expect = entries.get("expect")
@@ -148,7 +148,7 @@ class _Reader:
             for name, entry in self._entries(entries["headers"].value).items():
                 headers += [(name, text) for text in _texts(entry)]
         expected = self._expect(expect.value)
-        return Row(node.position.line, method_of_text(method), path, tuple(headers), expected)
+        return RequestRow(node.position.line, method_of_text(method), path, tuple(headers), expected)
 
     def _expect(self, node: Node) -> dict[str, Value]:
         found: dict[str, Value] = {}

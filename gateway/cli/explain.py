@@ -14,8 +14,8 @@ from typing import Any, Final
 import click
 
 from gateway.cli import admin_client
-from gateway.cli.admin_client import Where
-from gateway.cli.command import Text, find_config, output_option, read_settings, usage_error, verb
+from gateway.cli.admin_client import AdminOptions
+from gateway.cli.command import ParsedText, find_config, output_option, read_settings, usage_error, verb
 from gateway.core.http.message import METHOD, Header, method_of_text
 from gateway.runtime.terminal import Paint, Style, TableCell, plain, span, table
 
@@ -48,13 +48,18 @@ def _path(text: str) -> str:
     "--offline", is_flag=True, help="probe the backends of the configuration once, without a gateway"
 )
 @click.option(
-    "-H", "--header", multiple=True, type=Text("header", _header), metavar="'Name: value'", help="a header"
+    "-H",
+    "--header",
+    multiple=True,
+    type=ParsedText("header", _header),
+    metavar="'Name: value'",
+    help="a header",
 )
 @output_option
-@click.argument("method", metavar="METHOD", type=Text("method", _method))
-@click.argument("path", metavar="PATH", type=Text("path", _path))
+@click.argument("method", metavar="METHOD", type=ParsedText("method", _method))
+@click.argument("path", metavar="PATH", type=ParsedText("path", _path))
 def explain(
-    *, where: Where, offline: bool, header: Sequence[Header], output: str, method: str, path: str
+    *, where: AdminOptions, offline: bool, header: Sequence[Header], output: str, method: str, path: str
 ) -> int:
     """Print the explanation. Raises `AdminError` or `SettingsError`."""
     if offline:
@@ -68,7 +73,9 @@ def explain(
     return 0
 
 
-def _offline(where: Where, method: str, path: str, headers: Sequence[Header]) -> tuple[str, dict[str, Any]]:
+def _offline(
+    where: AdminOptions, method: str, path: str, headers: Sequence[Header]
+) -> tuple[str, dict[str, Any]]:
     """The file, and the explanation made from it."""
     if where.admin is not None:
         usage_error("--admin is not allowed with --offline")

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Final
 
 from gateway.cli import admin_client
-from gateway.cli.admin_client import MAX_RESPONSE, NO_GATEWAY, Where
+from gateway.cli.admin_client import MAX_RESPONSE, NO_GATEWAY, AdminOptions
 from gateway.cli.command import file_argument, verb
 from gateway.errors import AdminError
 from gateway.runtime.terminal import plain, print_error
@@ -28,7 +28,7 @@ _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: [^\r\n]*)?\r
 @verb("healthcheck")
 @file_argument
 @admin_client.options
-def healthcheck(*, where: Where) -> int:
+def healthcheck(*, where: AdminOptions) -> int:
     """Print the result. Raises `AdminError` when no gateway responds."""
     admin = admin_client.find(where, light=True)
     status, body = admin.request("GET", "/readyz", [("verbose", "")], get=_get)

@@ -22,7 +22,7 @@ import click
 
 from gateway.cli import init_file, offline, own_api
 from gateway.cli.command import file_option, verb
-from gateway.cli.init_file import Target
+from gateway.cli.init_file import InitOptions
 from gateway.cli.own_api import Documents
 from gateway.controlplane.probe_client import ProbeClient
 from gateway.controlplane.resolver import Resolver
@@ -81,11 +81,11 @@ def init(
     if dialect is not None and dialect not in known:
         raise SettingsError(f"there is no dialect {dialect!r}; there are: {', '.join(known)}")
     candidates = _candidates(known, dialect, service_type)
-    target = Target(urls, service or OWN_SERVICE, listen, ca)
+    target = InitOptions(urls, service or OWN_SERVICE, listen, ca)
     settings = _probe_settings(target, dict.fromkeys(_most_specific_first(known), NO_OPTIONS))
     if dialect == CUSTOM:
         return _write(_own_api(target, settings, "no versions found"), to)
-    seen = process.run_in_loop(_look(settings.services[0], ["/"]))
+    seen = process.run_in_loop(_fetch_documents(settings.services[0], ["/"]))
     options, unsure = _recognize(urls, {name: known[name] for name in candidates}, seen)
     if service_type is not None:
         options, unsure = {name: {"service_type": service_type} for name in candidates}, {}
@@ -209,7 +209,7 @@ def _unnamed(urls: Sequence[str], unsure: Mapping[str, str]) -> str:
 
 
 def _probe_settings(
-    target: Target, dialects: Mapping[str, Mapping[str, str]], unsure: Mapping[str, str] = NO_OPTIONS
+    target: InitOptions, dialects: Mapping[str, Mapping[str, str]], unsure: Mapping[str, str] = NO_OPTIONS
 ) -> Settings:
     """One service for each of the dialects, with its options and the same backends. A dialect that must be
     told more is left out. Raises `SettingsError` if none is left, as with a bad URL, and `AdminError` if one
@@ -247,7 +247,7 @@ def _require(text: str) -> Settings:
     return loaded.require()
 
 
-async def _look(service: Service, paths: Sequence[str]) -> Sequence[Documents]:
+async def _fetch_documents(service: Service, paths: Sequence[str]) -> Sequence[Documents]:
     """What the backends of a service respond at these paths, in the order of the backends. Sent as probes
     are: no redirect, bounded documents."""
     found: list[dict[str, ProbeResponse]] = [{} for _ in service.backends]
@@ -273,11 +273,11 @@ async def _look(service: Service, paths: Sequence[str]) -> Sequence[Documents]:
     return found
 
 
-def _own_api(target: Target, settings: Settings, faults: str) -> str:
+def _own_api(target: InitOptions, settings: Settings, faults: str) -> str:
     """The file for an API that no dialect knows. Raises `AdminError` if nothing tells a version of it: none
     is made up. `faults`: why no dialect knows it."""
     backends = settings.services[0].backends
-    seen = process.run_in_loop(_look(settings.services[0], own_api.PATHS))
+    seen = process.run_in_loop(_fetch_documents(settings.services[0], own_api.PATHS))
     findings = own_api.infer([backend.authority for backend in backends], seen)
     text = init_file.of_own_api(target, findings, seen)
     if text is None:

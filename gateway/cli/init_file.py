@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from gateway.cli.own_api import Documents, Evidence, Findings, Place
+from gateway.cli.own_api import ApiFindings, Documents, Evidence, VersionLocation
 from gateway.core.dialect import Advertisement, Dialect, ProbeRequest
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.ranges import VersionSet
@@ -62,7 +62,7 @@ LONGEST_LIST: Final = 80
 DEFAULT_HEADER: Final = "API-Version"
 
 
-class Target(NamedTuple):
+class InitOptions(NamedTuple):
     """What the operator named."""
 
     urls: Sequence[str]
@@ -92,7 +92,7 @@ def _backend(url: str, served: str, ca: str | None, *, declares: bool = False) -
         yield f'        versions: "{served}"\n'
 
 
-def of_dialect(target: Target, view: ServiceView, options: Mapping[str, str]) -> Iterator[str]:
+def of_dialect(target: InitOptions, view: ServiceView, options: Mapping[str, str]) -> Iterator[str]:
     """The pieces of the file for an API that a dialect reads. `options`: what the dialect had to be told."""
     dialect = view.service.dialect
     yield HEAD.format(listen=scalar(target.listen), service=target.service, dialect=dialect.name)
@@ -133,13 +133,13 @@ def _options(dialect: Dialect, known: Mapping[str, str]) -> Iterator[str]:
         yield f"{indent}# {sentence}.\n{indent}{field.name}: {default}\n"
 
 
-def of_own_api(target: Target, findings: Findings, seen: Sequence[Documents]) -> str | None:
+def of_own_api(target: InitOptions, findings: ApiFindings, seen: Sequence[Documents]) -> str | None:
     """The file for an API that no dialect knows. None: nothing tells any version. Raises `SettingsError` for
     a bad option. `seen`: the responses of each server."""
     problem = None
     for evidence in findings.evidence:
         for probed in (True, False) if evidence.learn or evidence.response else (False,):
-            file = _File(target, findings, evidence, probed=probed)
+            file = _OwnApiFile(target, findings, evidence, probed=probed)
             text = "".join(file.pieces(_declared(evidence)))
             loaded = load(text, filename="init", environ={})
             if loaded.problems:
@@ -180,16 +180,18 @@ def _declared(evidence: Evidence) -> list[str]:
     return [", ".join(texts) for texts in found]
 
 
-class _File:
+class _OwnApiFile:
     """The pieces of one file, made of one evidence. `probed`: the versions are learned from it; otherwise
     they are declared at the backends."""
 
-    def __init__(self, target: Target, findings: Findings, evidence: Evidence, *, probed: bool) -> None:
+    def __init__(
+        self, target: InitOptions, findings: ApiFindings, evidence: Evidence, *, probed: bool
+    ) -> None:
         self.target, self.findings, self.evidence, self.probed = target, findings, evidence, probed
         self.notation = evidence.notation
         self.known = self.notation.canonical([text for texts in evidence.texts for text in texts])
-        fitting: list[Place] = []
-        others: list[Place] = []
+        fitting: list[VersionLocation] = []
+        others: list[VersionLocation] = []
         for place in findings.places:
             fits = place.notation is None or place.notation.scheme.key == self.notation.scheme.key
             (fitting if fits else others).append(place)
@@ -253,7 +255,7 @@ class _File:
                 f"{OPEN}where does a request carry its version? No document tells it; this header is the"
                 " default. Others: `query: NAME`, `path: /v{version}`, `parameter: NAME` of a media type.",
             )
-            place = Place("header", DEFAULT_HEADER, None, "")
+            place = VersionLocation("header", DEFAULT_HEADER, None, "")
         elif place.is_guess:
             yield from _comment(f"{OPEN}do requests carry the version here? Only {place.why} is known.")
         else:

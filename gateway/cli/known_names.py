@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 
 from gateway.cli import admin_client
-from gateway.cli.admin_client import Where
+from gateway.cli.admin_client import AdminOptions
 from gateway.cli.command import find_config, read_settings
 from gateway.errors import SkewgateError
 
@@ -58,9 +58,9 @@ def _names(ctx: click.Context) -> Mapping[str, Sequence[str]]:
     return {service.name: [backend.name for backend in service.backends] for service in known}
 
 
-def _where(ctx: click.Context) -> Where:
-    return Where(*(ctx.params.get(name) for name in Where._fields))
+def _where(ctx: click.Context) -> AdminOptions:
+    return AdminOptions(*(ctx.params.get(name) for name in AdminOptions._fields))
 
 
-def _status(where: Where) -> Mapping[str, Any]:
+def _status(where: AdminOptions) -> Mapping[str, Any]:
     return replace(admin_client.find(where), timeout=PATIENCE).status()

@@ -16,8 +16,8 @@ from urllib.parse import quote
 import click
 
 from gateway.cli import admin_client, known_names
-from gateway.cli.admin_client import AdminClient, Where
-from gateway.cli.command import Text, file_argument, output_option, seconds, usage_error, verb
+from gateway.cli.admin_client import AdminClient, AdminOptions
+from gateway.cli.command import ParsedText, file_argument, output_option, seconds, usage_error, verb
 from gateway.errors import AdminError, TokenError
 from gateway.runtime.terminal import plain, print_error, span
 
@@ -33,7 +33,7 @@ REFUSED: Final = 400
 """The status of a response with the problems of the file."""
 
 
-class Target(NamedTuple):
+class BackendName(NamedTuple):
     """A backend as the command line names it."""
 
     service: str
@@ -48,11 +48,11 @@ class Target(NamedTuple):
         return f"/services/{service}/backends/{backend}/{command}"
 
 
-def _target(text: str) -> Target:
+def _backend_name(text: str) -> BackendName:
     service, slash, backend = text.partition("/")
     if not (service and slash and backend):
         raise ValueError("must be SERVICE/BACKEND, as `skewgate status` shows them")
-    return Target(service, backend)
+    return BackendName(service, backend)
 
 
 def options(function: Callable[..., int]) -> Callable[..., int]:
@@ -64,7 +64,7 @@ service_argument = click.argument("service", metavar="SERVICE", shell_complete=k
 backend_argument = click.argument(
     "target",
     metavar="SERVICE/BACKEND",
-    type=Text("SERVICE/BACKEND", _target),
+    type=ParsedText("SERVICE/BACKEND", _backend_name),
     shell_complete=known_names.backends,
 )
 
@@ -76,7 +76,7 @@ backend_argument = click.argument(
 @click.option(
     "--release", metavar="NAME", help="a release of the dialect's table or of `releases` in the file"
 )
-def pin(*, where: Where, output: str, service: str, version: str | None, release: str | None) -> int:
+def pin(*, where: AdminOptions, output: str, service: str, version: str | None, release: str | None) -> int:
     """Set the pin: no version above it is offered. Raises `AdminError` when the gateway refuses."""
     if version is not None and release is not None:
         usage_error("--release is not allowed with VERSION")
@@ -92,14 +92,14 @@ def pin(*, where: Where, output: str, service: str, version: str | None, release
 @verb("unpin")
 @options
 @service_argument
-def unpin(*, where: Where, output: str, service: str) -> int:
+def unpin(*, where: AdminOptions, output: str, service: str) -> int:
     """Remove the pin; 0 also when there was none. If the configuration has a ceiling, it is in force again.
     Raises `AdminError` when the gateway refuses."""
     return _set_ceiling(where, output, service, "DELETE")
 
 
 def _set_ceiling(
-    where: Where, output: str, service: str, method: str, ceiling: Mapping[str, str] | None = None
+    where: AdminOptions, output: str, service: str, method: str, ceiling: Mapping[str, str] | None = None
 ) -> int:
     admin = admin_client.find(where)
     state = _send(admin, method, f"/services/{quote(service, safe='')}/ceiling", ceiling)
@@ -127,7 +127,7 @@ def _offer_line(state: State, name: str) -> str:
     type=seconds(0, 86_400),
     help="with --wait: give up after this time with exit code 1; the backend stays drained",
 )
-def drain(*, where: Where, output: str, target: Target, wait: bool, timeout: float | None) -> int:
+def drain(*, where: AdminOptions, output: str, target: BackendName, wait: bool, timeout: float | None) -> int:
     """Drain the backend, which is still probed. After 0 it is in force, and with `--wait` no request is in
     flight there, in every live replica. Raises `AdminError`."""
     if timeout is not None and not wait:
@@ -143,7 +143,7 @@ def drain(*, where: Where, output: str, target: Target, wait: bool, timeout: flo
 @verb("enable")
 @options
 @backend_argument
-def enable(*, where: Where, output: str, target: Target) -> int:
+def enable(*, where: AdminOptions, output: str, target: BackendName) -> int:
     """End a drain; 0 also when the backend was in service. Raises `AdminError` when the gateway refuses."""
     admin = admin_client.find(where)
     state = _send(admin, "POST", target.path("enable"))
@@ -151,7 +151,7 @@ def enable(*, where: Where, output: str, target: Target) -> int:
     return 0
 
 
-def _wait_until_idle(admin: AdminClient, target: Target, state: State, timeout: float | None) -> State:
+def _wait_until_idle(admin: AdminClient, target: BackendName, state: State, timeout: float | None) -> State:
     """The first state in which no request is in flight. Raises `AdminError` at the timeout, and when the
     backend is not drained any more."""
     end = None if timeout is None else time.monotonic() + timeout
@@ -168,7 +168,7 @@ def _wait_until_idle(admin: AdminClient, target: Target, state: State, timeout: 
     return state
 
 
-def _keeps_busy(target: Target, state: State) -> str:
+def _keeps_busy(target: BackendName, state: State) -> str:
     """Why it is not idle, as far as is known here; empty: it is."""
     if number := _in_flight(target, state):
         return f"still has {_requests(number)} in flight"
@@ -183,13 +183,13 @@ def _keeps_busy(target: Target, state: State) -> str:
     )
 
 
-def _agreement(target: Target, state: State) -> Mapping[str, Any]:
+def _agreement(target: BackendName, state: State) -> Mapping[str, Any]:
     """What the gateway knows of the other replicas; nothing where it stands alone."""
     found = state["services"][target.service].get("agreement", {})
     return found if isinstance(found, Mapping) else {}
 
 
-def _in_flight(target: Target, state: State) -> int:
+def _in_flight(target: BackendName, state: State) -> int:
     """Requests in flight. Raises `AdminError` when the backend is not drained any more: it may never be
     idle."""
     try:
@@ -202,7 +202,7 @@ def _in_flight(target: Target, state: State) -> int:
     return number
 
 
-def _backend_line(state: State, target: Target) -> str:
+def _backend_line(state: State, target: BackendName) -> str:
     """Whether a backend is in service. Raises as `_offer_line` does."""
     backend = state["services"][target.service]["backends"][target.backend]
     if not backend["drained"]:
@@ -221,7 +221,7 @@ def _requests(number: int) -> str:
 )
 @options
 @click.argument("replica", metavar="ID", shell_complete=known_names.replicas)
-def forget(*, where: Where, output: str, replica: str) -> int:
+def forget(*, where: AdminOptions, output: str, replica: str) -> int:
     """Forget the replica. A version is refused only when every registered replica agrees to it. Raises
     `AdminError` when the gateway refuses, as it does of one that is live."""
     admin = admin_client.find(where)
@@ -233,7 +233,7 @@ def forget(*, where: Where, output: str, replica: str) -> int:
 @verb("reload")
 @file_argument
 @admin_client.options
-def reload(*, where: Where) -> int:
+def reload(*, where: AdminOptions) -> int:
     """Reload, and print the problems as `check` does. Raises `AdminError` when the file is refused, so that
     the old configuration stays, or no gateway responds."""
     admin = admin_client.find(where)

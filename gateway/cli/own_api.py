@@ -16,7 +16,15 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias, final
 from urllib.parse import urlsplit
 
-from gateway.cli.own_api_versions import MOST, Notation, Spot, Steps, notation_of, spots, words_of
+from gateway.cli.own_api_versions import (
+    MOST,
+    Notation,
+    Steps,
+    VersionField,
+    notation_of,
+    version_fields,
+    words_of,
+)
 from gateway.core.dialect import ProbeResponse
 from gateway.core.http.json_body import Json, read_json
 from gateway.core.http.message import HEADER_NAME, normalize_name
@@ -71,7 +79,7 @@ class Evidence(NamedTuple):
     """Whether the texts are the oldest and the newest version."""
 
 
-class Place(NamedTuple):
+class VersionLocation(NamedTuple):
     """Where requests carry their version."""
 
     kind: str
@@ -90,11 +98,11 @@ class Place(NamedTuple):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Findings:
+class ApiFindings:
     """What was found. The first evidence is the best one."""
 
     evidence: tuple[Evidence, ...]
-    places: tuple[Place, ...]
+    places: tuple[VersionLocation, ...]
     served: tuple[str, str] | None
     """A response header that may name the served version, and its value."""
     unversioned: tuple[str, ...]
@@ -110,7 +118,7 @@ class _Document(NamedTuple):
     json: Json
 
 
-def infer(hosts: Sequence[str], seen: Sequence[Documents]) -> Findings:
+def infer(hosts: Sequence[str], seen: Sequence[Documents]) -> ApiFindings:
     """What the documents of each server tell. `hosts`: HOST:PORT of each server."""
     documents = [
         _Document(server, path, responses[path], read_json(responses[path].body))
@@ -136,7 +144,7 @@ def infer(hosts: Sequence[str], seen: Sequence[Documents]) -> Findings:
     )
     places = (*(place for place, _ in [*parameters, *of_paths]), *_header_places(served, documents))
     named = (served[0].name, served[0].text) if served else None
-    return Findings(evidence, places, named, _unversioned(described, others))
+    return ApiFindings(evidence, places, named, _unversioned(described, others))
 
 
 def _evidence(
@@ -156,17 +164,17 @@ def _evidence(
 
 def _in_documents(documents: Sequence[_Document], count: int) -> Iterator[Evidence]:
     """Lists, ranges and single versions, the same place of all servers together."""
-    found: dict[tuple[str, str, tuple[Steps, ...]], list[tuple[_Document, Spot]]] = {}
+    found: dict[tuple[str, str, tuple[Steps, ...]], list[tuple[_Document, VersionField]]] = {}
     for document in documents:
-        for spot in spots(document.json, named="version" in document.path):
-            found.setdefault((spot.kind, document.path, spot.paths), []).append((document, spot))
+        for field in version_fields(document.json, named="version" in document.path):
+            found.setdefault((field.kind, document.path, field.paths), []).append((document, field))
     for kind in ("list", "range", "single"):
         for (of_kind, path, steps), hits in found.items():
             if of_kind != kind:
                 continue
             written = [_json_path(each) for each in steps]
             where = f"{' and '.join(written)} of GET {path}"
-            texts = {document.server: spot.texts for document, spot in hits}
+            texts = {document.server: field.texts for document, field in hits}
             for each in _evidence(where, texts, count, certain=kind != "single", is_range=kind == "range"):
                 yield each._replace(learn=_learn(kind, written, hits[0][0], each.notation))
 
@@ -268,17 +276,19 @@ def _served(headers: Sequence[_VersionHeader], count: int) -> Iterator[Evidence]
         yield from _evidence(f"the response header {name}", stated, count, certain=False)
 
 
-def _header_places(headers: Sequence[_VersionHeader], documents: Sequence[_Document]) -> Iterator[Place]:
+def _header_places(
+    headers: Sequence[_VersionHeader], documents: Sequence[_Document]
+) -> Iterator[VersionLocation]:
     """`Vary` names request headers. A response header often has the name of the one in requests."""
     for document in documents:
         for line in _values(document.response, "vary"):
             for name in map(str.strip, line.split(",")):
                 if HEADER_NAME.fullmatch(name) and _role(name) == "served":
-                    yield Place("header", name, None, f"`Vary: {name}` of a response")
+                    yield VersionLocation("header", name, None, f"`Vary: {name}` of a response")
     for each in headers:
         asked = re.sub("-(selected|served|used)$", "", each.name, flags=re.IGNORECASE)
         why = f"the response header {each.name}"
-        yield Place("header", asked, notation_of([each.text]), why, is_guess=True)
+        yield VersionLocation("header", asked, notation_of([each.text]), why, is_guess=True)
 
 
 def _members(value: Json) -> Mapping[str, Json]:
@@ -298,7 +308,9 @@ def _title(described: Sequence[_Document], count: int) -> Iterator[Evidence]:
     yield from _evidence(f"info.version of GET {OPENAPI}", texts, count, certain=False)
 
 
-def _parameters(described: Sequence[_Document], count: int) -> Iterator[tuple[Place, list[Evidence]]]:
+def _parameters(
+    described: Sequence[_Document], count: int
+) -> Iterator[tuple[VersionLocation, list[Evidence]]]:
     """Headers and query parameters that are described as the version, with the values that they may have."""
     found: dict[tuple[str, str], dict[int, list[str]]] = {}
     for document in described:
@@ -315,7 +327,7 @@ def _parameters(described: Sequence[_Document], count: int) -> Iterator[tuple[Pl
         where = f"the values of the {kind} parameter {name} in GET {OPENAPI}"
         evidence = list(_evidence(where, texts, count))
         notation = evidence[0].notation if evidence else None
-        yield Place(kind, name, notation, f"the description in GET {OPENAPI}"), evidence
+        yield VersionLocation(kind, name, notation, f"the description in GET {OPENAPI}"), evidence
 
 
 def _all_parameters(document: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
@@ -400,7 +412,7 @@ def _versioned(server: int, path: str, where: str) -> list[_VersionedPath]:
     return []
 
 
-def _of_paths(paths: Sequence[_VersionedPath], count: int) -> list[tuple[Place, list[Evidence]]]:
+def _of_paths(paths: Sequence[_VersionedPath], count: int) -> list[tuple[VersionLocation, list[Evidence]]]:
     """The place before the version that most paths have, and the versions there; nothing without one."""
     if not paths:
         return []
@@ -415,7 +427,9 @@ def _of_paths(paths: Sequence[_VersionedPath], count: int) -> list[tuple[Place, 
     others = [each for each in dict.fromkeys(path.prefix for path in paths) if each != prefix]
     shown = tuple(each or "/" for each in others[:MOST_OTHERS])
     where = common[0].where
-    return [(Place("path", prefix, notation, where, others=shown), list(_evidence(where, texts, count)))]
+    return [
+        (VersionLocation("path", prefix, notation, where, others=shown), list(_evidence(where, texts, count)))
+    ]
 
 
 def _unversioned(described: Sequence[_Document], others: Sequence[_Document]) -> tuple[str, ...]:

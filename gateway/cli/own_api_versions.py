@@ -82,7 +82,7 @@ def notation_of(texts: Sequence[str]) -> Notation | None:
     return Notation(Named(tuple(sorted(ranks, key=lambda text: ranks[text]))))
 
 
-class Spot(NamedTuple):
+class VersionField(NamedTuple):
     """Where a document holds versions."""
 
     kind: str
@@ -113,7 +113,7 @@ def words_of(name: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORD.findall(name))
 
 
-def spots(node: Json, steps: Steps = (), *, named: bool) -> Iterator[Spot]:
+def version_fields(node: Json, steps: Steps = (), *, named: bool) -> Iterator[VersionField]:
     """Every place that may hold versions of the API. `named`: the document's own path, or a name above, says
     that it is about versions; otherwise a name in it has to. `steps`: where in the document it is."""
     if isinstance(node, list):
@@ -128,26 +128,26 @@ def spots(node: Json, steps: Steps = (), *, named: bool) -> Iterator[Spot]:
         if (text := _text(value)) is not None:
             is_single = " ".join(words) in _SINGLE or (named and words == ("number",))
             if is_single and notation_of([text]) is not None:
-                yield Spot("single", ((*steps, key),), (text,))
+                yield VersionField("single", ((*steps, key),), (text,))
         elif len(steps) < DEEPEST:
-            yield from spots(value, (*steps, key), named=named or "version" in key.lower())
+            yield from version_fields(value, (*steps, key), named=named or "version" in key.lower())
 
 
-def _in_list(items: list[Json], steps: Steps, *, named: bool) -> Iterator[Spot]:
+def _in_list(items: list[Json], steps: Steps, *, named: bool) -> Iterator[VersionField]:
     texts = [text for item in items if (text := _text(item)) is not None]
     if not items or len(items) > MOST:
         return
     if len(texts) == len(items):
         if named or all(text.startswith("v") for text in texts):
-            yield Spot("list", ((*steps, None),), tuple(texts))
+            yield VersionField("list", ((*steps, None),), tuple(texts))
         return
     for key in _ITEM_KEYS:
         texts = [text for item in items if isinstance(item, dict) and (text := _text(item.get(key)))]
         if len(texts) == len(items) and (named or "version" in key.lower()):
-            yield Spot("list", ((*steps, None, key),), tuple(texts))
+            yield VersionField("list", ((*steps, None, key),), tuple(texts))
 
 
-def _ranges(node: dict[str, Json], steps: Steps, *, named: bool) -> Iterator[Spot]:
+def _ranges(node: dict[str, Json], steps: Steps, *, named: bool) -> Iterator[VersionField]:
     """`minimum` and `maximum`, `oldest` and `newest`, `MinAPIVersion` and `ApiVersion`."""
     texts = {
         key: text
@@ -167,7 +167,7 @@ def _ranges(node: dict[str, Json], steps: Steps, *, named: bool) -> Iterator[Spo
         ]
         if highs:
             high = max(highs, key=lambda key: not _NEWEST.isdisjoint(words_of(key)))
-            yield Spot("range", ((*steps, low), (*steps, high)), (oldest, texts[high]))
+            yield VersionField("range", ((*steps, low), (*steps, high)), (oldest, texts[high]))
 
 
 def _text(value: object) -> str | None:

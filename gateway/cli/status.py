@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from gateway.cli import admin_client, known_names
-from gateway.cli.admin_client import Where
+from gateway.cli.admin_client import AdminOptions
 from gateway.cli.command import output_option, verb
 from gateway.errors import AdminError
 from gateway.runtime.terminal import Paint, Style, TableCell, plain, span, table
@@ -68,7 +68,7 @@ _FRESHNESS_STYLE: Final = {
 @click.option("--watch", is_flag=True, help=f"repeat every {INTERVAL:g} seconds until Ctrl-C")
 @output_option
 @click.argument("service", metavar="[SERVICE]", required=False, shell_complete=known_names.services)
-def status(*, where: Where, watch: bool, output: str, service: str | None) -> int:
+def status(*, where: AdminOptions, watch: bool, output: str, service: str | None) -> int:
     """Print the page once, or again and again until Ctrl-C. Raises `AdminError` for an unknown service."""
     admin = admin_client.find(where)
     paint = Paint(sys.stdout)

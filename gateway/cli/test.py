@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 import click
 
 from gateway.cli import admin_client, offline
-from gateway.cli.admin_client import Where
+from gateway.cli.admin_client import AdminOptions
 from gateway.cli.command import FileName, find_config, output_option, read_settings, verb
-from gateway.cli.expectations import DOWN, LEGACY, Claim, Expectations, Row, Value, read_expectations
+from gateway.cli.expectations import DOWN, LEGACY, Claim, Expectations, RequestRow, Value, read_expectations
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.fleet import Fact, ProbeFailed, ProbeSucceeded
 from gateway.core.fleet.service import Service
@@ -42,7 +42,7 @@ DETAILS: Final = (
 class RowResult(NamedTuple):
     """One row, and what was decided."""
 
-    row: Row
+    row: RequestRow
     found: Mapping[str, Value | None]
     because: str
 
@@ -60,7 +60,7 @@ class RowResult(NamedTuple):
 @admin_client.options
 @output_option
 @click.argument("file", metavar="FILE", type=FileName())
-def test(*, where: Where, output: str, file: Path) -> int:
+def test(*, where: AdminOptions, output: str, file: Path) -> int:
     """Compare all rows. 0 if all are as expected, else 1. Raises `SettingsError` and `AdminError`."""
     table = read_expectations(file)
     results = _explained_online(where, table) if where.admin is not None else _decide(where.config, table)
@@ -80,7 +80,7 @@ def test(*, where: Where, output: str, file: Path) -> int:
     return 1 if different else 0
 
 
-def _explained_online(where: Where, table: Expectations) -> list[RowResult]:
+def _explained_online(where: AdminOptions, table: Expectations) -> list[RowResult]:
     """What a running gateway would do."""
     admin = admin_client.find(where)
     return [_result(row, admin.explain(row.method, row.path, row.headers)) for row in table.rows]
@@ -147,7 +147,7 @@ def _fact(table: Expectations, claim: Claim, service: Service) -> Fact:
     return ProbeSucceeded(Advertisement(versions), 1.0)
 
 
-def _result(row: Row, explanation: Mapping[str, Any]) -> RowResult:
+def _result(row: RequestRow, explanation: Mapping[str, Any]) -> RowResult:
     status = explanation.get("status")
     found: dict[str, Value | None] = {
         "decision": explanation.get("decision"),

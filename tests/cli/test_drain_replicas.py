@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.operator_commands import Target, _keeps_busy
+from gateway.cli.operator_commands import BackendName, _keeps_busy
 
-TARGET = Target("baremetal", "api-1")
+TARGET = BackendName("baremetal", "api-1")
 
 
 def state(about: dict[str, Any] | None, in_flight: int = 0) -> dict[str, Any]:

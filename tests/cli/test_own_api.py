@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from gateway.cli.init_file import Target, of_own_api, questions
+from gateway.cli.init_file import InitOptions, of_own_api, questions
 from gateway.cli.own_api import infer
 from gateway.cli.own_api_versions import notation_of
 from gateway.core.dialect import Advertisement, ProbeRequest, ProbeResponse
@@ -38,7 +38,7 @@ def answer(
 
 def file_of(*seen: Mapping[str, ProbeResponse]) -> str | None:
     hosts = [f"127.0.0.1:{7001 + number}" for number in range(len(seen))]
-    target = Target([f"http://{host}" for host in hosts], "api", "127.0.0.1:8080", None)
+    target = InitOptions([f"http://{host}" for host in hosts], "api", "127.0.0.1:8080", None)
     return of_own_api(target, infer(hosts, seen), seen)
 
 
