@@ -17,7 +17,7 @@ from typing import Final
 import click
 
 from gateway.cli.command import ParsedText, seconds, verb
-from gateway.demo.director import Director, Options
+from gateway.demo.director import DemoOptions, Director
 from gateway.demo.haproxy import find_program
 from gateway.demo.report import report
 from gateway.demo.terminal import is_terminal, show
@@ -64,11 +64,11 @@ def demo(*, length: float | None, seed: int | None, port: int, compare: bool, we
     on_terminal = is_terminal(sys.stdin, sys.stdout)
     chosen = SystemRandom().randrange(10_000) if seed is None else seed
     length = length if length is not None or on_terminal else LENGTH
-    options = Options(length, chosen, port, find_program() if compare else "", operator=web)
+    options = DemoOptions(length, chosen, port, find_program() if compare else "", operator=web)
     return 1 if process.run_in_loop(_run(options, on_terminal=on_terminal)) else 0
 
 
-async def _run(options: Options, *, on_terminal: bool) -> int:
+async def _run(options: DemoOptions, *, on_terminal: bool) -> int:
     """How many requests the gateway lost."""
     director = Director(options)
     with process.handle_signals(director.quit):

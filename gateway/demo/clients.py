@@ -79,7 +79,7 @@ ANSWERED: Final = Judgement(Result.ANSWERED)
 REFUSED: Final = Judgement(Result.REFUSED)
 
 
-class Answer(NamedTuple):
+class ApiResponse(NamedTuple):
     """What came back for a request."""
 
     status: int
@@ -97,20 +97,20 @@ class Answer(NamedTuple):
 
 CouldServe: TypeAlias = Callable[[int, float], bool]
 """Whether some server served the version with this last number from so many seconds (a clock's) until now."""
-Judge: TypeAlias = Callable[[Answer, float], Judgement]
+Judge: TypeAlias = Callable[[ApiResponse, float], Judgement]
 """Judges an answer below 500. The number: seconds from which on a server must have run to count."""
 Pause: TypeAlias = Callable[[float], Awaitable[bool]]
 """Waits so many seconds; False when the demonstration is over."""
 
 
-class Surroundings(NamedTuple):
+class ClientContext(NamedTuple):
     """What a client is given."""
 
     url: str
     """Where it reaches its service; a path is added."""
     random: Random
     could_serve: CouldServe
-    report: Callable[[type[Client], str, Answer, Judgement], None]
+    report: Callable[[type[Client], str, ApiResponse, Judgement], None]
     """Called with kind of client, version that it asked for (empty: none), answer and judgement."""
 
 
@@ -126,14 +126,14 @@ class Client(ABC):
     interval: ClassVar[float] = 0.3
     """Seconds between two actions, on average."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._given = surroundings
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
 
     async def run(self, pause: Pause) -> None:
         """Act until the demonstration is over."""
         timeout, headers = aiohttp.ClientTimeout(total=TIMEOUT), {"Accept": "application/json"}
         async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
-            while await pause(self.interval * self._given.random.uniform(0.6, 1.4)):
+            while await pause(self.interval * self._context.random.uniform(0.6, 1.4)):
                 await self.act(session)
 
     @abstractmethod
@@ -147,7 +147,7 @@ class Client(ABC):
         version: str,
         judge: Judge,
         needs: int = EVERYBODY,
-    ) -> tuple[Answer, Judgement]:
+    ) -> tuple[ApiResponse, Judgement]:
         """Send a GET, with a version unless it is empty. `needs`: the last number of the version that a
         server must serve to answer."""
         begun = monotonic() - SEEN_AFTER
@@ -156,29 +156,29 @@ class Client(ABC):
             judgement = Judgement(Result.LOST, "no answer")
         elif answer.status < 500:
             judgement = judge(answer, begun)
-        elif self._given.could_serve(needs, begun):
+        elif self._context.could_serve(needs, begun):
             judgement = Judgement(Result.LOST, f"status {answer.status}")
         else:
             judgement = REFUSED  # no server could serve it
-        self._given.report(type(self), version, answer, judgement)
+        self._context.report(type(self), version, answer, judgement)
         return answer, judgement
 
-    async def _fetch(self, session: aiohttp.ClientSession, path: str, version: str) -> Answer:
+    async def _fetch(self, session: aiohttp.ClientSession, path: str, version: str) -> ApiResponse:
         names = HEADERS[self.service]
         headers = {names[0]: version} if version else {}
         try:
-            async with session.get(f"{self._given.url}{path}", headers=headers) as response:
+            async with session.get(f"{self._context.url}{path}", headers=headers) as response:
                 body = await response.read()
         except (aiohttp.ClientError, TimeoutError, ConnectionError):
-            return Answer(0)
+            return ApiResponse(0)
         served, lowest, highest = (response.headers.get(name, "") for name in names)
         if response.status == 200 and not (lowest and highest):
             lowest, highest = _range_in(body)
-        return Answer(response.status, served, lowest, highest)
+        return ApiResponse(response.status, served, lowest, highest)
 
 
 @final
-class Unversioned(Client):
+class UnversionedClient(Client):
     """A script from before versions. It sends none and must always get the oldest one."""
 
     kind = "none"
@@ -187,7 +187,7 @@ class Unversioned(Client):
     async def act(self, session: aiohttp.ClientSession) -> None:
         await self.send(session, self.path, "", self._judge)
 
-    def _judge(self, answer: Answer, begun: float) -> Judgement:
+    def _judge(self, answer: ApiResponse, begun: float) -> Judgement:
         if not answer.success:
             return _unexpected(answer)
         if not answer.served or answer.served != answer.lowest:
@@ -195,7 +195,7 @@ class Unversioned(Client):
         return ANSWERED
 
 
-class Exact(Client):
+class ExactClient(Client):
     """A program that was written for one version, which every server serves."""
 
     version: ClassVar[str]
@@ -203,12 +203,12 @@ class Exact(Client):
     async def act(self, session: aiohttp.ClientSession) -> None:
         await self.send(session, self.path, self.version, self._judge, number(self.version))
 
-    def _judge(self, answer: Answer, begun: float) -> Judgement:
-        return judged(answer, self.version, promised=self._given.could_serve(number(self.version), begun))
+    def _judge(self, answer: ApiResponse, begun: float) -> Judgement:
+        return judged(answer, self.version, promised=self._context.could_serve(number(self.version), begun))
 
 
 @final
-class Old(Exact):
+class OldClient(ExactClient):
     """An inventory program that was written for 1.31."""
 
     kind = "old 1.31"
@@ -216,7 +216,7 @@ class Old(Exact):
     version = "1.31"
 
 
-class Negotiating(Client):
+class NegotiatingClient(Client):
     """A program that reads once in its life which versions there are, and keeps the newest that it knows.
 
     A later refusal of that version ends the program. Programs end and start again, so new versions are found.
@@ -227,8 +227,8 @@ class Negotiating(Client):
     document: ClassVar[str]
     """Where it reads which versions there are."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
-        super().__init__(surroundings)
+    def __init__(self, context: ClientContext) -> None:
+        super().__init__(context)
         self._version = ""
         self._shown_at = 0.0
         self._left = 0
@@ -258,21 +258,21 @@ class Negotiating(Client):
         self._version, self._shown_at, self._left = version, monotonic(), SESSION_REQUESTS
         return True
 
-    def _judge_first(self, answer: Answer, begun: float) -> Judgement:
+    def _judge_first(self, answer: ApiResponse, begun: float) -> Judgement:
         return judged(answer, self.first, promised=False)
 
-    def _judge_document(self, answer: Answer, begun: float) -> Judgement:
+    def _judge_document(self, answer: ApiResponse, begun: float) -> Judgement:
         if not answer.success:
             return _unexpected(answer)
         return ANSWERED if number(answer.highest) else Judgement(Result.LOST, "no range told")
 
-    def _judge(self, answer: Answer, begun: float) -> Judgement:
+    def _judge(self, answer: ApiResponse, begun: float) -> Judgement:
         since = min(self._shown_at, begun)
-        return judged(answer, self._version, promised=self._given.could_serve(number(self._version), since))
+        return judged(answer, self._version, promised=self._context.could_serve(number(self._version), since))
 
 
 @final
-class New(Negotiating):
+class NewClient(NegotiatingClient):
     """python-ironicclient 6.3.0: it requests its own newest version, reads the range from /v1 when that is
     refused, and keeps the version that it has found."""
 
@@ -283,22 +283,22 @@ class New(Negotiating):
 
 
 @final
-class Latest(Client):
+class LatestClient(Client):
     """A dashboard that always uses the newest version. That must never go back to an older one while a
     server serves the newer."""
 
     kind = "latest"
     program = "a dashboard"
 
-    def __init__(self, surroundings: Surroundings) -> None:
-        super().__init__(surroundings)
+    def __init__(self, context: ClientContext) -> None:
+        super().__init__(context)
         self._shown = ""
         self._shown_at = 0.0
 
     async def act(self, session: aiohttp.ClientSession) -> None:
         await self.send(session, self.path, "latest", self._judge, number(self._shown) or EVERYBODY)
 
-    def _judge(self, answer: Answer, begun: float) -> Judgement:
+    def _judge(self, answer: ApiResponse, begun: float) -> Judgement:
         if not answer.success:
             return _unexpected(answer)
         before, since = self._shown, self._shown_at
@@ -306,13 +306,13 @@ class Latest(Client):
             self._shown, self._shown_at = answer.served, monotonic()
         if not answer.served or answer.served != answer.highest:
             return Judgement(Result.LOST, "not the newest")
-        if number(answer.served) < number(before) and self._given.could_serve(number(before), since):
+        if number(answer.served) < number(before) and self._context.could_serve(number(before), since):
             return Judgement(Result.LOST, "'latest' got an older version")
         return ANSWERED
 
 
 @final
-class OldShop(Exact):
+class OldShopClient(ExactClient):
     """A program that was written for version 3 of the other API."""
 
     kind = "catalog 3"
@@ -323,7 +323,7 @@ class OldShop(Exact):
 
 
 @final
-class NewShop(Negotiating):
+class NewShopClient(NegotiatingClient):
     """A program that takes the newest version of the other API that it finds."""
 
     kind = "catalog newest"
@@ -333,10 +333,17 @@ class NewShop(Negotiating):
     document = "/"
 
 
-KINDS: Final[tuple[type[Client], ...]] = (Unversioned, Old, New, Latest, OldShop, NewShop)
+KINDS: Final[tuple[type[Client], ...]] = (
+    UnversionedClient,
+    OldClient,
+    NewClient,
+    LatestClient,
+    OldShopClient,
+    NewShopClient,
+)
 
 
-def judged(answer: Answer, version: str, *, promised: bool) -> Judgement:
+def judged(answer: ApiResponse, version: str, *, promised: bool) -> Judgement:
     """What became of a request for exactly `version`. `promised`: whether the client had been told of it, and
     a server could have kept that."""
     if answer.success and answer.served != version:
@@ -358,7 +365,7 @@ def number(version: str) -> int:
     return int(last) if last.isascii() and last.isdigit() else 0
 
 
-def _unexpected(answer: Answer) -> Judgement:
+def _unexpected(answer: ApiResponse) -> Judgement:
     return Judgement(Result.LOST, f"status {answer.status}")
 
 

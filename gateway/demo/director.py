@@ -28,10 +28,10 @@ from gateway.demo.fleet import BAREMETAL, EmbeddedFleet
 from gateway.demo.front import USUAL_ADMIN_PORT, GatewayFront
 from gateway.demo.haproxy import HAProxyFront
 from gateway.demo.ironic import NEW, SERVED
-from gateway.demo.performance import NOTHING, Performance
-from gateway.demo.scene import Command, Event, Scene
+from gateway.demo.scene import DemoEvent, KeyCommand, Scene
 from gateway.demo.script import Action, Step
 from gateway.demo.servers import ApiServer, ServerState
+from gateway.demo.side import NOTHING, Side
 
 ROUND: Final = 45.0
 """Seconds that stand for the length where there is none."""
@@ -57,7 +57,7 @@ SHORTEST_INTERVAL: Final = 0.05
 LONGEST_INTERVAL: Final = 0.25
 
 
-class Options(NamedTuple):
+class DemoOptions(NamedTuple):
     """What the user has chosen."""
 
     length: float | None
@@ -79,19 +79,19 @@ class Director:
     `over` is set when it has ended: then no client runs any more, and `scene` stays as it is.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: DemoOptions) -> None:
         self.over = asyncio.Event()
         self.token = secrets.token_urlsafe(TOKEN_BYTES) if options.operator else ""
         """What the operations page asks for; empty: nothing, and it takes no commands."""
         self._options = options
         self._pace = options.length or ROUND
-        self._performances: tuple[Performance, ...] = ()
+        self._sides: tuple[Side, ...] = ()
         """That of the gateway first."""
         self._stack = AsyncExitStack()
         self._task: asyncio.Task[None] | None = None
         self._begun = monotonic()
         self._ending = asyncio.Event()
-        self._commands: deque[Command] = deque()
+        self._commands: deque[KeyCommand] = deque()
         self._paused_at: float | None = None
         self._position = 0
         self._forward = True
@@ -103,7 +103,7 @@ class Director:
         self._victims = Random(f"{options.seed}/victims")  # noqa: S311 - choices of a demonstration
         self._away: dict[str, tuple[ServerState, float]] = {}
         """Servers that were struck: what was done to each, and when it comes back."""
-        self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
+        self._events: deque[DemoEvent] = deque(maxlen=MAX_EVENTS)
         self._event_count = 0
         """Events since the beginning."""
         self._recording = False
@@ -125,13 +125,13 @@ class Director:
                 token=self.token,
                 changed=self._on_change,
             )
-            self._performances = (Performance(fleet, self._gateway, self._options.seed),)
+            self._sides = (Side(fleet, self._gateway, self._options.seed),)
             if self._options.haproxy:
                 fleet = await stack.enter_async_context(EmbeddedFleet())
                 haproxy = HAProxyFront(self._options.haproxy, fleet, interval=interval)
-                self._performances += (Performance(fleet, haproxy, self._options.seed),)
-            clients = [client for each in self._performances for client in await each.start(stack)]
-            await self._until(self._performances[0].steady)
+                self._sides += (Side(fleet, haproxy, self._options.seed),)
+            clients = [client for each in self._sides for client in await each.start(stack)]
+            await self._until(self._sides[0].steady)
             self._begun = monotonic()
             self._due = self._pace * script.START_SHARE
             self._recording = True
@@ -153,7 +153,7 @@ class Director:
     @property
     def lost(self) -> int:
         """Requests that were lost behind the gateway."""
-        return self._performances[0].lost
+        return self._sides[0].lost
 
     @property
     def page(self) -> str:
@@ -198,7 +198,7 @@ class Director:
             seed=self._options.seed,
             paused=self._paused_at is not None,
             step=f"{self._position} of {script.LAST}: {self._step}",
-            fronts=tuple(each.scene() for each in self._performances),
+            fronts=tuple(each.scene() for each in self._sides),
             events=tuple(self._events),
             curl_served=served,
             curl_refused=refused,
@@ -208,7 +208,7 @@ class Director:
     def _tell(self, text: str, kind: str) -> None:
         if self._recording:
             self._event_count += 1
-            self._events.append(Event(self._event_count, self._now(), text, kind))
+            self._events.append(DemoEvent(self._event_count, self._now(), text, kind))
 
     def _on_change(self, before: Snapshot, after: Snapshot) -> None:
         """For each change of what the gateway knows or offers."""
@@ -235,11 +235,11 @@ class Director:
 
     # --- the course -----------------------------------------------------------------------------------------
 
-    def do(self, command: Command) -> None:
+    def do(self, command: KeyCommand) -> None:
         """Begin with what somebody wants. Never waits and never raises."""
-        if command is Command.QUIT:
+        if command is KeyCommand.QUIT:
             self.quit()
-        elif command is Command.PAUSE:
+        elif command is KeyCommand.PAUSE:
             self._toggle_pause()
         elif len(self._commands) < MAX_COMMANDS:  # else somebody holds a key down
             self._commands.append(command)
@@ -270,13 +270,13 @@ class Director:
         length = self._options.length
         if length is None or now < length:
             return False
-        finished = self._position == script.LAST and self._performances[0].steady()
+        finished = self._position == script.LAST and self._sides[0].steady()
         return self._touched or finished or now >= length + LATE
 
     def _is_due(self, now: float) -> bool:
         if self._paused_at is not None or now < self._due:
             return False
-        return self._performances[0].steady() or now >= self._due + LEARN_WITHIN
+        return self._sides[0].steady() or now >= self._due + LEARN_WITHIN
 
     async def _tick(self) -> None:
         """Wait a moment, and let those servers come back whose time has come."""
@@ -317,7 +317,7 @@ class Director:
 
     async def _act(self, step: Step) -> None:
         """Do to the server, in each fleet, what the step says. Waits rather than stop the last that runs."""
-        gateway = self._performances[0]
+        gateway = self._sides[0]
         service = gateway.fleet.service_of(step.server)
         release = service.new if step.action is Action.UPGRADE else service.old
         if step.action is not Action.UPGRADE:
@@ -333,20 +333,20 @@ class Director:
 
     async def _for_each(self, name: str, change: Callable[[ApiServer], Awaitable[None]]) -> None:
         """Do something to the server of this name in each fleet, at the same time."""
-        await asyncio.gather(*(change(each.fleet.server(name)) for each in self._performances))
+        await asyncio.gather(*(change(each.fleet.server(name)) for each in self._sides))
 
-    async def _apply(self, command: Command) -> None:
+    async def _apply(self, command: KeyCommand) -> None:
         self._touched = True
         match command:
-            case Command.NEXT:
-                await self._until(self._performances[0].learned)
+            case KeyCommand.NEXT:
+                await self._until(self._sides[0].learned)
                 if step := self._next_step():
                     await self._take(step)
-            case Command.ROLL_BACK:
+            case KeyCommand.ROLL_BACK:
                 await self._roll_back()
-            case Command.KILL:
+            case KeyCommand.KILL:
                 await self._strike(ServerState.KILLED)
-            case Command.HANG:
+            case KeyCommand.HANG:
                 await self._strike(ServerState.HANGING)
             case _:
                 raise AssertionError(command)
@@ -357,14 +357,14 @@ class Director:
         if step is None:
             self._tell("nothing is upgraded: nothing to roll back", "step")
             return
-        await self._until(self._performances[0].learned)
+        await self._until(self._sides[0].learned)
         await self._take(step)
         self._forward = True
 
     async def _strike(self, state: ServerState) -> None:
         """Kill a server, or let it hang. Never the last one of a service that runs, and only one hangs at a
         time: a request that two of them leave unanswered is answered by nobody."""
-        fleet = self._performances[0].fleet
+        fleet = self._sides[0].fleet
         possible = []
         for service in fleet.services:
             running = [each.name for each in service.servers if each.state is ServerState.RUNNING]
@@ -388,6 +388,6 @@ class Director:
 
     async def _bring_back(self, name: str, state: ServerState) -> None:
         """Let a server come back that was struck, unless an upgrade has done so meanwhile."""
-        if self._performances[0].fleet.server(name).state is state:
+        if self._sides[0].fleet.server(name).state is state:
             self._tell(f"{name} comes back", "step")
             await self._for_each(name, ApiServer.come_back)

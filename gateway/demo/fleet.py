@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Self, final
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import MajorMinor, Scheme, Version, WholeNumber
 from gateway.demo.catalog import NEW_CATALOG, OLD_CATALOG, CatalogServer
-from gateway.demo.ironic import NEW, OLD, Server
+from gateway.demo.ironic import NEW, OLD, IronicServer
 from gateway.demo.servers import ApiServer, Release, ServerState
 
 BAREMETAL: Final = "baremetal"
@@ -53,7 +53,7 @@ class EmbeddedFleet:
             ServiceFleet(
                 name=BAREMETAL,
                 scheme=MajorMinor(),
-                servers=tuple(Server(f"api-{number}") for number in range(1, 5)),
+                servers=tuple(IronicServer(f"api-{number}") for number in range(1, 5)),
                 old=OLD,
                 new=NEW,
                 oldest=Version(1, 1),

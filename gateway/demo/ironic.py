@@ -26,7 +26,7 @@ NEW: Final = Release("Caracal (24.1)", 90)
 
 
 @final
-class Server(ApiServer):
+class IronicServer(ApiServer):
     """One of Ironic's API servers."""
 
     documents = frozenset({"/", "/v1", "/v1/"})

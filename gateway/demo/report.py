@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
-from gateway.demo.scene import Command, Director, Event, FrontScene, Scene
+from gateway.demo.scene import DemoEvent, Demonstration, FrontScene, KeyCommand, Scene
 
 EVERY: Final = 1.0
 """Seconds between two lines about the present."""
 
 
-async def report(director: Director) -> None:
+async def report(director: Demonstration) -> None:
     """Print until it is over, and the summary. Ends the demonstration, and raises `BrokenPipeError`, when
     the reader of the output has closed it."""
     printed = 0
@@ -33,7 +33,7 @@ async def report(director: Director) -> None:
                 print_lines([line(scene)])
         print_lines(summary(director.scene()))
     except BrokenPipeError:
-        director.do(Command.QUIT)
+        director.do(KeyCommand.QUIT)
         await director.over.wait()
         raise
 
@@ -72,7 +72,7 @@ def line(scene: Scene) -> str:
     return f"{scene.seconds:6.1f} s  {' | '.join(parts)}"
 
 
-def event_line(event: Event) -> str:
+def event_line(event: DemoEvent) -> str:
     """An event, on one line."""
     return f"{event.seconds:6.1f} s  {event.kind + ':':<9}{event.text}"
 

@@ -1,6 +1,6 @@
 """What the demonstration shows at one moment, and what somebody who watches can tell it to do, as values.
 
-`performance` and `director` make scenes, `view` and `report` show them. Everything is of one moment and
+`side` and `director` make scenes, `view` and `report` show them. Everything is of one moment and
 already in words or numbers that need no further decision.
 """
 
@@ -11,7 +11,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 
-class Command(Enum):
+class KeyCommand(Enum):
     """One command: its key, a small letter, and a word or two for the line of keys."""
 
     NEXT = ("n", "next")
@@ -26,7 +26,7 @@ class Command(Enum):
         self.label = label
 
     @classmethod
-    def of(cls, key: str) -> Command | None:
+    def of(cls, key: str) -> KeyCommand | None:
         """The command of `key`, in either case; None: it means nothing."""
         return next((each for each in cls if each.key == key.lower()), None)
 
@@ -80,7 +80,7 @@ class ClientScene(NamedTuple):
     """The newest loss in a few words; empty: there is none."""
 
 
-class Event(NamedTuple):
+class DemoEvent(NamedTuple):
     """A line of the event log."""
 
     number: int
@@ -136,7 +136,7 @@ class Scene(NamedTuple):
     """The step of the upgrade that happens now: `3 of 12: api-2 is upgraded to Caracal`."""
     fronts: tuple[FrontScene, ...]
     """The gateway first. A second one only where they are compared."""
-    events: tuple[Event, ...]
+    events: tuple[DemoEvent, ...]
     """The newest last."""
     curl_served: str
     """A command line to copy: 200."""
@@ -146,7 +146,7 @@ class Scene(NamedTuple):
     """URL of the operations page."""
 
 
-class Director(Protocol):
+class Demonstration(Protocol):
     """Who runs the demonstration."""
 
     @property
@@ -156,5 +156,5 @@ class Director(Protocol):
     def scene(self) -> Scene:
         """What is to be seen now."""
 
-    def do(self, command: Command) -> None:
+    def do(self, command: KeyCommand) -> None:
         """Begin with what somebody wants. It never waits and never raises."""

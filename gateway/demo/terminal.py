@@ -26,14 +26,14 @@ from rich.live import Live
 from rich.text import Text
 
 from gateway.demo.report import print_lines, summary
-from gateway.demo.scene import Command, Director
+from gateway.demo.scene import Demonstration, KeyCommand
 from gateway.demo.view import screen
 
 FRAME: Final = 1 / 8
 """Seconds between two views. A key is followed by one at once."""
 READ_SIZE: Final = 256
 """Bytes that are read at once. Nobody types as many."""
-LOOK: Final = 0.2
+POLL_INTERVAL: Final = 0.2
 """Seconds between two looks of the keyboard's thread at whether it is needed any more."""
 DUMB: Final = frozenset({"", "dumb", "unknown"})
 SEQUENCE: Final = re.compile(rb"\x1b+(?:\[[0-?]*[ -/]*[@-~]|O.|.)?", re.DOTALL)
@@ -57,18 +57,18 @@ def is_terminal(stream_in: TextIO | None, stream_out: TextIO | None) -> bool:
         return True
 
 
-async def show(director: Director) -> None:
+async def show(director: Demonstration) -> None:
     """Show views of the demonstration on standard output until it is over, then a summary on the normal
     screen; obey keys from standard input. When the terminal is gone the director is told to quit."""
     wake = asyncio.Event()
 
     def on_key(key: str) -> None:
-        if command := Command.of(key):
+        if command := KeyCommand.of(key):
             director.do(command)
             wake.set()
 
     def on_end() -> None:
-        director.do(Command.QUIT)
+        director.do(KeyCommand.QUIT)
 
     # What the terminal's characters cannot say is a question mark.
     assert isinstance(sys.stdout, io.TextIOWrapper)
@@ -80,11 +80,11 @@ async def show(director: Director) -> None:
             await _show_views(director, wake)
         await asyncio.to_thread(print_lines, summary(director.scene()))
     except OSError:  # the terminal is gone
-        director.do(Command.QUIT)
+        director.do(KeyCommand.QUIT)
         await director.over.wait()
 
 
-async def _show_views(director: Director, wake: asyncio.Event) -> None:
+async def _show_views(director: Demonstration, wake: asyncio.Event) -> None:
     console = Console(force_terminal=True, markup=False, emoji=False, highlight=False)
     with Live(
         Text(), console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
@@ -140,7 +140,7 @@ def keyboard(fd: int, on_key: Callable[[str], None], on_end: Callable[[], None])
     def wait() -> None:
         data = b"-"
         while data and not stopped.is_set():
-            ready, _, _ = select.select([fd], [], [], LOOK)
+            ready, _, _ = select.select([fd], [], [], POLL_INTERVAL)
             if not ready:
                 continue
             try:

@@ -16,7 +16,7 @@ from rich.rule import Rule
 from rich.table import Column, Table
 from rich.text import Text
 
-from gateway.demo.scene import BackendScene, Command, FrontScene, Scene, ServiceScene
+from gateway.demo.scene import BackendScene, FrontScene, KeyCommand, Scene, ServiceScene
 
 ROOMY: Final = 24
 """Lines of a terminal that has room for blank lines and commands to copy."""
@@ -97,8 +97,8 @@ def _head(scene: Scene) -> RenderableType:
 def _foot(scene: Scene, width: int, *, commands: bool) -> RenderableType:
     """Commands to copy, the keys, the seed."""
     keys = Text()
-    for command in Command:
-        label = "go on" if scene.paused and command is Command.PAUSE else command.label
+    for command in KeyCommand:
+        label = "go on" if scene.paused and command is KeyCommand.PAUSE else command.label
         keys.append(command.key, OFFER).append(f" {label}  ", DIM)
     line = _line(keys, Text(f"seed {scene.seed}" if width >= NARROW else "", style=DIM))
     if not commands:

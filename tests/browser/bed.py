@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gateway.demo.ironic import NEW, OLD, SERVED, Server
+from gateway.demo.ironic import NEW, OLD, SERVED, IronicServer
 from tests.browser.gateway import TOKEN, GatewayProcess
 
 SERVICE: Final = "baremetal"
@@ -21,7 +21,7 @@ class Bed(NamedTuple):
     """`servers`: by backend name."""
 
     gateway: GatewayProcess
-    servers: Mapping[str, Server]
+    servers: Mapping[str, IronicServer]
 
     def page(self, path: str = "/ui/") -> str:
         return f"{self.gateway.admin}{path}"
@@ -50,7 +50,7 @@ class Bed(NamedTuple):
         await self.gateway.offers(SERVICE, text)
 
 
-def _service(name: str, path: str, servers: Mapping[str, Server]) -> str:
+def _service(name: str, path: str, servers: Mapping[str, IronicServer]) -> str:
     backends = "".join(
         f"      - {{name: {each}, url: 'http://127.0.0.1:{server.port.number}'}}\n"
         for each, server in servers.items()
@@ -66,7 +66,7 @@ async def running(
     folder: Path, *, token: str | None = TOKEN, upgraded: Sequence[str] = ("api-4",), workers: int = 1
 ) -> AsyncIterator[Bed]:
     """A gateway that is ready. `upgraded`: servers of the first service that begin with the new release."""
-    servers = {name: Server(name) for name in (*NAMES, *OTHER_NAMES)}
+    servers = {name: IronicServer(name) for name in (*NAMES, *OTHER_NAMES)}
     for name, server in servers.items():
         await server.start(NEW if name in upgraded or name in OTHER_NAMES else OLD)
     gateway = GatewayProcess(folder, token=token, workers=workers)

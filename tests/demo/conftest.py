@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient
 from pytest_aiohttp import AiohttpClient
 
-from gateway.demo.ironic import NEW, OLD, Server
+from gateway.demo.ironic import NEW, OLD, IronicServer
 
 ServerClient: TypeAlias = TestClient[web.Request, web.Application]
 
@@ -28,6 +28,6 @@ def url_of(client: ServerClient) -> str:
 @pytest.fixture
 async def fleet(aiohttp_client: AiohttpClient) -> Fleet:
     return Fleet(
-        await aiohttp_client(Server("api-1", OLD).application()),
-        await aiohttp_client(Server("api-2", NEW).application()),
+        await aiohttp_client(IronicServer("api-1", OLD).application()),
+        await aiohttp_client(IronicServer("api-2", NEW).application()),
     )

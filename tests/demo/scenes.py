@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.demo.scene import BackendScene, ClientScene, Event, FrontScene, Scene, ServiceScene
+from gateway.demo.scene import BackendScene, ClientScene, DemoEvent, FrontScene, Scene, ServiceScene
 
 OLD, NEW = "Train (13.0)", "Caracal (24.1)"
 LOW = 58 / 90
@@ -64,12 +64,12 @@ CLIENTS = (
 )
 
 EVENTS = (
-    Event(1, 1.2, "baremetal offers 1.1-1.58", "offer"),
-    Event(2, 4.0, "api-1 stops for its upgrade", "step"),
-    Event(3, 5.1, "api-1 serves 1.1-1.90", "backend"),
-    Event(4, 7.9, "api-2 stops for its upgrade", "step"),
-    Event(5, 9.0, "api-2 serves 1.1-1.90", "backend"),
-    Event(6, 11.2, "api-3 stops for its upgrade", "step"),
+    DemoEvent(1, 1.2, "baremetal offers 1.1-1.58", "offer"),
+    DemoEvent(2, 4.0, "api-1 stops for its upgrade", "step"),
+    DemoEvent(3, 5.1, "api-1 serves 1.1-1.90", "backend"),
+    DemoEvent(4, 7.9, "api-2 stops for its upgrade", "step"),
+    DemoEvent(5, 9.0, "api-2 serves 1.1-1.90", "backend"),
+    DemoEvent(6, 11.2, "api-3 stops for its upgrade", "step"),
 )
 
 SERVED = "curl -iH 'X-OpenStack-Ironic-API-Version: 1.31' 127.0.0.1:34567/v1/nodes"
@@ -93,7 +93,7 @@ END = MIDDLE._replace(
     seconds=30.0,
     step="12 of 12: all backends are upgraded",
     fronts=(MIDDLE.fronts[0]._replace(services=(baremetal(4), inventory(whole=True))),),
-    events=(*EVENTS, Event(7, 21.0, "baremetal offers 1.1-1.90", "offer")),
+    events=(*EVENTS, DemoEvent(7, 21.0, "baremetal offers 1.1-1.90", "offer")),
 )
 """Its end: everything is offered."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from gateway.demo.scene import Command, Scene
+from gateway.demo.scene import KeyCommand, Scene
 from gateway.demo.terminal import is_terminal, show
 from gateway.runtime import process
 from tests.demo.scenes import COMPARE, MIDDLE
@@ -16,7 +16,7 @@ class ShownScene:
 
     def __init__(self, scene: Scene = MIDDLE) -> None:
         self.over = asyncio.Event()
-        self.commands: list[Command] = []
+        self.commands: list[KeyCommand] = []
         self.broken = False
         self.looks = 0
         self._scene = scene
@@ -27,13 +27,13 @@ class ShownScene:
             raise RuntimeError("as wanted")
         return self._scene
 
-    def do(self, command: Command) -> None:
+    def do(self, command: KeyCommand) -> None:
         self.commands.append(command)
-        if command is Command.PAUSE:
+        if command is KeyCommand.PAUSE:
             self._scene = self._scene._replace(paused=not self._scene.paused)
-        elif command is Command.KILL:
+        elif command is KeyCommand.KILL:
             self.broken = True
-        elif command is Command.QUIT:
+        elif command is KeyCommand.QUIT:
             self.over.set()
 
 

@@ -14,18 +14,18 @@ from gateway.demo import catalog
 from gateway.demo.catalog import OLD_CATALOG, CatalogServer
 from gateway.demo.clients import (
     KINDS,
-    Answer,
+    ApiResponse,
     Client,
+    ClientContext,
     CouldServe,
     Judgement,
-    Latest,
-    New,
-    NewShop,
-    Old,
-    OldShop,
+    LatestClient,
+    NewClient,
+    NewShopClient,
+    OldClient,
+    OldShopClient,
     Result,
-    Surroundings,
-    Unversioned,
+    UnversionedClient,
 )
 from gateway.demo.fleet import BAREMETAL
 from gateway.demo.ironic import HIGHEST, LOWEST, SERVED
@@ -49,10 +49,10 @@ async def judgements(
     """What became of the requests of a client of this kind after so many actions."""
     found: list[Judgement] = []
 
-    def report(kind: type[Client], version: str, answer: Answer, judgement: Judgement) -> None:
+    def report(kind: type[Client], version: str, answer: ApiResponse, judgement: Judgement) -> None:
         found.append(judgement)
 
-    client = kind(Surroundings(url, Random(1), could_serve, report))
+    client = kind(ClientContext(url, Random(1), could_serve, report))
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(TIMEOUT)) as session:
         for _ in range(times):
             await client.act(session)
@@ -85,7 +85,7 @@ async def test_the_new_client_does_as_ironicclient_does(
         return web.Response(status=response.status, body=await response.read(), headers=headers)
 
     server = await aiohttp_raw_server(forward)
-    found = await judgements(New, f"http://{server.host}:{server.port}", times=3)
+    found = await judgements(NewClient, f"http://{server.host}:{server.port}", times=3)
 
     assert seen == [
         ("/v1/nodes", "1.115"),
@@ -144,27 +144,27 @@ BROKEN = "a version shown before was refused"
 @pytest.mark.parametrize(
     "kind, respond, reason, otherwise",
     [
-        (Unversioned, fixed(200, {SERVED: "1.58", **OLD_RANGE}), "not the oldest", Result.LOST),
-        (Unversioned, fixed(200, OLD_RANGE), "not the oldest", Result.LOST),
-        (Unversioned, fixed(503, {}), "status 503", Result.REFUSED),
-        (Unversioned, fixed(404, {}), "status 404", Result.LOST),
-        (Old, fixed(200, {SERVED: "1.1", **OLD_RANGE}), WRONG, Result.LOST),
-        (Old, fixed(200, OLD_RANGE), WRONG, Result.LOST),
-        (Old, fixed(406, OLD_RANGE), BROKEN, Result.REFUSED),
-        (Old, fixed(504, {}), "status 504", Result.REFUSED),
+        (UnversionedClient, fixed(200, {SERVED: "1.58", **OLD_RANGE}), "not the oldest", Result.LOST),
+        (UnversionedClient, fixed(200, OLD_RANGE), "not the oldest", Result.LOST),
+        (UnversionedClient, fixed(503, {}), "status 503", Result.REFUSED),
+        (UnversionedClient, fixed(404, {}), "status 404", Result.LOST),
+        (OldClient, fixed(200, {SERVED: "1.1", **OLD_RANGE}), WRONG, Result.LOST),
+        (OldClient, fixed(200, OLD_RANGE), WRONG, Result.LOST),
+        (OldClient, fixed(406, OLD_RANGE), BROKEN, Result.REFUSED),
+        (OldClient, fixed(504, {}), "status 504", Result.REFUSED),
         (
-            Latest,
+            LatestClient,
             fixed(200, {SERVED: "1.58", LOWEST: "1.1", HIGHEST: "1.90"}),
             "not the newest",
             Result.LOST,
         ),
-        (Latest, fixed(406, OLD_RANGE), "status 406", Result.LOST),
-        (New, fixed(200, {SERVED: "1.1", **OLD_RANGE}), WRONG, Result.LOST),
-        (NewShop, shop_of("7", 406), BROKEN, Result.REFUSED),
-        (NewShop, shop_of("7", 200, "4"), WRONG, Result.LOST),
-        (NewShop, shop_of("7", 502), "status 502", Result.REFUSED),
-        (NewShop, shop_of("", 200), "no range told", Result.LOST),
-        (OldShop, shop_of("7", 200, "7"), WRONG, Result.LOST),
+        (LatestClient, fixed(406, OLD_RANGE), "status 406", Result.LOST),
+        (NewClient, fixed(200, {SERVED: "1.1", **OLD_RANGE}), WRONG, Result.LOST),
+        (NewShopClient, shop_of("7", 406), BROKEN, Result.REFUSED),
+        (NewShopClient, shop_of("7", 200, "4"), WRONG, Result.LOST),
+        (NewShopClient, shop_of("7", 502), "status 502", Result.REFUSED),
+        (NewShopClient, shop_of("", 200), "no range told", Result.LOST),
+        (OldShopClient, shop_of("7", 200, "7"), WRONG, Result.LOST),
     ],
 )
 async def test_a_broken_promise_is_a_loss(
@@ -185,7 +185,7 @@ async def test_a_broken_promise_is_a_loss(
 
 
 async def test_a_refusal_tells_the_range(aiohttp_raw_server: AiohttpRawServer) -> None:
-    found = await judgements(New, await url_of_responder(fixed(406, {}), aiohttp_raw_server))
+    found = await judgements(NewClient, await url_of_responder(fixed(406, {}), aiohttp_raw_server))
 
     assert found[0].reason == "refused without a range"
 
@@ -195,7 +195,7 @@ async def test_latest_goes_back_only_when_no_server_serves_the_newer_version(
     could_serve: CouldServe, result: Result, aiohttp_raw_server: AiohttpRawServer
 ) -> None:
     found = await judgements(
-        Latest, await url_of_responder(newest_goes_back(), aiohttp_raw_server), could_serve, 2
+        LatestClient, await url_of_responder(newest_goes_back(), aiohttp_raw_server), could_serve, 2
     )
 
     assert [each.result for each in found] == [Result.ANSWERED, result]
@@ -205,7 +205,7 @@ async def test_no_answer_at_all_is_a_loss(fleet: Fleet) -> None:
     url = url_of(fleet.old)
     await fleet.old.close()
 
-    (found,) = await judgements(Unversioned, url, never)
+    (found,) = await judgements(UnversionedClient, url, never)
 
     assert (found.result, found.reason) == (Result.LOST, "no answer")
 

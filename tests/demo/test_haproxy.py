@@ -15,12 +15,12 @@ import aiohttp
 import pytest
 
 from gateway.demo import haproxy
-from gateway.demo.clients import Client, Latest, New, Old
+from gateway.demo.clients import Client, LatestClient, NewClient, OldClient
 from gateway.demo.fleet import BAREMETAL, CATALOG, EmbeddedFleet
 from gateway.demo.front import Front, GatewayFront
 from gateway.demo.haproxy import HAProxyFront, find_program, version_of
-from gateway.demo.performance import Performance
 from gateway.demo.scene import FrontScene
+from gateway.demo.side import Side
 from gateway.errors import StartupError
 from tests.kit.processes import call
 from tests.kit.waiting import PATIENCE
@@ -100,8 +100,8 @@ async def play(make: Make) -> FrontScene:
         await upgrade(fleet, "api-1")
         news = asyncio.Event()
         front = make(fleet, news)
-        performance = Performance(fleet, front, 1)
-        clients = await performance.start(stack)
+        side = Side(fleet, front, 1)
+        clients = await side.start(stack)
         async with asyncio.timeout(PATIENCE):
             while (knows := front.status(BAREMETAL)) is not None and knows.view.offer.phase != "mixed":
                 news.clear()
@@ -110,12 +110,15 @@ async def play(make: Make) -> FrontScene:
         for client in _chosen(clients):
             for _ in range(ROUNDS):
                 await client.act(session)
-        return performance.scene()
+        return side.scene()
 
 
 def _chosen(clients: Sequence[Client]) -> list[Client]:
     """One of each kind. The first two send a multiple of four requests, so they begin at the first server."""
-    return [next(each for each in clients if isinstance(each, kind)) for kind in (Old, Latest, New)]
+    return [
+        next(each for each in clients if isinstance(each, kind))
+        for kind in (OldClient, LatestClient, NewClient)
+    ]
 
 
 @pytest.mark.engines
@@ -129,7 +132,7 @@ async def test_what_a_balancer_loses_the_gateway_does_not_by_the_same_judges() -
     # One of four is new: `latest` finds it at each fourth request, and goes back at the one after.
     assert reasons.pop("'latest' got an older version") >= ROUNDS // 4 - 1
     assert set(reasons) <= {"a version shown before was refused"}
-    assert [each.lost for each in theirs.clients if each.kind == Old.kind] == [0]
+    assert [each.lost for each in theirs.clients if each.kind == OldClient.kind] == [0]
     assert (ours.lost, ours.losses) == (0, ())
     assert ours.answered >= 3 * ROUNDS
 
@@ -138,15 +141,15 @@ async def test_what_a_balancer_loses_the_gateway_does_not_by_the_same_judges() -
 async def test_its_offer_is_what_the_server_said_that_answered_last() -> None:
     async with EmbeddedFleet() as fleet, AsyncExitStack() as stack:
         await upgrade(fleet, "api-1")
-        performance = Performance(fleet, balanced(fleet), 1)
-        clients = await performance.start(stack)
-        latest = next(each for each in clients if isinstance(each, Latest))
+        side = Side(fleet, balanced(fleet), 1)
+        clients = await side.start(stack)
+        latest = next(each for each in clients if isinstance(each, LatestClient))
         session = await stack.enter_async_context(aiohttp.ClientSession())
 
-        offers = [performance.scene().services[0].offer]
+        offers = [side.scene().services[0].offer]
         for _ in range(4):
             await latest.act(session)
-            offers.append(performance.scene().services[0].offer)
+            offers.append(side.scene().services[0].offer)
 
     assert offers[0] == "nothing yet"
     assert sorted(offers[1:]) == ["1.1-1.58"] * 3 + ["1.1-1.90"]

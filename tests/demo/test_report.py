@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gateway.demo import report
-from gateway.demo.scene import Command, Event, Scene
+from gateway.demo.scene import DemoEvent, KeyCommand, Scene
 from tests.demo.scenes import COMPARE
 
 
@@ -47,8 +47,8 @@ class Director:
             return self._scenes[0]
         return self._scenes.pop(0)
 
-    def do(self, command: Command) -> None:
-        self.told_to_quit = command is Command.QUIT
+    def do(self, command: KeyCommand) -> None:
+        self.told_to_quit = command is KeyCommand.QUIT
         self.over.set()
 
 
@@ -57,7 +57,7 @@ async def test_each_event_is_printed_once(
 ) -> None:
     monkeypatch.setattr(report, "EVERY", 0.0)
     one, two, three = (
-        Event(number, 1.0, text, "step") for number, text in enumerate(("one", "two", "two"), 1)
+        DemoEvent(number, 1.0, text, "step") for number, text in enumerate(("one", "two", "two"), 1)
     )
     scenes = [
         COMPARE._replace(events=events) for events in ((), (one,), (one, two), (two, three), (two, three))

@@ -13,7 +13,7 @@ from pytest_aiohttp import AiohttpClient
 from gateway.demo import catalog
 from gateway.demo.catalog import NEW_CATALOG, OLD_CATALOG, CatalogServer
 from gateway.demo.fleet import BAREMETAL, CATALOG, EmbeddedFleet
-from gateway.demo.ironic import HIGHEST, NEW, OLD, SERVED, Server
+from gateway.demo.ironic import HIGHEST, NEW, OLD, SERVED, IronicServer
 from gateway.demo.servers import ApiServer, ServerState
 from tests.demo.conftest import Fleet
 from tests.kit.waiting import until
@@ -89,7 +89,7 @@ async def test_the_other_api_tells_its_range_in_a_document(aiohttp_client: Aioht
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    running = Server("api-1")
+    running = IronicServer("api-1")
     await running.start(OLD)
     yield running
     await running.close()

@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 
 import pytest
 
-from gateway.demo.scene import Command
+from gateway.demo.scene import KeyCommand
 from gateway.demo.terminal import is_terminal, keyboard, keys_in, show, single_keys
 from tests.demo.scenes import COMPARE
 from tests.demo.shown_scene import ShownScene
@@ -117,7 +117,7 @@ async def test_a_terminal_that_is_gone_quits(showing: Showing) -> None:
     with Terminal() as terminal, suppress(OSError):  # a stream still holds a part of a view when it is closed
         async with showing(terminal, director):
             terminal.hang_up()
-    assert Command.QUIT in director.commands
+    assert KeyCommand.QUIT in director.commands
 
 
 async def test_a_terminal_that_takes_nothing_does_not_hold_the_loop(showing: Showing) -> None:
@@ -169,7 +169,7 @@ async def test_what_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_command_has_its_key() -> None:
-    assert {command.key: command.name for command in Command} == {
+    assert {command.key: command.name for command in KeyCommand} == {
         "n": "NEXT",
         "r": "ROLL_BACK",
         "k": "KILL",
@@ -177,8 +177,8 @@ def test_each_command_has_its_key() -> None:
         "p": "PAUSE",
         "q": "QUIT",
     }
-    assert Command.of("Q") is Command.QUIT
-    assert Command.of("x") is None
+    assert KeyCommand.of("Q") is KeyCommand.QUIT
+    assert KeyCommand.of("x") is None
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from gateway.demo.scene import Command, Scene
+from gateway.demo.scene import KeyCommand, Scene
 from gateway.demo.view import screen
 from tests.demo.scenes import COMPARE, END, MIDDLE, PROBLEMS
 
@@ -106,7 +106,7 @@ def test_the_foot_has_commands_to_copy_whole_and_the_keys() -> None:
 
     assert lines[-3].rstrip() == f" now   {MIDDLE.curl_served}"
     assert lines[-2].rstrip() == f" later {MIDDLE.curl_refused}"
-    for command in Command:
+    for command in KeyCommand:
         assert f"{command.key} {command.label}" in lines[-1]
     assert lines[-1].split()[-2:] == ["seed", "7"]
     assert "p go on" in shown(PROBLEMS)[-1]

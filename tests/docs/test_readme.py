@@ -16,7 +16,7 @@ from gateway import settings
 from gateway.assembly import Gateway
 from gateway.cli.status import BACKEND_COLUMNS, SERVICE_COLUMNS
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.demo.ironic import NEW, OLD, Server
+from gateway.demo.ironic import NEW, OLD, IronicServer
 from tests.docs.pages import blocks, page
 from tests.kit.waiting import PATIENCE
 
@@ -63,7 +63,7 @@ def shown_in(text: str) -> Iterator[Shown]:
 @pytest.fixture
 async def gateway_url() -> AsyncIterator[str]:
     """The gateway in front of the demo's two servers, once it has learned both."""
-    servers = [Server("api-1"), Server("api-2")]
+    servers = [IronicServer("api-1"), IronicServer("api-2")]
     async with AsyncExitStack() as stack:
         for server, release in zip(servers, (OLD, NEW), strict=True):
             stack.push_async_callback(server.close)

@@ -11,13 +11,13 @@ import pytest
 
 from gateway.assembly import serving
 from gateway.dataplane.edge.listening_sockets import Inherited
-from gateway.demo.ironic import NEW, OLD, SERVED, Server
+from gateway.demo.ironic import NEW, OLD, SERVED, IronicServer
 from gateway.handover.inheritance import Inheritance
 from tests.handover.conftest import House
 
 
 @pytest.fixture
-async def waiting(house: House, servers: tuple[Server, Server]) -> AsyncIterator[socket.socket]:
+async def waiting(house: House, servers: tuple[IronicServer, IronicServer]) -> AsyncIterator[socket.socket]:
     """The socket of systemd. The servers are down, and nothing is known of them."""
     for server in servers:
         await server.stop()
@@ -40,7 +40,7 @@ def ask(house: House, listening: socket.socket) -> asyncio.Task[int]:
 
 
 async def test_who_waits_in_a_socket_of_systemd_is_served_by_the_first_offer(
-    house: House, waiting: socket.socket, servers: tuple[Server, Server]
+    house: House, waiting: socket.socket, servers: tuple[IronicServer, IronicServer]
 ) -> None:
     asked = ask(house, waiting)
     passed = Inheritance((Inherited(waiting.dup(), managed=True),))

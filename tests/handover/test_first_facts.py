@@ -16,7 +16,7 @@ import pytest
 from gateway.assembly import Gateway
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.edge.listening_sockets import Inherited
-from gateway.demo.ironic import NEW, OLD, Server
+from gateway.demo.ironic import NEW, OLD, IronicServer
 from gateway.handover.inheritance import Inheritance
 from gateway.handover.take_over import TakenOver
 from gateway.workers.publisher import offers
@@ -99,7 +99,7 @@ def listening() -> Iterator[socket.socket]:
 
 @pytest.fixture
 async def starting(
-    house: House, listening: socket.socket, watch: Watch, servers: tuple[Server, Server]
+    house: House, listening: socket.socket, watch: Watch, servers: tuple[IronicServer, IronicServer]
 ) -> AsyncIterator[asyncio.Task[Gateway]]:
     """A gateway of two workers that has started them. Clients wait in its socket, and no server answers."""
     for server in servers:
@@ -119,7 +119,7 @@ async def test_R3_V1_nobody_listens_before_the_workers_hold_what_the_first_probe
     starting: asyncio.Task[Gateway],
     listening: socket.socket,
     watch: Watch,
-    servers: tuple[Server, Server],
+    servers: tuple[IronicServer, IronicServer],
 ) -> None:
     asked = [ask(house, listening) for _ in range(8)]
     await servers[0].start(OLD)
@@ -131,7 +131,7 @@ async def test_R3_V1_nobody_listens_before_the_workers_hold_what_the_first_probe
 
 
 async def asked_while_one_lags(
-    house: House, listening: socket.socket, watch: Watch, servers: tuple[Server, Server]
+    house: House, listening: socket.socket, watch: Watch, servers: tuple[IronicServer, IronicServer]
 ) -> tuple[asyncio.Task[int], int]:
     """A request that waits, and the worker that is stopped. The other one holds the offer, and has not been
     told to accept anybody."""
@@ -149,7 +149,7 @@ async def test_R3_V1_who_waits_is_not_served_while_a_worker_lags(
     starting: asyncio.Task[Gateway],
     listening: socket.socket,
     watch: Watch,
-    servers: tuple[Server, Server],
+    servers: tuple[IronicServer, IronicServer],
 ) -> None:
     asked, second = await asked_while_one_lags(house, listening, watch, servers)
     assert not watch.at_listen
@@ -166,7 +166,7 @@ async def test_R3_V1_a_worker_that_is_killed_meanwhile_delays_nobody(
     starting: asyncio.Task[Gateway],
     listening: socket.socket,
     watch: Watch,
-    servers: tuple[Server, Server],
+    servers: tuple[IronicServer, IronicServer],
 ) -> None:
     asked, second = await asked_while_one_lags(house, listening, watch, servers)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import aiohttp
 
-from gateway.demo.ironic import NEW, OLD, Server
+from gateway.demo.ironic import NEW, OLD, IronicServer
 from gateway.demo.servers import Release
 from tests.kit.networks import LOOPBACK
 
@@ -16,8 +16,8 @@ from tests.kit.networks import LOOPBACK
 class Fleet(NamedTuple):
     """`api-1` and `api-2`."""
 
-    old: Server
-    new: Server
+    old: IronicServer
+    new: IronicServer
 
     @property
     def entries(self) -> list[str]:
@@ -28,7 +28,7 @@ class Fleet(NamedTuple):
 @asynccontextmanager
 async def running_fleet(old: Release = OLD, new: Release = NEW) -> AsyncIterator[Fleet]:
     """Servers of 1.1-1.58 and 1.1-1.90, or of these releases."""
-    fleet = Fleet(Server("api-1"), Server("api-2"))
+    fleet = Fleet(IronicServer("api-1"), IronicServer("api-2"))
     try:
         await fleet.old.start(old)
         await fleet.new.start(new)

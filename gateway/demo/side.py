@@ -16,7 +16,7 @@ from gateway.core.fleet.backend import Freshness
 from gateway.core.fleet.offer import HeldRule, Phase
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
-from gateway.demo.clients import KINDS, PROGRAMS, Answer, Client, Judgement, Result, Surroundings
+from gateway.demo.clients import KINDS, PROGRAMS, ApiResponse, Client, ClientContext, Judgement, Result
 from gateway.demo.fleet import EmbeddedFleet, ServiceFleet
 from gateway.demo.front import Front
 from gateway.demo.scene import BackendScene, ClientScene, FrontScene, ServiceScene
@@ -27,7 +27,7 @@ NOTHING: Final = "nothing yet"
 
 
 @final
-class Performance:
+class Side:
     """`fleet` runs already; `start` starts `front`."""
 
     def __init__(self, fleet: EmbeddedFleet, front: Front, seed: int) -> None:
@@ -53,11 +53,11 @@ class Performance:
                 random = Random(f"{self._seed}/{kind.kind}/{program}")  # noqa: S311 - of a demonstration
                 could_serve = partial(self.fleet.could_serve, kind.service)
                 clients.append(
-                    kind(Surroundings(self.front.url(kind.service), random, could_serve, self.add))
+                    kind(ClientContext(self.front.url(kind.service), random, could_serve, self.add))
                 )
         return tuple(clients)
 
-    def add(self, client: type[Client], version: str, answer: Answer, judgement: Judgement) -> None:
+    def add(self, client: type[Client], version: str, answer: ApiResponse, judgement: Judgement) -> None:
         """Count one request of a kind of client that asked for `version` (empty: for none)."""
         self._results[client.kind, judgement.result] += 1
         if judgement.result is Result.LOST:
