@@ -1,7 +1,7 @@
 """Limits how often facts from requests change the snapshot.
 
 Every response may bring a fact, and every new fact costs a snapshot, its tables and a log line. Two servers
-behind one address contradict each other with every response. So a token bucket lets facts in while they are
+behind one address contradict each other with every response. So a token bucket applies facts while they are
 few, those of one turn of the event loop as one change for one token. Beyond that, the newest fact of each
 kind about each backend waits for the next token, and all that wait become one change. Judges no fact:
 `core.fleet` decides what is new. Facts from probes do not come this way.
@@ -47,20 +47,20 @@ class PassiveObserver:
         self._waiting: dict[Kind, ObservedFact] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._views_before: object = None
-        """The views when the first fact of this turn was collected; None: none was, or its change is paid."""
+        """The views when the first fact of this turn was batched; None: none was, or its change is paid."""
 
     def observe(self, service: str, backend: str, fact: Fact) -> None:
-        """Let a fact in, now or with the next token. A fact that changes nothing takes no token."""
+        """Apply a fact, now or with the next token. A fact that changes nothing takes no token."""
         self._pay()
         self._refill()
         if not self._waiting and self._tokens >= 1:
             if self._views_before is None:
                 self._views_before = self._snapshot_holder.current.views
                 asyncio.get_running_loop().call_soon(self._end_turn)
-            self._snapshot_holder.collect(service, backend, fact)
+            self._snapshot_holder.batch(service, backend, fact)
             return
         # Compared with what this turn has brought so far: a probe may have cleared up an older such fact.
-        self._snapshot_holder.let_in()
+        self._snapshot_holder.apply_batch()
         self._pay()
         fleet = self._snapshot_holder.current.fleet
         if fleet.observe(service, backend, fact) is fleet:
@@ -77,14 +77,14 @@ class PassiveObserver:
             self._timer = asyncio.get_running_loop().call_later(pause, self._on_timer)
 
     def close(self) -> None:
-        """Let in what still waits: it may be saved for the next start."""
+        """Apply what still waits: it may be saved for the next start."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._apply_waiting()
 
     def _end_turn(self) -> None:
-        self._snapshot_holder.let_in()
+        self._snapshot_holder.apply_batch()
         self._pay()
         self._views_before = None
 

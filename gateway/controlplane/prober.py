@@ -1,7 +1,7 @@
 """Asks every backend, at its own address, which versions it serves: regularly, and at once when a response
 casts doubt on what is known of it (a prompted probe).
 
-    task -> ProbeClient (HTTP) -> the dialect reads the responses -> fact -> SnapshotHolder.collect
+    task -> ProbeClient (HTTP) -> the dialect reads the responses -> fact -> SnapshotHolder.batch
 
 Each backend has two tasks and one probe at a time, and all of them together at most `AT_ONCE`. What a failed
 probe means is up to `core.fleet`. Here it is dated, counted, and followed by a longer pause. No client and no
@@ -163,7 +163,7 @@ class Prober:
         """Wait until each backend of these services has been probed once."""
         for target in [each for each in self._targets.values() if each.service.name in services]:
             await target.probed.wait()
-        self._snapshot_holder.let_in()
+        self._snapshot_holder.apply_batch()
 
     async def close(self) -> None:
         """Stop all probes, also those under way, and close the connections."""
@@ -259,8 +259,8 @@ class Prober:
                     target.prompt.set()
 
     def _member(self, key: Key) -> Member | None:
-        """What is known of a backend now, also by facts that wait to be let in."""
-        self._snapshot_holder.let_in()
+        """What is known of a backend now, also by facts in the batch that is not applied yet."""
+        self._snapshot_holder.apply_batch()
         pool = self._snapshot_holder.current.fleet.pools.get(key[0])
         return None if pool is None else pool.member(key[1])
 
@@ -280,12 +280,12 @@ class Prober:
         match found:
             case Advertisement():
                 target.failures = 0
-                self._snapshot_holder.collect(*key, ProbeSucceeded(found, sent, prompted, document))
+                self._snapshot_holder.batch(*key, ProbeSucceeded(found, sent, prompted, document))
                 await self._check_health(key, target)
             case ProbeFault(reason, detail):
                 target.failures += 1
                 self._metrics.count(OfBackend.probe_failures, reason, service=key[0], backend=key[1])
-                self._snapshot_holder.collect(*key, ProbeFailed(detail, sent))
+                self._snapshot_holder.batch(*key, ProbeFailed(detail, sent))
 
     async def _check_health(self, key: Key, target: _Target) -> None:
         """Ask a backend whether it wants requests. After silence what the check answered last stands."""
@@ -302,7 +302,7 @@ class Prober:
                 _log.exception("%s: the health check failed because of a bug", name, extra=about(name))
                 return
         if health.answered:
-            self._snapshot_holder.collect(*key, HealthChecked(health.error, sent))
+            self._snapshot_holder.batch(*key, HealthChecked(health.error, sent))
 
     async def _send_probe(self, key: Key, probe_client: ProbeClient, target: _Target) -> Probed:
         try:
@@ -327,7 +327,7 @@ class Prober:
             member = self._member(key)
             target.failures = target.failures + 1 if member is not None and member.suspect else 0
         declared = Advertisement(target.backend.declared)
-        self._snapshot_holder.collect(*key, ProbeSucceeded(declared, sent, prompted))
+        self._snapshot_holder.batch(*key, ProbeSucceeded(declared, sent, prompted))
 
 
 def _is_unchanged(target: _Target, service: Service, backend: Backend) -> bool:

@@ -166,7 +166,7 @@ class Reloader:
         # Until it is in force, nobody comes or leaves by discovery.
         async with self._discovery.changes:
             services = self._discovery.completed(settings.services)
-            self._snapshot_holder.let_in()
+            self._snapshot_holder.apply_batch()
             configured = await asyncio.to_thread(
                 self._snapshot_holder.configured, services, settings.untrusted_headers
             )

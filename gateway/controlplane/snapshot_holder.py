@@ -1,8 +1,8 @@
 """Holds the current snapshot: the one mutable reference in the gateway.
 
-Everybody reads `current`. Only this file rebinds it, in one assignment. Facts are collected and let in
-together, once per turn of the event loop: a thousand of them make one snapshot. Whoever needs what they say
-in the same turn calls `let_in`. It belongs to one event loop and is not safe for threads. What a fact or an
+Everybody reads `current`. Only this file rebinds it, in one assignment. The facts of one event-loop iteration
+are applied as one batch: a thousand of them make one snapshot. A caller that needs their effect within the
+iteration calls `apply_batch`. It belongs to one event loop and is not safe for threads. What a fact or an
 operator command means is up to `core.fleet.fleet`, what a snapshot is made of to `core.fleet.snapshot`.
 `StabilizationTimer` calls `advance` when only time has passed: the policy has given versions for their whole
 wait, or the first offer has waited `offer.stabilization` for backends that did not answer.
@@ -56,7 +56,7 @@ class SnapshotHolder:
         self._clock = clock
         self._agreed = agreed
         self._learned = learned
-        self._collected: list[ObservedFact] = []
+        self._batch: list[ObservedFact] = []
         """In the order in which they came."""
         self._subscribers: list[Subscriber] = []
         self._pending: deque[tuple[Snapshot, Snapshot]] = deque()
@@ -107,31 +107,31 @@ class SnapshotHolder:
         if self._in_turns is not None:
             await self._all_notified.wait()
 
-    def collect(self, service: str, backend: str, fact: Fact) -> None:
-        """Take in a fact when everything else that this turn of the event loop brings has come."""
-        if not self._collected:
-            asyncio.get_running_loop().call_soon(self.let_in)
-        self._collected.append((service, backend, fact))
+    def batch(self, service: str, backend: str, fact: Fact) -> None:
+        """Add a fact to the batch that is applied at the end of this event-loop iteration."""
+        if not self._batch:
+            asyncio.get_running_loop().call_soon(self.apply_batch)
+        self._batch.append((service, backend, fact))
 
-    def let_in(self) -> None:
-        """Take in now what was collected."""
-        if self._collected:
+    def apply_batch(self) -> None:
+        """Apply the batch now."""
+        if self._batch:
             self.observe_all(())
 
     def notify_now(self) -> None:
-        """Take in what was collected: every subscriber knows what is in force when this returns."""
-        self.let_in()
+        """Apply the batch: every subscriber knows what is in force when this returns."""
+        self.apply_batch()
         self._notify()
 
     def observe(self, service: str, backend: str, fact: Fact) -> None:
-        """Take in a fact now, behind those that were collected."""
+        """Apply a fact now, after the batch."""
         self.observe_all(((service, backend, fact),))
 
     def observe_all(self, facts: Iterable[ObservedFact]) -> None:
-        """Take in facts now, behind those that were collected, all as one change; subscribers hear of news
-        only."""
-        collected, self._collected = self._collected, []
-        before, all_facts = self.current, (*collected, *facts)
+        """Apply the batch and then `facts`, all as one change. Subscribers are called only if something is
+        new."""
+        batch, self._batch = self._batch, []
+        before, all_facts = self.current, (*batch, *facts)
         self._replace(before.after(all_facts, self._clock()))
         if self._learned is not None and self.current.views is not before.views:
             self._learned(all_facts)
@@ -145,14 +145,14 @@ class SnapshotHolder:
     def agree(self, agreed: Mapping[str, Agreed | None]) -> None:
         """Decide these services by what is agreed on from now on; None: by their offer states. In force when
         this returns, and the subscribers have been notified, unless a configuration is being put in force."""
-        self.let_in()
+        self.apply_batch()
         self._replace(self.current.with_agreed(agreed, self._clock()))
 
     def follow(self, snapshot: Snapshot, facts: Iterable[ObservedFact] = ()) -> None:
-        """Take over what another holder has published, with `facts` that it has not seen. What was collected
-        here must have been let in before. In force, and notified as one change, when this returns; nobody is
+        """Take over what another holder has published, with `facts` that it has not seen. The batch
+        must have been applied before. In force, and notified as one change, when this returns; nobody is
         notified if it says nothing new."""
-        assert not self._collected, "a fact would be lost"
+        assert not self._batch, "a fact would be lost"
         self._replace(snapshot.after(facts, self._clock()))
 
     def discover(self, services: Iterable[Service]) -> None:

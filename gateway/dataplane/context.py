@@ -175,8 +175,8 @@ class Context:
         self.trusted = tuple(trusted)
         self.snapshots = snapshots
         self.observe = observe
-        """Where facts go (service, backend, fact). They are let in at the end of the turn of the event loop,
-        or when `SnapshotSource.let_in` is called."""
+        """Takes a fact (service, backend, fact) into the batch that is applied at the end of the event-loop
+        iteration, or when `SnapshotSource.apply_batch` is called."""
         self.metrics = metrics
         self.record = record
         self.clock = clock

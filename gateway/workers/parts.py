@@ -168,7 +168,7 @@ class Parts:
         self.settings = settings
 
     def _follow(self, snapshot: Snapshot, facts_seen: int) -> None:
-        self.snapshot_holder.let_in()  # what this turn has brought is told to the parent, too
+        self.snapshot_holder.apply_batch()  # what this turn has brought is told to the parent, too
         self.own_facts.seen(facts_seen)
         self._published = snapshot
         self.snapshot_holder.follow(snapshot, self.own_facts.unseen())

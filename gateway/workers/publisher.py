@@ -84,7 +84,7 @@ class Publisher:
     def add(self, send: Callable[[object], None], make_start: MakeStart) -> Recipient:
         """A worker, which is sent everything at once. `make_start` completes the first message."""
         recipient = Recipient(send, make_start)
-        self._snapshot_holder.let_in()
+        self._snapshot_holder.apply_batch()
         self._recipients.append(recipient)
         self._send(recipient, monotonic())
         return recipient
@@ -113,7 +113,7 @@ class Publisher:
         if facts.number != recipient.facts_seen + 1:
             return False
         for service, backend, fact in facts.facts:
-            self._snapshot_holder.collect(service, backend, fact)
+            self._snapshot_holder.batch(service, backend, fact)
         recipient.facts_seen = facts.number
         self._look_when_due(recipient)
         return True
@@ -142,8 +142,8 @@ class Publisher:
         self._due, self._timer = due, asyncio.get_running_loop().call_later(pause, self._look)
 
     def _look(self) -> None:
-        """Send what is due. What was collected is let in before: `facts_seen` is true then."""
-        self._snapshot_holder.let_in()
+        """Send what is due. The batch is applied before: `facts_seen` is true then."""
+        self._snapshot_holder.apply_batch()
         now, self._timer = monotonic(), None
         for recipient in self._recipients:
             due = self._when_due(recipient)

@@ -405,7 +405,7 @@ class WorkerProcesses:
         """Wait until what is in force now is so in every worker, for two TTL at most: who does not
         acknowledge it is killed by then. A worker that starts holds it before it serves."""
         await self._snapshot_holder.notified()
-        self._snapshot_holder.let_in()
+        self._snapshot_holder.apply_batch()
         self._promised = target = self._publisher.changes
         return await self._changes.until(
             lambda: all(

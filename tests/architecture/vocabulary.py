@@ -82,6 +82,7 @@ PROSE: Final[Mapping[str, str]] = {
     "adverts": "advertisements",
     "garbled": "malformed",
     "overheard": "observed in a response",
+    "let in": "applied",
     "overhears": "observes",
     "unreached": "connect failed",
     "settle on": "negotiate",

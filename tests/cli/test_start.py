@@ -108,7 +108,7 @@ async def test_R3_V12_the_first_probes_are_sent_before_anything_that_waits(
                 for member in pool.members
             ):
                 await asyncio.sleep(0.01)
-                gateway.snapshot_holder.let_in()
+                gateway.snapshot_holder.apply_batch()
         raise _StopsHereError
 
     monkeypatch.setattr(slow, "start", waits)

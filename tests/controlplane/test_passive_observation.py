@@ -57,7 +57,7 @@ class Harness(NobodyCounts):
     def advertise(self, highest: int, at: float, name: str = "api-1") -> None:
         """A fact in a turn of the event loop of its own."""
         self.passive_observer.observe("baremetal", name, PassiveObservation(upto(highest), at))
-        self.snapshot_holder.let_in()
+        self.snapshot_holder.apply_batch()
 
     def use_all_tokens(self) -> None:
         """Use up all tokens."""
@@ -159,10 +159,10 @@ async def test_a_fact_behind_a_probe_of_the_same_turn_is_not_lost(kind: str) -> 
     it = Harness()
     it.use_all_tokens()
     it.snapshot_holder.observe("baremetal", "api-1", fact(5.0))
-    it.snapshot_holder.collect("baremetal", "api-1", ProbeSucceeded(upto(58), 7.0))
+    it.snapshot_holder.batch("baremetal", "api-1", ProbeSucceeded(upto(58), 7.0))
     it.passive_observer.observe("baremetal", "api-1", fact(8.0))
     it.passive_observer.close()
-    it.snapshot_holder.let_in()
+    it.snapshot_holder.apply_batch()
 
     assert it.member().connect_failed if kind == "connect_failed" else it.member().mismatched
 

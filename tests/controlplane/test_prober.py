@@ -63,7 +63,7 @@ class ProbeResults(NobodyCounts):
         self.expiry[backend] = value
 
     async def probe_ended(self) -> None:
-        """Wait for one more result. Its fact has been taken in then: facts are let in a turn later."""
+        """Wait for one more result. Its fact is known then: a batch is applied one iteration later."""
         await asyncio.wait_for(self._ended.acquire(), 10)
         for _ in range(3):  # `wait_for` takes none itself since Python 3.12
             await asyncio.sleep(0)

@@ -129,8 +129,8 @@ async def test_the_facts_of_one_turn_are_one_change() -> None:
     snapshot_holder.subscribe(lambda before, after: changes.append((before, after)))
 
     for name in names:
-        snapshot_holder.collect("baremetal", name, ProbeSucceeded(upto(58), 1.0))
-    snapshot_holder.collect("baremetal", "api-1", ProbeSucceeded(upto(90), 2.0))
+        snapshot_holder.batch("baremetal", name, ProbeSucceeded(upto(58), 1.0))
+    snapshot_holder.batch("baremetal", "api-1", ProbeSucceeded(upto(90), 2.0))
     assert snapshot_holder.current is first, "they wait for the others of this turn"
     await asyncio.sleep(0)
 
@@ -141,9 +141,9 @@ async def test_the_facts_of_one_turn_are_one_change() -> None:
 
 async def test_what_waits_can_be_taken_in_at_once() -> None:
     snapshot_holder = holder_of(service(API))
-    snapshot_holder.collect("baremetal", "api-1", ProbeSucceeded(upto(58), 1.0))
+    snapshot_holder.batch("baremetal", "api-1", ProbeSucceeded(upto(58), 1.0))
 
-    snapshot_holder.let_in()
+    snapshot_holder.apply_batch()
 
     known = snapshot_holder.current
     assert member(snapshot_holder).advertisement == upto(58)
@@ -152,7 +152,7 @@ async def test_what_waits_can_be_taken_in_at_once() -> None:
 
 
 async def test_what_waits_counts_before_what_acts_at_once() -> None:
-    """A fact that is let in at once, a command and another configuration come behind it."""
+    """A fact that is applied at once, a command and another configuration come behind it."""
     acts: list[Callable[[SnapshotHolder], None]] = [
         lambda holder: holder.observe("baremetal", "api-1", ProbeFailed("x", 2.0)),
         lambda holder: holder.apply("baremetal", Drain("api-1")),
@@ -161,7 +161,7 @@ async def test_what_waits_counts_before_what_acts_at_once() -> None:
     ]
     for act in acts:
         snapshot_holder = holder_of(service(API))
-        snapshot_holder.collect("baremetal", "api-1", ProbeSucceeded(upto(58), 1.0))
+        snapshot_holder.batch("baremetal", "api-1", ProbeSucceeded(upto(58), 1.0))
         act(snapshot_holder)
         assert member(snapshot_holder).advertisement == upto(58)
 
@@ -316,14 +316,14 @@ def test_a_follower_has_what_was_published_and_on_top_of_it_its_own_facts() -> N
     assert there.current is base
 
 
-async def test_a_follower_must_have_let_in_what_it_has_collected() -> None:
+async def test_a_follower_must_have_applied_its_batch() -> None:
     """It is told to the other one, too, and would be lost here."""
     there = follower(holder_of(service(API)))
-    there.collect("baremetal", "api-1", ConnectFailed(2.0, "refused"))
+    there.batch("baremetal", "api-1", ConnectFailed(2.0, "refused"))
 
     with pytest.raises(AssertionError, match="lost"):
         there.follow(there.current)
-    there.let_in()
+    there.apply_batch()
     there.follow(there.current)
 
     assert member(there).connect_failed

@@ -95,7 +95,7 @@ async def test_the_end_in_the_middle_of_a_reload_writes_what_is_in_force(path: P
     learn(snapshot_holder, "api-1", UPTO_58)
     async with keeper_of(path, snapshot_holder):
         snapshot_holder.put_in_force(snapshot_holder.configured([API]))
-        snapshot_holder.collect("baremetal", "api-1", ProbeSucceeded(upto(40), 2.0))
+        snapshot_holder.batch("baremetal", "api-1", ProbeSucceeded(upto(40), 2.0))
     saved = on_disk(path).advertisements["api-1"]
     assert saved.advertisement == upto(40)
 
@@ -350,7 +350,7 @@ async def test_the_first_round_of_probes_is_a_few_writes(path: Path) -> None:
     async with keeper_of(path, snapshot_holder) as keeper:
         files = {identity(path)}
         for name in names:
-            snapshot_holder.collect("baremetal", name, ProbeSucceeded(UPTO_58, 1.0))
+            snapshot_holder.batch("baremetal", name, ProbeSucceeded(UPTO_58, 1.0))
             await asyncio.sleep(0)
             files.add(identity(path))
         assert snapshot_holder.current.generation > 100

@@ -52,7 +52,7 @@ def learn(
 
 def reconfigure(holder: SnapshotHolder, services: Sequence[Service]) -> None:
     """Put another configuration in force, and notify everybody of it before this returns."""
-    holder.let_in()
+    holder.apply_batch()
     holder.update(holder.configured(services).snapshot)
 
 

@@ -72,7 +72,7 @@ class Held:
     def __init__(self, snapshot: Snapshot) -> None:
         self.current = snapshot
 
-    def let_in(self) -> None:
+    def apply_batch(self) -> None:
         """Nothing waits."""
 
 

@@ -201,7 +201,7 @@ async def test_facts_out_of_order_are_not_taken_in(
     worker = Worker(publisher)
     fact = ("baremetal", "api-1", PassiveObservation(upto(20), 5.0))
     assert not publisher.facts(worker.recipient, Facts(number, (fact,)))
-    holder.let_in()
+    holder.apply_batch()
     assert highest_known(holder.current) is None
 
 

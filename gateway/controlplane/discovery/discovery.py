@@ -316,7 +316,7 @@ class Discovery:
     def _known(self, watched: _Watched) -> tuple[dict[str, Member], set[str]]:
         """What is observed of the members of its service, and the names that are not its own."""
         assert self._snapshot_holder is not None
-        self._snapshot_holder.let_in()
+        self._snapshot_holder.apply_batch()
         view = self._snapshot_holder.current.views[watched.service]
         taken = _own_names(view.service)
         for source in view.service.sources:

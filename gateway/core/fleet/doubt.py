@@ -2,7 +2,7 @@
 that show no versions.
 
 Two values that a member holds beside its advertisement. Both say which requests it does not get for a while,
-and neither changes what is offered. Nothing here lets a fact in (`core.fleet.fleet`) or sends a probe. Times
+and neither changes what is offered. Nothing here applies a fact (`core.fleet.fleet`) or sends a probe. Times
 are those at which requests were sent, in seconds that the caller passes. They do not count when two values
 are compared.
 """

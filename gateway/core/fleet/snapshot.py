@@ -454,5 +454,5 @@ class SnapshotSource(Protocol):
     @property
     def current(self) -> Snapshot: ...
 
-    def let_in(self) -> None:
-        """Take in at once the facts that wait for the end of this turn of the event loop."""
+    def apply_batch(self) -> None:
+        """Apply the batch of facts now, before the end of this event-loop iteration."""

@@ -252,7 +252,7 @@ class RequestQueue:
 
     def _member_for(self, place: _Place) -> Member | None:
         """The one draw: whoever it finds gets the request. A second one might say that it has to wait."""
-        self._snapshots.let_in()
+        self._snapshots.apply_batch()
         return reselect(
             place.resolution,
             self._snapshots.current,

@@ -265,7 +265,7 @@ class Attempt(ResponseReceiver):
             record = owner.record
             record.negotiated, record.version = owner.resolution.version_text, rewrite.served_text
         if rewrite.served.version_refusal is VersionRefusal.YES:
-            owner.context.snapshots.let_in()  # what was just observed counts for the next decision
+            owner.context.snapshots.apply_batch()  # what was just observed counts for the next decision
             self._trace_end(status=response.status)
             owner.on_version_refused()
         elif must_buffer(owner.resolution, response, rewrite):
@@ -315,7 +315,7 @@ class Attempt(ResponseReceiver):
         advertisement = buffered.refusal_advertisement() if done else None
         if advertisement is not None:
             self._observe(PassiveObservation(advertisement, self.sent_at))
-            owner.context.snapshots.let_in()  # what was just observed counts for the next decision
+            owner.context.snapshots.apply_batch()  # what was just observed counts for the next decision
             self._trace_end(status=buffered.response.status)
             owner.on_version_refused()
         elif buffered.may_refuse or self._rewrite_document(buffered):

@@ -527,7 +527,7 @@ class Exchange(AttemptOwner):
     def _reselect(self) -> Member | None:
         """Another member that serves the negotiated version, by the current snapshot."""
         context, retries = self.context, self._retries
-        context.snapshots.let_in()
+        context.snapshots.apply_batch()
         return reselect(
             self.resolution,
             context.snapshots.current,
