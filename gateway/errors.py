@@ -110,7 +110,8 @@ class StartupError(SkewgateError):
 
 
 class AddressTakenError(StartupError):
-    """An address of `listen` belongs to somebody else: another gateway, or workers whose parent is gone."""
+    """An address of `listen` belongs to somebody else: another gateway, or workers whose main process is
+    gone."""
 
 
 class BuildError(SkewgateError):

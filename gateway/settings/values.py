@@ -48,6 +48,6 @@ class Settings:
 
     @property
     def for_workers(self) -> Settings:
-        """Without what only the parent of workers may know: the admin listener, whose token leaves no
+        """Without what only the main process of workers may know: the admin listener, whose token leaves no
         process, and the store, with its password."""
         return replace(self, admin=Admin(), agreement=None)

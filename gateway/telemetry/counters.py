@@ -4,15 +4,15 @@ A table holds the cells of its series (`series.declaring`), each from the first 
 in it. No formatting, no lock: one event loop writes and reads. What is not configured any more is dropped, so
 that no number of reloads can make counts without bound.
 
-    worker   Counters -> take -> Counted -> channel -> add -> Counters   parent -> /metrics
+    worker   Counters -> take -> Counted -> channel -> add -> Counters   main process -> /metrics
 
 `workers.parts` takes, `workers.messages.Report` carries, `workers.reports` adds.
 
-A worker gives away what it has counted since the last time, and begins at zero. So the parent holds the sums
-of all workers, those that have ended included, and none of its series falls because a worker ends, is
+A worker gives away what it has counted since the last time, and begins at zero. So the main process holds the
+sums of all workers, those that have ended included, and none of its series falls because a worker ends, is
 replaced, or has missed that a service was removed and came back. What a killed worker has counted since its
 last report is lost with it. Only what has happened is carried: what is zero is not there. Which services and
-backends have series is the parent's to say; what comes of another one counts as a request does that was
+backends have series is the main process's to say; what comes of another one counts as a request does that was
 under way when it was removed.
 
 The hot path goes past the cells' declarations: `ServiceCounters` and `BackendCounters` keep references to the
@@ -60,7 +60,7 @@ class Table:
 
     def cell(self, series: Series) -> Cell:
         """The cell of a series. It may be kept: it is the same one as long as the table exists, and what is
-        counted in it is told to the parent."""
+        counted in it is told to the main process."""
         cell = self.cells.get(series)
         if cell is None:
             cell = self.cells[series] = series.new_cell()

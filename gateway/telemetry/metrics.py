@@ -170,13 +170,13 @@ class Metrics:
                     self.count(OfService.offer_changes, *change, service=view.service.name)
 
     def update_series(self, _before: Snapshot, _after: Snapshot) -> None:
-        """As `snapshot_changed` in a worker process, whose parent counts how the offers change."""
+        """As `snapshot_changed` in a worker process, whose main process counts how the offers change."""
         self._update_series()
 
     # --- several processes ----------------------------------------------------------------------------------
 
     def take(self) -> Counted:
-        """What was counted since the last call, for the parent of this process. From here on it is not
+        """What was counted since the last call, for the main process of this process. From here on it is not
         counted here any more."""
         return self._counters.take()
 

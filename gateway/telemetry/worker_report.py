@@ -34,7 +34,7 @@ class WorkerUse(NamedTuple):
 @final
 class WorkerProcess(NamedTuple):
     """A worker that is a process of its own, under its number: if one ends, the next one has it. The process
-    fills in its statistics, its parent the rest."""
+    fills in its statistics, its main process the rest."""
 
     up: int = 0
     """1: it serves clients."""
@@ -53,8 +53,8 @@ class WorkerProcess(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class Ejected:
-    """The ejection of a member, for people. It cannot be added: one worker alone, or the parent of several,
-    decides about a member."""
+    """The ejection of a member, for people. It cannot be added: one worker alone, or the main process of
+    several, decides about a member."""
 
     reason: str
     """One sentence."""
@@ -76,7 +76,7 @@ class WorkerReport(NamedTuple):
     tunnels_open: Mapping[str, int] = {}
     """Open tunnels by service, of services that have some."""
     ejected: Mapping[str, Ejected] = {}
-    """Ejections by member key. Empty in a worker process: its parent decides."""
+    """Ejections by member key. Empty in a worker process: its main process decides."""
     use: Mapping[str, WorkerUse] = {}
     """Use of limits by worker. No two reports that are added name the same worker: limits have no sum."""
     processes: Mapping[str, WorkerProcess] = {}

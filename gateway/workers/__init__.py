@@ -1,13 +1,13 @@
-"""Several processes for the data plane: one parent that learns and decides, N workers that serve.
+"""Several processes for the data plane: one main process that learns and decides, N workers that serve.
 
-    parent    Prober, Reloader, Discovery, admin, state  ->  SnapshotHolder  ->  Publisher  ->  Channel
-    worker    Channel  ->  SnapshotHolder  ->  dataplane.Worker  ->  facts, reports  ->  Channel
+    main process    Prober, Reloader, Discovery, admin, state  ->  SnapshotHolder  ->  Publisher  ->  Channel
+    worker          Channel  ->  SnapshotHolder  ->  dataplane.Worker  ->  facts, reports  ->  Channel
 
-The parent holds the listening sockets. With one worker none of this runs: `OwnWorker` is the data plane in
-the process of the parent, and `DataPlane` is what the rest sees of either.
+The main process holds the listening sockets. With one worker none of this runs: `OwnWorker` is the data plane
+in the main process itself, and `DataPlane` is what the rest sees of either.
 
-`supervisor` starts, watches and replaces workers, `worker_handle` is one of them as the parent has it, and
-`process` runs inside it.
+`supervisor` starts, watches and replaces workers, `worker_handle` is one of them as the main process has it,
+and `process` runs inside it.
 
 What belongs here: the life of worker processes, what they are told and tell (`messages`), and the parts that
 one consists of. What does not: what is done with a connection or a request (`dataplane`), what is learned of

@@ -1,10 +1,10 @@
-"""A worker process: `python -m gateway.workers --channel FD --code IDENTITY`. Its parent starts it, nobody
-else does. It ends at once if it is not the code that the parent runs (`identity`). The form of its arguments
-stays, so that the worker of another release can tell that.
+"""A worker process: `python -m gateway.workers --channel FD --code IDENTITY`. Its main process starts it,
+nobody else does. It ends at once if it is not the code that the main process runs (`identity`). The form of
+its arguments stays, so that the worker of another release can tell that.
 
-Nothing is imported here before the signals are settled: what they mean is decided by the parent, which tells
-its workers. Imports as little as serving requests needs, because a worker that has died is replaced while
-its clients wait. Decides nothing else.
+Nothing is imported here before the signals are settled: what they mean is decided by the main process, which
+tells its workers. Imports as little as serving requests needs, because a worker that has died is replaced
+while its clients wait. Decides nothing else.
 """
 
 import gc
@@ -13,15 +13,15 @@ import sys
 from importlib import import_module
 from typing import Final
 
-THE_PARENTS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""A parent that is gone shows by its channel, also while this process starts."""
+OF_MAIN_PROCESS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""A main process that is gone shows by its channel, also while this process starts."""
 
 USAGE: Final = "a worker is started by `skewgate run` with `workers` above 1, and not by hand"
 
 
 def main() -> int:
     """Run the worker; the exit code."""
-    for number in THE_PARENTS:
+    for number in OF_MAIN_PROCESS:
         signal.signal(number, signal.SIG_IGN)
     channel, code = _arguments(sys.argv[1:])
     if channel is None:
@@ -31,13 +31,13 @@ def main() -> int:
     import_module("gateway.runtime.compiled").use_compiled()
     identity = import_module("gateway.workers.identity")
     if identity.identity() != code:
-        return int(identity.OTHER_CODE)  # the parent says it in its log, whose form it knows
+        return int(identity.OTHER_CODE)  # the main process says it in its log, whose form it knows
     return int(import_module("gateway.workers.process").run(channel))
 
 
 def _arguments(arguments: list[str]) -> tuple[int | None, str]:
-    """The descriptor of the channel, and what the parent runs; None: these are not the arguments of a
-    parent."""
+    """The descriptor of the channel, and what the main process runs; None: these are not the arguments of a
+    main process."""
     match arguments:
         case ["--channel", number, "--code", code] if number.isdecimal() and number.isascii():
             return int(number), code

@@ -1,4 +1,5 @@
-"""One end of the pair of sockets between parent and worker: messages behind their length, and as what bytes.
+"""One end of the pair of sockets between main process and worker: messages behind their length, and as what
+bytes.
 
 Delivers each message to `on_message`, in order, and calls `on_closed` once when the other end is gone or says
 what is no message. Knows no message; who is behind, and what is done about it, is the caller's.

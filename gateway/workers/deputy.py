@@ -1,4 +1,4 @@
-"""The stand-in that accepts connections in the parent for slots whose worker is dead, as long as other
+"""The stand-in that accepts connections in the main process for slots whose worker is dead, as long as other
 workers serve.
 
     a slot's listening sockets -> accepted, nothing is read -> the inbox of the worker with fewest (`Board`)
@@ -26,7 +26,7 @@ INBOXES_FULL: Final = 0.02
 """Seconds until a connection that no worker has taken is offered again."""
 CANNOT_ACCEPT: Final = 1.0
 """Seconds in which nothing is accepted when the system has no descriptors or no memory for it, as in event
-loops. To try at once would keep the parent busy and change nothing."""
+loops. To try at once would keep the main process busy and change nothing."""
 
 _log = logging.getLogger("skewgate.workers")
 

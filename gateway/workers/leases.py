@@ -1,7 +1,7 @@
 """Who of several workers has how many leases, and what each of them is told about them.
 
-A lease is granted by the parent: for one request at a time at a member with a bound, or for one retry at a
-time of a service (`dataplane.limits.sharing`). Of each key there is a stock.
+A lease is granted by the main process: for one request at a time at a member with a bound, or for one retry
+at a time of a service (`dataplane.limits.sharing`). Of each key there is a stock.
 
     held        + those that are free  =  the bound, always: a lease is free again only when its worker has
                 said so, or has ended

@@ -1,7 +1,8 @@
-"""What parent and worker say to each other. Values only; `channel` carries them.
+"""What main process and worker say to each other. Values only; `channel` carries them.
 
-A parent and its workers are one release and one program: the parent starts them. So a message is pickled, and
-its form may change with every release. Nobody else can write to a channel: it is an unnamed pair of sockets.
+A main process and its workers are one release and one program: the main process starts them. So a message is
+pickled, and its form may change with every release. Nobody else can write to a channel: it is an unnamed pair
+of sockets.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from gateway.settings import Settings
 from gateway.telemetry.counters import Counted
 from gateway.telemetry.worker_report import WorkerReport
 
-# --- from the parent ---------------------------------------------------------------------------------------
+# --- from the main process -------------------------------------------------------------------------------
 
 
 @final
@@ -87,7 +88,7 @@ class Drain(NamedTuple):
 
 @final
 class HeldBack(NamedTuple):
-    """What the parent has decided about members that fail, for all workers (`backends.ejection`)."""
+    """What the main process has decided about members that fail, for all workers (`backends.ejection`)."""
 
     held_back: Mapping[str, int]
     """As for `selection.select`: by member key. All of them."""
@@ -131,7 +132,7 @@ class ClientUse(NamedTuple):
 
 AtOnce: TypeAlias = HeldBack | Deadlines | Leases | ClientUse
 """Put in force at once, whatever else is under way."""
-FromParent: TypeAlias = Start | Update | Serve | Beat | Do | Pause | Drain | AtOnce
+FromMainProcess: TypeAlias = Start | Update | Serve | Beat | Do | Pause | Drain | AtOnce
 
 # --- from a worker -----------------------------------------------------------------------------------------
 

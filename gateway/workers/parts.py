@@ -1,7 +1,7 @@
-"""What a worker process consists of: put together here, from what its parent sends.
+"""What a worker process consists of: put together here, from what its main process sends.
 
     Start, Update  ->  SnapshotHolder  ->  Worker  ->  RequestRecord  ->  Metrics, AccessLog
-    Resolver, WorkerTls  ->  Worker  ->  PassiveObserver  ->  SnapshotHolder, OwnFacts  ->  the parent
+    Resolver, WorkerTls  ->  Worker  ->  PassiveObserver  ->  SnapshotHolder, OwnFacts  ->  the main process
 
 The composition root of a worker, as `assembly` is that of the gateway: nobody probes here, nothing is saved,
 and no operator is answered. When it does what is said by `process`.
@@ -52,7 +52,7 @@ _tls_log = logging.getLogger("skewgate.tls")
 
 @final
 class Parts:
-    """Those of one worker. `send` tells the parent. `start` comes first, and `close` in any case."""
+    """Those of one worker. `send` tells the main process. `start` comes first, and `close` in any case."""
 
     def __init__(self, start: messages.Start, send: Callable[[object], None]) -> None:
         self.settings = start.settings
@@ -60,7 +60,7 @@ class Parts:
         self.slot = start.slot
         self.workers = start.workers
         self.sockets = [(position, socket.socket(fileno=number)) for position, number in start.listeners]
-        """Of this slot: (position in `settings.listen`, socket). The parent has them open, too."""
+        """Of this slot: (position in `settings.listen`, socket). The main process has them open, too."""
         self._descriptors = start.balance
         self._balance: Balance | None = None
         """Since `listen`."""
@@ -70,7 +70,7 @@ class Parts:
         """It has begun to accept clients."""
         self.tls = WorkerTls()
         self._published = published(None, start.publication)
-        """What the parent has published last. The holder has it with what requests have shown since."""
+        """What the main process has published last. The holder has it with what requests have shown since."""
         self.snapshot_holder = SnapshotHolder(self._published, monotonic, learned=self.own_facts.learned)
         self.metrics = Metrics(per_backend=start.settings.metrics.per_backend)
         self._stack = AsyncExitStack()
@@ -141,10 +141,10 @@ class Parts:
         for _, sock in self.sockets:
             sock.close()
 
-    def parent_is_gone(self) -> None:
+    def main_process_is_gone(self) -> None:
         """Nobody is told anything any more, and no version is refused: others may offer by now what this
         worker would refuse, so it answers 503 there."""
-        self.own_facts.parent_is_gone()
+        self.own_facts.main_process_is_gone()
         self.shares.close()
         self.snapshot_holder.agree(
             {
@@ -156,7 +156,7 @@ class Parts:
     # --- what is known and configured
 
     def update(self, update: messages.Update) -> None:
-        """Put in force what the parent has learned or decided."""
+        """Put in force what the main process has learned or decided."""
         self._follow(published(self._published, update.publication), update.facts_seen)
 
     async def configure(self, update: messages.Update, settings: Settings) -> None:
@@ -168,7 +168,7 @@ class Parts:
         self.settings = settings
 
     def _follow(self, snapshot: Snapshot, facts_seen: int) -> None:
-        self.snapshot_holder.apply_batch()  # what this turn has brought is told to the parent, too
+        self.snapshot_holder.apply_batch()  # what this turn has brought is told to the main process, too
         self.own_facts.seen(facts_seen)
         self._published = snapshot
         self.snapshot_holder.follow(snapshot, self.own_facts.unseen())
@@ -183,7 +183,7 @@ class Parts:
     def _retarget(self) -> None:
         self._resolver.retarget([view.service for view in self.snapshot_holder.current.views.values()])
 
-    # --- what else the parent wants
+    # --- what else the main process wants
 
     def received(self, message: messages.AtOnce) -> None:
         """What is in force at once."""
@@ -218,19 +218,20 @@ class Parts:
 
 @final
 class OwnFacts:
-    """What requests of this worker have shown, until the parent has taken it in: it never forgets what it has
-    just met because the parent did not know it yet. Judges no fact. `send` tells the parent."""
+    """What requests of this worker have shown, until the main process has taken it in: it never forgets what
+    it has just met because the main process did not know it yet. Judges no fact. `send` tells the main
+    process."""
 
     def __init__(self, send: Callable[[messages.Facts], None]) -> None:
         self._send = send
         self._number = 0
         self._unseen: deque[messages.Facts] = deque()
         """Those that no Update had in it so far, in the order in which they were told."""
-        self._parent_is_gone = False
+        self._main_process_is_gone = False
 
     def learned(self, facts: Sequence[ObservedFact]) -> None:
         """These have changed what is known here."""
-        if self._parent_is_gone:
+        if self._main_process_is_gone:
             return
         self._number += 1
         message = messages.Facts(self._number, tuple(facts))
@@ -238,17 +239,17 @@ class OwnFacts:
         self._send(message)
 
     def seen(self, number: int) -> None:
-        """What was told up to this number is in what the parent publishes."""
+        """What was told up to this number is in what the main process publishes."""
         while self._unseen and self._unseen[0].number <= number:
             self._unseen.popleft()
 
     def unseen(self) -> list[ObservedFact]:
-        """What the parent has not taken in yet, in the order in which it was met."""
+        """What the main process has not taken in yet, in the order in which it was met."""
         return [fact for message in self._unseen for fact in message.facts]
 
-    def parent_is_gone(self) -> None:
+    def main_process_is_gone(self) -> None:
         """Nobody takes in anything any more."""
-        self._parent_is_gone = True
+        self._main_process_is_gone = True
         self._unseen.clear()
 
 
@@ -256,8 +257,9 @@ class OwnFacts:
 class WorkerTls:
     """The certificates of the listeners, and `contexts` for connections to backends. `read` comes first.
 
-    The parent watches the files, checks what a new configuration names, counts and warns. A worker reads
-    again when it is told to. What cannot be read changes nothing: the pair that was in force stays so."""
+    The main process watches the files, checks what a new configuration names, counts and warns. A worker
+    reads again when it is told to. What cannot be read changes nothing: the pair that was in force stays
+    so."""
 
     def __init__(self) -> None:
         self.contexts = ClientContexts()

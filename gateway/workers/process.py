@@ -1,13 +1,13 @@
-"""The life of a worker process: it does what its parent tells it.
+"""The life of a worker process: it does what its main process tells it.
 
     Start   ->  `Parts`: everything but accepting clients
-    Update  ->  SnapshotHolder, with the facts on top that the parent has not taken in yet
+    Update  ->  SnapshotHolder, with the facts on top that the main process has not taken in yet
     Serve   ->  listens      Beat -> Report      Drain -> accepts no more, finishes, ends
 
-Each Start and Update is acknowledged once it is in force. While the parent lives it alone says when a worker
-ends: signals that every process of a service or of a terminal gets mean nothing here. When its channel
-closes, the parent is gone: an orphan accepts nobody any more, drains, and ends. Decides nothing about offers,
-and probes nobody.
+Each Start and Update is acknowledged once it is in force. While the main process lives it alone says when a
+worker ends: signals that every process of a service or of a terminal gets mean nothing here. When its channel
+closes, the main process is gone: an orphan accepts nobody any more, drains, and ends. Decides nothing about
+offers, and probes nobody.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gateway.workers.channel import Channel
 from gateway.workers.parts import Parts
 
 LAST_WORDS: Final = 1.0
-"""Seconds in which the parent takes the last report."""
+"""Seconds in which the main process takes the last report."""
 FAILED: Final = 1
 """The exit code of a worker that could not start, or go on."""
 
@@ -39,7 +39,7 @@ _log = logging.getLogger("skewgate.workers")
 
 
 def run(channel: int) -> int:
-    """Serve as the parent says, which is at the other end of this descriptor. The exit code."""
+    """Serve as the main process says, which is at the other end of this descriptor. The exit code."""
     process_log = ProcessLog()
     process_log.install()
     try:
@@ -50,7 +50,7 @@ def run(channel: int) -> int:
     except StartupError as error:
         _log.error("a worker cannot start: %s", error)
         return FAILED
-    except Exception:  # noqa: BLE001 - logged: the parent puts another worker in its place
+    except Exception:  # noqa: BLE001 - logged: the main process puts another worker in its place
         _log.exception("this worker ends because of a bug in the gateway")
         return FAILED
     finally:
@@ -69,26 +69,26 @@ async def _serve(sock: socket.socket, process_log: ProcessLog) -> int:
 
 @final
 class WorkerProcess:
-    """One worker, from its first message to its end. `sock` leads to the parent. `on_serving` is called when
-    it accepts connections."""
+    """One worker, from its first message to its end. `sock` leads to the main process. `on_serving` is called
+    when it accepts connections."""
 
     def __init__(
         self, sock: socket.socket, process_log: ProcessLog, on_serving: Callable[[], None] = lambda: None
     ) -> None:
         self._process_log = process_log
         self._on_serving = on_serving
-        self._parent = os.getppid()
-        self._channel = Channel(sock, self._received, self._parent_is_gone)
-        self._inbox: deque[messages.FromParent] = deque()
+        self._main_process = os.getppid()
+        self._channel = Channel(sock, self._received, self._main_process_is_gone)
+        self._inbox: deque[messages.FromMainProcess] = deque()
         """What is taken in one after the other."""
         self._early: list[messages.AtOnce] = []
         """What came before there was anything to put it in force."""
         self._news = asyncio.Event()
         """Something has come, or nothing will any more."""
         self._gone = False
-        """The parent is."""
+        """The main process is."""
         self._stopping = False
-        """The parent is gone, and somebody has sent a stop signal."""
+        """The main process is gone, and somebody has sent a stop signal."""
         self._parts: Parts | None = None
         """Since `Start`."""
 
@@ -114,7 +114,8 @@ class WorkerProcess:
                         await self._drain(message.seconds)
                         return
                     case _:
-                        raise StartupError(f"the parent has sent a {type(message).__name__} before `Start`")
+                        name = type(message).__name__
+                        raise StartupError(f"the main process has sent a {name} before `Start`")
             if self._parts is not None and self._parts.serves:
                 await self._end_as_orphan(self._parts)
 
@@ -131,7 +132,7 @@ class WorkerProcess:
         process.keep_for_long()
         self._channel.send(messages.Ack(1))
 
-    async def _next(self) -> messages.FromParent | None:
+    async def _next(self) -> messages.FromMainProcess | None:
         """The next message; None: there will be none."""
         while not self._inbox:
             if self._gone:
@@ -163,11 +164,11 @@ class WorkerProcess:
         """Give the addresses free for the next gateway, finish the requests under way, and end."""
         seconds = parts.settings.timeouts.drain
         _log.error(
-            "the parent process is gone: this worker accepts no more, and ends after the requests in flight, "
+            "the main process is gone: this worker accepts no more, and ends after the requests in flight, "
             "at most %g s",
             seconds,
         )
-        parts.parent_is_gone()
+        parts.main_process_is_gone()
         await parts.stop_accepting()
         await parts.worker.drain(seconds)
 
@@ -177,7 +178,7 @@ class WorkerProcess:
 
     # --- called by the loop
 
-    def _received(self, message: messages.FromParent) -> None:
+    def _received(self, message: messages.FromMainProcess) -> None:
         """What can be answered or done at once is not kept waiting by what takes longer."""
         parts = self._parts
         match message:
@@ -196,15 +197,15 @@ class WorkerProcess:
                 self._inbox.append(message)
                 self._news.set()
 
-    def _parent_is_gone(self) -> None:
+    def _main_process_is_gone(self) -> None:
         self._gone = True
         self._news.set()
 
     def on_stop_signal(self) -> None:
-        """While the parent lives, it says when its workers end. Without it they end anyway, and a second
-        signal is for what takes too long. The parent may be gone, and the end of the channel not read yet:
-        whoever watches over a service tells all its processes when the first one has ended."""
-        if not self._gone and os.getppid() == self._parent:
+        """While the main process lives, it says when its workers end. Without it they end anyway, and a
+        second signal is for what takes too long. The main process may be gone, and the end of the channel not
+        read yet: whoever watches over a service tells all its processes when the first one has ended."""
+        if not self._gone and os.getppid() == self._main_process:
             return
         if self._stopping:
             process.exit_at_once()

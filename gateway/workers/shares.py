@@ -1,6 +1,6 @@
 """What all workers share: who is held back, who has which leases, and what the clients have used.
 
-    a worker: ShareClient                the parent: ShareKeeper
+    a worker: ShareClient                the main process: ShareKeeper
     Failed       ->  `Ejections`, as a gateway with one worker has them  ->  HeldBack, to all
     LeaseUse     ->  `LeaseLedger`                                       ->  Leases, to whom they concern
     ClientUse    ->  added up for a moment                               ->  ClientUse, to all others
@@ -33,8 +33,8 @@ from gateway.workers.messages import ClientUse, Failed, HeldBack, Leases, LeaseU
 LOOK: Final = 0.25
 """Seconds between two looks at ejections that end, and at members that have come or gone."""
 EXCHANGE: Final = 0.05
-"""Seconds for which the parent adds up what clients have used. The workers do so as long. So others know
-after a tenth of a second."""
+"""Seconds for which the main process adds up what clients have used. The workers do so as long. So others
+know after a tenth of a second."""
 FAILURES: Final = 0.01
 """Seconds between two messages about members that have failed."""
 
@@ -275,7 +275,7 @@ def _clients(by_client: Mapping[str, Iterable[int]]) -> Iterator[tuple[str, int]
 
 @final
 class ShareClient:
-    """`worker` was made with `shared`, and runs in the current event loop. `send`: to the parent."""
+    """`worker` was made with `shared`, and runs in the current event loop. `send`: to the main process."""
 
     def __init__(self, shared: SharedLimits, worker: Worker, send: Callable[[object], None]) -> None:
         self._shared = shared
@@ -286,9 +286,9 @@ class ShareClient:
         """The number of the last `Leases` that is in force."""
         self._answered = 0
         self._wanted: dict[str, int] = {}
-        """As the parent knows it, as far as that is certain."""
+        """As the main process knows it, as far as that is certain."""
         self._in_flight: dict[str, tuple[ClientLimiter, set[int]]] = {}
-        """By service: clients that have requests in flight, as the parent knows it."""
+        """By service: clients that have requests in flight, as the main process knows it."""
         self._leases_due = self._use_due = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
         shared.on_leases = self._leases_soon
@@ -303,7 +303,7 @@ class ShareClient:
             timer.cancel()
 
     def received(self, message: HeldBack | Leases | ClientUse) -> None:
-        """Put in force what the parent has said."""
+        """Put in force what the main process has said."""
         match message:
             case HeldBack():
                 failures = self._worker.context.ejections
@@ -336,7 +336,7 @@ class ShareClient:
         shared, context = self._shared, self._worker.context
         for key, number in leases.granted.items():
             shared.leases[key] = shared.leases.get(key, 0) + number
-            self._wanted[key] = -1  # what the parent thinks of it depends on what it has heard
+            self._wanted[key] = -1  # what the main process thinks of it depends on what it has heard
         shared.recalled, shared.exhausted = leases.returns, leases.taken
         self._heard = leases.number
         context.retry_budget.admit()

@@ -4,8 +4,9 @@
                                        <-  acknowledgements, facts, reports
 
 Each slot has a task that starts a worker and, when it has ended, the next one with the same listening
-sockets. A worker serves only once it holds what all others hold. The parent never waits for a worker but in
-the methods of `DataPlane` that say so, and then not for ever. Decides nothing about offers and requests.
+sockets. A worker serves only once it holds what all others hold. The main process never waits for a worker
+but in the methods of `DataPlane` that say so, and then not for ever. Decides nothing about offers and
+requests.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _PROBED: Final = KnownDocuments()
 
 BEATS: Final = 4
 """In one TTL. A worker that leaves so many unanswered is replaced. They are counted, not timed: when the
-parent itself has stood still, the workers get their time all the same."""
+main process itself has stood still, the workers get their time all the same."""
 LOOK: Final = 1.0
 """Seconds in which `look` gets its answers, or goes by the last ones."""
 CUT: Final = 5.0
@@ -291,8 +292,8 @@ class WorkerProcesses:
         return [handle.slot for handle in self._handles.values() if handle.serving_at is not None]
 
     def _cover(self) -> None:
-        """Let the parent accept for slots whose worker is dead, while another one serves. Those that are
-        about to serve do it themselves."""
+        """Let the main process accept for slots whose worker is dead, while another one serves. Those that
+        are about to serve do it themselves."""
         vacant = []
         if self._listening and not self._ending:
             stages = {slot: handle.stage for slot, handle in self._handles.items()}
@@ -446,7 +447,7 @@ class WorkerProcesses:
             return "the gateway is shutting down"
         serving = [handle for handle in self._handles.values() if handle.stage is Stage.SERVING]
         if serving:
-            # The parent is a moment ahead: what it knows is of use to clients once the workers hold it.
+            # The main process is a moment ahead: what it knows is of use to clients once the workers hold it.
             ahead = offers(self._snapshot_holder.current) and not all(offers(each.held) for each in serving)
             return "the workers do not hold the offer yet" if ahead else ""
         if self._listening:
@@ -456,7 +457,7 @@ class WorkerProcesses:
         return "the gateway is starting: it does not listen yet"
 
     def report(self) -> WorkerReport:
-        """Returns the sum of all last reports, with what the parent knows of its workers."""
+        """Returns the sum of all last reports, with what the main process knows of its workers."""
         serving = {slot for slot, handle in self._handles.items() if handle.stage is Stage.SERVING}
         processes = {
             str(slot): WorkerProcess(up=slot in serving, restarts=restarts)

@@ -1,6 +1,6 @@
-"""One worker process as its parent has it: started, told, heard, killed, and reaped.
+"""One worker process as its main process has it: started, told, heard, killed, and reaped.
 
-The end of the channel is how the parent learns that a worker has ended: the kernel closes it with the
+The end of the channel is how the main process learns that a worker has ended: the kernel closes it with the
 process. No signal is needed for it and no thread, and it is the same in every event loop. What is said over
 the channel is not known here.
 """
@@ -92,8 +92,9 @@ class WorkerHandle:
         with theirs:
             try:
                 ours.setblocking(False)  # noqa: FBT003
-                # In a session of its own: Ctrl-C is for the parent, which tells the workers. Not through the
-                # event loop: uvloop runs Python code between fork and exec. 0.4 ms where a core is free.
+                # In a session of its own: Ctrl-C is for the main process, which tells the workers. Not
+                # through the event loop: uvloop runs Python code between fork and exec. 0.4 ms where a core
+                # is free.
                 self._process = subprocess.Popen(  # noqa: ASYNC220, S603
                     [*program, "--channel", str(theirs.fileno()), "--code", code],
                     stdin=subprocess.DEVNULL,
@@ -186,8 +187,8 @@ def ending_of(code: int) -> str:
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """That of a worker, which must find the package that the parent runs. It is not installed when the parent
-    runs from a checkout, from the working directory."""
+    """That of a worker, which must find the package that the main process runs. It is not installed when the
+    main process runs from a checkout, from the working directory."""
     place = str(SOURCES)
     if place in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
         return dict(environ)

@@ -95,6 +95,9 @@ PROSE: Final[Mapping[str, str]] = {
     "verdict": "result",
     "whom to ask": "which backend",
     "is none of ours": "does not concern the gateway",
+    "the parent": "the main process",
+    "its parent": "the main process",
+    "parent process": "main process",
 }
 
 ALLOWED: Final = frozenset(

@@ -95,7 +95,7 @@ class Process:
             self.documents.acknowledged()
 
     def acknowledges(self, worker: Worker) -> None:
-        """What it was sent is in force there, and the parent gets to know."""
+        """What it was sent is in force there, and the main process gets to know."""
         if worker.sent is None:
             return
         worker.gets_it()
@@ -128,7 +128,7 @@ def _seq(snapshot: Snapshot | None, service: str) -> int:
 
 class ManyWorkers(Timeline):
     """`process` is the gateway that learns; `earlier` is being taken over, and drains. `orphans` are what
-    workers hold whose parent was killed."""
+    workers hold whose main process was killed."""
 
     def __init__(self, one: Service, saved: SavedState | None = None, workers: int = 2) -> None:
         super().__init__(one, saved)
@@ -164,8 +164,8 @@ class ManyWorkers(Timeline):
         return result
 
     def restart(self, one: Service) -> str:
-        """The parent is killed, and its workers are orphans until they have drained. Whoever is still being
-        taken over has ended before: the next process could not know of it."""
+        """The main process is killed, and its workers are orphans until they have drained. Whoever is still
+        being taken over has ended before: the next process could not know of it."""
         self.earlier_one_ends()
         saved = self.snapshot.saved()
         result = super().restart(one)

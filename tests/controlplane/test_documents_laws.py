@@ -1,7 +1,7 @@
 """Several workers: never offered by one and refused by another, and in the end what one alone would offer.
 
 Random upgrades, failures, roll-backs, commands, reloads and restarts; every message late, workers that die
-and are replaced, a slow disk, a parent that is killed and whose workers go on, take-overs.
+and are replaced, a slow disk, a main process that is killed and whose workers go on, take-overs.
 """
 
 from __future__ import annotations

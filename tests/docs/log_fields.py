@@ -118,7 +118,10 @@ PROCESS_LOG: Final = (
     LogField("service", "word", "The service that it is about.", "it is about none"),
     LogField("backend", "word", "The backend that it is about.", "it is about none"),
     LogField(
-        "worker", "word", "The worker process that says it: its slot.", "the parent does, or the only process"
+        "worker",
+        "word",
+        "The worker process that says it: its slot.",
+        "the main process does, or the only process",
     ),
     LogField("stack", "text", "A traceback, or the stack of a thread or a task.", "there is none"),
 )

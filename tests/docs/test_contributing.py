@@ -48,12 +48,12 @@ from tests.docs.metrics_table import with_table
 
 backends = (Backend("old", "10.0.0.1", 80), Backend("new", "10.0.0.2", 80))
 holder = SnapshotHolder(Snapshot.configured([Service("api", Ironic(), backends)], now=0.0))
-parent, worker = Metrics(), Metrics()
-for metrics in (parent, worker):
+main, worker = Metrics(), Metrics()
+for metrics in (main, worker):
     metrics.watch(holder)
 worker.count(OfBackend.queued, service="api", backend="old")
-parent.add(worker.take())
-text = b"".join(parent.exposition("")[0]).decode()
+main.add(worker.take())
+text = b"".join(main.exposition("")[0]).decode()
 assert 'skewgate_queued_total{backend="old",service="api"} 1.0' in text
 assert 'skewgate_queued_total{backend="new",service="api"} 0.0' in text
 rows = with_table(Path("metrics.md").read_text()).splitlines()

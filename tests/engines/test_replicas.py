@@ -323,7 +323,7 @@ async def test_two_workers_each(tmp_path: Path) -> None:
             await bed.until(all_alike, f"every worker of replica {number} answers {status}")
         bed.connect(0, up=True)
         await bed.refused(BEYOND, 406)
-        # In order: workers whose parent is killed may drain for 30 s.
+        # In order: workers whose main process is killed may drain for 30 s.
         await asyncio.gather(*(replica.end() for replica in bed.replicas))
     watch.judge()
 

@@ -69,7 +69,7 @@ class Watch:
         )
 
     def stop_at_the_offer(self, pid: int) -> None:
-        """Stop a worker as soon as its parent has an offer, of which it has not been told."""
+        """Stop a worker as soon as its main process has an offer, of which it has not been told."""
         holder = self.planes[-1]._snapshot_holder
 
         def on_change(_before: Snapshot, after: Snapshot) -> None:

@@ -16,7 +16,7 @@ from tests.load.testbed import Testbed
 
 FIGURES = pytest.StashKey[list[str]]()
 WORKERS: Final = 2
-"""What holds for two holds for more: one worker, another one, and their parent."""
+"""What holds for two holds for more: one worker, another one, and their main process."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -129,7 +129,7 @@ def parent_stopped(testbed: FaultTestbed, seconds: float, rng: Random) -> None:
     pids = testbed.worker_pids()
     with stopped([testbed.output.pid]):
         time.sleep(seconds)
-    assert testbed.worker_pids() == pids, "a worker was replaced because its parent had stood still"
+    assert testbed.worker_pids() == pids, "a worker was replaced because its main process had stood still"
 
 
 @contextmanager

@@ -74,8 +74,8 @@ class Fault(Enum):
         0.8, 1.2,
     )  # fmt: skip
     PARENT_STOPPED = Kind(
-        "the workers' parent stopped (SIGSTOP)",
-        "everything, at once: no request needs the parent, and it misses no answer of a worker meanwhile",
+        "the main process stopped (SIGSTOP)",
+        "everything, at once: no request needs the main process, and it misses no answer of a worker",
         3.5, 4.5,
     )  # fmt: skip
     PARTITION = Kind(
@@ -115,7 +115,8 @@ PAIRED_WITH_WORKERS: Final[tuple[tuple[Fault, ...], ...]] = (
     *PAIRED[1:-1],
     (*PAIRED[-1], Fault.WORKER_STOPPED),
 )
-"""The same behind several workers. While the parent is stopped nobody probes, so no backend is lost then."""
+"""The same behind several workers. While the main process is stopped nobody probes, so no backend is lost
+then."""
 
 
 @final

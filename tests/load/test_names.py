@@ -2,7 +2,7 @@
 
 The gateway is a process, as users start it. A mount namespace of its own gives it a /etc/resolv.conf that
 names the name server of the test. That takes root, and so does port 53. With several workers each of them
-looks names up, and their parent does.
+looks names up, and their main process does.
 """
 
 # ruff: noqa: N802 -- ids of findings are written with capitals

@@ -1,4 +1,4 @@
-"""Workers that are killed or hang, and a parent that is killed or replaced, under load.
+"""Workers that are killed or hang, and a main process that is killed or replaced, under load.
 
 Never does one worker refuse what another one offers: all clients together, on all connections, see an offer
 that only rises but where the fleet or an operator takes it back (`ledger`).
@@ -45,7 +45,7 @@ def test_workers_and_their_parent_may_be_killed_or_replaced(testbed: Testbed, fi
             with testbed.step("a worker is killed, each in turn"):
                 for slot in [*range(WORKERS)] * KILLS:
                     end_worker(testbed, slot, signal.SIGKILL)
-            with testbed.step("a worker hangs, and is killed by its parent"):
+            with testbed.step("a worker hangs, and is killed by its main process"):
                 end_worker(testbed, 0, signal.SIGSTOP)
             with testbed.step("reload storm"):
                 reload_storm(testbed)
@@ -54,7 +54,7 @@ def test_workers_and_their_parent_may_be_killed_or_replaced(testbed: Testbed, fi
             testbed.wait_for_offer(OLD, "mixed")
             take_over(testbed)
             upgrade_the_rest(testbed)
-        with testbed.step("its parent is killed"):
+        with testbed.step("its main process is killed"):
             kill_parent(testbed)
             testbed.wait_for_offer(NEW, "uniform")
             testbed.wait_for_traffic()

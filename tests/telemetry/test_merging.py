@@ -199,17 +199,17 @@ def test_the_sums_of_all_workers_are_what_one_process_would_have_counted(
     history: list[tuple[int, Event, bool]],
 ) -> None:
     snapshot = snapshot_of(FULL)
-    alone, parent = Process(snapshot), Process(snapshot)
+    alone, main = Process(snapshot), Process(snapshot)
     workers = [Process(snapshot) for _ in range(3)]
     for number, event, reports in history:
         event(alone.metrics)
         event(workers[number].metrics)
         if reports:
-            parent.metrics.add(told(workers[number]))
+            main.metrics.add(told(workers[number]))
     for worker in workers:
-        parent.metrics.add(told(worker))
+        main.metrics.add(told(worker))
 
-    assert counters(parent.metrics) == counters(alone.metrics)
+    assert counters(main.metrics) == counters(alone.metrics)
     for worker in workers:
         assert told(worker) == {}, "each count is told once"
 
@@ -224,7 +224,7 @@ def counted_series() -> list[Series]:
 def test_whatever_can_be_counted_is_told() -> None:
     """Of everything something, which the law above may not happen to draw."""
     snapshot = snapshot_of(FULL)
-    alone, parent, worker = Process(snapshot), Process(snapshot), Process(snapshot)
+    alone, main, worker = Process(snapshot), Process(snapshot), Process(snapshot)
     for metrics in (alone.metrics, worker.metrics):
         metrics.record(record(service="a", backend="x", bytes_in=2))
         for series in counted_series():
@@ -234,10 +234,10 @@ def test_whatever_can_be_counted_is_told() -> None:
                 metrics.count(series, *series.keys.texts(key), **owner)
             elif isinstance(series, HistogramSeries):
                 metrics.observe(series, 0.5, *series.keys.texts(key), **owner)
-    before = counters(parent.metrics)
-    parent.metrics.add(told(worker))
+    before = counters(main.metrics)
+    main.metrics.add(told(worker))
 
-    after = counters(parent.metrics)
+    after = counters(main.metrics)
     assert after == counters(alone.metrics)
     risen = {name.partition("{")[0] for name, count in after.items() if count > before.get(name, 0)}
     assert "skewgate_requests_total" in risen
@@ -269,22 +269,22 @@ steps = st.lists(
 def test_no_counter_falls_whoever_dies_is_late_or_comes_back(history: list[tuple[str, int, object]]) -> None:
     """A worker may be several configurations behind; a service that was removed and came back began at zero
     when it came back, and does not fall after that, either."""
-    parent = Process(snapshot_of(FULL))
-    workers = [Process(parent.held.current) for _ in range(3)]
-    before = counters(parent.metrics)
+    main = Process(snapshot_of(FULL))
+    workers = [Process(main.held.current) for _ in range(3)]
+    before = counters(main.metrics)
     for what, number, detail in history:
         if what == "counts":
             detail(workers[number].metrics)  # type: ignore[operator]
         elif what == "reports":
-            parent.metrics.add(told(workers[number]))
+            main.metrics.add(told(workers[number]))
         elif what == "dies":
-            workers[number] = Process(parent.held.current)
+            workers[number] = Process(main.held.current)
         elif what == "learns":
-            workers[number].learn(parent.held.current)
+            workers[number].learn(main.held.current)
         else:
             before = ending(before, detail)  # type: ignore[arg-type]
-            parent.learn(snapshot_of(detail))  # type: ignore[arg-type]
-        after = counters(parent.metrics)
+            main.learn(snapshot_of(detail))  # type: ignore[arg-type]
+        after = counters(main.metrics)
         fallen = {
             name: (count, after.get(name)) for name, count in before.items() if after.get(name, -1) < count
         }
@@ -311,27 +311,27 @@ def ending(before: dict[str, float], config: Config) -> dict[str, float]:
 
 
 def test_what_comes_of_a_removed_service_counts_as_one_that_was_under_way() -> None:
-    parent, worker = Process(snapshot_of(FULL)), Process(snapshot_of(FULL))
+    main, worker = Process(snapshot_of(FULL)), Process(snapshot_of(FULL))
     worker.metrics.record(record(service="a", backend="x"))
     worker.metrics.record(record(service="b", backend="y"))
-    parent.learn(snapshot_of({"b": ("x",)}))
-    parent.metrics.add(told(worker))
+    main.learn(snapshot_of({"b": ("x",)}))
+    main.metrics.add(told(worker))
 
-    found = counters(parent.metrics)
+    found = counters(main.metrics)
     assert found['skewgate_requests_total{backend="other",code="200",service="other"}'] == 1
     assert found['skewgate_requests_total{backend="other",code="200",service="b"}'] == 1
     assert not [series for series in found if 'service="a"' in series or 'backend="y"' in series]
 
 
 def test_a_backend_that_the_worker_has_just_learned_of_has_its_own_series() -> None:
-    parent, worker = Process(snapshot_of({"a": ("x",)})), Process(snapshot_of({"a": ("x",)}))
+    main, worker = Process(snapshot_of({"a": ("x",)})), Process(snapshot_of({"a": ("x",)}))
     both = snapshot_of({"a": ("x", "y")})
-    parent.learn(both)
+    main.learn(both)
     worker.learn(both)
     worker.metrics.record(record(service="a", backend="y"))
-    parent.metrics.add(told(worker))
+    main.metrics.add(told(worker))
 
-    assert counters(parent.metrics)['skewgate_requests_total{backend="y",code="200",service="a"}'] == 1
+    assert counters(main.metrics)['skewgate_requests_total{backend="y",code="200",service="a"}'] == 1
 
 
 def test_a_worker_counts_no_moves_of_an_offer() -> None:
@@ -349,14 +349,14 @@ def test_a_worker_counts_no_moves_of_an_offer() -> None:
 
 
 def test_workers_cannot_bring_more_series_than_there_may_be() -> None:
-    parent = Process(snapshot_of(FULL))
+    main = Process(snapshot_of(FULL))
     served, errors = OfService.served_version.full_name, OfProcess.client_errors.full_name
     for worker in range(3):
         versions = {f"1.{worker}{number}": 1 for number in range(MAX_VERSIONS)}
         reasons = {f"reason {worker} {number}": 1 for number in range(100)}
-        parent.metrics.add(through_a_channel({("a",): {served: versions}, (): {errors: reasons}}))
+        main.metrics.add(through_a_channel({("a",): {served: versions}, (): {errors: reasons}}))
 
-    found = counters(parent.metrics)
+    found = counters(main.metrics)
     counts = [
         count
         for series, count in found.items()
@@ -375,8 +375,8 @@ def test_what_is_zero_is_not_told() -> None:
 def test_a_thousand_backends_hold_no_loop_for_long() -> None:
     config = {"a": tuple(f"backend-{number}" for number in range(1000))}
     snapshot = Snapshot.configured([service_of("a", config["a"])], now=0.0)
-    parent, worker = Process(snapshot), Process(snapshot)
-    parent.metrics.update_series(snapshot, snapshot)
+    main, worker = Process(snapshot), Process(snapshot)
+    main.metrics.update_series(snapshot, snapshot)
     taking, sending, adding = [], [], []
     for _ in range(5):
         for number, name in enumerate(config["a"] * 3):
@@ -388,7 +388,7 @@ def test_a_thousand_backends_hold_no_loop_for_long() -> None:
         received = through_a_channel(counted)
         sending.append(thread_time() - began)
         began = thread_time()
-        parent.metrics.add(received)
+        main.metrics.add(received)
         adding.append(thread_time() - began)
 
     assert min(taking) < MOST * min(sending)

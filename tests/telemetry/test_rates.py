@@ -103,14 +103,14 @@ def test_an_idle_process_holds_one_copy_and_a_bounded_number_of_samples() -> Non
 
 def test_counts_of_a_worker_process_are_among_them() -> None:
     holder, now = snapshot_holder(), 10.0
-    parent, worker = Metrics(), Metrics()
-    for metrics in (parent, worker):
+    main, worker = Metrics(), Metrics()
+    for metrics in (main, worker):
         metrics.watch(holder)
-    rates = Rates(parent.request_counts, lambda: now)
+    rates = Rates(main.request_counts, lambda: now)
     rates.sample()
     for _ in range(6):
         worker.record(record(backend="old", status=200))
-    parent.add(worker.take())
+    main.add(worker.take())
     now += 2.0
     assert rates.of("baremetal").by_backend == {"old": 3.0}
 

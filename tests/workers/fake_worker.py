@@ -103,7 +103,7 @@ class FakeWorker:
         self.channel = socket.socket(fileno=descriptor)
         self.silent: set[str] = set()
         """Kinds of messages that are not answered."""
-        self.heeds_parent = False
+        self.heeds_main_process = False
         """Not before the test has said how."""
         self.clients = 0
         self.name = ""
@@ -167,7 +167,7 @@ class FakeWorker:
             with contextlib.suppress(OSError):
                 self.channel.sendall(bytes.fromhex(values[0]))
         elif kind == "begin":
-            self.heeds_parent = True
+            self.heeds_main_process = True
         elif kind == "clients":
             self.clients = values[0]
         elif kind == "exit":
@@ -184,7 +184,7 @@ class FakeWorker:
     def run(self) -> None:
         while True:
             watched = [self.control]
-            if self.heeds_parent and self.channel.fileno() >= 0:
+            if self.heeds_main_process and self.channel.fileno() >= 0:
                 watched.append(self.channel)
             readable, _, _ = select.select(watched, [], [])
             if self.control in readable:

@@ -41,7 +41,7 @@ class FakeWorker:
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
         self.told: list[dict[str, Any]] = []
-        """What it has got from the parent, in order."""
+        """What it has got from the main process, in order."""
         self.pid = 0
         self.gone = False
 
@@ -50,7 +50,7 @@ class FakeWorker:
         self._writer.write(json.dumps({"kind": kind, "values": values}).encode() + b"\n")
 
     def say(self, kind: str, *values: object) -> None:
-        """Let it send a message to the parent."""
+        """Let it send a message to the main process."""
         self.order("say", kind, *values)
 
     @property

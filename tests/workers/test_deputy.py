@@ -1,5 +1,5 @@
-"""The parent accepts for slots without a worker: what it does with sockets, when it does it at all, and what
-the clients of a gateway see whose worker is dead and cannot be replaced."""
+"""The main process accepts for slots without a worker: what it does with sockets, when it does it at all, and
+what the clients of a gateway see whose worker is dead and cannot be replaced."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A worker never runs other code than its parent: what counts as other, and what a gateway does whose package
-was replaced while it runs."""
+"""A worker never runs other code than its main process: what counts as other, and what a gateway does whose
+package was replaced while it runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.kit.backends import ScriptedBackend, serve
 from tests.kit.networks import free_port
 from tests.kit.processes import ROOT, finish, kill_left, ready, start
 from tests.kit.waiting import until
-from tests.workers.parent import PROGRAM
+from tests.workers.main_process import PROGRAM
 
 pytestmark = pytest.mark.processes
 

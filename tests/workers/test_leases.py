@@ -296,7 +296,7 @@ class PermitLaws(RuleBasedStateMachine):
             worker.receives()
 
     @rule(number=st.integers(0, 3))
-    def the_parent_hears(self, number: int) -> None:
+    def the_main_process_hears(self, number: int) -> None:
         number = self.of(number)
         if self.fleet.workers[number].outbox:
             self.fleet.hears(number)

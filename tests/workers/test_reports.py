@@ -95,16 +95,16 @@ def test_R3_V7_what_was_under_way_in_a_worker_that_died_is_counted_by_its_slot()
 
 
 def test_what_is_told_is_counted_once() -> None:
-    worker, parent = Metrics(), Metrics()
+    worker, main = Metrics(), Metrics()
     handle = WorkerHandle(0, lambda _, __: None)
-    reports = Reports([handle], parent.add)
+    reports = Reports([handle], main.add)
     worker.count(OfProcess.client_errors, "head")
     reports.received(handle, report(0, counted=worker.take()))
     reports.received(handle, report(0))
     reports.received(handle, report(0, counted=worker.take()))
     reports.retire(handle)
 
-    assert parent.take() == {(): {OfProcess.client_errors.full_name: {"head": 1}}}
+    assert main.take() == {(): {OfProcess.client_errors.full_name: {"head": 1}}}
 
 
 numbers = st.integers(0, 1)

@@ -42,17 +42,17 @@ CLIENT: Final = client_key(ip_address("127.0.0.1"))
 
 
 class Fleet:
-    """`number` workers of one gateway in front of `backends`, and their parent."""
+    """`number` workers of one gateway in front of `backends`, and their main process."""
 
     def __init__(self, testbed: Testbed, number: int, service: Service) -> None:
         self.testbed = testbed
         self.service = service
-        self.parent = SnapshotHolder(Snapshot.configured([service], now=0.0))
+        self.main = SnapshotHolder(Snapshot.configured([service], now=0.0))
         self.metrics = Metrics()
-        self.metrics.watch(self.parent)
+        self.metrics.watch(self.main)
         self.told: list[str] = []
         self.keeper = ShareKeeper(
-            self.parent, self.metrics, monotonic, lambda key, text, _: self.told.append(text), number
+            self.main, self.metrics, monotonic, lambda key, text, _: self.told.append(text), number
         )
         self.gateways: list[Gateway] = []
         self.clients: list[ShareClient] = []
@@ -99,7 +99,7 @@ class Fleet:
                     await asyncio.sleep(0)
 
     def reload(self, service: Service) -> None:
-        for holder in (self.parent, *(gateway.snapshot_holder for gateway in self.gateways)):
+        for holder in (self.main, *(gateway.snapshot_holder for gateway in self.gateways)):
             reconfigure(holder, [service])
 
     def worker(self, slot: int) -> Worker:
@@ -109,7 +109,7 @@ class Fleet:
         return [gateway.worker.context.leases[key] for gateway in self.gateways]  # type: ignore[index]
 
     def member(self, name: str = "api-1") -> Member:
-        member = self.parent.current.fleet.pools["baremetal"].member(name)
+        member = self.main.current.fleet.pools["baremetal"].member(name)
         assert member is not None
         return member
 

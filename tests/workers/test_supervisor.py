@@ -1,4 +1,4 @@
-"""Worker processes from the side of the parent: joining, watching, replacing, draining. The workers are
+"""Worker processes from the side of the main process: joining, watching, replacing, draining. The workers are
 fakes, so that each of them fails exactly when a test wants it to."""
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ def more_beats(worker: FakeWorker) -> Callable[[], bool]:
     return lambda: len(worker.of("Beat")) > before
 
 
-async def test_after_the_parent_stood_still_nobody_is_killed(tmp_path: Path) -> None:
+async def test_after_the_main_process_stood_still_nobody_is_killed(tmp_path: Path) -> None:
     async with plane_at(tmp_path, timing=QUICK) as plane:
         await plane.serve()
         first = {worker.pid for worker in plane.control.workers}
@@ -548,20 +548,20 @@ async def test_a_second_stop_signal_waits_for_nobody(plane: Plane) -> None:
     await plane.control.until(lambda: all(worker.gone for worker in plane.control.workers))
 
 
-# --- the parent
+# --- the main process
 
 
-async def test_when_the_parent_is_killed_every_worker_notices(tmp_path: Path) -> None:
+async def test_when_the_main_process_is_killed_every_worker_notices(tmp_path: Path) -> None:
     """No worker has inherited an end of the channel of another one."""
     async with control_at(tmp_path) as control:
-        parent = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.workers.doomed_parent", str(control.path), cwd=ROOT
+        main = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.workers.doomed_main_process", str(control.path), cwd=ROOT
         )
         try:
             await control.until(lambda: sum(bool(worker.of("Serve")) for worker in control.workers) == 2)
         finally:
-            parent.kill()
-            await parent.wait()
+            main.kill()
+            await main.wait()
         await control.until(lambda: all(worker.of("alone") for worker in control.workers))
         for worker in control.workers:
             worker.order("exit", 0)

@@ -1,4 +1,4 @@
-"""A real worker process, whose parent is the test: what it does with each message, and when it ends."""
+"""A real worker process, whose main process is the test: what it does with each message, and when it ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.kit.ironic import reconfigure, versions
 from tests.kit.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, response
 from tests.kit.waiting import PATIENCE
 from tests.kit.workers import Testbed, service_of
-from tests.workers.parent import PROGRAM, Parent, document, parent_of
+from tests.workers.main_process import PROGRAM, MainProcess, document, main_process_of
 
 pytestmark = pytest.mark.processes
 
@@ -47,45 +47,45 @@ async def api(testbed: Testbed) -> ScriptedBackend:
 
 
 async def test_it_serves_what_it_was_told_once_it_may(api: ScriptedBackend) -> None:
-    async with parent_of(service_of(api), agreed=OFFERED) as parent:
-        parent.send_start()
-        await parent.acknowledged()
-        client = await parent.client()
+    async with main_process_of(service_of(api), agreed=OFFERED) as main:
+        main.send_start()
+        await main.acknowledged()
+        client = await main.client()
         await client.send(get())
-        parent.send(Beat(1, counters=True))
-        assert (await parent.report(1)).worker.use["0"].clients == 0  # it waits to be accepted
+        main.send(Beat(1, counters=True))
+        assert (await main.report(1)).worker.use["0"].clients == 0  # it waits to be accepted
 
-        parent.send(Serve())
-        await parent.heard(Serving)
+        main.send(Serve())
+        await main.heard(Serving)
         answer = await client.response()
 
         assert answer.status == 200
         assert api.requests[0].one(VERSION_FIELD) == "1.31"
 
 
-async def test_what_the_parent_learns_and_decides_is_in_force_when_it_is_acknowledged(
+async def test_what_the_main_process_learns_and_decides_is_in_force_when_it_is_acknowledged(
     testbed: Testbed,
 ) -> None:
     old, new = await testbed.backend(serve, declared="1.1-1.58"), await testbed.backend(serve, declared=None)
-    async with parent_of(service_of(old, new), agreed=Agreed(document(1, "1.1-1.58"))) as parent:
-        await parent.begin()
-        client = await parent.client()
+    async with main_process_of(service_of(old, new), agreed=Agreed(document(1, "1.1-1.58"))) as main:
+        await main.begin()
+        client = await main.client()
         assert (await client.request(get("1.80"))).status == 406
 
-        parent.holder.observe(
+        main.holder.observe(
             "baremetal", new.name, ProbeSucceeded(Advertisement(versions("1.1-1.90")), monotonic())
         )
-        parent.publish()
-        await parent.acknowledged()
+        main.publish()
+        await main.acknowledged()
         assert (await client.request(get("1.80"))).status == 406  # it is known, and not agreed on
 
-        parent.holder.agree({"baremetal": Agreed(document(2, "1.1-1.90"))})
-        parent.publish()
-        await parent.acknowledged()
+        main.holder.agree({"baremetal": Agreed(document(2, "1.1-1.90"))})
+        main.publish()
+        await main.acknowledged()
         assert (await client.request(get("1.80"))).status == 200
 
         assert [one.one(VERSION_FIELD) for one in new.requests] == ["1.80"]
-        assert parent.of(Ack) == [Ack(1), Ack(2), Ack(3)]
+        assert main.of(Ack) == [Ack(1), Ack(2), Ack(3)]
 
 
 # --- facts -------------------------------------------------------------------------------------------------
@@ -98,34 +98,34 @@ async def test_what_a_request_shows_is_in_force_at_once_and_told(testbed: Testbe
             await upstream.send(refusal())
 
     bad, good = await testbed.backend(rolled_back, declared=None), await testbed.backend(serve)
-    async with parent_of(service_of(bad, good), agreed=OFFERED) as parent:
-        learned(parent, bad)
-        await parent.begin()
-        client = await parent.client()
+    async with main_process_of(service_of(bad, good), agreed=OFFERED) as main:
+        learned(main, bad)
+        await main.begin()
+        client = await main.client()
 
         for _ in range(20):
             assert (await client.request(get("1.80"))).status == 200
 
         assert len(bad.requests) == 1  # the first one shows it, and is sent again
-        facts = await parent.facts()
+        facts = await main.facts()
         assert facts.number == 1
         assert {(service, backend) for service, backend, _ in facts.facts} == {("baremetal", bad.name)}
 
         # An Update that does not have it yet does not undo it.
-        parent.publish()
-        await parent.acknowledged()
+        main.publish()
+        await main.acknowledged()
         for _ in range(20):
             assert (await client.request(get("1.80"))).status == 200
         assert len(bad.requests) == 1
 
-        # Once the parent has seen it, what it publishes counts alone.
-        learned(parent, bad)
-        parent.publish(facts_seen=1)
-        await parent.acknowledged()
+        # Once the main process has seen it, what it publishes counts alone.
+        learned(main, bad)
+        main.publish(facts_seen=1)
+        await main.acknowledged()
         for _ in range(20):
             assert (await client.request(get("1.80"))).status == 200
         assert len(bad.requests) == 2
-        assert (await parent.facts(2)).number == 2
+        assert (await main.facts(2)).number == 2
 
 
 def refusal() -> bytes:
@@ -139,27 +139,27 @@ def refusal() -> bytes:
     )
 
 
-def learned(parent: Parent, backend: ScriptedBackend, text: str = "1.1-1.90") -> None:
+def learned(main: MainProcess, backend: ScriptedBackend, text: str = "1.1-1.90") -> None:
     advertisement = Advertisement(versions(text))
-    parent.holder.observe("baremetal", backend.name, ProbeSucceeded(advertisement, monotonic()))
+    main.holder.observe("baremetal", backend.name, ProbeSucceeded(advertisement, monotonic()))
 
 
 # --- reports -----------------------------------------------------------------------------------------------
 
 
 async def test_a_report_tells_what_it_has_and_counts_each_request_once(api: ScriptedBackend) -> None:
-    async with parent_of(service_of(api), agreed=OFFERED) as parent:
-        await parent.begin()
-        client = await parent.client()
+    async with main_process_of(service_of(api), agreed=OFFERED) as main:
+        await main.begin()
+        client = await main.client()
         for _ in range(3):
             assert (await client.request(get())).status == 200
 
-        parent.send(Beat(7, counters=True))
-        first = await parent.report(7)
-        parent.send(Beat(8, counters=True))
-        second = await parent.report(8)
-        parent.send(Beat(9, counters=False))
-        third = await parent.report(9)
+        main.send(Beat(7, counters=True))
+        first = await main.report(7)
+        main.send(Beat(8, counters=True))
+        second = await main.report(8)
+        main.send(Beat(9, counters=False))
+        third = await main.report(9)
 
     assert first.worker.use["0"].clients == 1
     assert first.worker.connections == {("baremetal", api.name): (1, 0)}
@@ -189,31 +189,31 @@ async def test_a_drain_accepts_no_more_finishes_and_reports_all_that_was_counted
             await upstream.send(ironic_response(message))
 
     api = await testbed.backend(slow)
-    async with parent_of(service_of(api), agreed=OFFERED) as parent:
-        await parent.begin()
-        client = await parent.client()
+    async with main_process_of(service_of(api), agreed=OFFERED) as main:
+        await main.begin()
+        client = await main.client()
         await client.send(get())
         await api.received()
 
-        parent.send(Drain(10.0))
-        await parent.heard(Stopped)
-        late = await parent.client()  # it waits for the next worker of the slot
+        main.send(Drain(10.0))
+        await main.heard(Stopped)
+        late = await main.client()  # it waits for the next worker of the slot
         await late.send(get())
-        parent.send(Beat(2, counters=False))  # a worker that drains still answers
-        assert (await parent.report(2)).worker.use["0"].clients == 1
+        main.send(Beat(2, counters=False))  # a worker that drains still answers
+        assert (await main.report(2)).worker.use["0"].clients == 1
         may_answer.set()
         answer = await client.response()
         assert (answer.status, answer.one("connection")) == (200, "close")
-        code, logged = await parent.ended()
+        code, logged = await main.ended()
 
-        last = await parent.heard(Report, 2)
+        last = await main.heard(Report, 2)
         assert (code, logged) == (0, "")
         assert last.counted is not None
         assert counted_requests(last.counted) == {(200, api.name): 1}
         assert last.worker.in_flight_by_service.get("baremetal", 0) == 0
 
-        await parent.start()  # the next one has the same sockets, and so whoever waits there
-        await parent.begin()
+        await main.start()  # the next one has the same sockets, and so whoever waits there
+        await main.begin()
         assert (await late.response()).status == 200
 
 
@@ -223,17 +223,17 @@ async def test_a_request_that_is_cut_at_the_end_of_a_drain_is_in_the_last_report
         await asyncio.Event().wait()
 
     api = await testbed.backend(silent)
-    async with parent_of(service_of(api), agreed=OFFERED) as parent:
-        await parent.begin()
-        clients = [await parent.client() for _ in range(3)]
+    async with main_process_of(service_of(api), agreed=OFFERED) as main:
+        await main.begin()
+        clients = [await main.client() for _ in range(3)]
         for client in clients:
             await client.send(get())
         await api.received(3)
 
-        parent.send(Drain(0.1))
-        code, logged = await parent.ended()
+        main.send(Drain(0.1))
+        code, logged = await main.ended()
 
-        last = await parent.heard(Report)
+        last = await main.heard(Report)
         assert code == 0
         assert "3 client connections were cut" in logged
         assert last.counted is not None
@@ -242,45 +242,45 @@ async def test_a_request_that_is_cut_at_the_end_of_a_drain_is_in_the_last_report
 
 
 async def test_a_drain_before_it_serves_ends_it(api: ScriptedBackend) -> None:
-    async with parent_of(service_of(api), agreed=OFFERED) as parent:
-        parent.send_start()
-        parent.send(Drain(10.0))
-        await parent.heard(Stopped)
-        assert (await parent.ended())[0] == 0
+    async with main_process_of(service_of(api), agreed=OFFERED) as main:
+        main.send_start()
+        main.send(Drain(10.0))
+        await main.heard(Stopped)
+        assert (await main.ended())[0] == 0
 
 
-async def test_without_a_parent_from_the_beginning_it_ends(api: ScriptedBackend) -> None:
-    async with parent_of(service_of(api), agreed=OFFERED) as parent:
-        parent.hang_up()
-        assert await parent.ended() == (0, "")
+async def test_without_a_main_process_from_the_beginning_it_ends(api: ScriptedBackend) -> None:
+    async with main_process_of(service_of(api), agreed=OFFERED) as main:
+        main.hang_up()
+        assert await main.ended() == (0, "")
 
 
 @pytest.mark.parametrize("served", [False, True])
-async def test_signals_mean_nothing_while_the_parent_lives(api: ScriptedBackend, served: bool) -> None:
+async def test_signals_mean_nothing_while_the_main_process_lives(api: ScriptedBackend, served: bool) -> None:
     """Whoever stops a service or presses Ctrl-C sends them to all its processes."""
     everyday = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-    async with parent_of(service_of(api), agreed=OFFERED) as parent:
+    async with main_process_of(service_of(api), agreed=OFFERED) as main:
         if served:
-            await parent.begin()
+            await main.begin()
         else:
-            parent.send_start()
-            await parent.acknowledged()
+            main.send_start()
+            await main.acknowledged()
         for number in (*everyday, *everyday):
-            parent.signal(number)
+            main.signal(number)
         if not served:
-            parent.send(Serve())
-            await parent.heard(Serving)
-        assert (await (await parent.client()).request(get())).status == 200
-        parent.send(Drain(1.0))
-        assert (await parent.ended())[0] == 0
+            main.send(Serve())
+            await main.heard(Serving)
+        assert (await (await main.client()).request(get())).status == 200
+        main.send(Drain(1.0))
+        assert (await main.ended())[0] == 0
 
 
 async def test_what_is_no_message_ends_it_and_a_second_start_too(api: ScriptedBackend) -> None:
-    async with parent_of(service_of(api), agreed=OFFERED) as parent:
-        parent.send(Serve())
-        code, logged = await parent.ended()
+    async with main_process_of(service_of(api), agreed=OFFERED) as main:
+        main.send(Serve())
+        code, logged = await main.ended()
         assert code == 1
-        assert "the parent has sent a Serve before `Start`" in logged
+        assert "the main process has sent a Serve before `Start`" in logged
 
 
 async def test_by_hand_it_says_how_it_is_started() -> None:
@@ -298,15 +298,15 @@ async def test_by_hand_it_says_how_it_is_started() -> None:
 
 async def test_it_looks_at_the_deadline_before_it_refuses(api: ScriptedBackend) -> None:
     voting = replace(OFFERED, voting=True)
-    async with parent_of(service_of(api), agreed=voting) as parent:
-        parent.send(Deadlines({"baremetal": boot_time() + 1e6}))  # before there is anything it is about
-        await parent.begin()
-        client = await parent.client()
+    async with main_process_of(service_of(api), agreed=voting) as main:
+        main.send(Deadlines({"baremetal": boot_time() + 1e6}))  # before there is anything it is about
+        await main.begin()
+        client = await main.client()
         assert (await client.request(get("1.91"))).status == 406
 
-        parent.send(Deadlines({"baremetal": boot_time() - 0.001}))
-        parent.send(Beat(1, counters=False))
-        await parent.report(1)
+        main.send(Deadlines({"baremetal": boot_time() - 0.001}))
+        main.send(Beat(1, counters=False))
+        await main.report(1)
         assert (await client.request(get("1.91"))).status == 503
         assert (await client.request(get("1.31"))).status == 200
 
@@ -315,17 +315,17 @@ async def test_it_looks_at_the_deadline_before_it_refuses(api: ScriptedBackend) 
 
 
 async def test_an_orphan_accepts_nobody_refuses_no_version_and_ends(api: ScriptedBackend) -> None:
-    async with parent_of(service_of(api), agreed=OFFERED, drain=60.0) as parent:
-        await parent.begin()
-        [address] = parent.sockets.addresses
-        finishes, is_refused = await parent.client(), await parent.client()
+    async with main_process_of(service_of(api), agreed=OFFERED, drain=60.0) as main:
+        await main.begin()
+        [address] = main.sockets.addresses
+        finishes, is_refused = await main.client(), await main.client()
         assert (await finishes.request(get("1.31"))).status == 200
         assert (await is_refused.request(get("1.91"))).status == 406
         await finishes.send(get("1.31")[:20])
         await is_refused.send(get("1.91")[:20])
 
-        parent.hang_up()
-        parent.sockets.close()  # as the kernel does with those of a killed parent
+        main.hang_up()
+        main.sockets.close()  # as the kernel does with those of a killed main process
         await refused_at(*address)
 
         await finishes.send(get("1.31")[20:])
@@ -333,10 +333,10 @@ async def test_an_orphan_accepts_nobody_refuses_no_version_and_ends(api: Scripte
         answer = await finishes.response()
         assert (answer.status, answer.one("connection")) == (200, "close")
         assert (await is_refused.response()).status == 503
-        code, logged = await parent.ended()
+        code, logged = await main.ended()
         assert code == 0
         assert (
-            "worker 0: the parent process is gone: this worker accepts no more, and ends after the requests "
+            "worker 0: the main process is gone: this worker accepts no more, and ends after the requests "
             "in flight, at most 60 s"
         ) in logged
 
@@ -354,14 +354,14 @@ async def refused_at(host: str, port: int) -> None:
 
 
 async def test_an_orphan_is_left_for_no_longer_than_its_drain_time(api: ScriptedBackend) -> None:
-    async with parent_of(service_of(api), agreed=OFFERED, drain=0.3) as parent:
-        await parent.begin()
-        client = await parent.client()
+    async with main_process_of(service_of(api), agreed=OFFERED, drain=0.3) as main:
+        await main.begin()
+        client = await main.client()
         assert (await client.request(get())).status == 200
         await client.send(get()[:20])
 
-        parent.hang_up()
-        code, _ = await parent.ended()
+        main.hang_up()
+        code, _ = await main.ended()
 
         assert code == 0
         assert (await client.ended()).rest == b""
@@ -370,28 +370,28 @@ async def test_an_orphan_is_left_for_no_longer_than_its_drain_time(api: Scripted
 async def test_a_stop_signal_that_is_quicker_than_the_end_of_the_channel_counts(
     api: ScriptedBackend, tmp_path: Path
 ) -> None:
-    """The process above it is killed, as the parent by the kernel: the channel is here, and stays open. The
-    second signal from then on cuts what the worker still has."""
+    """The process above it is killed, as the main process by the kernel: the channel is here, and stays open.
+    The second signal from then on cuts what the worker still has."""
     pid = tmp_path / "pid"
     shell = ("/bin/sh", "-c", f'"$@" & echo $! > {pid}; wait', "sh", *PROGRAM)
-    async with parent_of(service_of(api), agreed=OFFERED, drain=60.0, start=False) as parent:
-        await parent.start(shell)
-        await parent.begin()
-        client = await parent.client()
+    async with main_process_of(service_of(api), agreed=OFFERED, drain=60.0, start=False) as main:
+        await main.start(shell)
+        await main.begin()
+        client = await main.client()
         assert (await client.request(get())).status == 200
         await client.send(get()[:20])
         worker = int(pid.read_text())
         for number in (1, 2):
             os.kill(worker, signal.SIGTERM)
-            parent.send(Beat(number, counters=False))
-            await parent.report(number)  # it means nothing yet
+            main.send(Beat(number, counters=False))
+            await main.report(number)  # it means nothing yet
 
-        parent.signal(signal.SIGKILL)
-        await parent.dead()
+        main.signal(signal.SIGKILL)
+        await main.dead()
         os.kill(worker, signal.SIGTERM)
-        parent.send(Beat(3, counters=False))
-        await parent.report(3)
-        parent.hang_up()
+        main.send(Beat(3, counters=False))
+        await main.report(3)
+        main.hang_up()
         os.kill(worker, signal.SIGTERM)
 
         await gone(worker)
@@ -416,17 +416,17 @@ async def gone(pid: int) -> None:
 async def test_the_access_log_is_reopened(api: ScriptedBackend, tmp_path: Path) -> None:
     log = tmp_path / "access.log"
     configured = AccessLog(format="json", path=str(log))
-    async with parent_of(service_of(api), agreed=OFFERED, access_log=configured) as parent:
-        await parent.begin()
-        client = await parent.client()
+    async with main_process_of(service_of(api), agreed=OFFERED, access_log=configured) as main:
+        await main.begin()
+        client = await main.client()
         assert (await client.request(get())).status == 200
         log.rename(tmp_path / "old.log")
-        parent.send(Do("reopen_logs"))
-        parent.send(Beat(1, counters=False))
-        await parent.report(1)
+        main.send(Do("reopen_logs"))
+        main.send(Beat(1, counters=False))
+        await main.report(1)
         assert (await client.request(get("1.32"))).status == 200
-        parent.send(Drain(1.0))
-        await parent.ended()
+        main.send(Drain(1.0))
+        await main.ended()
 
     assert '"version": "1.31"' in (tmp_path / "old.log").read_text()
     assert '"version": "1.32"' in log.read_text()
@@ -442,37 +442,37 @@ async def test_certificates_are_read_again_and_a_wrong_one_changes_nothing(
     async def shown() -> bytes:
         """The certificate that a new client sees, once it was served."""
         streams = await asyncio.open_connection(
-            *parent.sockets.addresses[0], ssl=listener.client_tls, server_hostname="localhost"
+            *main.sockets.addresses[0], ssl=listener.client_tls, server_hostname="localhost"
         )
         client = Client(*streams)
-        parent.clients.append(client)
+        main.clients.append(client)
         assert (await client.request(get())).status == 200
         certificate: bytes = client.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         return certificate
 
-    async with parent_of(service_of(api), agreed=OFFERED, listen=[listener.listen]) as parent:
-        await parent.begin()
+    async with main_process_of(service_of(api), agreed=OFFERED, listen=[listener.listen]) as main:
+        await main.begin()
         first = await shown()
 
         shutil.copy(files.key, files.certificate)
-        parent.send(Do("read_certificates"))
-        parent.publish(settings=parent.settings)  # it reads them, too
-        await parent.acknowledged()
+        main.send(Do("read_certificates"))
+        main.publish(settings=main.settings)  # it reads them, too
+        await main.acknowledged()
         assert await shown() == first
 
         authority().server().write(tmp_path)
-        parent.publish(settings=parent.settings)
-        await parent.acknowledged()
+        main.publish(settings=main.settings)
+        await main.acknowledged()
         second = await shown()
         assert second != first
 
         authority().server().write(tmp_path)
-        parent.send(Do("read_certificates"))
+        main.send(Do("read_certificates"))
         async with asyncio.timeout(PATIENCE):
             while await shown() == second:
                 pass
-        parent.send(Drain(1.0))
-        _, logged = await parent.ended()
+        main.send(Drain(1.0))
+        _, logged = await main.ended()
     assert "the certificates stay as they were" in logged
 
 
@@ -481,9 +481,9 @@ async def test_certificates_that_cannot_be_read_keep_it_from_starting(
 ) -> None:
     listener = tls_listener(tmp_path)
     shutil.rmtree(tmp_path)
-    async with parent_of(service_of(api), agreed=OFFERED, listen=[listener.listen]) as parent:
-        parent.send_start()
-        code, logged = await parent.ended()
+    async with main_process_of(service_of(api), agreed=OFFERED, listen=[listener.listen]) as main:
+        main.send_start()
+        code, logged = await main.ended()
     assert code == 1
     assert "a worker cannot start: " in logged
     assert str(tmp_path) in logged
@@ -492,22 +492,22 @@ async def test_certificates_that_cannot_be_read_keep_it_from_starting(
 async def test_another_configuration_is_in_force_with_its_names(testbed: Testbed, tmp_path: Path) -> None:
     first, second = await testbed.backend(serve), await testbed.backend(serve)
     named = Backend("named", "localhost", second.port, declared=versions("1.1-1.90"))
-    async with parent_of(service_of(first), agreed=OFFERED, drain=0.3) as parent:
-        await parent.begin()
-        client = await parent.client()
+    async with main_process_of(service_of(first), agreed=OFFERED, drain=0.3) as main:
+        await main.begin()
+        client = await main.client()
         assert (await client.request(get())).status == 200
 
         services = (service_of(named),)
-        reconfigure(parent.holder, services)
-        parent.publish(settings=replace(parent.settings, services=services, log=Log(level="error")))
-        await parent.acknowledged()
+        reconfigure(main.holder, services)
+        main.publish(settings=replace(main.settings, services=services, log=Log(level="error")))
+        await main.acknowledged()
 
         for _ in range(3):
             assert (await client.request(get())).status == 200
         assert (len(first.requests), len(second.requests)) == (1, 3)
-        parent.hang_up()
-        _, logged = await parent.ended()
-    assert "the parent process is gone" in logged
+        main.hang_up()
+        _, logged = await main.ended()
+    assert "the main process is gone" in logged
     assert "INFO" not in logged
 
 
@@ -515,21 +515,21 @@ async def test_another_configuration_is_in_force_with_its_names(testbed: Testbed
 
 
 async def test_a_paused_worker_goes_on_with_its_clients_and_serves_again(api: ScriptedBackend) -> None:
-    async with parent_of(service_of(api), agreed=OFFERED) as parent:
-        await parent.begin()
-        client = await parent.client()
+    async with main_process_of(service_of(api), agreed=OFFERED) as main:
+        await main.begin()
+        client = await main.client()
         await client.send(get()[:20])
 
-        parent.send(Pause())
-        await parent.heard(Stopped)
-        waits = await parent.client()
+        main.send(Pause())
+        await main.heard(Stopped)
+        waits = await main.client()
         await waits.send(get())
         await client.send(get()[20:])
         assert (await client.response()).status == 200
-        parent.send(Beat(1, counters=False))
-        assert (await parent.report(1)).worker.use["0"].clients <= 1
+        main.send(Beat(1, counters=False))
+        assert (await main.report(1)).worker.use["0"].clients <= 1
 
-        parent.send(Serve())
-        await parent.heard(Serving, 2)
+        main.send(Serve())
+        await main.heard(Serving, 2)
         assert (await waits.response()).status == 200
         assert not (await waits.request(get())).every("connection")

@@ -3,7 +3,7 @@
     failures in a row -> ejected, for `time` x the number of its ejections -> re-enters, with a growing share
 
     MemberFailures  <-  Ejections          counts and decides
-                    <-  ReportedFailures   of one of several workers: the parent is told, and decides
+                    <-  ReportedFailures   of one of several workers: the main process is told, and decides
 
 Only what requests have met counts, and it is known here alone: no fact, no snapshot and no offer changes
 (semantics, Choosing). What is held back is told to `core.decision.selection`, member by member as a share of
@@ -345,8 +345,8 @@ class ReportedFailures(MemberFailures):
             self._shared.on_failure(key, url, None)
 
     def put_in_force(self, held_back: Mapping[str, int], failing: Iterable[str]) -> None:
-        """What the parent has decided. `failing`: keys of members that have failed in any worker since the
-        last time."""
+        """What the main process has decided. `failing`: keys of members that have failed in any worker since
+        the last time."""
         self.held_back.clear()
         self.held_back.update(held_back)
         for key in failing:
@@ -364,5 +364,5 @@ class ReportedFailures(MemberFailures):
         self.watching = self._counts_status or bool(self._failing)
 
     def ejected(self) -> dict[str, Ejected]:
-        """The parent knows."""
+        """The main process knows."""
         return {}

@@ -5,7 +5,7 @@
 The kernel chooses a listening socket by a hash: of 64 connections 4 workers get 9 to 24 each (measured). So
 before a byte of a new connection is read, the worker looks at a table in memory that all of them share. No
 byte is lost: the socket itself goes to the other worker. Knows no request; which workers there are is the
-parent's matter (`Board`).
+main process's matter (`Board`).
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Descriptors(NamedTuple):
 
 @final
 class Board:
-    """In the parent: the table, and a pair of sockets for each slot. Both outlive every worker, so that a
-    connection that was given to one which ended is not lost: another one gets it (`move`), or else the one
+    """In the main process: the table, and a pair of sockets for each slot. Both outlive every worker, so that
+    a connection that was given to one which ended is not lost: another one gets it (`move`), or else the one
     that replaces it."""
 
     def __init__(self, workers: int) -> None:
@@ -61,7 +61,7 @@ class Board:
             self.ended(slot)
 
     def descriptors(self, slot: int) -> Descriptors:
-        """Of the worker in `slot`; they stay the parent's."""
+        """Of the worker in `slot`; they stay the main process's."""
         senders = tuple(
             (other, sender.fileno()) for other, (_, sender) in enumerate(self._pairs) if other != slot
         )
@@ -211,7 +211,7 @@ class Balance:
 
 
 def _opened(number: int) -> socket.socket:
-    """A socket of the parent, for this process alone."""
+    """A socket of the main process, for this process alone."""
     sock = socket.socket(fileno=number)
     sock.setblocking(False)  # noqa: FBT003 - the name of the method says it
     return sock

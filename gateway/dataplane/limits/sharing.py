@@ -1,7 +1,7 @@
 """The leases and limits that one of several workers shares with the others.
 
     lease     for one request at a time at a member with a bound, or one retry at a time of a service beyond
-              the share of its requests: there are only so many, and the parent grants them on demand
+              the share of its requests: there are only so many, and the main process grants them on demand
 
 A worker never uses more leases than it was granted, so the bound of a member holds for all workers together.
 Leases that others want go back: those that are not used at once, and of the others so many that no worker
@@ -40,7 +40,7 @@ class SharedLimits:
         self.recalled: Mapping[str, int] = {}
         """What others want: by key how many of its leases this worker keeps while it uses them."""
         self.released: dict[str, int] = {}
-        """By key leases that this worker uses no more, and that the parent has not been told of yet."""
+        """By key leases that this worker uses no more, and that the main process has not been told of yet."""
         self.exhausted: frozenset[str] = frozenset()
         """Keys of which every lease is in use somewhere. Of those only that this worker wants."""
         self.on_leases: Callable[[], None] = _unheard

@@ -6,9 +6,10 @@
     metrics.count(OfService.retries, reason, service=...)
 
 The name is the attribute's. From the declaration follow the cells in which a process counts, what a worker
-gives to its parent and how that is added, when the series end, how they are written (`telemetry.collector`)
-and their row in docs/metrics.md. A cell is a dictionary from keys to values. A key holds
-the values of the labels in the order of the declaration: the value itself if there is one, else a tuple.
+gives to the main process and how that is added, when the series end, how they are written
+(`telemetry.collector`) and their row in docs/metrics.md. A cell is a dictionary from keys to values. A key
+holds the values of the labels in the order of the declaration: the value itself if there is one, else
+a tuple.
 
 The labels are bounded here, so that no client and no backend can make series without bound (threats O7).
 This module knows no series and holds no count.
@@ -77,7 +78,7 @@ Labels: TypeAlias = Mapping[str, tuple[str, ...] | UpTo | Open]
 Key: TypeAlias = Hashable
 Cell: TypeAlias = dict[Any, Any]
 Taken: TypeAlias = Mapping[Any, Any]
-"""Part of a cell that has counts, as a worker gives it to its parent."""
+"""Part of a cell that has counts, as a worker gives it to its main process."""
 
 Read: TypeAlias = Callable[[Any, Any], "float | Mapping[Any, float] | None"]
 """Reads the present value, or values by key, of an owner at a scrape; None: the owner has none. Called with
@@ -255,7 +256,7 @@ class HistogramSeries(Series):
 @final
 class Gauge(Series):
     """A series that goes up and down. Without `read` its value is what was set last; no worker gives it to
-    its parent, and before the first time it has none."""
+    its main process, and before the first time it has none."""
 
     kind = Kind.GAUGE
 

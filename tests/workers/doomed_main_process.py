@@ -1,4 +1,5 @@
-"""A parent of two fake workers, which a test kills: `python -m tests.workers.doomed_parent CONTROL`."""
+"""A main process of two fake workers, which a test kills: `python -m tests.workers.doomed_main_process
+CONTROL`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The parent of a real worker process, as a test plays it: it sends what a parent sends, and hears what the
-worker says."""
+"""The main process of a real worker process, as a test plays it: it sends what a main process sends, and
+hears what the worker says."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def document(seq: int, offered: str) -> Document:
 
 
 @final
-class Parent:
-    """Of one worker. `holder` is what the parent knows."""
+class MainProcess:
+    """Of one worker. `holder` is what the main process knows."""
 
     def __init__(self, holder: SnapshotHolder, settings: Settings, sockets: ListeningSockets) -> None:
         self.holder = holder
@@ -73,7 +73,7 @@ class Parent:
         listening = [sock.fileno() for _, sock in self.sockets.of_slot(0)]
         inherited = [*listening, *self.board.descriptors(0).all()]
         with theirs:
-            self._process = subprocess.Popen(  # noqa: ASYNC220 - as the parent does it
+            self._process = subprocess.Popen(  # noqa: ASYNC220 - as the main process does it
                 [*program, "--channel", str(theirs.fileno()), "--code", identity()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -116,7 +116,7 @@ class Parent:
         self._process.send_signal(number)
 
     def hang_up(self) -> None:
-        """As when the parent is killed."""
+        """As when the main process is killed."""
         assert self._channel is not None
         self._channel.close()
 
@@ -200,23 +200,23 @@ class Parent:
 
 
 @asynccontextmanager
-async def parent_of(
+async def main_process_of(
     *services: Service,
     agreed: Agreed | None = None,
     listen: Sequence[Listen] = (Listen(LOOPBACK, 0),),
     drain: float = 5.0,
     start: bool = True,
     **more: Any,
-) -> AsyncIterator[Parent]:
-    """A parent with one worker process, of which nothing is left afterwards."""
+) -> AsyncIterator[MainProcess]:
+    """A main process with one worker process, of which nothing is left afterwards."""
     snapshot = Snapshot.configured(services, now=monotonic(), agreed=agreed)
     settings = Settings(tuple(listen), services, timeouts=Timeouts(drain=drain), **more)
     sockets = await ListeningSockets.bind(settings.listen, 1)
-    parent = Parent(SnapshotHolder(snapshot), settings, sockets)
+    main = MainProcess(SnapshotHolder(snapshot), settings, sockets)
     try:
         if start:
-            await parent.start()
-        yield parent
+            await main.start()
+        yield main
     finally:
-        await parent.close()
+        await main.close()
         sockets.close()
