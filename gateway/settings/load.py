@@ -18,10 +18,10 @@ from gateway.dialects import discover, find
 from gateway.errors import SettingsError
 from gateway.settings.files import Seen, SourceError, Sources, folder_of
 from gateway.settings.own_addresses import check_own_addresses
-from gateway.settings.schema import document_section, keys_of
+from gateway.settings.schema import file_section, keys_of
 from gateway.settings.sections.admin import check_admin
 from gateway.settings.sections.agreement import read_agreement
-from gateway.settings.sections.document import (
+from gateway.settings.sections.file import (
     check_limits,
     check_matches,
     check_trust,
@@ -35,7 +35,7 @@ from gateway.settings.sections.workers import check_shares, check_workers
 from gateway.settings.values import Settings
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Problem, Severity, shown_lines, split_lines
-from gateway.settings.yaml.reader import read_document
+from gateway.settings.yaml.reader import read_whole
 from gateway.settings.yaml.tree import MappingNode, Node, Position, Scalar, child, read_tree, shape_of
 
 
@@ -230,44 +230,44 @@ def _read(
     root: MappingNode, folder: str, findings: Findings, known: Mapping[str, type[Dialect]] | None
 ) -> Settings:
     dialects = named_dialects(child(root, "services")) if known is None else known
-    document = read_document(
+    written = read_whole(
         root,
-        document_section(dialects),
-        lambda: [path for path, _ in keys_of(document_section(known))],
+        file_section(dialects),
+        lambda: [path for path, _ in keys_of(file_section(known))],
         folder,
         findings,
     )
     services_node = child(root, "services")
-    listen = read_listeners(document.listen, document.admin, document.trusted_proxies, root, findings)
-    check_admin(document.admin, child(root, "admin"), findings)
-    check_limits(document.limits, root, findings)
+    listen = read_listeners(written.listen, written.admin, written.trusted_proxies, root, findings)
+    check_admin(written.admin, child(root, "admin"), findings)
+    check_limits(written.limits, root, findings)
     check_trust(root, findings)
     services = read_services(
-        document.services, document.timeouts, document.limits, services_node, dialects, findings
+        written.services, written.timeouts, written.limits, services_node, dialects, findings
     )
     check_matches(services, root, findings)
     check_untrusted_headers(services, root, findings)
-    check_own_addresses(listen, document.admin, services, root, findings)
-    check_state_path(document.state, root, findings)
-    check_workers(document.workers, root, findings)
-    check_shares(document.workers, document.limits, document.services, services, root, findings)
-    has_state = document.state is not None or findings.is_dropped("state")
-    agreement = read_agreement(document.agreement, child(root, "agreement"), findings, has_state=has_state)
+    check_own_addresses(listen, written.admin, services, root, findings)
+    check_state_path(written.state, root, findings)
+    check_workers(written.workers, root, findings)
+    check_shares(written.workers, written.limits, written.services, services, root, findings)
+    has_state = written.state is not None or findings.is_dropped("state")
+    agreement = read_agreement(written.agreement, child(root, "agreement"), findings, has_state=has_state)
     return Settings(
         listen=listen,
         services=services,
-        admin=document.admin,
-        workers=document.workers,
+        admin=written.admin,
+        workers=written.workers,
         agreement=agreement,
-        access_log=document.access_log,
-        log=document.log,
-        metrics=document.metrics,
-        trusted_proxies=tuple(peer for peer in document.trusted_proxies if not isinstance(peer, str)),
-        untrusted_headers=document.untrusted_headers,
-        timeouts=document.timeouts,
-        limits=document.limits,
-        state=document.state,
-        watch=document.watch,
+        access_log=written.access_log,
+        log=written.log,
+        metrics=written.metrics,
+        trusted_proxies=tuple(peer for peer in written.trusted_proxies if not isinstance(peer, str)),
+        untrusted_headers=written.untrusted_headers,
+        timeouts=written.timeouts,
+        limits=written.limits,
+        state=written.state,
+        watch=written.watch,
     )
 
 

@@ -16,7 +16,7 @@ from gateway.core.dialect import Dialect
 from gateway.dialects import discover
 from gateway.keys.kinds import Either, Key, Kind, ListOf, Schema, Section, Table, Text, section
 from gateway.keys.texts import NAME, read_text
-from gateway.settings.sections.document import DOCUMENT, Document
+from gateway.settings.sections.file import FILE, WrittenFile
 from gateway.settings.sections.service import SERVICE, WrittenService
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -25,13 +25,13 @@ Path: TypeAlias = tuple[str, ...]
 """The place of a key in every file: names, `*` for any name, `[]` for any item of a list."""
 
 
-def document_section(dialects: Mapping[str, type[Dialect]] | None = None) -> Section[Document]:
+def file_section(dialects: Mapping[str, type[Dialect]] | None = None) -> Section[WrittenFile]:
     """The section of a whole file, for these dialects; by default for all."""
-    return _document_section(tuple(sorted((discover() if dialects is None else dialects).items())))
+    return _file_section(tuple(sorted((discover() if dialects is None else dialects).items())))
 
 
 @cache
-def _document_section(dialects: tuple[tuple[str, type[Dialect]], ...]) -> Section[Document]:
+def _file_section(dialects: tuple[tuple[str, type[Dialect]], ...]) -> Section[WrittenFile]:
     options = {name: _options_key(name, dialect) for name, dialect in dialects}
     # The reader takes any word, so that a service with an unknown dialect is still checked otherwise.
     word = Text(read_text, {"type": "string", "enum": list(options)})
@@ -41,8 +41,8 @@ def _document_section(dialects: tuple[tuple[str, type[Dialect]], ...]) -> Sectio
         chosen = {name: values.pop(name) for name in options if name in values}
         return WrittenService(**values, options=chosen)
 
-    services = replace(DOCUMENT.keys["services"], kind=Table(NAME, replace(SERVICE, make=make, keys=keys)))
-    return replace(DOCUMENT, keys={**DOCUMENT.keys, "services": services})
+    services = replace(FILE.keys["services"], kind=Table(NAME, replace(SERVICE, make=make, keys=keys)))
+    return replace(FILE, keys={**FILE.keys, "services": services})
 
 
 def _options_key(name: str, dialect: type[Dialect]) -> Key:
@@ -60,7 +60,7 @@ def schema_json(dialects: Mapping[str, type[Dialect]] | None = None) -> Schema:
     """The JSON Schema (draft 2020-12). Every key has `description`, `examples` and `x-reason`. Optional keys
     have `default`, unless that is to have no value."""
     definitions: dict[str, Schema] = {}
-    whole = document_section(dialects).definition(definitions)
+    whole = file_section(dialects).definition(definitions)
     whole["required"].remove("services")  # all of them may be in included files
     ordered: Schema = _ordered({**whole, "$defs": dict(sorted(definitions.items()))})
     alternatives = [{"required": ["services"]}, {"required": ["include"]}]

@@ -15,7 +15,7 @@ from gateway.core.fleet.timeouts import Timeouts
 from gateway.core.http.message import UNTRUSTED_HEADERS
 from gateway.settings.sections.admin import Admin
 from gateway.settings.sections.agreement import AgreementSettings
-from gateway.settings.sections.document import AccessLog, Log, Metrics
+from gateway.settings.sections.file import AccessLog, Log, Metrics
 from gateway.settings.sections.listen import Listen
 
 

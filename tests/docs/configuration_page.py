@@ -12,7 +12,7 @@ import sys
 from typing import Final
 
 from gateway.keys.kinds import Key
-from gateway.settings.schema import Path, document_section, dotted_path, keys_of
+from gateway.settings.schema import Path, dotted_path, file_section, keys_of
 from gateway.settings.yaml.problem import CODES
 
 _OPENING: Final = """\
@@ -72,7 +72,7 @@ An error keeps the file from being used (exit code 2). A warning does not.
 def reference_text() -> str:
     """The whole page, in Markdown."""
     sections: dict[Path, list[str]] = {}
-    for path, key in dict(keys_of(document_section())).items():
+    for path, key in dict(keys_of(file_section())).items():
         sections.setdefault(path[:-1], []).append(_row(path[-1], key))
     parts = [_OPENING]
     for path, rows in sections.items():

@@ -10,12 +10,10 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import pytest
 
 from gateway.keys.kinds import Key, Section, section
-from gateway.settings.schema import document_section, keys_of
-from gateway.settings.sections.document import DOCUMENT
+from gateway.settings.schema import file_section, keys_of
+from gateway.settings.sections.file import FILE
 
-SECTIONS = {
-    key.kind.title: key.kind for _, key in keys_of(document_section()) if isinstance(key.kind, Section)
-}
+SECTIONS = {key.kind.title: key.kind for _, key in keys_of(file_section()) if isinstance(key.kind, Section)}
 
 
 def fits(value: object, hint: Any) -> bool:
@@ -36,7 +34,7 @@ def fits(value: object, hint: Any) -> bool:
 
 def declared() -> Iterator[tuple[str, Key, type, str]]:
     """Each key of a section that is a dataclass: its name, itself, its class and its field."""
-    for each in [DOCUMENT, *SECTIONS.values()]:
+    for each in [FILE, *SECTIONS.values()]:
         if is_dataclass(each.make) and isinstance(each.make, type):
             for name, key in each.keys.items():
                 yield f"{each.title}.{name}", key, each.make, name

@@ -11,9 +11,9 @@ import yaml
 
 from gateway.dialects import discover
 from gateway.settings import load, read_file, schema_json, schema_text
-from gateway.settings.schema import Path, document_section, dotted_path, keys_of
+from gateway.settings.schema import Path, dotted_path, file_section, keys_of
 from gateway.settings.sections.dialect import RENAMED_DIALECTS
-from gateway.settings.sections.document import RENAMED
+from gateway.settings.sections.file import RENAMED
 from tests.architecture.source import ROOT
 from tests.docs.configuration_page import reference_text
 from tests.settings.dialects import DIALECTS
@@ -22,8 +22,8 @@ from tests.settings.schema_check import accepts
 EXAMPLES = sorted(f"examples/{path.name}" for path in (ROOT / "config" / "examples").iterdir())
 CONFIGS = ["minimal.yaml", "skewgate.yaml", *EXAMPLES]
 SCHEMA = schema_json()
-KEYS = dict(keys_of(document_section(DIALECTS)))
-PACKAGED = dict(keys_of(document_section()))
+KEYS = dict(keys_of(file_section(DIALECTS)))
+PACKAGED = dict(keys_of(file_section()))
 
 
 def test_config_schema_json_is_what_schema_prints() -> None:

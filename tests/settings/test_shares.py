@@ -10,7 +10,7 @@ import pytest
 from gateway.core.fleet.limits import share_of
 from gateway.keys.kinds import DIVIDED, PER_WORKER, SHARED
 from gateway.settings import Limits
-from gateway.settings.schema import document_section, dotted_path, keys_of
+from gateway.settings.schema import dotted_path, file_section, keys_of
 from gateway.settings.yaml.problem import Severity
 from tests.docs.configuration_page import reference_text
 from tests.settings.texts import load_text
@@ -31,7 +31,7 @@ ADDS_UP: Final = (
 
 
 def test_every_key_that_adds_up_says_what_it_means_with_several_workers() -> None:
-    said = {dotted_path(path): key.workers for path, key in keys_of(document_section())}
+    said = {dotted_path(path): key.workers for path, key in keys_of(file_section())}
 
     for path, words in said.items():
         if path.startswith(ADDS_UP) and path not in OF_ONE:

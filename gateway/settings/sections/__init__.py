@@ -3,7 +3,7 @@
 A module says the keys with their types, defaults, reasons and examples; how what is written becomes the value
 that the rest of the gateway uses; and what is checked of it beside the kinds of its keys: rules between keys,
 the files that it names, and what needs the service's dialect. A class `Written...` has what the file says
-where core has a class of the same name for what it means. `document` is the whole file, `service` one
+where core has a class of the same name for what it means. `file` is the whole file, `service` one
 service.
 
 A check reports everything that it finds and leaves the file as it is. No module here may open a socket, read

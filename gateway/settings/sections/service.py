@@ -189,7 +189,7 @@ class WrittenService:
 
 
 SERVICE: Final = section(WrittenService, title="Service")
-"""A service without options of dialects: `schema.document_section` adds those."""
+"""A service without options of dialects: `schema.file_section` adds those."""
 
 
 def read_services(

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar, final
 from gateway.errors import TextRefused
 from gateway.keys.kinds import Either, Key, Kind, ListOf, Section, Table, Text
 from gateway.settings.schema import Path, dotted_path
-from gateway.settings.sections.document import NEW_NAMES, RENAMED
+from gateway.settings.sections.file import NEW_NAMES, RENAMED
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import quoted
 from gateway.settings.yaml.tree import (
@@ -66,7 +66,7 @@ class _Place:
         return _Place((*self.location, index), (*self.path, "[]"))
 
 
-def read_document(
+def read_whole(
     root: MappingNode,
     section: Section[T],
     known: Callable[[], Sequence[Path]],

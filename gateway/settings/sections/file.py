@@ -105,7 +105,7 @@ class Metrics:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Document:
+class WrittenFile:
     """A whole file. `schema` replaces the type of the services, because the keys of a service depend on the
     dialects."""
 
@@ -210,7 +210,7 @@ class Document:
     )
 
 
-DOCUMENT: Final = section(Document, "The configuration of skewgate.", title="Configuration")
+FILE: Final = section(WrittenFile, "The configuration of skewgate.", title="Configuration")
 
 
 RENAMED: Final = {
