@@ -19,7 +19,7 @@ from time import process_time_ns
 from typing import Final, NamedTuple
 
 from bench.lane import Lane
-from gateway.settings import AccessLog
+from gateway.settings import AccessLogSettings
 from gateway.telemetry.tracing import Sampler, SpanSink, Tracing
 
 NEVER: Final = Sampler(0.0, by_parent=True)
@@ -104,7 +104,7 @@ def measure(case: Case, number: int, passes: int, folder: Path) -> Result:
     """Both lanes in turn; the one that begins changes with each pass. The log is written into `folder`."""
     requests, responses = map(list, zip(*heads(number, has_parent=case.has_parent), strict=True))
     tracing = None if case.sampler is None else Tracing(case.sampler, SpanSink())
-    log = AccessLog(format=case.log, path=str(folder / "access.log"))
+    log = AccessLogSettings(format=case.log, path=str(folder / "access.log"))
     near, far = socket.socketpair()
     with near, far, closing(Lane(near)) as plain, closing(Lane(near, tracing, log)) as with_it:
         for lane in (plain, with_it):

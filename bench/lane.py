@@ -21,12 +21,12 @@ from gateway.dataplane.context import Context
 from gateway.dataplane.edge.client_connection import ClientConnection
 from gateway.dataplane.worker import Worker
 from gateway.dialects import discover
-from gateway.settings import AccessLog, Limits, Timeouts
+from gateway.settings import AccessLogSettings, Limits, Timeouts
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Tracing
 from gateway.workers.recording import open_access_log, reads_ids, recorder
 
-NO_LOG: Final = AccessLog(format="off")
+NO_LOG: Final = AccessLogSettings(format="off")
 
 
 class MemoryTransport(asyncio.Transport):
@@ -54,7 +54,7 @@ class Lane:
     `StartupError` if the log cannot be opened. Needs a running event loop."""
 
     def __init__(
-        self, near: socket.socket, tracing: Tracing | None = None, access_log: AccessLog = NO_LOG
+        self, near: socket.socket, tracing: Tracing | None = None, access_log: AccessLogSettings = NO_LOG
     ) -> None:
         dialect = discover()["ironic"]()
         versions = VersionSet.read("1.1-1.90", dialect.scheme)

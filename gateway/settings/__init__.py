@@ -20,20 +20,20 @@ from gateway.settings.load import Loaded, load, read_file
 from gateway.settings.schema import schema_json, schema_text
 from gateway.settings.sections.admin import Admin
 from gateway.settings.sections.agreement import AgreementSettings, EtcdSettings
-from gateway.settings.sections.file import AccessLog, Log
+from gateway.settings.sections.file import AccessLogSettings, LogSettings
 from gateway.settings.sections.listen import Listen
 from gateway.settings.values import Settings
 from gateway.settings.yaml.problem import Problem, Severity
 
 __all__ = [
-    "AccessLog",
+    "AccessLogSettings",
     "Admin",
     "AgreementSettings",
     "EtcdSettings",
     "Limits",
     "Listen",
     "Loaded",
-    "Log",
+    "LogSettings",
     "MaskedText",
     "Problem",
     "Secret",

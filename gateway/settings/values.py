@@ -15,7 +15,7 @@ from gateway.core.fleet.timeouts import Timeouts
 from gateway.core.http.message import UNTRUSTED_HEADERS
 from gateway.settings.sections.admin import Admin
 from gateway.settings.sections.agreement import AgreementSettings
-from gateway.settings.sections.file import AccessLog, Log, Metrics
+from gateway.settings.sections.file import AccessLogSettings, LogSettings, MetricsSettings
 from gateway.settings.sections.listen import Listen
 
 
@@ -31,9 +31,9 @@ class Settings:
     """Processes that serve requests; None: one for each CPU."""
     agreement: AgreementSettings | None = None
     """None: this replica stands alone."""
-    access_log: AccessLog = field(default_factory=AccessLog)
-    log: Log = field(default_factory=Log)
-    metrics: Metrics = field(default_factory=Metrics)
+    access_log: AccessLogSettings = field(default_factory=AccessLogSettings)
+    log: LogSettings = field(default_factory=LogSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     untrusted_headers: tuple[str, ...] = UNTRUSTED_HEADERS
     """Headers, some with `*` at the end, that are dropped from peers that are not trusted."""

@@ -30,7 +30,7 @@ from gateway.telemetry.line_writer import STDERR, LineWriter
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-    from gateway.settings import Log as LogSettings
+    from gateway.settings import LogSettings
 
 MAX_UNFINISHED: Final = 65_536
 """Bytes of a line that has no end; then it gets one."""

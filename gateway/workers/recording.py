@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeAlias, cast
 
-from gateway.settings import AccessLog as AccessLogSettings
+from gateway.settings import AccessLogSettings
 from gateway.telemetry.access_log import AccessLog, Format, Query
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord

@@ -18,7 +18,7 @@ from gateway.core.versions.version import Version
 from gateway.errors import SettingsError
 from gateway.keys.addresses import Address
 from gateway.keys.secrets import MaskedText
-from gateway.settings import AccessLog, Admin, Limits, Listen, Settings, Timeouts, load
+from gateway.settings import AccessLogSettings, Admin, Limits, Listen, Settings, Timeouts, load
 from tests.settings.dialects import Dated
 from tests.settings.texts import BASE, load_text
 
@@ -45,7 +45,7 @@ def test_a_minimal_file_gets_every_default() -> None:
     assert settings.listen == (Listen("127.0.0.1", 8080),)
     assert settings.admin == Admin(Address("127.0.0.1", 9900))
     assert settings.workers == 1
-    assert settings.access_log == AccessLog(format="json", path="-")
+    assert settings.access_log == AccessLogSettings(format="json", path="-")
     assert settings.metrics.per_backend is True
     assert settings.trusted_proxies == ()
     assert settings.timeouts == Timeouts(

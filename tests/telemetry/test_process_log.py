@@ -16,7 +16,7 @@ from typing import Final, Self, final
 
 import pytest
 
-from gateway.settings import Log
+from gateway.settings import LogSettings
 from gateway.telemetry.history import History
 from gateway.telemetry.process_log import (
     MAX_TEXT,
@@ -37,11 +37,11 @@ class Installed:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
         self._monkeypatch, self._capfd = monkeypatch, capfd
         self._log = ProcessLog()
-        self._settings: Log | None = None
+        self._settings: LogSettings | None = None
 
     def configured(self, form: str, level: str = "info") -> Self:
         """With these settings from the file."""
-        self._settings = Log(format=form, level=level)
+        self._settings = LogSettings(format=form, level=level)
         return self
 
     def of_worker(self, worker: str) -> Self:

@@ -18,7 +18,7 @@ from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import ProbeSucceeded
 from gateway.runtime.process import boot_time
-from gateway.settings import AccessLog, Log
+from gateway.settings import AccessLogSettings, LogSettings
 from gateway.telemetry.counters import Counted
 from gateway.telemetry.series.service import OfRequests
 from gateway.workers.messages import Ack, Beat, Deadlines, Do, Drain, Pause, Report, Serve, Serving, Stopped
@@ -415,7 +415,7 @@ async def gone(pid: int) -> None:
 
 async def test_the_access_log_is_reopened(api: ScriptedBackend, tmp_path: Path) -> None:
     log = tmp_path / "access.log"
-    configured = AccessLog(format="json", path=str(log))
+    configured = AccessLogSettings(format="json", path=str(log))
     async with main_process_of(service_of(api), agreed=OFFERED, access_log=configured) as main:
         await main.begin()
         client = await main.client()
@@ -499,7 +499,7 @@ async def test_another_configuration_is_in_force_with_its_names(testbed: Testbed
 
         services = (service_of(named),)
         reconfigure(main.holder, services)
-        main.publish(settings=replace(main.settings, services=services, log=Log(level="error")))
+        main.publish(settings=replace(main.settings, services=services, log=LogSettings(level="error")))
         await main.acknowledged()
 
         for _ in range(3):

@@ -39,7 +39,7 @@ SHORT_FORGET: Final = 600.0
 
 
 @final
-class Endpoint(NamedTuple):
+class EtcdEndpoint(NamedTuple):
     """Where one member of etcd answers clients."""
 
     host: str
@@ -52,7 +52,7 @@ class Endpoint(NamedTuple):
         return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
 
 
-def read_endpoint(text: str) -> Endpoint:
+def read_endpoint(text: str) -> EtcdEndpoint:
     """`http://HOST[:PORT]`, the same with `https`."""
     scheme, mark, rest = text.partition("://")
     scheme = scheme.lower()
@@ -68,7 +68,7 @@ def read_endpoint(text: str) -> Endpoint:
         host, port = with_port[1], with_port[2]
     if not host:
         reject("the endpoint has no host", f"write {scheme}://HOST:{DEFAULT_PORT}")
-    return Endpoint(read_host(host), read_port(port, lowest=1), scheme == "https")
+    return EtcdEndpoint(read_host(host), read_port(port, lowest=1), scheme == "https")
 
 
 def read_password(text: str) -> Secret:
@@ -259,7 +259,7 @@ def read_agreement(
     return replace(written, etcd=replace(etcd, tls=_read_tls(etcd, endpoints, child(place, "tls"), findings)))
 
 
-def _check_endpoints(endpoints: Sequence[Endpoint], node: Node | None, findings: Findings) -> None:
+def _check_endpoints(endpoints: Sequence[EtcdEndpoint], node: Node | None, findings: Findings) -> None:
     if findings.is_dropped("agreement", "etcd", "endpoints") or (node is not None and node.broken):
         return
     for index, endpoint in enumerate(endpoints):
@@ -282,7 +282,7 @@ def _check_endpoints(endpoints: Sequence[Endpoint], node: Node | None, findings:
 
 
 def _check_user(
-    etcd: EtcdSettings, endpoints: Sequence[Endpoint], node: Node | None, findings: Findings
+    etcd: EtcdSettings, endpoints: Sequence[EtcdEndpoint], node: Node | None, findings: Findings
 ) -> None:
     if not any(findings.is_dropped("agreement", "etcd", each) for each in ("user", "password")):
         findings.require_both(node, "user", "password")
@@ -317,7 +317,7 @@ def _check_durations(written: AgreementSettings, node: Node | None, findings: Fi
 
 
 def _read_tls(
-    etcd: EtcdSettings, endpoints: Sequence[Endpoint], node: Node | None, findings: Findings
+    etcd: EtcdSettings, endpoints: Sequence[EtcdEndpoint], node: Node | None, findings: Findings
 ) -> BackendTls | None:
     if not any(endpoint.tls for endpoint in endpoints):
         if etcd.tls is not None:

@@ -31,7 +31,7 @@ from gateway.settings.sections.admin import Admin
 from gateway.settings.sections.agreement import AgreementSettings
 from gateway.settings.sections.headers import read_by
 from gateway.settings.sections.include import Include
-from gateway.settings.sections.listen import ClientAddress, Listener
+from gateway.settings.sections.listen import ClientAddress, WrittenListener
 from gateway.settings.sections.service import SERVICE, WrittenService
 from gateway.settings.sections.workers import MAX_WORKERS, WORKERS
 from gateway.settings.yaml.findings import Findings
@@ -43,7 +43,7 @@ _OF_THE_MESSAGE: Final = HOP_BY_HOP | UNLISTABLE | {"expect", "via"}
 
 @final
 @dataclass(frozen=True, slots=True)
-class AccessLog:
+class AccessLogSettings:
     """One line for every request."""
 
     format: str = one_of("json", "text", "off").key(
@@ -69,7 +69,7 @@ class AccessLog:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Log:
+class LogSettings:
     """What the gateway says of itself, on standard error."""
 
     format: str = one_of("text", "json").key(
@@ -89,7 +89,7 @@ class Log:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Metrics:
+class MetricsSettings:
     """Which series `/metrics` has."""
 
     per_backend: bool = FLAG.key(
@@ -109,8 +109,8 @@ class WrittenFile:
     """A whole file. `schema` replaces the type of the services, because the keys of a service depend on the
     dialects."""
 
-    listen: ClientAddress | tuple[Listener, ...] = field(
-        metadata=Either(CLIENT_ADDRESS, ListOf(section(Listener))).required(
+    listen: ClientAddress | tuple[WrittenListener, ...] = field(
+        metadata=Either(CLIENT_ADDRESS, ListOf(section(WrittenListener, title="Listener"))).required(
             "Where clients are served: HOST:PORT, unix:PATH, or a list of `{address: HOST:PORT}` with more "
             "keys. `[::]:PORT` is for IPv4, too, unless another listener has the port there.",
             reason="Only the operator knows where clients may reach the services.",
@@ -162,18 +162,18 @@ class WrittenFile:
             "cluster": "site-1",
         },
     )
-    access_log: AccessLog = section(AccessLog).key(
+    access_log: AccessLogSettings = section(AccessLogSettings, title="AccessLog").key(
         {},
         reason="JSON lines on standard output.",
         example={"format": "off"},
     )
-    log: Log = section(Log).key(
+    log: LogSettings = section(LogSettings, title="Log").key(
         {},
         "What the gateway says of itself, on standard error. A reload puts it in force.",
         reason="Each key has its own.",
         example={"format": "json"},
     )
-    metrics: Metrics = section(Metrics).key(
+    metrics: MetricsSettings = section(MetricsSettings, title="Metrics").key(
         {},
         reason="Each key has its own.",
         example={"per_backend": False},

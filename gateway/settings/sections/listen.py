@@ -41,7 +41,7 @@ MODE: Final = Text(read_mode, {"type": ["string", "integer"], "pattern": f"^{_MO
 
 @final
 @dataclass(frozen=True, slots=True)
-class Listener:
+class WrittenListener:
     """One address on which clients are served."""
 
     address: ClientAddress = field(
@@ -107,7 +107,7 @@ class Listen:
 
 
 def read_listeners(
-    written: ClientAddress | tuple[Listener, ...],
+    written: ClientAddress | tuple[WrittenListener, ...],
     admin: Admin,
     trusted: Sequence[IPv4Network | IPv6Network | str],
     root: MappingNode,
@@ -116,7 +116,7 @@ def read_listeners(
     """The listeners for clients. `trusted`: the value of `trusted_proxies`. Problems go to the findings."""
     node = child(root, "listen")
     if isinstance(written, Address | UnixAddress):
-        listeners: tuple[Listener, ...] = (Listener(address=written),)
+        listeners: tuple[WrittenListener, ...] = (WrittenListener(address=written),)
         places = [node]
     else:
         listeners = written
@@ -146,7 +146,7 @@ class _ListenerReader:
         """All addresses to listen on, that of the admin listener included."""
         self.findings = findings
 
-    def read(self, written: Listener, node: Node | None) -> Listen:
+    def read(self, written: WrittenListener, node: Node | None) -> Listen:
         """The value of one listener. `node`: of its mapping, if the file has one."""
         check_server_tls(written.tls, child(node, "tls"), self.findings)
         address, expects_proxy = written.address, written.proxy_protocol == "on"

@@ -62,7 +62,7 @@ class ReleaseCeiling:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Offer:
+class WrittenOffer:
     """The versions that the service offers to clients."""
 
     policy: str = one_of("guaranteed", "reachable", "at_least").key(
@@ -95,7 +95,7 @@ class Offer:
 
 
 def read_at_least(
-    offer: Offer, service: str, number_of_backends: int | None, node: Node | None, findings: Findings
+    offer: WrittenOffer, service: str, number_of_backends: int | None, node: Node | None, findings: Findings
 ) -> AtLeast:
     """The number of backends for the policy `at_least`. No other policy uses one. `number_of_backends`: None
     if some are discovered; `node`: of `offer`."""
@@ -156,7 +156,7 @@ def _read_version(text: str, scheme: Scheme, node: Node | None, findings: Findin
 
 
 def read_ceiling(
-    offer: Offer,
+    offer: WrittenOffer,
     releases: Mapping[str, Version],
     backends: Sequence[Backend],
     scheme: Scheme,

@@ -52,7 +52,7 @@ REFUSAL_STATUS: Final = Text(read_refusal_status, {"type": "integer", "enum": li
 
 @final
 @dataclass(frozen=True, slots=True)
-class Operation:
+class WrittenOperation:
     """An operation, or several with the same path, that exists in these versions only."""
 
     methods: tuple[str, ...] = field(
@@ -96,7 +96,7 @@ class Operation:
 
 
 def read_operations(
-    written: Sequence[Operation], dialect: Dialect, node: Node | None, findings: Findings
+    written: Sequence[WrittenOperation], dialect: Dialect, node: Node | None, findings: Findings
 ) -> Operations:
     """The operations of one service. `node` is the list in the file. Problems go to the findings."""
     rules: list[OperationRule] = []
@@ -111,7 +111,7 @@ def read_operations(
 
 
 def _rule(
-    written: Operation, dialect: Dialect, item: Node | None, findings: Findings
+    written: WrittenOperation, dialect: Dialect, item: Node | None, findings: Findings
 ) -> OperationRule | None:
     scheme, status = dialect.scheme, OperationStatus(written.status)
     if written.versions == NEXT:

@@ -30,13 +30,13 @@ from gateway.settings.sections.backend import BACKEND, WrittenBackend, check_bac
 from gateway.settings.sections.dialect import check_rules, read_dialect
 from gateway.settings.sections.headers import Headers, read_header_edits
 from gateway.settings.sections.offer import (
-    Offer,
+    WrittenOffer,
     read_at_least,
     read_ceiling,
     read_default_version,
     read_releases,
 )
-from gateway.settings.sections.operation import Operation, read_operations
+from gateway.settings.sections.operation import WrittenOperation, read_operations
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import MappingNode, Node, Scalar, SequenceNode, child, plain
 
@@ -89,7 +89,7 @@ class WrittenService:
         reason="The dialect knows how.",
         example={"interval": "10s"},
     )
-    offer: Offer = section(Offer).key(
+    offer: WrittenOffer = section(WrittenOffer, title="Offer").key(
         {},
         reason="What every backend serves, without a ceiling.",
         example={"ceiling": "1.90"},
@@ -114,7 +114,7 @@ class WrittenService:
         reason="python-ironicclient and manilaclient raise TypeError at it. Other clients wait as it says.",
         example=True,
     )
-    operations: tuple[Operation, ...] = ListOf(section(Operation)).key(
+    operations: tuple[WrittenOperation, ...] = ListOf(section(WrittenOperation, title="Operation")).key(
         (),
         "Operations that exist only in some versions of the service. In other versions the gateway refuses "
         "them as the dialect's servers do; no backend is touched. All other paths exist in every version.",
