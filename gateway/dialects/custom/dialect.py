@@ -43,7 +43,7 @@ from gateway.core.versions.version import Version
 from gateway.dialects.custom.codec import rewrite
 from gateway.dialects.custom.json_path import dump
 from gateway.dialects.custom.locations import LONGEST_TEXT, HeaderLocation, PathLocation, agreed
-from gateway.dialects.custom.option_reader import Parts, read_parts
+from gateway.dialects.custom.option_reader import ApiDescription, read_api
 from gateway.dialects.custom.options import CustomOptions
 from gateway.dialects.custom.probes import why_none, with_probed_paths
 from gateway.dialects.custom.spellings import comparable, without_suffix
@@ -71,37 +71,37 @@ class Custom(Dialect):
     Options: ClassVar[type] = CustomOptions
     default_version = DefaultVersion(DefaultKind.MINIMUM)
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self.scheme = parts.scheme
-        self.version_match = parts.match
+    def __init__(self, api: ApiDescription) -> None:
+        self._api = api
+        self.scheme = api.scheme
+        self.version_match = api.match
         self.vary: tuple[str, ...] = tuple(
-            dict.fromkeys(name for location in parts.in_headers for name in location.names)
+            dict.fromkeys(name for location in api.in_headers for name in location.names)
         )
         self.owned_request = frozenset(map(normalize_name, self.vary))
-        self.method_override = parts.method_override
-        self.reads = self.owned_request | frozenset(parts.method_override)
-        self.owned_response = frozenset(map(normalize_name, parts.response_codec.names))
-        self.target_has_version = bool(parts.in_target)
+        self.method_override = api.method_override
+        self.reads = self.owned_request | frozenset(api.method_override)
+        self.owned_response = frozenset(map(normalize_name, api.response_codec.names))
+        self.target_has_version = bool(api.in_target)
         self.configuration_rules = ConfigurationRules(
-            can_be_probed=parts.advertisement_codec.has_versions or parts.response_codec.advertises,
-            option_paths=parts.options.paths,
-            warnings=parts.warnings,
-            notes=parts.notes,
+            can_be_probed=api.advertisement_codec.has_versions or api.response_codec.advertises,
+            option_paths=api.options.paths,
+            warnings=api.warnings,
+            notes=api.notes,
             says_default=True,
         )
-        self._path = next((each for each in parts.in_target if isinstance(each, PathLocation)), None)
-        self._sends_header = any(location.sent for location in parts.in_headers)
-        self._sent_in_target = tuple(location for location in parts.in_target if location.sent)
-        self._suffixes = parts.suffixes
+        self._path = next((each for each in api.in_target if isinstance(each, PathLocation)), None)
+        self._sends_header = any(location.sent for location in api.in_headers)
+        self._sent_in_target = tuple(location for location in api.in_target if location.sent)
+        self._suffixes = api.suffixes
         # A server that takes another spelling for such a path must not show one backend's own range there.
-        self._documents = {comparable(path, self._suffixes): _document(path) for path, _ in parts.documents}
+        self._documents = {comparable(path, self._suffixes): _document(path) for path, _ in api.documents}
         self._versioned_documents = {
             plain: self._documents[plain]
-            for plain in (comparable(path, self._suffixes) for path in parts.versioned_documents)
+            for plain in (comparable(path, self._suffixes) for path in api.versioned_documents)
         }
         # Exact, unlike documents: a look-alike may be another resource, where a server reads a version.
-        self._unversioned = frozenset(parts.options.unversioned)
+        self._unversioned = frozenset(api.options.unversioned)
         self._prefixes = tuple(path + "/" for path in self._unversioned if path != "/")
         self._has_known_paths = bool(self._unversioned or self._documents)
         self.direct_paths = self._direct_paths()
@@ -110,13 +110,11 @@ class Custom(Dialect):
     def configured(cls, options: object) -> Self:
         """The dialect of one service. Raises `OptionsError` with every mistake."""
         assert isinstance(options, CustomOptions)
-        return cls(with_probed_paths(read_parts(options)))
+        return cls(with_probed_paths(read_api(options)))
 
     def _direct_paths(self) -> tuple[DirectPaths, ...]:
         """All but what may be a document or a path without versions, if headers alone carry the version."""
-        if self._parts.in_target or not all(
-            isinstance(one, HeaderLocation) for one in self._parts.in_headers
-        ):
+        if self._api.in_target or not all(isinstance(one, HeaderLocation) for one in self._api.in_headers):
             return ()
         known = (*self._documents, *(path.lower() for path in self._unversioned))
         besides = {f"/{path.lstrip('/').partition('/')[0].partition('.')[0]}" for path in known} - {"/"}
@@ -132,7 +130,7 @@ class Custom(Dialect):
                 return self._documents[plain]
             if self._unversioned and self._is_unversioned(unquote(path) if "%" in path else path):
                 return UNVERSIONED
-        locations = self._parts.in_target
+        locations = self._api.in_target
         if not locations:
             return RESOURCE
         if len(locations) == 1:
@@ -163,9 +161,9 @@ class Custom(Dialect):
 
     def _is_probed(self, method: str, path: str, query: str) -> bool:
         """Whether this is just what probes request, and nothing but its path looks as if it had a version."""
-        others = (location for location in self._parts.in_target if location is not self._path)
+        others = (location for location in self._api.in_target if location is not self._path)
         return (
-            path in self._parts.probed_paths
+            path in self._api.probed_paths
             and method in _DOCUMENT_METHODS
             and all(location.read(path, query).kind is RequestedKind.NONE for location in others)
         )
@@ -189,16 +187,16 @@ class Custom(Dialect):
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
         """What all locations request that hold something. Two that differ are malformed."""
-        parts = self._parts
-        all_requested = [location.read(headers) for location in parts.in_headers]
+        api = self._api
+        all_requested = [location.read(headers) for location in api.in_headers]
         if endpoint.version_in_target is not None:
-            all_requested.insert(parts.target_rank, self._read_in_target(endpoint.version_in_target))
+            all_requested.insert(api.target_rank, self._read_in_target(endpoint.version_in_target))
         return agreed(all_requested)
 
     def _read_in_target(self, text: str) -> RequestedVersion:
         if text.startswith(_MALFORMED_PREFIX):
             return RequestedVersion(RequestedKind.MALFORMED, text=text.removeprefix(_MALFORMED_PREFIX))
-        return self._parts.syntax.read(text)
+        return self._api.syntax.read(text)
 
     def write_request(
         self, endpoint: Endpoint, version: Version, headers: Mapping[str, str] = NO_HEADERS
@@ -213,7 +211,7 @@ class Custom(Dialect):
     def _lines(self, headers: Mapping[str, str], text: str | None) -> tuple[HeaderLine, ...]:
         return tuple(
             line
-            for location in self._parts.in_headers
+            for location in self._api.in_headers
             for line in location.write(headers, text if location.sent else None)
         )
 
@@ -231,7 +229,7 @@ class Custom(Dialect):
         path, question_mark, query = target.partition("?")
         ending = "" if query else question_mark  # a `?` without a query stays
         text = self.scheme.format(version)
-        for location in self._parts.in_target:
+        for location in self._api.in_target:
             path, query = location.write(path, query, text if location.sent else None)
         return f"{path}?{query}" if query else path + ending
 
@@ -239,11 +237,11 @@ class Custom(Dialect):
 
     def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
         """The operator's answer, with the offer in the range headers."""
-        options = self._parts.options.refusal
+        options = self._api.options.refusal
         status = options.malformed_status if refusal.version is None else options.status
         hint = "" if refusal.version is not None else self._unversioned_hint(endpoint)
-        response = self._parts.error_bodies.write_refusal(refusal, status, hint)
-        return response.with_headers(*self._parts.response_codec.write(None, refusal.offered))
+        response = self._api.error_bodies.write_refusal(refusal, status, hint)
+        return response.with_headers(*self._api.response_codec.write(None, refusal.offered))
 
     def _unversioned_hint(self, endpoint: Endpoint) -> str:
         """How the operator lets a path pass that is refused because a word stands where a version would."""
@@ -255,14 +253,14 @@ class Custom(Dialect):
 
     def error_response(self, error: GatewayError) -> Response:
         """The operator's answer to any other error, with the offer once there is one."""
-        range_lines = self._parts.response_codec.write(None, error.offered)
-        return self._parts.error_bodies.write_error(error).with_headers(*range_lines)
+        range_lines = self._api.response_codec.write(None, error.offered)
+        return self._api.error_bodies.write_error(error).with_headers(*range_lines)
 
     def refuse_operation(self, missing: MissingOperation) -> Response:
         """As any other error, but with the served version: the version was accepted, only the operation does
         not exist. Without it a 404 would look like a refusal of the version, where that is 404, too."""
-        lines = self._parts.response_codec.write(missing.version, missing.offered)
-        return self._parts.error_bodies.write_error(missing.error).with_headers(*lines)
+        lines = self._api.response_codec.write(missing.version, missing.offered)
+        return self._api.error_bodies.write_error(missing.error).with_headers(*lines)
 
     # -- 3. the backend's response
 
@@ -272,34 +270,34 @@ class Custom(Dialect):
         A response with the status of a refusal refuses the version when it has the range but no served
         version, although the API has a header for that; or when its body says so.
         """
-        parts, codec = self._parts, self._parts.response_codec
+        api, codec = self._api, self._api.response_codec
         advertisement = codec.read_advertisement(headers)
         refusal = VersionRefusal.NO
-        if endpoint.negotiated and status == parts.options.refusal.status:
+        if endpoint.negotiated and status == api.options.refusal.status:
             if (
                 advertisement is not None
                 and codec.served
                 and not all_values(headers, normalize_name(codec.served))
             ):
                 refusal = VersionRefusal.YES
-            elif parts.refusal_codec.has_versions:
+            elif api.refusal_codec.has_versions:
                 refusal = VersionRefusal.READ_BODY
         return Served(codec.read_served(headers), advertisement, refusal, codec.has_range(headers))
 
     def read_refusal(self, status: int, body: bytes) -> Advertisement | None:
         """The versions in the body of a refusal, where the options say that it holds them."""
-        versions = self._parts.refusal_codec.read(read_json(body))
+        versions = self._api.refusal_codec.read(read_json(body))
         return Advertisement(versions) if versions else None
 
     def write_response(self, response: BackendResponse) -> tuple[HeaderLine, ...]:
         """The served version as the backend sent it, and the offer where the backend sent its range. Where
         clients must see the served version, the negotiated one stands in for a missing one."""
-        parts, served, final = self._parts, response.served, response.status >= 200
+        api, served, final = self._api, response.served, response.status >= 200
         version = served.version
-        if version is None and final and (response.legacy or parts.served_always):
+        if version is None and final and (response.legacy or api.served_always):
             version = response.negotiated
-        with_range = served.has_range or (final and (response.legacy or parts.options.reply.always))
-        return parts.response_codec.write(version, response.offered if with_range else None)
+        with_range = served.has_range or (final and (response.legacy or api.options.reply.always))
+        return api.response_codec.write(version, response.offered if with_range else None)
 
     def rewrite_document(
         self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
@@ -307,7 +305,7 @@ class Custom(Dialect):
         """The document with the offer instead of the backend's own versions."""
         codecs = [
             codec
-            for path, codec in self._parts.documents
+            for path, codec in self._api.documents
             if self._documents[comparable(path, self._suffixes)].name == endpoint.name
         ]
         document = read_json(body)
@@ -317,15 +315,15 @@ class Custom(Dialect):
 
     def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
         """One request, for the document or for the headers of a response."""
-        parts, learn = self._parts, self._parts.options.learn
+        api, learn = self._api, self._api.options.learn
         if not answers:
             return ProbeRequest(path or learn.path, (("Accept", learn.content_type),))
         answer = answers[0]
         if answer.status not in learn.statuses:
             expected = ", ".join(map(str, learn.statuses))
             return ProbeFault("status", f"answered {answer.status} where {expected} was expected")
-        if not parts.advertisement_codec.has_versions:
-            return parts.response_codec.read_advertisement(answer.headers) or ProbeFault(
+        if not api.advertisement_codec.has_versions:
+            return api.response_codec.read_advertisement(answer.headers) or ProbeFault(
                 "range", "the version headers of the answer do not show which versions are served"
             )
         kinds = {
@@ -333,7 +331,7 @@ class Custom(Dialect):
         }
         if kinds != {learn.content_type}:
             return ProbeFault("document", f"the answer is not of the type {learn.content_type}")
-        versions = parts.advertisement_codec.read(read_json(answer.body))
+        versions = api.advertisement_codec.read(read_json(answer.body))
         if not versions:
-            return ProbeFault("range", why_none(parts, read_json(answer.body)))
+            return ProbeFault("range", why_none(api, read_json(answer.body)))
         return Advertisement(versions)

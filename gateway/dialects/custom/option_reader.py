@@ -1,4 +1,4 @@
-"""Makes the parts of a dialect from an operator's options, and finds every mistake in them.
+"""Turns the options of the `custom` dialect into an `ApiDescription`, and finds every mistake in them.
 
 Messages never quote a text, because it may come from the environment. Nothing here sees a request.
 """
@@ -71,7 +71,7 @@ _RESERVED: Final = frozenset({"minimum", "maximum", "refused", "none"})
 
 @final
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ApiDescription:
     """What a dialect is made of: its options, and what has been made of them."""
 
     options: CustomOptions
@@ -103,8 +103,8 @@ class Parts:
     notes: tuple[str, ...] = ()
 
 
-def read_parts(options: CustomOptions) -> Parts:
-    """The parts. Raises `OptionsError` with every mistake."""
+def read_api(options: CustomOptions) -> ApiDescription:
+    """Read the description from the options. Raises `OptionsError` with every mistake."""
     return _Reader(options).read()
 
 
@@ -120,7 +120,7 @@ class _Reader:
         self.options = options
         self.problems = OptionProblems()
 
-    def read(self) -> Parts:
+    def read(self) -> ApiDescription:
         options = self.options
         scheme = self._scheme()
         syntax = VersionSyntax(scheme, self._newest(scheme))
@@ -129,7 +129,7 @@ class _Reader:
         response_codec = self._response_codec(scheme)
         self._check_unversioned(locations)
         self._check_statuses()
-        parts = Parts(
+        api = ApiDescription(
             options,
             scheme,
             syntax,
@@ -156,7 +156,7 @@ class _Reader:
             versioned_documents=tuple(each.path for each in options.documents or () if each.versioned),
         )
         self.problems.raise_if_any()
-        return parts
+        return api
 
     # -- versions
 

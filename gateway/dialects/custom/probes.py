@@ -19,7 +19,7 @@ from gateway.dialects.custom.codec import MOST_READ, DocumentCodec
 from gateway.dialects.custom.json_path import JsonPath
 from gateway.dialects.custom.locations import Affixes, PathLocation
 from gateway.dialects.custom.option_problems import PATH
-from gateway.dialects.custom.option_reader import Parts
+from gateway.dialects.custom.option_reader import ApiDescription
 from gateway.dialects.custom.options import LearnOptions
 from gateway.dialects.custom.spellings import comparable
 
@@ -38,46 +38,46 @@ _AROUND: Final = re.compile(r"([^0-9]*)([0-9][0-9.-]*[0-9]|[0-9])(.*)", re.ASCII
 _PLAIN: Final = re.compile(r"[A-Za-z0-9 ._~/:-]{0,20}", re.ASCII)
 
 
-def with_probed_paths(parts: Parts) -> Parts:
-    """`parts` with what follows from the paths that probes request."""
-    options = parts.options
+def with_probed_paths(api: ApiDescription) -> ApiDescription:
+    """`api` with what follows from the paths that probes request."""
+    options = api.options
     probes, learn = options.probes, options.learn
     requested = (probes.path or learn.path, probes.health)
     learned, health = (None if path is None else probes.local(path.partition("?")[0]) for path in requested)
     paths = frozenset(path for path in (learned, health) if path is not None)
-    parts = replace(parts, probed_paths=paths, notes=_notes(parts, paths))
-    if learned is None or not parts.advertisement_codec.has_versions or learned in options.unversioned:
-        return parts
-    if options.documents is None and _can_be_rewritten(learned, learn, parts):
+    api = replace(api, probed_paths=paths, notes=_notes(api, paths))
+    if learned is None or not api.advertisement_codec.has_versions or learned in options.unversioned:
+        return api
+    if options.documents is None and _can_be_rewritten(learned, learn, api):
         # What stands at `/v3/` is rarely the document that stands at `/`.
         versioned = () if learned == "/" else (learned,)
-        documents = ((learned, parts.advertisement_codec),)
-        return replace(parts, documents=documents, versioned_documents=versioned)
-    known = {comparable(path, parts.suffixes) for path, _ in parts.documents}
-    if options.documents == () or comparable(learned, parts.suffixes) in known:
-        return parts
+        documents = ((learned, api.advertisement_codec),)
+        return replace(api, documents=documents, versioned_documents=versioned)
+    known = {comparable(path, api.suffixes) for path, _ in api.documents}
+    if options.documents == () or comparable(learned, api.suffixes) in known:
+        return api
     hint = "add it to documents, or to unversioned if they may see that"
     if options.documents is None:
         hint = "write documents: [] if they may see that, or how to rewrite it"
-    return replace(parts, warnings=(OptionWarning(("learn", "path"), SHOWS_ONE_SERVER, hint),))
+    return replace(api, warnings=(OptionWarning(("learn", "path"), SHOWS_ONE_SERVER, hint),))
 
 
-def _can_be_rewritten(path: str, learn: LearnOptions, parts: Parts) -> bool:
+def _can_be_rewritten(path: str, learn: LearnOptions, api: ApiDescription) -> bool:
     """Whether the offer can be written over what `learn` reads."""
     return (
-        all(place.read(path, "").kind is not RequestedKind.EXACT for place in parts.in_target)
+        all(place.read(path, "").kind is not RequestedKind.EXACT for place in api.in_target)
         and PATH.fullmatch(path) is not None
-        and not parts.advertisement_codec.codec.affixes.open_end
+        and not api.advertisement_codec.codec.affixes.open_end
         and _JSON.fullmatch(learn.content_type) is not None
         and not _DOCUMENT_STATUSES.isdisjoint(learn.statuses)
     )
 
 
-def _notes(parts: Parts, paths: frozenset[str]) -> tuple[str, ...]:
+def _notes(api: ApiDescription, paths: frozenset[str]) -> tuple[str, ...]:
     """What `check` says about paths where a version would be."""
-    prefix = next((place.prefix for place in parts.in_target if isinstance(place, PathLocation)), "")
+    prefix = next((place.prefix for place in api.in_target if isinstance(place, PathLocation)), "")
     below = sorted(path for path in paths if prefix and path.startswith(prefix + "/"))
-    if not below or set(below) <= set(parts.options.unversioned):
+    if not below or set(below) <= set(api.options.unversioned):
         return ()
     listed = ", ".join(below)
     note = (
@@ -90,9 +90,9 @@ def _notes(parts: Parts, paths: frozenset[str]) -> tuple[str, ...]:
 # --- why a document holds no versions
 
 
-def why_none(parts: Parts, document: Json) -> str:
+def why_none(api: ApiDescription, document: Json) -> str:
     """One sentence about a document in which no versions were found."""
-    codec = parts.advertisement_codec
+    codec = api.advertisement_codec
     places = [(path, path.find(document)) for path in (codec.listed, codec.minimum, codec.maximum) if path]
     for path, values in places:
         written = JsonPath.write(path)
@@ -102,7 +102,7 @@ def why_none(parts: Parts, document: Json) -> str:
             continue
         if not values:
             return f"no versions found at {written}: the document has nothing there"
-        return f"no versions found at {written}; found {_quoted(values)}{_key(codec, parts.scheme, values)}"
+        return f"no versions found at {written}; found {_quoted(values)}{_key(codec, api.scheme, values)}"
     where = " and ".join(JsonPath.write(path) for path, _ in places)
     return f"what stands at {where} is no range from a minimum up to a maximum"
 

@@ -41,7 +41,6 @@ from gateway.core.http.message import Header, Response, agreed_text, all_values,
 from gateway.core.http.request_ids import PLAIN_IDS, RequestIds
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
-from gateway.dialects.openstack.identity import OWN_DIALECTS, is_cinder, origin, probed_document
 from gateway.dialects.openstack.microversion import (
     ACCEPT_JSON,
     BAD_REQUEST,
@@ -70,6 +69,7 @@ from gateway.dialects.openstack.microversion import (
     write_ranges,
     write_standard,
 )
+from gateway.dialects.openstack.service_origin import OWN_DIALECTS, is_cinder, origin, probed_document
 from gateway.dialects.openstack.services import HOW_TO_NAME_IT, OpenStackOptions, ServiceProfile, read_options
 
 ROOT = Endpoint("root", negotiated=False, document=True, versioned_only=True)

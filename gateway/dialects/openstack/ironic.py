@@ -36,7 +36,6 @@ from gateway.core.http.message import Header, Response, agreed_text, all_values,
 from gateway.core.http.request_ids import RequestIds
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
-from gateway.dialects.openstack.identity import probed_document
 from gateway.dialects.openstack.microversion import (
     ACCEPT_JSON,
     CONTENT_JSON,
@@ -62,6 +61,7 @@ from gateway.dialects.openstack.microversion import (
     write_ranges,
     write_standard,
 )
+from gateway.dialects.openstack.service_origin import probed_document
 
 SERVICE_TYPE = "baremetal"
 _OWN_TYPES = frozenset({SERVICE_TYPE})

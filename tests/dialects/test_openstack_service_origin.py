@@ -10,7 +10,7 @@ from gateway.core.dialect import Advertisement, Dialect, ProbeFault
 from gateway.core.http.message import as_mapping
 from gateway.dialects import discover
 from gateway.dialects.openstack.guideline import OpenStack
-from gateway.dialects.openstack.identity import Origin, origin
+from gateway.dialects.openstack.service_origin import Origin, origin
 from gateway.settings import load
 from tests.dialects import openstack_documents as documents
 from tests.dialects.openstack_documents import Answer
