@@ -38,8 +38,8 @@ from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_body import HeldBodies
 from gateway.dataplane.http1.request_ids import RequestIdSource
 from gateway.dataplane.limits.admission import Admission
-from gateway.dataplane.limits.arrival import MIN_RATE_GRACE
 from gateway.dataplane.limits.rate_limiter import RateLimiter
+from gateway.dataplane.limits.receive_rate import MIN_RATE_GRACE
 from gateway.dataplane.limits.refusals import Refusals
 from gateway.dataplane.limits.retry_budget import RetryBudget
 from gateway.dataplane.limits.sharing import SharedLimits

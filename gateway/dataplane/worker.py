@@ -18,11 +18,11 @@ from typing import Final, final
 from gateway.core.fleet.backend import Member
 from gateway.dataplane.backends.pool import BackendPool, Resolve
 from gateway.dataplane.context import NEVER, TICK, Context
+from gateway.dataplane.edge.accept_phase import AcceptPhase, ListenerFilter, PendingConnection
 from gateway.dataplane.edge.balance import Balance
 from gateway.dataplane.edge.client_connection import ClientConnection
 from gateway.dataplane.edge.client_room import ClientRoom
 from gateway.dataplane.edge.listeners import Listeners
-from gateway.dataplane.edge.opening import Entrance, Opening, Openings
 from gateway.dataplane.edge.phases import IDLE
 from gateway.errors import FramingError, StartupError
 from gateway.settings.sections.listen import Listen
@@ -57,11 +57,11 @@ class Worker:
         """Connections that were shed before a request since the log last said so."""
         self._room_logged_at = self._shed_logged_at = float("-inf")
         self._listeners = Listeners()
-        self.openings = Openings(context.limits.handshakes)
+        self.accept_phase = AcceptPhase(context.limits.handshakes)
         """Connections that have not come to HTTP yet."""
         self._serving = self._aborted = False
         """It listens on every address, or did; it has closed everything."""
-        self._room = ClientRoom(self.context, self.openings, self._open_pools)
+        self._room = ClientRoom(self.context, self.accept_phase, self._open_pools)
         self._clients = self._room.clients
         self._pools: dict[str, BackendPool] = {}
         self._retired: list[BackendPool] = []
@@ -86,14 +86,14 @@ class Worker:
         the same addresses in this order. Raises `StartupError` if somebody else listens there; then none is
         listened on."""
         loop, found = asyncio.get_running_loop(), certificates or {}
-        entrances = [(Entrance(self, address, found.get(address)), sock) for address, sock in sockets]
+        filters = [(ListenerFilter(self, address, found.get(address)), sock) for address, sock in sockets]
         if balance is not None:
             self._balance = balance
-            order = list(dict.fromkeys(id(entrance.listen) for entrance, _ in entrances))
-            for entrance, _ in entrances:
-                entrance.balance, entrance.position = balance, order.index(id(entrance.listen))
-            balance.start({entrance.position: entrance.protocol for entrance, _ in entrances})
-        addresses = [entrance.listen for entrance, _ in entrances]
+            order = list(dict.fromkeys(id(listener.listen) for listener, _ in filters))
+            for listener, _ in filters:
+                listener.balance, listener.position = balance, order.index(id(listener.listen))
+            balance.start({listener.position: listener.protocol for listener, _ in filters})
+        addresses = [listener.listen for listener, _ in filters]
         assert all(address.tls is None or address in found for address in addresses)
         self.context.writes_client_cert = any(
             address.tls is not None and address.tls.forward_client_cert for address in addresses
@@ -102,8 +102,8 @@ class Worker:
         if self._next_tick is None:
             self._tick(loop, loop.time() + TICK)
         try:
-            for entrance, sock in entrances:
-                await self._listeners.open(entrance, sock)
+            for listener, sock in filters:
+                await self._listeners.open(listener, sock)
         except StartupError:
             await self.abort()
             raise
@@ -133,9 +133,9 @@ class Worker:
             self._balance.take()
         idle_until = monotonic() + min(IDLE_GRACE, seconds)
         end = monotonic() + seconds
-        while (self._clients or self.openings) and (now := monotonic()) < end:
+        while (self._clients or self.accept_phase) and (now := monotonic()) < end:
             if now >= idle_until:
-                self.openings.close()
+                self.accept_phase.close()
                 for client in [one for one in self._clients if one.phase is IDLE]:
                     client.close()
             self._no_clients.clear()
@@ -157,7 +157,7 @@ class Worker:
         if self._balance is not None:
             self._balance.close()
         self._listeners.close()
-        self.openings.close()
+        self.accept_phase.close()
         for tunnel in tuple(self.context.tunnels):
             tunnel.cut(TunnelEnding.DRAINED)
         for client in tuple(self._clients):
@@ -198,20 +198,20 @@ class Worker:
             self.context.admission.shedder.connection_refused()
         return refuses
 
-    def opening_began(self, opening: Opening) -> None:
+    def accept_phase_began(self, pending: PendingConnection) -> None:
         """A connection to a listener with TLS or PROXY protocol: it needs the same room as a client."""
-        self.openings.add(opening)
+        self.accept_phase.add(pending)
         if self._aborted:
-            opening.refuse("closed")
+            pending.refuse("closed")
         elif self._sheds_connection():
             self.context.metrics.count(OfProcess.client_errors, "overload")
-            opening.refuse("closed")
+            pending.refuse("closed")
         else:
             self._room.make_room_for_newcomer()
 
-    def opening_ended(self, opening: Opening) -> None:
-        self.openings.removed(opening)
-        if not self._clients and not self.openings:
+    def accept_phase_ended(self, pending: PendingConnection) -> None:
+        self.accept_phase.removed(pending)
+        if not self._clients and not self.accept_phase:
             self._no_clients.set()
 
     def client_proven(self, client: ClientConnection) -> None:
@@ -305,8 +305,8 @@ class Worker:
             self._balance.tell()
         if late > VERY_LATE:
             return
-        if self.openings:
-            self.openings.on_tick(now)
+        if self.accept_phase:
+            self.accept_phase.on_tick(now)
         for client in [client for client in self._clients if client.deadline <= now]:
             if client.deadline <= now:  # what another one has caused may have begun a request here
                 client.on_deadline()
@@ -391,7 +391,7 @@ class Worker:
         return WorkerUse(
             clients=self.number_of_clients(),
             max_clients=self._room.most,
-            handshakes=self.openings.active,
+            handshakes=self.accept_phase.active,
             max_handshakes=limits.handshakes,
             held_body_bytes=held.size,
             max_held_body_bytes=limits.replay_total,

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.dataplane.edge.balance import NOT_SERVING, Arrival, Balance, Board, Descriptors
+from gateway.dataplane.edge.balance import NOT_SERVING, AcceptedConnection, Balance, Board, Descriptors
 from tests.kit.waiting import PATIENCE
 
 WORKERS = 4
@@ -59,7 +59,7 @@ class FakeWorker:
     async def start(self) -> None:
         self.balance.start({0: self.protocol})
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: cast(Any, Arrival(self.balance, self.protocol, 0)), sock=self._sock.dup()
+            lambda: cast(Any, AcceptedConnection(self.balance, self.protocol, 0)), sock=self._sock.dup()
         )
 
     async def end(self) -> None:

@@ -99,7 +99,7 @@ async def test_R3_T2_no_session_is_resumed_with_a_certificate_that_has_expired(
     assert len(backend.requests) == 2
     results = {result: handshakes(gateway, result) for result in ("full", "resumed", "client_certificate")}
     assert results == {"full": 1, "resumed": 1, "client_certificate": 2}
-    await until(lambda: not gateway.worker.openings)
+    await until(lambda: not gateway.worker.accept_phase)
 
 
 # --- connections

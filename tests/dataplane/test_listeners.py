@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gateway.core.fleet.admission import Access
-from gateway.dataplane.edge.opening import Entrance
+from gateway.dataplane.edge.accept_phase import ListenerFilter
 from gateway.dataplane.edge.proxy_protocol import SIGNATURE
 from gateway.dataplane.sockets.tcp import IDLE
 from gateway.errors import StartupError
@@ -302,7 +302,7 @@ async def test_a_trusted_peer_without_a_valid_header_is_refused(testbed: Testbed
     assert answer.rest == b""
     assert gateway.metric("skewgate_client_errors_total", reason="proxy_header") == 1
     assert not backend.requests
-    assert not gateway.worker.openings
+    assert not gateway.worker.accept_phase
 
 
 async def test_half_a_proxy_header_is_closed_in_time(testbed: Testbed) -> None:
@@ -316,7 +316,7 @@ async def test_half_a_proxy_header_is_closed_in_time(testbed: Testbed) -> None:
         await ended(client.reader)
 
     assert gateway.metric("skewgate_client_errors_total", reason="proxy_header") == 3
-    assert not gateway.worker.openings
+    assert not gateway.worker.accept_phase
 
 
 @pytest.mark.parametrize("header", [HEADER, BINARY], ids=["1", "2"])
@@ -345,7 +345,7 @@ async def test_a_client_that_connects_and_leaves_is_no_error(testbed: Testbed) -
 
     for _ in range(3):
         (await gateway.client()).writer.close()
-    await until(lambda: not gateway.worker.openings)
+    await until(lambda: not gateway.worker.accept_phase)
 
     assert gateway.metric("skewgate_client_errors_total", reason="proxy_header") == 0
 
@@ -385,7 +385,7 @@ async def test_who_comes_after_the_end_is_closed(testbed: Testbed) -> None:
 
     left, right = socket.socketpair()
     loop = asyncio.get_running_loop()
-    await loop.connect_accepted_socket(Entrance(gateway.worker, Listen("", 0, "late")).connect, left)
+    await loop.connect_accepted_socket(ListenerFilter(gateway.worker, Listen("", 0, "late")).connect, left)
 
     right.setblocking(False)
     with right:

@@ -302,7 +302,7 @@ async def test_garbage_is_closed_and_counted(testbed: Testbed, tmp_path: Path, s
     client.writer.write(sent)
     await ended(client.reader)
 
-    await until(lambda: not gateway.worker.openings)
+    await until(lambda: not gateway.worker.accept_phase)
     bad = ("not_tls", "protocol", "version", "timeout", "oversized")
     assert sum(handshakes(gateway, result) for result in bad) == 1
 
@@ -334,12 +334,12 @@ async def test_a_handshake_that_stops_is_closed_in_time(testbed: Testbed, tmp_pa
     for sent in (b"", hello[:20], hello):
         client = await plain_client(gateway)
         client.writer.write(sent)
-    await until(lambda: len(gateway.worker.openings) == 3)
+    await until(lambda: len(gateway.worker.accept_phase) == 3)
     for client in gateway.clients:
         assert (await ended(client.reader)).rest[:1] in (b"", b"\x16")
 
     assert handshakes(gateway, "timeout") == 3
-    assert not gateway.worker.openings
+    assert not gateway.worker.accept_phase
 
 
 def client_hello() -> bytes:
@@ -356,10 +356,10 @@ async def test_a_client_that_leaves_in_the_handshake_leaves_nothing(testbed: Tes
 
     client = await plain_client(gateway)
     client.writer.write(client_hello()[:30])
-    await until(lambda: len(gateway.worker.openings) == 1)
+    await until(lambda: len(gateway.worker.accept_phase) == 1)
     client.writer.close()
 
-    await until(lambda: not gateway.worker.openings)
+    await until(lambda: not gateway.worker.accept_phase)
     assert handshakes(gateway, "closed") == 1
 
 
@@ -386,12 +386,12 @@ async def test_half_of_a_first_message_takes_no_slot(testbed: Testbed, tmp_path:
     hello = client_hello()
     for _ in range(40):
         (await plain_client(gateway)).writer.write(hello[:-1])
-    await until(lambda: len(gateway.worker.openings) == 40)
+    await until(lambda: len(gateway.worker.accept_phase) == 40)
 
     assert (await gateway.request(GET)).status == 200
 
-    assert gateway.worker.openings.active == 0
-    assert len(gateway.worker.openings) == 40
+    assert gateway.worker.accept_phase.active == 0
+    assert len(gateway.worker.accept_phase) == 40
 
 
 async def test_one_that_floods_with_handshakes_does_not_starve_others(
@@ -404,12 +404,12 @@ async def test_one_that_floods_with_handshakes_does_not_starve_others(
     hello = client_hello()
     for _ in range(40):
         (await plain_client(gateway, "127.0.0.2")).writer.write(hello)
-    await until(lambda: gateway.worker.openings.active == 8)
+    await until(lambda: gateway.worker.accept_phase.active == 8)
 
     assert (await gateway.request(GET)).status == 200
 
     assert handshakes(gateway, "displaced") == 1
-    assert gateway.worker.openings.active == 8
+    assert gateway.worker.accept_phase.active == 8
 
 
 async def test_silent_handshakes_yield_while_others_wait(testbed: Testbed, tmp_path: Path) -> None:
@@ -418,7 +418,7 @@ async def test_silent_handshakes_yield_while_others_wait(testbed: Testbed, tmp_p
     hello = client_hello()
     for _ in range(8):
         (await plain_client(gateway)).writer.write(hello)
-    await until(lambda: gateway.worker.openings.active == 8)
+    await until(lambda: gateway.worker.accept_phase.active == 8)
 
     async with asyncio.timeout(PATIENCE):
         assert (await gateway.request(GET)).status == 200
@@ -438,7 +438,7 @@ async def test_a_crowd_of_handshakes_is_served_whole(testbed: Testbed, tmp_path:
     assert handshakes(gateway, "displaced") == 0
 
 
-async def test_opening_connections_count_as_clients(testbed: Testbed, tmp_path: Path) -> None:
+async def test_pending_connections_count_as_clients(testbed: Testbed, tmp_path: Path) -> None:
     testbed.listener = tls_listener(tmp_path)
     gateway, _ = await testbed.gateway_and_backend(serve, limits={"connections": 20})
 
@@ -446,7 +446,7 @@ async def test_opening_connections_count_as_clients(testbed: Testbed, tmp_path: 
         await plain_client(gateway)
     await until(lambda: gateway.metric("skewgate_client_errors_total", reason="too_many_connections") == 10)
 
-    assert len(gateway.worker.openings) == 20
+    assert len(gateway.worker.accept_phase) == 20
 
 
 # --- certificates that change ------------------------------------------------------------------------------
@@ -480,12 +480,12 @@ async def test_a_drain_waits_for_nobody_in_a_handshake(testbed: Testbed, tmp_pat
     gateway, _ = await testbed.gateway_and_backend(serve)
     client = await plain_client(gateway)
     client.writer.write(client_hello()[:30])
-    await until(lambda: len(gateway.worker.openings) == 1)
+    await until(lambda: len(gateway.worker.accept_phase) == 1)
 
     async with asyncio.timeout(PATIENCE):
         await gateway.drain(0.2)
 
-    assert not gateway.worker.openings
+    assert not gateway.worker.accept_phase
 
 
 async def test_the_gateway_ends_tls_in_order(testbed: Testbed, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from gateway.dataplane.edge.opening import Opening, Openings
+from gateway.dataplane.edge.accept_phase import AcceptPhase, PendingConnection
 from gateway.dataplane.edge.tls_transport import MAX_WITHOUT_CONTENT, TlsTransport
 from tests.dataplane.listener_tls import raw_client, tls_listener
 from tests.dataplane.test_tls_listeners import GET
@@ -154,12 +154,12 @@ async def test_a_step_that_fails_is_no_reason_to_forget_the_others() -> None:
     loop = asyncio.get_running_loop()
     reported: list[object] = []
     loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
-    openings = Openings(8)
+    accept_phase = AcceptPhase(8)
     connections = [Stepping(fails=fails) for fails in (True, False, True, False)]
     for one in connections:
-        opening = cast(Opening, one)
-        openings.add(opening)
-        openings.queue(opening)
+        pending = cast(PendingConnection, one)
+        accept_phase.add(pending)
+        accept_phase.queue(pending)
 
     await until(lambda: connections[-1].steps > 0)
 

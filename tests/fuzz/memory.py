@@ -251,8 +251,8 @@ class Gateway:
         await self.loop.settle()
         context = self.worker.context
         assert not self.worker._clients
-        assert not len(self.worker.openings)
-        assert not self.worker.openings.active
+        assert not len(self.worker.accept_phase)
+        assert not self.worker.accept_phase.active
         assert not context.tunnels
         assert not any(context.in_flight_by_member.values()), context.in_flight_by_member
         assert not any(context.in_flight_by_service.values()), context.in_flight_by_service

@@ -29,7 +29,7 @@ from gateway.core.fleet.timeouts import NO_TIMEOUT
 from gateway.dataplane.context import Context, draw_bits
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.dataplane.exchange.stages import Stage
-from gateway.dataplane.limits.arrival import MIN_RATE_GRACE
+from gateway.dataplane.limits.receive_rate import MIN_RATE_GRACE
 from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.dataplane.worker import Worker
 from gateway.settings import Limits, Listen, Timeouts
@@ -127,7 +127,7 @@ class Gateway:
     @property
     def read_so_far(self) -> int:
         """Bytes that have come from clients, of heads and bodies that are not complete."""
-        return sum(one._arrival._received for one in self.worker._clients)
+        return sum(one._receive_rate._received for one in self.worker._clients)
 
     async def has_read(self, size: int) -> None:
         """Wait until `read_so_far` is `size` at least."""

@@ -1,6 +1,6 @@
 """Spreads client connections evenly over workers: one that has too many gives its newest to another one.
 
-    kernel -> a worker, by chance -> `Arrival` -> keeps it, or gives the socket to the worker that has fewest
+    kernel -> a worker, by chance -> `AcceptedConnection` -> kept, or given to the worker that has fewest
 
 The kernel chooses a listening socket by a hash: of 64 connections 4 workers get 9 to 24 each (measured). So
 before a byte of a new connection is read, the worker looks at a table in memory that all of them share. No
@@ -218,7 +218,7 @@ def _opened(number: int) -> socket.socket:
 
 
 @final
-class Arrival:
+class AcceptedConnection:
     """A new connection of which it is not known yet who serves it: an `asyncio.Protocol` by its methods."""
 
     __slots__ = ("_balance", "_make", "_position")

@@ -27,7 +27,7 @@ from gateway.dataplane.exchange.exchange import Exchange
 from gateway.dataplane.exchange.stages import READING_BODY
 from gateway.dataplane.http1.fields import HEAD_END
 from gateway.dataplane.http1.forwarding import Peer
-from gateway.dataplane.limits.arrival import Arrival
+from gateway.dataplane.limits.receive_rate import ReceiveRate
 from gateway.dataplane.local_responses.failures import Failure
 from gateway.dataplane.local_responses.local_response import CLOSE_LINE, encode, plain_error
 from gateway.dataplane.sockets.bounded_reads import bound_reads
@@ -84,7 +84,6 @@ class ClientConnection(Downstream):
     class, so that it can be compiled."""
 
     __slots__ = (
-        "_arrival",
         "_body_paused",
         "_buffer",
         "_discarding",
@@ -98,6 +97,7 @@ class ClientConnection(Downstream):
         "_reading",
         "_reading_heads",
         "_reads_bounded",
+        "_receive_rate",
         "_timeouts",
         "_write_buffer",
         "congested",
@@ -129,7 +129,7 @@ class ClientConnection(Downstream):
         """How many have come."""
         # Reading
         self._buffer = b""
-        self._arrival = Arrival(context.min_rate_grace)
+        self._receive_rate = ReceiveRate(context.min_rate_grace)
         """Of the head or body that is being read."""
         self._empty_line_before = -1
         """The number of requests that came before the empty line that was skipped last."""
@@ -349,18 +349,18 @@ class ClientConnection(Downstream):
         if self.phase is not READING_HEAD:
             self.phase = READING_HEAD
             self._head_received = 0
-            self._arrival.begin(context.now)
+            self._receive_rate.begin(context.now)
             if self.requests:  # the time for the first one runs since the connection was made
                 self._head_deadline = context.now + context.timeouts.client_head
-        self._arrival.add(received - self._head_received)
+        self._receive_rate.add(received - self._head_received)
         self._head_received = received
-        self.deadline = min(self._head_deadline, self._arrival.deadline(context.limits.min_rate))
+        self.deadline = min(self._head_deadline, self._receive_rate.deadline(context.limits.min_rate))
 
     def await_body(self) -> None:
         """A body begins: more of it must come in time, and at the minimum rate."""
-        self._arrival.begin(self.context.now)
+        self._receive_rate.begin(self.context.now)
         if not self._reading:
-            self._arrival.pause(self.context.now)
+            self._receive_rate.pause(self.context.now)
         self._set_deadline()
 
     def _set_deadline(self) -> None:
@@ -371,13 +371,13 @@ class ClientConnection(Downstream):
             self._await_taking()
         elif exchange is not None and (body := exchange.body) and not body.done and self._reading:
             idle_deadline = self.context.now + timeouts_of(exchange).client_body_idle
-            self.deadline = min(idle_deadline, self._arrival.deadline(body.limits.min_rate))
+            self.deadline = min(idle_deadline, self._receive_rate.deadline(body.limits.min_rate))
         else:
             self.deadline = NEVER
 
     def _feed_body(self, exchange: Exchange, data: bytes) -> bytes:
         """Pass `data` to the exchange as request body; returns the bytes after the body."""
-        self._arrival.add(len(data))
+        self._receive_rate.add(len(data))
         self._set_deadline()
         try:
             rest = exchange.on_request_body(data)
@@ -573,7 +573,7 @@ class ClientConnection(Downstream):
             self._reading = False
             self.transport.pause_reading()
             if self.exchange is not None and not self.exchange.body_received:
-                self._arrival.pause(self.context.now)
+                self._receive_rate.pause(self.context.now)
                 self._set_deadline()
 
     def _read_more(self) -> None:
@@ -589,7 +589,7 @@ class ClientConnection(Downstream):
         self._reading = True
         self.transport.resume_reading()
         if self.exchange is not None and not self.exchange.body_received:
-            self._arrival.resume(self.context.now)
+            self._receive_rate.resume(self.context.now)
             self._set_deadline()
 
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from gateway.dataplane.backends.connection import BackendConnection
     from gateway.dataplane.backends.pool import BackendPool
     from gateway.dataplane.context import Context
+    from gateway.dataplane.edge.accept_phase import AcceptPhase
     from gateway.dataplane.edge.client_connection import ClientConnection
-    from gateway.dataplane.edge.opening import Openings
 
 RESERVE: Final = 64
 """File descriptors for probes, listeners and files, and for connections that are closed once accepted. Of a
@@ -76,10 +76,10 @@ class ClientRoom:
     """All clients of one worker, and the files that they and their requests use."""
 
     def __init__(
-        self, context: Context, openings: Openings, pools: Callable[[], Iterable[BackendPool]]
+        self, context: Context, accept_phase: AcceptPhase, pools: Callable[[], Iterable[BackendPool]]
     ) -> None:
         self._context = context
-        self._openings = openings
+        self._accept_phase = accept_phase
         self._pools = pools
         self._room, self._overflow = file_room()
         self._most_clients = context.limits.connections or MAX_CLIENTS
@@ -98,7 +98,7 @@ class ClientRoom:
 
     def __len__(self) -> int:
         """The number of connections of clients, those before HTTP included."""
-        return len(self.clients) + len(self._openings)
+        return len(self.clients) + len(self._accept_phase)
 
     @property
     def most(self) -> int:
@@ -164,7 +164,7 @@ class ClientRoom:
         return self._close_backend(0.0) or self._close_recent()
 
     def _newcomers_count(self) -> int:
-        return len(self.unproven) + len(self._openings)
+        return len(self.unproven) + len(self._accept_phase)
 
     def _in_flight(self) -> int:
         return sum(self._context.in_flight_by_service.values())
@@ -189,23 +189,23 @@ class ClientRoom:
         if oldest is not None and oldest.opened <= before:
             self._close_unproven(oldest)
             return True
-        if self._openings.oldest_deadline > before + self._context.timeouts.handshake:
+        if self._accept_phase.oldest_deadline > before + self._context.timeouts.handshake:
             return False
-        return self._close_opening()
+        return self._close_pending()
 
     def _close_newcomer(self) -> None:
         """Close the oldest connection without a request."""
         if self.unproven:
             self._close_unproven(next(iter(self.unproven)))
         else:
-            self._close_opening()
+            self._close_pending()
 
     def _close_unproven(self, client: ClientConnection) -> None:
         del self.unproven[client]  # it counts as a client until it is closed: the next one closes another
         self._close(client)
 
-    def _close_opening(self) -> bool:
-        if not self._openings.yield_one():
+    def _close_pending(self) -> bool:
+        if not self._accept_phase.yield_one():
             return False
         self._count_closed()
         return True

@@ -1,6 +1,6 @@
 """Who accepts from listening sockets: a server of the event loop for each of them.
 
-    ListeningSockets  ->  a duplicate -> server of the event loop -> `Entrance.connect` for each connection
+    ListeningSockets -> a duplicate -> server of the event loop -> `ListenerFilter.connect` per connection
 
 A TCP address without TLS and PROXY protocol is the loop's own server, whose connections are
 `ClientConnection` from the first moment on. Binds nothing, and removes no file of a Unix socket: both are the
@@ -14,8 +14,8 @@ import socket
 import sys
 from typing import Any, Final, cast, final
 
+from gateway.dataplane.edge.accept_phase import ListenerFilter
 from gateway.dataplane.edge.listening_sockets import BACKLOG, reason_of
-from gateway.dataplane.edge.opening import Entrance
 from gateway.errors import StartupError
 
 _TURNS: Final = 3
@@ -31,19 +31,19 @@ class Listeners:
     def __init__(self) -> None:
         self._servers: list[asyncio.Server] = []
 
-    async def open(self, entrance: Entrance, sock: socket.socket) -> None:
+    async def open(self, listener: ListenerFilter, sock: socket.socket) -> None:
         """Accept clients from a bound socket, which stays the caller's. Raises `StartupError`."""
         loop, own = asyncio.get_running_loop(), sock.dup()
         try:
             if sock.family == socket.AF_UNIX:
                 server = await loop.create_unix_server(
-                    entrance.connect, sock=own, backlog=BACKLOG, **_LEAVES_FILE
+                    listener.connect, sock=own, backlog=BACKLOG, **_LEAVES_FILE
                 )
             else:
-                server = await loop.create_server(entrance.connect, sock=own, backlog=BACKLOG)
+                server = await loop.create_server(listener.connect, sock=own, backlog=BACKLOG)
         except OSError as error:
             own.close()
-            raise StartupError(f"cannot listen on {entrance.listen}: {reason_of(error)}") from error
+            raise StartupError(f"cannot listen on {listener.listen}: {reason_of(error)}") from error
         self._servers.append(server)
 
     async def stop(self) -> None:

@@ -66,7 +66,7 @@ class TlsTransport:
         self._eof = False
         """The client sends no more, and the protocol knows."""
 
-    # -- the handshake: driven by `opening`
+    # -- the handshake: driven by `accept_phase`
 
     def feed(self, data: bytes) -> None:
         """Bytes of the socket, which `handshake` or `_read` will decrypt."""

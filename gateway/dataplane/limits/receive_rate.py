@@ -15,7 +15,7 @@ take no longer."""
 
 
 @final
-class Arrival:
+class ReceiveRate:
     """One head or one body on its way in. Times are monotonic seconds. `grace`: seconds in which it may come
     as slowly as it likes."""
 

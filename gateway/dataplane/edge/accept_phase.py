@@ -25,7 +25,7 @@ from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol, cast, final
 
-from gateway.dataplane.edge.balance import Arrival, Balance
+from gateway.dataplane.edge.balance import AcceptedConnection, Balance
 from gateway.dataplane.edge.client_connection import TLS_HANDSHAKE, ClientConnection, ClientHome
 from gateway.dataplane.edge.proxy_protocol import read_proxy_header
 from gateway.dataplane.edge.tls_transport import TlsTransport
@@ -52,16 +52,16 @@ class _Turns:
     """Connections that wait, by source; each source in turn has one of its own."""
 
     def __init__(self) -> None:
-        self._by_source: dict[str, deque[Opening]] = {}
+        self._by_source: dict[str, deque[PendingConnection]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._by_source)
 
-    def add(self, one: Opening) -> None:
+    def add(self, one: PendingConnection) -> None:
         """To the end of those of its source."""
         self._by_source.setdefault(one.source, deque()).append(one)
 
-    def next(self, having: Callable[[str], int] | None = None) -> Opening:
+    def next(self, having: Callable[[str], int] | None = None) -> PendingConnection:
         """The first of the source whose turn it is; of a few sources the one that has least already."""
         sources = iter(self._by_source)
         source = next(sources) if having is None else min(islice(sources, MAX_COMPARED), key=having)
@@ -73,15 +73,15 @@ class _Turns:
 
 
 @final
-class Openings:
+class AcceptPhase:
     """All connections of a worker that have not come to HTTP yet. `bound`: how many may be active."""
 
     def __init__(self, bound: int) -> None:
         self._bound = bound
         self._loop = asyncio.get_running_loop()
-        self._all: dict[Opening, None] = {}
+        self._all: dict[PendingConnection, None] = {}
         """The oldest first."""
-        self._active: dict[str, dict[Opening, None]] = {}
+        self._active: dict[str, dict[PendingConnection, None]] = {}
         """By source."""
         self.active = 0
         """How many are active."""
@@ -97,18 +97,18 @@ class Openings:
         """The deadline of the one that came first; infinite where there is none."""
         return next((one.deadline for one in self._all), inf)
 
-    def add(self, one: Opening) -> None:
+    def add(self, one: PendingConnection) -> None:
         """A connection has come."""
         self._all[one] = None
 
-    def enter(self, one: Opening) -> None:
+    def enter(self, one: PendingConnection) -> None:
         """It has sent what a handshake begins with, and waits for a slot: it is activated now or later."""
         self._parked.add(one)
         if self.active >= self._bound:
             self._make_room(one.source)
         self._fill()
 
-    def removed(self, one: Opening) -> None:
+    def removed(self, one: PendingConnection) -> None:
         """It has come to HTTP, or is closed."""
         if self._all.pop(one, self) is self:
             return
@@ -116,7 +116,7 @@ class Openings:
             self._take_slot_from(one)
         self._fill()
 
-    def queue(self, one: Opening) -> None:
+    def queue(self, one: PendingConnection) -> None:
         """Call its `step` soon."""
         if one.queued:
             return
@@ -156,12 +156,12 @@ class Openings:
     def _slots_of(self, source: str) -> int:
         return len(self._active.get(source, ()))
 
-    def _give_slot_to(self, one: Opening) -> None:
+    def _give_slot_to(self, one: PendingConnection) -> None:
         one.active = True
         self._active.setdefault(one.source, {})[one] = None
         self.active += 1
 
-    def _take_slot_from(self, one: Opening) -> None:
+    def _take_slot_from(self, one: PendingConnection) -> None:
         one.active = False
         self.active -= 1
         same_source = self._active[one.source]
@@ -210,7 +210,7 @@ class Openings:
             if self._queue:  # also after a step that has failed: it is no reason to forget the others
                 self._loop.call_soon(self._run_steps)
 
-    def _run_step(self, one: Opening) -> None:
+    def _run_step(self, one: PendingConnection) -> None:
         try:
             one.step()
         except Exception:
@@ -251,24 +251,24 @@ _RESULTS: Final = {
 """Results of handshakes by what OpenSSL says. All other alerts are the client's, all else breaks TLS."""
 
 
-class OpeningHome(ClientHome, Protocol):
-    """The worker, as its opening connections see it."""
+class AcceptPhaseHome(ClientHome, Protocol):
+    """The worker, as its pending connections see it."""
 
-    openings: Openings
+    accept_phase: AcceptPhase
 
-    def opening_began(self, opening: Opening, /) -> None:
+    def accept_phase_began(self, pending: PendingConnection, /) -> None:
         """A connection has come that has something before HTTP."""
 
-    def opening_ended(self, opening: Opening, /) -> None:
+    def accept_phase_ended(self, pending: PendingConnection, /) -> None:
         """It has come to HTTP, or is closed."""
 
 
 @final
-class Entrance:
+class ListenerFilter:
     """One listener, as its connections see it."""
 
     def __init__(
-        self, home: OpeningHome, listen: Listen, certificates: ServerCertificates | None = None
+        self, home: AcceptPhaseHome, listen: Listen, certificates: ServerCertificates | None = None
     ) -> None:
         self.home = home
         self.listen = listen
@@ -281,13 +281,13 @@ class Entrance:
     def connect(self) -> asyncio.Protocol:
         """The protocol for a new connection."""
         if self.balance is not None:
-            return cast(asyncio.Protocol, Arrival(self.balance, self.protocol, self.position))
+            return cast(asyncio.Protocol, AcceptedConnection(self.balance, self.protocol, self.position))
         return self.protocol()
 
     def protocol(self) -> asyncio.Protocol:
         """The protocol for a connection that is served here."""
         if self.certificates is not None or self.listen.proxy_protocol:  # it comes before HTTP
-            return cast(asyncio.Protocol, Opening(self))
+            return cast(asyncio.Protocol, PendingConnection(self))
         peer = self.peer(UNIX_PEER, "http") if self.listen.path else None
         return cast(asyncio.Protocol, ClientConnection(self.home, peer))
 
@@ -306,11 +306,11 @@ class Entrance:
 
 
 @final
-class Opening:
+class PendingConnection:
     """One connection on its way to HTTP: an `asyncio.Protocol` by its methods. It does not derive from that
     class, so that it can be compiled."""
 
-    def __init__(self, entrance: Entrance) -> None:
+    def __init__(self, listener: ListenerFilter) -> None:
         self.source = ""
         """Whose it is, for sharing: an IPv4 address, or a network of IPv6."""
         self.active = False
@@ -319,8 +319,8 @@ class Opening:
         """It waits for the gateway, not for its peer."""
         self.deadline = 0.0
         self.heard_at = 0.0
-        self._entrance = entrance
-        self._home = entrance.home
+        self._listener = listener
+        self._home = listener.home
         self._raw: asyncio.Transport
         self._stage = _FIRST_BYTE
         self._buffer = b""
@@ -334,18 +334,18 @@ class Opening:
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = cast(asyncio.Transport, transport)  # uvloop's has all its methods
-        entrance, context = self._entrance, self._home.context
+        listener, context = self._listener, self._home.context
         peername = transport.get_extra_info("peername")
         self._address = plain_address(str(peername[0])) if peername else UNIX_PEER
         self.source = source_of(self._address)
         self.heard_at = context.now
         self.deadline = context.now + context.timeouts.handshake
-        if entrance.listen.proxy_protocol and entrance.peer(self._address, "http").is_trusted:
+        if listener.listen.proxy_protocol and listener.peer(self._address, "http").is_trusted:
             self._stage = _PROXY_HEADER
-        elif entrance.certificates is None:
+        elif listener.certificates is None:
             self._begin_http()
             return
-        self._home.opening_began(self)
+        self._home.accept_phase_began(self)
 
     def data_received(self, data: bytes) -> None:
         self.heard_at = self._home.context.now
@@ -363,7 +363,7 @@ class Opening:
             if self._received or self._buffer:
                 self._count("closed")
             self._end()
-        self._home.opening_ended(self)
+        self._home.accept_phase_ended(self)
 
     def pause_writing(self) -> None:
         """The peer does not take the handshake: the deadline ends it."""
@@ -371,11 +371,11 @@ class Opening:
     def resume_writing(self) -> None:
         """See `pause_writing`."""
 
-    # -- what `Openings` calls
+    # -- what `AcceptPhase` calls
 
     def activated(self) -> None:
         """It has a slot now: go on."""
-        certificates = self._entrance.certificates
+        certificates = self._listener.certificates
         assert certificates is not None
         self.heard_at = self._home.context.now
         self._stage = _HANDSHAKE
@@ -388,7 +388,7 @@ class Opening:
         if self._stage != _ENDING:
             self._count(reason)
             self._end()
-        self._home.opening_ended(self)
+        self._home.accept_phase_ended(self)
         self._raw.abort()
 
     # -- from byte to byte
@@ -414,7 +414,7 @@ class Opening:
             and len(self._buffer) >= _RECORD_HEAD + int.from_bytes(self._buffer[3:5], "big")
         ) or len(self._buffer) > MAX_PARKED:  # OpenSSL says what is wrong with a longer one
             self._stage = _PARKED
-            self._home.openings.enter(self)
+            self._home.accept_phase.enter(self)
 
     def _feed(self, tls: TlsTransport) -> None:
         self._received += len(self._buffer)
@@ -422,7 +422,7 @@ class Opening:
         self._buffer = b""
         if self._received > MAX_HANDSHAKE:  # perhaps with what comes after it: no more until it was its turn
             self._pause()
-        self._home.openings.queue(self)
+        self._home.accept_phase.queue(self)
 
     def _read_proxy_header(self) -> bool:
         """Whether it was read and something comes after it here."""
@@ -441,7 +441,7 @@ class Opening:
             self._address = header.address
             self.source = source_of(header.address)
         self._stage = _FIRST_BYTE
-        if self._entrance.certificates is None:
+        if self._listener.certificates is None:
             self._begin_http()
             return False
         return True
@@ -468,7 +468,7 @@ class Opening:
     # -- the end: HTTP, or nothing
 
     def _begin_https(self, tls: TlsTransport) -> None:
-        certificates = self._entrance.certificates
+        certificates = self._listener.certificates
         assert certificates is not None
         certificate = certificates.client_certificate(tls.tls)
         if certificate is not None and certificate.not_after <= self._home.context.wall_clock():
@@ -476,22 +476,22 @@ class Opening:
             self._close(tls)
             return
         self._count("resumed" if tls.tls.session_reused else "full")
-        peer = self._entrance.peer(self._address, "https", certificate)
+        peer = self._listener.peer(self._address, "https", certificate)
         self._stage = _ENDING
         self._tls = None
         client = ClientConnection(self._home, peer)
         self._read_more()
-        self._home.opening_ended(self)
+        self._home.accept_phase_ended(self)
         tls.begin(cast(asyncio.Protocol, client))
 
     def _begin_http(self) -> None:
         """Without TLS: the connection has no more to do with this object."""
         rest, self._buffer = self._buffer, b""
         self._stage = _ENDING
-        client = ClientConnection(self._home, self._entrance.peer(self._address, self._scheme))
+        client = ClientConnection(self._home, self._listener.peer(self._address, self._scheme))
         self._raw.set_protocol(cast(asyncio.Protocol, client))
         self._read_more()
-        self._home.opening_ended(self)
+        self._home.accept_phase_ended(self)
         client.connection_made(self._raw)
         if rest:
             client.data_received(rest)
@@ -520,7 +520,7 @@ class Opening:
     def _close(self, tls: TlsTransport | None = None) -> None:
         """After what OpenSSL has to say was sent. `tls`: its handshake is complete."""
         self._end()
-        self._home.opening_ended(self)
+        self._home.accept_phase_ended(self)
         if tls is not None:
             tls.close()
         else:
@@ -547,7 +547,7 @@ class Opening:
     def _count(self, result: str) -> None:
         """How it ended. Without TLS only what went wrong is counted."""
         metrics = self._home.context.metrics
-        if self._entrance.certificates is not None:
+        if self._listener.certificates is not None:
             metrics.count(OfProcess.tls_handshakes, result)
         elif result != "closed":
             metrics.count(OfProcess.client_errors, "proxy_header")

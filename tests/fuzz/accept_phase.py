@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
-from gateway.dataplane.edge.opening import Entrance
+from gateway.dataplane.edge.accept_phase import ListenerFilter
 from gateway.dataplane.edge.proxy_protocol import MAX_BINARY, MAX_TEXT, ProxyHeader, read_proxy_header
 from gateway.errors import FramingError
 from gateway.settings.sections.listen import Listen
@@ -97,8 +97,8 @@ def listener(data: bytes) -> None:
                 gateway.records.clear()
                 gateway.loop.serve = lambda transport: Server(transport, received, "ironic").begin()
                 listen = Listen(_PEER, 0, proxy_protocol=proxy_protocol)
-                entrance = Entrance(gateway.worker, listen, certificates)
-                client = MemoryTransport(gateway.loop, entrance.connect(), _PEER)
+                listener = ListenerFilter(gateway.worker, listen, certificates)
+                client = MemoryTransport(gateway.loop, listener.connect(), _PEER)
                 for at in range(0, len(data), size or 1):
                     if not client.closing:
                         client.deliver(data[at : at + size])
