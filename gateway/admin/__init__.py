@@ -13,11 +13,11 @@ service can reach: clients have other listeners.
 from __future__ import annotations
 
 from gateway.admin.api import create_app, create_metrics_app
-from gateway.admin.context import Access, AdminContext, Commands, Explaining
+from gateway.admin.context import AdminAccess, AdminContext, Commands, Explaining
 from gateway.admin.site import AdminSite, bind_site
 
 __all__ = [
-    "Access",
+    "AdminAccess",
     "AdminContext",
     "AdminSite",
     "Commands",

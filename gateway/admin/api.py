@@ -17,7 +17,7 @@ from aiohttp import hdrs, web
 from gateway.admin import views
 from gateway.admin.commands import add_command_routes, pending_for, refuse_while_still
 from gateway.admin.connection import on_connections
-from gateway.admin.context import Access, AdminContext
+from gateway.admin.context import AdminAccess, AdminContext
 from gateway.admin.explaining import DescriptionError, explain_described
 from gateway.admin.guard import Guard, WrongTokens, guard_requests
 from gateway.admin.responses import finish_head, json_response, render_errors, text_response
@@ -61,7 +61,7 @@ def create_metrics_app(context: AdminContext) -> web.Application:
     """What everybody may see, by whatever name: metrics and health. No token, and nothing that changes
     anything."""
     app = web.Application(
-        middlewares=[on_connections, render_errors, guard_requests(Guard(Access(hosts=None)))],
+        middlewares=[on_connections, render_errors, guard_requests(Guard(AdminAccess(hosts=None)))],
         client_max_size=MAX_BODY,
     )
     app.on_response_prepare.append(finish_head)

@@ -40,7 +40,7 @@ BODY_FORM: Final = '{"version": "1.90"} or {"release": "2024.1"}'
 
 def add_command_routes(router: web.UrlDispatcher, context: AdminContext) -> None:
     """Add the endpoints. The router percent-decodes names in paths."""
-    endpoints = _Endpoints(context)
+    endpoints = _CommandEndpoints(context)
     router.add_put("/services/{service}/ceiling", endpoints.pin)
     router.add_delete("/services/{service}/ceiling", endpoints.unpin)
     router.add_post("/services/{service}/backends/{backend}/drain", endpoints.drain)
@@ -134,7 +134,7 @@ async def pending_for(context: AdminContext, service: str | None) -> list[str]:
 
 
 @final
-class _Endpoints:
+class _CommandEndpoints:
     """One method per endpoint. Each reads the body first, also where it needs none: a request that turns out
     to be malformed must not have changed anything."""
 

@@ -141,7 +141,7 @@ class Connections:
             connection.abort()
 
 
-class _Refused(Exception):
+class _InvalidRequest(Exception):
     """What came is not a request and never becomes one. Arguments as of `AdminConnection._refuse`."""
 
 
@@ -230,7 +230,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
             async with asyncio.timeout(HEAD_TIME):
                 await self._shake_hands()
             if self.is_one_too_many:
-                raise _Refused("too_many_connections", 503)
+                raise _InvalidRequest("too_many_connections", 503)
             self._http = self._shared.server()
             self._http.connection_made(self)
             patience = HEAD_TIME
@@ -243,7 +243,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
                 self._has_begun.clear()
                 self._has_responded.clear()
                 patience = IDLE_TIME
-        except _Refused as refusal:
+        except _InvalidRequest as refusal:
             self._refuse(*refusal.args)
         except ssl.SSLError:
             self._count("tls")
@@ -279,7 +279,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
         while certificates is not None and not is_complete:
             data = await self._more()
             if not size and not data.startswith(TLS_HANDSHAKE):
-                raise _Refused("tls", 400, "this port speaks TLS: use https")
+                raise _InvalidRequest("tls", 400, "this port speaks TLS: use https")
             size += len(data)
             if size > MAX_HANDSHAKE:
                 raise ssl.SSLError("it has no end")
@@ -304,7 +304,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
             while not self._head:
                 self._head = (await self._more()).lstrip(BLANK)
             if not self._head[:1].isalpha():
-                raise _Refused("tls" if self._head.startswith(TLS_HANDSHAKE) else "malformed", 400)
+                raise _InvalidRequest("tls" if self._head.startswith(TLS_HANDSHAKE) else "malformed", 400)
             deadline.reschedule(self._loop.time() + self._until_expiry(HEAD_TIME))
             while END not in self._head and len(self._head) <= MAX_HEAD:
                 self._head += await self._more()
@@ -312,17 +312,17 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
         head, _, self._received = self._head.partition(END)
         self._head = head + END
         if len(self._head) > MAX_HEAD or any(len(line) > MAX_LINE for line in head.split(b"\r\n")):
-            raise _Refused("head_too_large", 431)
+            raise _InvalidRequest("head_too_large", 431)
 
     async def _pass_on(self, http: web.RequestHandler) -> None:
         """Pass on the head and its body. What could be read in two ways, aiohttp refuses."""
         fields = {name.lower(): value for name, value in _FRAMING.findall(self._head)}
         length = fields.get(b"content-length", b"0")
         if fields.get(b"expect", b"100-continue").lower() != b"100-continue":
-            raise _Refused("malformed", 417)  # aiohttp would quote it
+            raise _InvalidRequest("malformed", 417)  # aiohttp would quote it
         # aiohttp fails at some targets of CONNECT, which nobody needs here.
         if not _LENGTH.fullmatch(length) or self._head.startswith(b"CONNECT"):
-            raise _Refused("malformed", 400)
+            raise _InvalidRequest("malformed", 400)
         http.data_received(self._head)
         chunks = ChunkedDecoder() if b"transfer-encoding" in fields else None
         left = int(length) if chunks is None else 0
@@ -332,7 +332,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
                 try:
                     chunks.feed(data)
                 except FramingError:
-                    raise _Refused("body", 400) from None
+                    raise _InvalidRequest("body", 400) from None
             self._received = data[left:] if chunks is None else chunks.rest
             http.data_received(data[: len(data) - len(self._received)])
             left -= len(data)

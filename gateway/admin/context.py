@@ -63,7 +63,7 @@ class Commands:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class AdminAccess:
     """Conditions under which somebody may use the admin listener."""
 
     hosts: tuple[str, ...] | None = ()
@@ -96,4 +96,4 @@ class AdminContext:
     """Returns what a service has served lately."""
     explaining: Callable[[], Explaining]
     commands: Commands
-    access: Access
+    access: AdminAccess

@@ -18,7 +18,7 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
 from gateway.admin.connection import AdminConnection
-from gateway.admin.context import Access
+from gateway.admin.context import AdminAccess
 from gateway.admin.responses import Handler
 from gateway.admin.ui.access import (
     CALLER,
@@ -76,7 +76,7 @@ class Guard:
 
     def __init__(
         self,
-        access: Access,
+        access: AdminAccess,
         sessions: Sessions | None = None,
         wrong_tokens: WrongTokens | None = None,
     ) -> None:

@@ -13,7 +13,7 @@ from time import monotonic, time
 from typing import final
 
 from gateway.admin import (
-    Access,
+    AdminAccess,
     AdminContext,
     AdminSite,
     Commands,
@@ -101,9 +101,9 @@ def _commands(parts: Parts) -> Commands:
     )
 
 
-def _access(parts: Parts) -> Access:
+def _access(parts: Parts) -> AdminAccess:
     configured, certificates = parts.plan.settings.admin, parts.certificates.of_admin
-    return Access(
+    return AdminAccess(
         hosts=(configured.listen.host, *configured.hosts),
         token=lambda: parts.reloader.settings.admin.token,
         by_certificate=lambda: certificates is not None and certificates.settings.client_ca is not None,

@@ -109,9 +109,9 @@ class StallWatch:
 
     def _run(self) -> None:
         while not self._closing.wait(self._interval):
-            self._look()
+            self._check_loop()
 
-    def _look(self) -> None:
+    def _check_loop(self) -> None:
         """Tell of a loop that stands still. If this thread stood still as well, and nothing was computed,
         the whole process did, and the loop has not had its turn yet."""
         now, before = self._clock(), self._looked

@@ -15,7 +15,7 @@ from time import time
 
 import pytest
 
-from gateway.admin import Access, AdminSite, bind_site, create_app
+from gateway.admin import AdminAccess, AdminSite, bind_site, create_app
 from gateway.controlplane.reload import ReloadResult
 from gateway.tls.server import ServerCertificates
 from gateway.tls.values import CertificateFiles, ServerTls
@@ -81,7 +81,7 @@ async def operator(folder: Path, clock: Clock, *, required: bool = True) -> Asyn
     context = bed.context()
     context = replace(
         context,
-        access=Access(by_certificate=lambda: True),
+        access=AdminAccess(by_certificate=lambda: True),
         commands=replace(context.commands, reload=reload),
     )
     site = AdminSite(

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.admin import Access, create_app
+from gateway.admin import AdminAccess, create_app
 from gateway.admin.guard import AT_ONCE, PER_SECOND
 from gateway.keys.secrets import Secret
 from tests.admin.testbed import AdminTestbed, Clock, mixed_fleet
@@ -45,7 +45,7 @@ class Door:
 @asynccontextmanager
 async def door() -> AsyncIterator[Door]:
     bed, clock = AdminTestbed(mixed_fleet()), Clock()
-    context = replace(bed.context(), access=Access(token=lambda: Secret(TOKEN)))
+    context = replace(bed.context(), access=AdminAccess(token=lambda: Secret(TOKEN)))
     async with serving(create_app(context, clock=clock), bed) as visitor:
         yield Door(visitor(), clock)
 

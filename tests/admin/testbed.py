@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from aiohttp import ClientResponse, ClientSession, web
 
 from gateway.admin import (
-    Access,
+    AdminAccess,
     AdminContext,
     AdminSite,
     Commands,
@@ -106,7 +106,7 @@ class AdminTestbed:
                 saved=self._state_saved,
                 forget=self.forget,
             ),
-            access=Access(hosts=hosts, token=lambda: Secret(token) if token is not None else None),
+            access=AdminAccess(hosts=hosts, token=lambda: Secret(token) if token is not None else None),
         )
 
     def status(self) -> GatewayStatus:

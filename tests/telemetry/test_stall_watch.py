@@ -102,7 +102,7 @@ async def test_a_process_that_was_stopped_is_not_a_stall(events: Events) -> None
     watch._set_timer()
     clock.now += 60
     clock.cpu += 0.01
-    watch._look()
+    watch._check_loop()
     watch._note()
     assert events.texts == [
         "this process did not run for 59.8 s: it was stopped, or others had the processor"
@@ -118,7 +118,7 @@ async def test_a_call_that_keeps_pythons_lock_is_a_stall(events: Events) -> None
     watch._set_timer()
     clock.now += 5
     clock.cpu += 4.9
-    watch._look()
+    watch._check_loop()
     watch._note()
     assert events.texts == [
         "the event loop has stood still for 4.8 s, and with it every request",
@@ -133,7 +133,7 @@ async def test_a_stall_that_lasts_is_told_of_ever_less_often(events: Events) -> 
     watch._set_timer()
     for _ in range(4 * 600):
         clock.now += 0.25
-        watch._look()
+        watch._check_loop()
     told = [float(text.split(" s,")[0].rpartition(" ")[2]) for text in events.texts]
     assert told[:4] == [1.2, 2.8, 5.8, 11.8]
     pauses = [after - before for before, after in pairwise(told)]
@@ -142,7 +142,7 @@ async def test_a_stall_that_lasts_is_told_of_ever_less_often(events: Events) -> 
     watch._note()
     for _ in range(2):
         clock.now += 0.75
-        watch._look()
+        watch._check_loop()
     assert events.texts[-1] == "the event loop has stood still for 1.2 s, and with it every request"
     watch.close()
 
@@ -154,7 +154,7 @@ async def test_R3_N9_before_anybody_is_served_a_stall_is_information(events: Eve
     watch._set_timer()
     clock.now += 5
     clock.cpu += 4.9
-    watch._look()
+    watch._check_loop()
     watch.begin_serving()  # in the same turn of the loop, which began before
     watch._note()
     assert [(record.levelname, record.getMessage()) for record in events.records] == [
@@ -165,7 +165,7 @@ async def test_R3_N9_before_anybody_is_served_a_stall_is_information(events: Eve
 
     clock.now += 5
     clock.cpu += 4.9
-    watch._look()
+    watch._check_loop()
     watch._note()
     assert [record.levelname for record in events.records[2:]] == ["ERROR", "WARNING"]
     watch.close()

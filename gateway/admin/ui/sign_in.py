@@ -12,7 +12,7 @@ from typing import Final, final
 
 from aiohttp import web
 
-from gateway.admin.context import Access
+from gateway.admin.context import AdminAccess
 from gateway.admin.guard import TOO_MANY, WrongTokens
 from gateway.admin.ui.access import (
     CALLER,
@@ -33,7 +33,7 @@ WRONG: Final = "this is not the token in force"
 
 def add_sign_in_routes(
     app: web.Application,
-    access: Access,
+    access: AdminAccess,
     sessions: Sessions,
     wrong_tokens: WrongTokens,
 ) -> None:
@@ -49,7 +49,7 @@ def add_sign_in_routes(
 class _SignIn:
     """One method per endpoint."""
 
-    def __init__(self, access: Access, sessions: Sessions, wrong_tokens: WrongTokens) -> None:
+    def __init__(self, access: AdminAccess, sessions: Sessions, wrong_tokens: WrongTokens) -> None:
         self._access = access
         self._sessions = sessions
         self._wrong_tokens = wrong_tokens

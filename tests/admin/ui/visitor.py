@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from aiohttp import ClientSession, DummyCookieJar, web
 from yarl import URL
 
-from gateway.admin import Access, AdminSite, bind_site, create_app
+from gateway.admin import AdminAccess, AdminSite, bind_site, create_app
 from gateway.admin.ui.access import cookie_name
 from gateway.keys.secrets import Secret
 from tests.admin.testbed import AdminTestbed
@@ -142,7 +142,7 @@ async def visited(
         return None if text is None else Secret(text)
 
     async with serving(
-        create_app(replace(testbed.context(), access=Access(token=secret))), testbed
+        create_app(replace(testbed.context(), access=AdminAccess(token=secret))), testbed
     ) as visitor:
         yield visitor
 
