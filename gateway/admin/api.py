@@ -26,7 +26,7 @@ from gateway.admin.ui.documents import DOCUMENTS, Documents, render_pages
 from gateway.admin.ui.pages import add_page_routes
 from gateway.admin.ui.sessions import Sessions
 from gateway.admin.ui.sign_in import add_sign_in_routes
-from gateway.telemetry.process_stats import look_at_process
+from gateway.telemetry.process_stats import collect_stats
 
 MAX_BODY: Final = 64 * 1024
 """Bytes of a request body: a ceiling takes a hundred."""
@@ -113,7 +113,7 @@ class _Endpoints:
         by piece, each when the client has taken what was before it."""
         accept = ",".join(request.headers.getall("Accept", []))
         await self._context.refresh(counters=True)
-        stats = await look_at_process()
+        stats = await collect_stats()
         pieces, content_type = self._context.metrics.exposition(accept, stats)
         headers = {"Content-Type": content_type}
         if request.method == hdrs.METH_HEAD:

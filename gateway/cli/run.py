@@ -32,7 +32,7 @@ from gateway.runtime import compiled, process
 from gateway.runtime.service_manager import ServiceManager
 from gateway.settings import Settings, read_file
 from gateway.telemetry.process_log import ProcessLog
-from gateway.telemetry.stacks import look_at_tasks
+from gateway.telemetry.stacks import capture_stacks
 from gateway.telemetry.stall_watch import StallWatch
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ async def _serve(gateway: Gateway, stop: asyncio.Event) -> None:
         on_stop,
         gateway.on_sighup,
         gateway.on_sigusr1,
-        look_at_tasks,
+        capture_stacks,
         take_over=None if gateway.settings.state is None else successor.start,
         before_exit=gateway.on_second_stop,
     )

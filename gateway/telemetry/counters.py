@@ -16,8 +16,8 @@ backends have series is the main process's to say; what comes of another one cou
 under way when it was removed.
 
 The hot path goes past the cells' declarations: `ServiceCounters` and `BackendCounters` keep references to the
-cells that each request changes, taken by `Table.cell`, and two plain numbers, which `pour` puts into their
-cell before somebody takes or reads it.
+cells that each request changes, taken by `OwnerCounters.cell`, and two plain numbers, which `pour` puts into
+their cell before somebody takes or reads it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Counted: TypeAlias = Mapping[tuple[str, ...], Mapping[str, Taken]]
 backend), and by the full name of the series."""
 
 
-class Table:
+class OwnerCounters:
     """Counts of one owner."""
 
     __slots__ = ("cells",)
@@ -87,7 +87,7 @@ class Table:
 
 
 @final
-class BackendCounters(Table):
+class BackendCounters(OwnerCounters):
     """Counts of one backend of one service."""
 
     __slots__ = ("durations",)
@@ -98,7 +98,7 @@ class BackendCounters(Table):
 
 
 @final
-class ServiceCounters(Table):
+class ServiceCounters(OwnerCounters):
     """Counts of one service, with those of its backends."""
 
     __slots__ = (
@@ -182,7 +182,7 @@ class Counters:
     """All counts of one process."""
 
     def __init__(self) -> None:
-        self.process = Table()
+        self.process = OwnerCounters()
         self.services: dict[str, ServiceCounters] = {}
         """Configured services."""
         self.unrouted = ServiceCounters()
@@ -202,7 +202,7 @@ class Counters:
     def add(self, counted: Counted) -> None:
         """Count what another process has counted. Costs what that is."""
         for owner, taken in counted.items():
-            table: Table | None = self.process
+            table: OwnerCounters | None = self.process
             if owner:
                 table = service = self.service(owner[0])
                 if len(owner) > 1:
@@ -210,7 +210,7 @@ class Counters:
             if table is not None:
                 table.add(taken)
 
-    def _tables(self) -> Iterator[tuple[tuple[str, ...], Table]]:
+    def _tables(self) -> Iterator[tuple[tuple[str, ...], OwnerCounters]]:
         yield (), self.process
         for name, service in self.services.items():
             yield (name,), service

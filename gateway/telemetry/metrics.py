@@ -19,7 +19,7 @@ from gateway.core.dialect import RequestedKind
 from gateway.core.fleet.offer import Offer
 from gateway.core.fleet.snapshot import Snapshot, SnapshotSource
 from gateway.telemetry.collector import Collector
-from gateway.telemetry.counters import UNROUTED, Counted, Counters, ServiceCounters, Table
+from gateway.telemetry.counters import UNROUTED, Counted, Counters, OwnerCounters, ServiceCounters
 from gateway.telemetry.histogram import BUCKETS
 from gateway.telemetry.process_stats import ProcessStats, read_stats
 from gateway.telemetry.recent import RequestCounts
@@ -147,10 +147,10 @@ class Metrics:
             table.cell(series)[()] = value
 
     def cell(self, series: Series, service: str) -> Cell:
-        """The cell of a series of a service, for who counts often: see `Table.cell`."""
+        """The cell of a series of a service, for who counts often: see `OwnerCounters.cell`."""
         return self._service(service).cell(series)
 
-    def _table(self, series: Series, service: str, backend: str) -> Table | None:
+    def _table(self, series: Series, service: str, backend: str) -> OwnerCounters | None:
         """None: the backend is not configured any more."""
         level = series.level
         if level is PROCESS:

@@ -51,7 +51,7 @@ def read_stats(proc: Path = PROC) -> ProcessStats:
     )
 
 
-async def look_at_process(proc: Path = PROC) -> ProcessStats:
+async def collect_stats(proc: Path = PROC) -> ProcessStats:
     """The whole: the event loop goes on while descriptors are counted."""
     stats = read_stats(proc)
     if stats.open_fds is None:

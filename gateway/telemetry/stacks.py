@@ -39,7 +39,7 @@ class TaskStack(NamedTuple):
     """What comes after the last of them: what it waits for, or that it runs."""
 
 
-def look_at_tasks(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
+def capture_stacks(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
     """See where each task of `loop` is, and return what logs that, and the stacks of all threads. Called in
     the thread of the loop, where no task ends meanwhile: Python 3.12.1 crashes when it is asked for the
     coroutine of an eager task that has ended. A signal handler may call it, and another thread is to call

@@ -73,7 +73,7 @@ class WorkerState(NamedTuple):
 
 
 @final
-class Ejection(NamedTuple):
+class EjectionStatus(NamedTuple):
     """The ejection of a backend."""
 
     until: float
@@ -95,7 +95,7 @@ class BackendStatus(NamedTuple):
     """Requests in its queue; None: it has none."""
     rate: float
     """Requests per second lately."""
-    ejection: Ejection | None
+    ejection: EjectionStatus | None
     """None: it is not ejected."""
     leaves_at: float | None
     """Wall-clock seconds when it is removed, because its source names it no more; None: it stays."""
@@ -172,7 +172,9 @@ class ServiceStatus:
             in_flight=gateway.in_flight.get(key, 0),
             queued=gateway.report.waiting_by_member.get(key, 0) if member.bound else None,
             rate=self.rates.by_backend.get(backend.name, 0.0),
-            ejection=None if ejected is None else Ejection(gateway.now + ejected.seconds, ejected.reason),
+            ejection=None
+            if ejected is None
+            else EjectionStatus(gateway.now + ejected.seconds, ejected.reason),
             leaves_at=None if leaves_at is None else leaves_at + (gateway.now - gateway.monotonic),
             last_probe_at=gateway.last_probe_at.get((member.service, backend.name)),
         )

@@ -32,7 +32,7 @@ class WorkerUse(NamedTuple):
 
 
 @final
-class WorkerProcess(NamedTuple):
+class WorkerStats(NamedTuple):
     """A worker that is a process of its own, under its number: if one ends, the next one has it. The process
     fills in its statistics, its main process the rest."""
 
@@ -79,7 +79,7 @@ class WorkerReport(NamedTuple):
     """Ejections by member key. Empty in a worker process: its main process decides."""
     use: Mapping[str, WorkerUse] = {}
     """Use of limits by worker. No two reports that are added name the same worker: limits have no sum."""
-    processes: Mapping[str, WorkerProcess] = {}
+    processes: Mapping[str, WorkerStats] = {}
     """Processes by worker; none where the only worker is in the process of the gateway."""
     access_log_dropped: int = 0
     """Lines of access logs that could not be written."""
@@ -90,7 +90,7 @@ class WorkerReport(NamedTuple):
         """The part that outlives the worker: whatever only rises."""
         return WorkerReport(
             processes={
-                name: WorkerProcess(cpu_seconds=each.cpu_seconds) for name, each in self.processes.items()
+                name: WorkerStats(cpu_seconds=each.cpu_seconds) for name, each in self.processes.items()
             },
             access_log_dropped=self.access_log_dropped,
             process_log_dropped=self.process_log_dropped,

@@ -39,7 +39,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.otel import start_tracing
 from gateway.telemetry.process_log import ProcessLog
 from gateway.telemetry.process_stats import read_stats
-from gateway.telemetry.worker_report import WorkerProcess
+from gateway.telemetry.worker_report import WorkerStats
 from gateway.tls.client import ClientContexts, backends_tls, read_contexts
 from gateway.tls.server import ServerCertificates
 from gateway.tls.values import ServerTls
@@ -205,7 +205,7 @@ class Parts:
     def report(self, beat: messages.Beat, process_log: ProcessLog) -> messages.Report:
         """How this worker is."""
         stats = read_stats()
-        process = WorkerProcess(
+        process = WorkerStats(
             cpu_seconds=stats.cpu_seconds, resident_bytes=stats.resident_bytes, open_fds=stats.open_fds
         )
         worker = self.worker.report()._replace(

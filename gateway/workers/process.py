@@ -24,7 +24,7 @@ from typing import Final, final
 from gateway.errors import StartupError
 from gateway.runtime import process
 from gateway.telemetry.process_log import ProcessLog
-from gateway.telemetry.stacks import look_at_tasks
+from gateway.telemetry.stacks import capture_stacks
 from gateway.telemetry.stall_watch import StallWatch
 from gateway.workers import messages
 from gateway.workers.channel import Channel
@@ -62,7 +62,10 @@ async def _serve(sock: socket.socket, process_log: ProcessLog) -> int:
     stall_watch = StallWatch()
     worker = WorkerProcess(sock, process_log, stall_watch.begin_serving)
     stall_watch.start()
-    with closing(stall_watch), process.handle_signals(worker.on_stop_signal, look=look_at_tasks, always=True):
+    with (
+        closing(stall_watch),
+        process.handle_signals(worker.on_stop_signal, look=capture_stacks, always=True),
+    ):
         await worker.run()
     return 0
 

@@ -11,7 +11,7 @@ from functools import reduce
 from typing import NamedTuple, final
 
 from gateway.telemetry.counters import Counted
-from gateway.telemetry.worker_report import WorkerProcess, WorkerReport, plus
+from gateway.telemetry.worker_report import WorkerReport, WorkerStats, plus
 from gateway.workers.messages import Report
 from gateway.workers.worker_handle import WorkerHandle
 
@@ -65,7 +65,7 @@ class Reports:
             return CutOff()
         last = handle.report.worker
         cut = CutOff(sum(last.in_flight_by_service.values()), sum(last.tunnels_open.values()))
-        process = WorkerProcess(cut_requests=cut.requests, cut_tunnels=cut.tunnels)
+        process = WorkerStats(cut_requests=cut.requests, cut_tunnels=cut.tunnels)
         self._ended = plus(self._ended, WorkerReport(processes={str(handle.slot): process}))
         return cut
 

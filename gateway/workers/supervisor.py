@@ -27,7 +27,7 @@ from gateway.errors import StartupError
 from gateway.settings import Settings
 from gateway.telemetry.counters import Counted
 from gateway.telemetry.status import WorkerState
-from gateway.telemetry.worker_report import WorkerProcess, WorkerReport, plus
+from gateway.telemetry.worker_report import WorkerReport, WorkerStats, plus
 from gateway.workers import messages
 from gateway.workers.deputy import Deputy
 from gateway.workers.identity import identity
@@ -460,7 +460,7 @@ class WorkerProcesses:
         """Returns the sum of all last reports, with what the main process knows of its workers."""
         serving = {slot for slot, handle in self._handles.items() if handle.stage is Stage.SERVING}
         processes = {
-            str(slot): WorkerProcess(up=slot in serving, restarts=restarts)
+            str(slot): WorkerStats(up=slot in serving, restarts=restarts)
             for slot, restarts in self._restarts.items()
         }
         known = WorkerReport(ejected=self._shared.ejected(), processes=processes)

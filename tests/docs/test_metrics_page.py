@@ -21,7 +21,7 @@ from gateway.telemetry.neighbours import AgreementReport, EngineReport, ServiceR
 from gateway.telemetry.series.backend import PROBE_FAILURES, QUEUE_REFUSALS, OfBackend
 from gateway.telemetry.series.process import ADMIN_ERRORS, HANDSHAKE_RESULTS
 from gateway.telemetry.series.service import ADMISSION_REASONS, RETRY_REASONS
-from gateway.telemetry.worker_report import WorkerProcess, WorkerReport, plus
+from gateway.telemetry.worker_report import WorkerReport, WorkerStats, plus
 from tests.docs.metrics_table import with_table
 from tests.docs.pages import page, rows, section
 from tests.kit.certificates import Authority
@@ -80,7 +80,7 @@ async def scrape(folder: Path) -> str:
         )
         await until(lambda: bool(gateway.snapshot_holder.current.views["found"].pool.members))
         # What several workers would be.
-        worker = WorkerProcess(up=True, restarts=0, cpu_seconds=1.0, resident_bytes=1, open_fds=1)
+        worker = WorkerStats(up=True, restarts=0, cpu_seconds=1.0, resident_bytes=1, open_fds=1)
         report = plus(gateway.status().report, WorkerReport(processes={"0": worker}))
         about = {"baremetal": ServiceReport(attached=True, since=0.0, seq=1)}
         engine = EngineReport("haproxy", "2.6", 1, "", {"baremetal": 1}, {}, 0, (), {}, 0, 0)

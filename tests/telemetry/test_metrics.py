@@ -31,7 +31,7 @@ from gateway.telemetry.series.now import Now
 from gateway.telemetry.series.process import OfConfiguration, OfProcess, OfWorkers
 from gateway.telemetry.series.service import OfService
 from gateway.telemetry.status import StateWrites
-from gateway.telemetry.worker_report import WorkerProcess, WorkerReport, WorkerUse
+from gateway.telemetry.worker_report import WorkerReport, WorkerStats, WorkerUse
 from tests.kit.ironic import holder_of, learn, reconfigure, upto
 from tests.kit.metrics import Sample, Scrape
 from tests.telemetry.builders import NEW, OLD, record, snapshot_holder
@@ -297,8 +297,8 @@ def test_workers_that_are_processes_of_their_own_are_shown_each() -> None:
     metrics = watching()
     assert not [name for name, _ in read(metrics) if name.startswith("skewgate_worker_")]
 
-    serving = WorkerProcess(up=True, restarts=0, cpu_seconds=1.5, resident_bytes=4096, open_fds=30)
-    starting = WorkerProcess(False, 3, 9.0, resident_bytes=None, open_fds=None, cut_requests=5, cut_tunnels=2)
+    serving = WorkerStats(up=True, restarts=0, cpu_seconds=1.5, resident_bytes=4096, open_fds=30)
+    starting = WorkerStats(False, 3, 9.0, resident_bytes=None, open_fds=None, cut_requests=5, cut_tunnels=2)
     report = WorkerReport(processes={"0": serving, "1": starting}, tunnels_open={"baremetal": 3})
     metrics.watch(snapshot_holder(), lambda: Now(report))
     samples = read(metrics)

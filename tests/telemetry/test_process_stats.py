@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.process_collector import ProcessCollector
 
 from gateway.telemetry import process_stats
-from gateway.telemetry.process_stats import look_at_process, read_stats
+from gateway.telemetry.process_stats import collect_stats, read_stats
 
 
 def by_library() -> dict[str, float]:
@@ -66,14 +66,14 @@ async def test_what_the_kernel_does_not_say_is_counted(monkeypatch: pytest.Monke
     monkeypatch.setattr(process_stats, "_known_descriptors", lambda _: None)
     assert read_stats().open_fds is None
 
-    found = (await look_at_process()).open_fds
+    found = (await collect_stats()).open_fds
 
     assert found is not None
     assert found > 2
 
 
 async def test_where_proc_is_missing_the_rest_is_there(tmp_path: Path) -> None:
-    found = await look_at_process(tmp_path)
+    found = await collect_stats(tmp_path)
 
     assert found.started_at is found.virtual_bytes is found.resident_bytes is found.open_fds is None
     assert found.cpu_seconds > 0

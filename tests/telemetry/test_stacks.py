@@ -16,7 +16,7 @@ import pytest
 from gateway.runtime import process
 from gateway.telemetry import stacks
 from gateway.telemetry.process_log import _STACK
-from gateway.telemetry.stacks import look_at_tasks
+from gateway.telemetry.stacks import capture_stacks
 
 
 async def innermost(event: asyncio.Event) -> None:
@@ -49,7 +49,7 @@ async def test_a_task_is_shown_down_to_what_it_waits_for(caplog: pytest.LogCaptu
         asyncio.create_task(count(), name="second"),
     ]
     await asyncio.sleep(0)
-    look_at_tasks(asyncio.get_running_loop())()
+    capture_stacks(asyncio.get_running_loop())()
     event.set()
     await asyncio.gather(*tasks)
 
@@ -70,7 +70,7 @@ async def test_sigquit_shows_a_loop_that_stands_still(caplog: pytest.LogCaptureF
         assert blocked.wait(10), "the signal has set it"
 
     def look(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
-        log_stacks = look_at_tasks(loop)
+        log_stacks = capture_stacks(loop)
 
         def dump() -> None:
             log_stacks()
@@ -143,7 +143,7 @@ async def test_a_dump_waits_for_the_log_without_the_thread_that_was_interrupted(
     thread = threading.Thread(target=log)
     logger.addHandler(handler)
     try:
-        with process.handle_signals(lambda: None, look=look_at_tasks):
+        with process.handle_signals(lambda: None, look=capture_stacks):
             with lock:
                 thread.start()
                 held.wait()
@@ -174,7 +174,7 @@ async def test_of_very_many_tasks_the_rest_is_a_number(
         for _ in range(9):
             group.create_task(innermost(event))
         await asyncio.sleep(0)
-        look_at_tasks(asyncio.get_running_loop())()
+        capture_stacks(asyncio.get_running_loop())()
         event.set()
     assert caplog.messages[-1].startswith("and ")
     assert sum(message.startswith("task ") for message in caplog.messages) == 2
@@ -224,7 +224,7 @@ def test_a_dump_while_tasks_begin_and_end_does_not_end_the_process(loop: str) ->
     program = """
 import asyncio, os, signal, sys, time
 from gateway.runtime import process
-from gateway.telemetry.stacks import look_at_tasks
+from gateway.telemetry.stacks import capture_stacks
 
 process.ONE_DUMP = -1.0
 sys.setswitchinterval(1e-5)
@@ -235,7 +235,7 @@ async def short():
 
 async def main():
     loop = asyncio.get_running_loop()
-    with process.handle_signals(lambda: None, look=look_at_tasks):
+    with process.handle_signals(lambda: None, look=capture_stacks):
         for _ in range(150):
             os.kill(os.getpid(), signal.SIGQUIT)
             for _ in range(20):
@@ -255,7 +255,7 @@ process.run_in_loop(main())
 
 async def test_a_task_that_is_interrupted_is_said_to_run(caplog: pytest.LogCaptureFixture) -> None:
     async def within() -> None:
-        look_at_tasks(asyncio.get_running_loop())()
+        capture_stacks(asyncio.get_running_loop())()
 
     async def around() -> None:
         await within()

@@ -21,7 +21,7 @@ from gateway.telemetry.neighbours import (
     SourceReport,
 )
 from gateway.telemetry.recent import ServiceRates
-from gateway.telemetry.status import ConfigInForce, Ejection, GatewayStatus
+from gateway.telemetry.status import ConfigInForce, EjectionStatus, GatewayStatus
 from gateway.telemetry.worker_report import Ejected, WorkerReport
 
 NOW = 1_790_000_000.0
@@ -95,7 +95,7 @@ def test_a_backend_has_what_is_known_of_it_and_its_load() -> None:
 
     assert (one.member.freshness, one.versions, one.last_probe_at) == (Freshness.FRESH, SERVED, NOW - 1.0)
     assert (one.in_flight, one.queued, one.rate) == (3, None, 2.0)
-    assert (one.ejection, one.leaves_at) == (Ejection(NOW + 30.0, "5 failures in a row"), None)
+    assert (one.ejection, one.leaves_at) == (EjectionStatus(NOW + 30.0, "5 failures in a row"), None)
     assert (two.member.freshness, two.versions, two.last_probe_at) == (Freshness.UNKNOWN, NO_VERSIONS, None)
     assert (two.in_flight, two.queued, two.rate) == (0, 1, 0.0)
     assert (two.ejection, two.leaves_at) == (None, NOW + 30.0)

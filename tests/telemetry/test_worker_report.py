@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.telemetry.worker_report import Ejected, WorkerProcess, WorkerReport, WorkerUse, plus
+from gateway.telemetry.worker_report import Ejected, WorkerReport, WorkerStats, WorkerUse, plus
 
 numbers = st.integers(0, 9)
 seconds = numbers.map(lambda number: number / 4)  # sums of such numbers are exact in any order
@@ -19,7 +19,7 @@ keys = st.sampled_from("abc")
 counts = st.dictionaries(keys, numbers)
 uses = st.builds(WorkerUse, *[numbers] * 7)
 processes = st.builds(
-    WorkerProcess,
+    WorkerStats,
     *(st.booleans(), numbers, seconds, st.none() | numbers, st.none() | numbers, numbers, numbers),
 )
 reports = st.builds(
@@ -65,7 +65,7 @@ def test_the_sum_is_that_of_each_field(found: list[WorkerReport]) -> None:
         assert {key: pair[at] for key, pair in total.connections.items()} == summed(
             {key: pair[at] for key, pair in each.connections.items()} for each in found
         )
-    for field in WorkerProcess._fields:
+    for field in WorkerStats._fields:
         known = summed(
             {
                 key: number
@@ -104,7 +104,7 @@ def test_what_lasts_is_what_only_rises(report: WorkerReport) -> None:
     lasting = report.lasting()
     assert lasting == WorkerReport(
         processes={
-            name: WorkerProcess(cpu_seconds=each.cpu_seconds) for name, each in report.processes.items()
+            name: WorkerStats(cpu_seconds=each.cpu_seconds) for name, each in report.processes.items()
         },
         access_log_dropped=report.access_log_dropped,
         process_log_dropped=report.process_log_dropped,

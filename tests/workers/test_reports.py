@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gateway.telemetry.counters import Counted
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.series.process import OfProcess
-from gateway.telemetry.worker_report import WorkerProcess, WorkerReport, WorkerUse
+from gateway.telemetry.worker_report import WorkerReport, WorkerStats, WorkerUse
 from gateway.workers.messages import Report
 from gateway.workers.reports import Reports
 from gateway.workers.worker_handle import WorkerHandle
@@ -34,7 +34,7 @@ def report(
 ) -> Report:
     worker = gauges._replace(
         use={str(slot): USE},
-        processes={str(slot): WorkerProcess(cpu_seconds=cpu, resident_bytes=4096, open_fds=30)},
+        processes={str(slot): WorkerStats(cpu_seconds=cpu, resident_bytes=4096, open_fds=30)},
         access_log_dropped=lost,
         process_log_dropped=2 * lost,
     )
@@ -47,7 +47,7 @@ def test_gauges_are_sums_of_those_that_run_and_forget_who_has_ended() -> None:
     assert (reports.total(), reports.in_flight_by_member()) == (WorkerReport(), {})
     for slot, handle in handles.items():
         reports.received(handle, report(slot, cpu=1.0, lost=1))
-    process = WorkerProcess(cpu_seconds=1.0, resident_bytes=4096, open_fds=30)
+    process = WorkerStats(cpu_seconds=1.0, resident_bytes=4096, open_fds=30)
     assert reports.total() == WorkerReport(
         in_flight_by_member={"s/b": 4},
         in_flight_by_service={"s": 4},
@@ -64,7 +64,7 @@ def test_gauges_are_sums_of_those_that_run_and_forget_who_has_ended() -> None:
     reports.retire(handles.pop(0))
     assert reports.total() == GAUGES._replace(
         use={"1": USE},
-        processes={"0": WorkerProcess(cpu_seconds=1.0), "1": process},
+        processes={"0": WorkerStats(cpu_seconds=1.0), "1": process},
         access_log_dropped=2,
         process_log_dropped=4,
     )
@@ -135,7 +135,7 @@ def test_nothing_that_only_rises_falls(history: list[tuple[str, int, float, int]
             rises[slot] = (rises[slot][0] + cpu, rises[slot][1] + lost)
             reports.received(handles[slot], report(slot, cpu=rises[slot][0], lost=rises[slot][1]))
         total = reports.total()
-        first, second = (total.processes.get(name, WorkerProcess()).cpu_seconds for name in "01")
+        first, second = (total.processes.get(name, WorkerStats()).cpu_seconds for name in "01")
         after = (first, second, total.access_log_dropped, total.process_log_dropped)
         assert all(new >= old for old, new in zip(before, after, strict=True))
         assert after[2:] == (lost_in_all, 2 * lost_in_all)

@@ -123,7 +123,7 @@ class Keys:
 
     def admit(self, key: Key, cell: Cell, owner: object) -> Key:
         """The key under which `key` counts. Raises `KeyError` if a closed set does not have it. `owner`: the
-        `telemetry.counters.Table` of the cell."""
+        `telemetry.counters.OwnerCounters` of the cell."""
         if key in cell or len(cell) < self.most:
             return key
         if OTHER in cell:
