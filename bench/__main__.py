@@ -18,7 +18,7 @@ from bench.results import Results
 from bench.rounds import Plan, run_scenario
 from bench.testbed import testbed
 
-README = Path(__file__).parent.parent / "README.md"
+PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 #: Peers that every scenario of a smoke run has: their configurations differ between scenarios.
 ALWAYS = ("gateway", "nginx")
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -86,7 +86,7 @@ def show(found: list[Results], conditions: Conditions, smoke: bool) -> None:
 
 
 def write(text: str, chosen: argparse.Namespace, complete: bool) -> None:
-    """Write the Markdown tables to the requested files. The README never gets incomplete ones.
+    """Write the Markdown tables to the requested files. docs/performance.md never gets incomplete ones.
 
     Raises:
         BenchError: they could not be written.
@@ -94,10 +94,10 @@ def write(text: str, chosen: argparse.Namespace, complete: bool) -> None:
     try:
         if chosen.markdown:
             chosen.markdown.write_text(text)
-        if chosen.readme and not complete:
-            raise BenchError("README.md is unchanged, because not everything ran without errors")
-        if chosen.readme:
-            report.put_between_markers(README, text)
+        if chosen.page and not complete:
+            raise BenchError("docs/performance.md is unchanged, because not everything ran without errors")
+        if chosen.page:
+            report.put_between_markers(PAGE, text)
     except (OSError, ValueError) as error:
         raise BenchError(str(error)) from error
 

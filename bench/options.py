@@ -30,11 +30,11 @@ def read(arguments: list[str] | None) -> argparse.Namespace:
     add("--loop", choices=("uvloop", "asyncio"), help="event loop of the Python programs")
     add("--python", metavar="PATH", help="makes the environment of the bench (default /usr/bin/python3)")
     add("--markdown", metavar="FILE", type=Path, help="write the tables as Markdown")
-    add("--readme", action="store_true", help="write them into README.md, between its markers")
+    add("--page", action="store_true", help="write them into docs/performance.md, between its markers")
     add("--smoke", action="store_true", help="all scenarios, a second each, to look for errors only")
     chosen = parser.parse_args(arguments)
-    if chosen.readme and (chosen.smoke or chosen.only or chosen.scenario or chosen.earlier):
-        parser.error("--readme is for a whole measurement: without --smoke, --only, --scenario and --earlier")
+    if chosen.page and (chosen.smoke or chosen.only or chosen.scenario or chosen.earlier):
+        parser.error("--page is for a whole measurement: without --smoke, --only, --scenario and --earlier")
     if chosen.smoke:
         chosen.seconds = chosen.warm_up = chosen.rounds = 1
     if chosen.earlier is not None:

@@ -1,6 +1,6 @@
-"""The results as tables for the terminal and for the README, with the table of targets.
+"""The results as tables for the terminal and for docs/performance.md, with the table of targets.
 
-It writes no file except the given README, and only between its markers.
+It writes no file except the given page, and only between its markers.
 """
 
 import datetime
@@ -200,15 +200,15 @@ def _summary(all_results: list[Results]) -> list[Row]:
     return rows
 
 
-def put_between_markers(readme: Path, new: str) -> None:
+def put_between_markers(path: Path, new: str) -> None:
     """Replace the text between the two markers.
 
     Raises:
         ValueError: a marker is missing, or their order is wrong.
     """
-    page = readme.read_text()
+    page = path.read_text()
     before, start, rest = page.partition(START)
     _, end, after = rest.partition(END)
     if not start or not end:
-        raise ValueError(f"{readme.name} has no {START} followed by {END}")
-    readme.write_text(f"{before}{START}\n{new}{END}{after}")
+        raise ValueError(f"{path.name} has no {START} followed by {END}")
+    path.write_text(f"{before}{START}\n{new}{END}{after}")

@@ -1,4 +1,4 @@
-"""README.md shows what the gateway does: its requests are sent, the responses compared line by line."""
+"""The responses that docs/demo.md shows are those of a gateway; README.md is short, and its figures measured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway.assembly import Gateway
 from gateway.cli.status import BACKEND_COLUMNS, SERVICE_COLUMNS
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.demo.ironic import NEW, OLD, IronicServer
-from tests.docs.pages import blocks, page
+from tests.docs.pages import blocks, page, rows, section
 from tests.kit.waiting import PATIENCE
 
 CONFIGURATION = """
@@ -42,7 +42,7 @@ class Shown(NamedTuple):
 
 
 def shown() -> Iterator[Shown]:
-    return shown_in(page("README.md"))
+    return shown_in(page("docs/demo.md"))
 
 
 def shown_in(text: str) -> Iterator[Shown]:
@@ -91,7 +91,7 @@ async def until_offered(gateway: Gateway, service: str = "baremetal") -> None:
 
 
 def test_the_tables_of_status_have_these_columns() -> None:
-    text = page("README.md")
+    text = page("docs/demo.md")
     shown = [tuple(re.split("  +", line)) for line in text.splitlines() if line.startswith("SERVICE ")]
 
     assert shown == [SERVICE_COLUMNS, BACKEND_COLUMNS]
@@ -109,3 +109,21 @@ async def test_the_responses_are_those_of_the_page(gateway_url: str) -> None:
                 received += [f"{name}: {value}" for name, value in response.headers.items()]
                 received += (await response.text()).splitlines()
             assert [line for line in request.response if line not in received] == []
+
+
+def test_the_readme_is_short() -> None:
+    assert len(page("README.md").encode()) <= 9000
+
+
+def test_its_figures_are_those_of_the_performance_page() -> None:
+    figures_shown = section(page("docs/performance.md"), "Figures")
+    [heading] = re.findall(r"^\| (proxy \|.*) \|$", figures_shown, re.MULTILINE)
+    names = {"skewgate, compiled": "compiled", "skewgate, interpreted": "gateway"}
+    columns = ("CPU µs/request", "requests/s", "p99 ms", "memory MiB")
+    at = [heading.split(" | ").index(name) for name in columns]
+    figures = {row[0]: [row[index] for index in at] for row in rows(figures_shown)[:7]}
+    shown = rows(section(page("README.md"), "Speed"))
+
+    assert len(shown) == 4
+    for name, *cells in shown:
+        assert cells == figures[names.get(name, name.lower())]

@@ -111,13 +111,13 @@ def test_twelve_kinds_of_clients_have_twelve_sequences_of_names(tmp_path: Path) 
     assert len(names) == 12
 
 
-def test_the_readme_keeps_what_is_around_the_markers(tmp_path: Path) -> None:
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{report.START}\nold\n{report.END}\nafter\n")
+def test_the_page_keeps_what_is_around_the_markers(tmp_path: Path) -> None:
+    file = tmp_path / "page.md"
+    file.write_text(f"before\n{report.START}\nold\n{report.END}\nafter\n")
 
-    report.put_between_markers(readme, "new\n")
+    report.put_between_markers(file, "new\n")
 
-    assert readme.read_text() == f"before\n{report.START}\nnew\n{report.END}\nafter\n"
+    assert file.read_text() == f"before\n{report.START}\nnew\n{report.END}\nafter\n"
 
 
 def test_what_tls_adds_is_the_difference_to_the_same_peer_without_it() -> None:

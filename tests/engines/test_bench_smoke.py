@@ -1,6 +1,6 @@
 """The whole bench runs: in every scenario, every peer starts, routes and responds without errors.
 
-This is no test of speed. The figures of the bench are in the README.
+This is no test of speed. The figures of the bench are in docs/performance.md.
 """
 
 from __future__ import annotations
