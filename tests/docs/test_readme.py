@@ -1,4 +1,4 @@
-"""The responses that docs/demo.md shows are those of a gateway; README.md is short, and its figures measured."""
+"""The responses of docs/demo.md are those of a gateway; README.md is short, and its figures are measured."""
 
 from __future__ import annotations
 
