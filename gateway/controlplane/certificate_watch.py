@@ -85,7 +85,7 @@ class CertificateWatch:
                 await self._reload(name, certificates, settings)
         self._warn_of_expiry()
 
-    async def look(self) -> None:
+    async def check_for_changes(self) -> None:
         """Read again what has changed."""
         for name, certificates in self._watched.items():
             if await asyncio.to_thread(certificates.changed):
@@ -94,7 +94,7 @@ class CertificateWatch:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._interval)
-            await self.look()
+            await self.check_for_changes()
             self._warn_of_expiry()
 
     async def _reload(self, name: str, certificates: ServerCertificates, settings: ServerTls | None) -> None:

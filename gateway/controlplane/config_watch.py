@@ -54,7 +54,7 @@ class ConfigWatch:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
-    async def look(self) -> None:
+    async def check_for_changes(self) -> None:
         """Look once, and reload if there is a reason to. What changes during a take-over is found after
         it."""
         if self._reloader.held:
@@ -79,6 +79,6 @@ class ConfigWatch:
         while True:
             await asyncio.sleep(max(self._interval, self._took * SHARE))
             try:
-                await self.look()
+                await self.check_for_changes()
             except Exception:  # noqa: BLE001 - our bug, and no reason never to look again
                 _log.exception("looking at the files of the configuration failed")

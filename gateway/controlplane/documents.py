@@ -124,7 +124,7 @@ class Documents:
         if self._alone and not self._holding and not self._orphans():
             self._drop_documents()
         else:
-            self._look(tuple(self._awaited))
+            self._take_steps(tuple(self._awaited))
 
     def hold(self, *, everything: bool = True) -> None:
         """The gateway that is taken over holds everything. The one that takes over holds what the other one
@@ -134,7 +134,7 @@ class Documents:
         self._planned.clear()
         views = self._snapshot_holder.current.views
         self._frozen = frozenset(name for name, view in views.items() if everything or _may_serve(view))
-        self._look(views)
+        self._take_steps(views)
 
     def release(self) -> None:
         self._holding, self._frozen = False, frozenset()
@@ -143,7 +143,7 @@ class Documents:
         if self._alone and not self._orphans():
             self._drop_documents()
         else:
-            self._look(self._snapshot_holder.current.views)
+            self._take_steps(self._snapshot_holder.current.views)
 
     # --- what it says
 
@@ -211,10 +211,10 @@ class Documents:
 
     def _on_change(self, before: Snapshot, after: Snapshot) -> None:
         if after.routes is not before.routes:
-            self._look(before.views.keys() - after.views.keys())
-        self._look(view.service.name for _, view in after.news_since(before))
+            self._take_steps(before.views.keys() - after.views.keys())
+        self._take_steps(view.service.name for _, view in after.news_since(before))
 
-    def _look(self, services: Iterable[str]) -> None:
+    def _take_steps(self, services: Iterable[str]) -> None:
         """Take the steps that can be taken, and note for whom the others wait."""
         steps = self._steps(services)
         if self._save is None:
@@ -323,7 +323,7 @@ class Documents:
             self._awaited[name] = WORKERS
         if current:
             self._snapshot_holder.agree(current)  # which looks at them again
-        self._look(steps.keys() - current.keys())
+        self._take_steps(steps.keys() - current.keys())
 
     def _tell(self) -> None:
         """Wake whoever waits for `in_force`."""

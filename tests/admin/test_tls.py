@@ -201,7 +201,7 @@ async def test_the_certificate_is_read_again(tmp_path: Path) -> None:
     async with running_tls(tmp_path) as tls:
         before = (await tls.peer()).writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         authority().server().write(tmp_path, "admin")
-        await tls.admin.gateway.parts.certificate_watch.look()  # what its timer does
+        await tls.admin.gateway.parts.certificate_watch.check_for_changes()  # what its timer does
         after = (await tls.peer()).writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
 
     assert before != after

@@ -76,7 +76,7 @@ async def test_a_bad_pair_is_told_once_with_its_reason_and_changes_nothing(
 
     (tmp_path / "tls.key").write_bytes(ROOT.server().key_pem())
     for _ in range(3):
-        await watch.look()
+        await watch.check_for_changes()
 
     assert certificates.certificates == before
     assert metrics.results == ["failure"]

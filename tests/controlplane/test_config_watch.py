@@ -35,10 +35,10 @@ class Watched(NamedTuple):
     watch: ConfigWatch
     recorder: Recorder
 
-    async def looks(self, number: int = 2) -> list[bool]:
-        """The results of all reloads up to now, after so many looks."""
+    async def checks(self, number: int = 2) -> list[bool]:
+        """The results of all reloads up to now, after so many checks."""
         for _ in range(number):
-            await self.watch.look()
+            await self.watch.check_for_changes()
         return [result == "success" for result in self.recorder.reloads]
 
     def names(self) -> list[str]:
@@ -83,16 +83,16 @@ async def test_nothing_happens_while_nothing_changes(watched: Watched) -> None:
     watched.main.touch()
     watched.main.write_text(watched.main.read_text())
 
-    assert await watched.looks(4) == []
+    assert await watched.checks(4) == []
 
 
 async def test_a_change_is_in_force_once_it_has_rested(watched: Watched) -> None:
     watched.main.write_text(MAIN + watched.service("one") + watched.service("two"))
 
-    assert await watched.looks(1) == []
-    assert await watched.looks(1) == [True]
+    assert await watched.checks(1) == []
+    assert await watched.checks(1) == [True]
     assert watched.names() == ["one", "two"]
-    assert await watched.looks(3) == [True]
+    assert await watched.checks(3) == [True]
 
 
 async def test_a_file_that_is_still_written_is_not_read(watched: Watched) -> None:
@@ -100,22 +100,22 @@ async def test_a_file_that_is_still_written_is_not_read(watched: Watched) -> Non
     text = MAIN + watched.service("one") + watched.service("two")
     for end in range(len(text) - 40, len(text)):
         watched.main.write_text(text[:end])
-        assert await watched.looks(1) == []
+        assert await watched.checks(1) == []
     watched.main.write_text(text)
 
-    assert await watched.looks() == [True]
+    assert await watched.checks() == [True]
     assert watched.names() == ["one", "two"]
 
 
 async def test_a_broken_file_is_refused_once_and_its_mending_is_a_change(watched: Watched) -> None:
     watched.main.write_text("listen: nowhere\n")
 
-    assert await watched.looks(6) == [False]
+    assert await watched.checks(6) == [False]
     assert watched.names() == ["one"]
     assert watched.reloader.config.error is not None
     assert watched.reloader.config.error.startswith(f"{watched.main}:1:1: error[missing-key]")
     watched.main.write_text(MAIN + watched.service("one"))
-    assert await watched.looks(4) == [False, True]
+    assert await watched.checks(4) == [False, True]
     assert watched.reloader.config.error is None
 
 
@@ -123,42 +123,42 @@ async def test_a_file_that_is_gone_changes_nothing(watched: Watched) -> None:
     text = watched.main.read_text()
     watched.main.unlink()
 
-    assert await watched.looks(4) == [False]
+    assert await watched.checks(4) == [False]
     assert watched.names() == ["one"]
     watched.main.write_text(text)
-    assert await watched.looks(4) == [False, True]
+    assert await watched.checks(4) == [False, True]
 
 
 async def test_included_files_come_change_and_go(watched: Watched) -> None:
     file = watched.folder / "conf.d" / "a.yaml"
     file.write_text("services:\n" + watched.service("two"))
-    assert await watched.looks() == [True]
+    assert await watched.checks() == [True]
     assert watched.names() == ["one", "two"]
 
     file.write_text("services:\n" + watched.service("three"))
-    assert await watched.looks() == [True] * 2
+    assert await watched.checks() == [True] * 2
     assert watched.names() == ["one", "three"]
 
     (watched.folder / "conf.d" / "b.yaml").write_text("services:\n" + watched.service("three"))
-    assert await watched.looks() == [True, True, False]
+    assert await watched.checks() == [True, True, False]
     assert watched.names() == ["one", "three"]
 
     (watched.folder / "conf.d" / "b.yaml").unlink()
     file.unlink()
-    assert await watched.looks() == [True, True, False, True]
+    assert await watched.checks() == [True, True, False, True]
     assert watched.names() == ["one"]
 
 
 async def test_a_value_in_a_file_is_read_again(watched: Watched) -> None:
     before = watched.reloader.settings.services[0].request_edits
     (watched.folder / "key").write_text("second")
-    assert await watched.looks() == [True]
+    assert await watched.checks() == [True]
     assert watched.reloader.settings.services[0].request_edits != before
 
     (watched.folder / "key").unlink()
-    assert await watched.looks(4) == [True, False]
+    assert await watched.checks(4) == [True, False]
     (watched.folder / "key").write_text("third")
-    assert await watched.looks(4) == [True, False, True]
+    assert await watched.checks(4) == [True, False, True]
 
 
 async def test_a_config_map_whose_links_are_swapped(tmp_path: Path) -> None:
@@ -175,26 +175,26 @@ async def test_a_config_map_whose_links_are_swapped(tmp_path: Path) -> None:
     for name in ("main.yaml", "key"):
         (tmp_path / name).symlink_to(f"..data/{name}")
     watched = make(tmp_path, tmp_path / "main.yaml")
-    assert await watched.looks(3) == []
+    assert await watched.checks(3) == []
 
     write("..2", "one", "two")
     (tmp_path / "..new").symlink_to("..2")
     os.replace(tmp_path / "..new", tmp_path / "..data")  # noqa: PTH105 - as the kubelet does it
 
-    assert await watched.looks(4) == [True]
+    assert await watched.checks(4) == [True]
     assert watched.names() == ["one", "two"]
 
 
 async def test_what_was_reloaded_by_a_signal_is_not_reloaded_again(watched: Watched) -> None:
     watched.main.write_text(MAIN + watched.service("two"))
-    await watched.looks(1)
+    await watched.checks(1)
     await watched.reloader.reload()
 
-    assert await watched.looks(4) == [True]
+    assert await watched.checks(4) == [True]
 
     watched.main.write_text("broken")
     await watched.reloader.reload()
-    assert await watched.looks(4) == [True, False]
+    assert await watched.checks(4) == [True, False]
 
 
 async def test_a_change_during_the_reload_is_not_missed(tmp_path: Path) -> None:
@@ -205,9 +205,9 @@ async def test_a_change_during_the_reload_is_not_missed(tmp_path: Path) -> None:
     watched = make(tmp_path, main, lambda: [main.write_text(text) for text in changes])
     main.write_text(MAIN + SERVICE.format(name="two", folder=tmp_path))
 
-    assert await watched.looks(2) == [True]
+    assert await watched.checks(2) == [True]
     assert watched.names() == ["two"]
-    assert await watched.looks(2) == [True, True]
+    assert await watched.checks(2) == [True, True]
     assert watched.names() == ["three"]
 
 
@@ -217,7 +217,7 @@ async def test_a_file_that_never_rests_is_told_once(
     caplog.set_level(logging.WARNING)
     for number in range(RESTLESS + 3):
         watched.main.write_text(f"# {number}\n")
-        await watched.looks(1)
+        await watched.checks(1)
 
     assert [record.getMessage() for record in caplog.records] == [
         "a file of the configuration changes all the time: it is read once it rests"
@@ -244,7 +244,7 @@ async def test_our_own_bug_does_not_end_the_watch(
 
     assert seen.files
     with monkeypatch.context() as patch:
-        patch.setattr(watched.watch, "look", fail)
+        patch.setattr(watched.watch, "check_for_changes", fail)
         watched.watch.start()
         await asyncio.wait_for(failed.wait(), 5)
     watched.main.write_text(MAIN + watched.service("two"))
@@ -259,9 +259,9 @@ async def test_during_a_take_over_it_waits_and_reloads_afterwards(
     caplog.set_level(logging.INFO)
     await watched.reloader.hold("another gateway is taking over")
     watched.main.write_text(MAIN + watched.service("two"))
-    assert await watched.looks(6) == []
+    assert await watched.checks(6) == []
     assert caplog.records == []
 
     watched.reloader.go_on()
-    assert await watched.looks() == [True]
+    assert await watched.checks() == [True]
     assert watched.names() == ["two"]

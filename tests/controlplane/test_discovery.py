@@ -57,10 +57,10 @@ class Script(Lister):
 
     def __init__(self, *answers: Answer | Exception) -> None:
         self.answers = list(answers)
-        self.looks = 0
+        self.polls = 0
 
-    async def look(self) -> Answer:
-        self.looks += 1
+    async def poll(self) -> Answer:
+        self.polls += 1
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -268,7 +268,7 @@ async def test_more_than_anybody_has_are_not_taken() -> None:
 
 async def test_a_source_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     class Hanging(Lister):
-        async def look(self) -> Answer:
+        async def poll(self) -> Answer:
             await asyncio.Event().wait()
             raise AssertionError
 
@@ -283,7 +283,7 @@ async def test_a_source_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_the_end_waits_for_no_source() -> None:
     class Hanging(Lister):
-        async def look(self) -> Answer:
+        async def poll(self) -> Answer:
             await asyncio.Event().wait()
             raise AssertionError
 

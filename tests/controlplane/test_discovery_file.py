@@ -120,15 +120,15 @@ def test_a_file_of_a_hundred_thousand_lines_is_refused_with_its_number() -> None
 async def test_a_change_is_seen_and_so_is_a_file_that_comes_and_goes(tmp_path: Path) -> None:
     path = tmp_path / "backends.json"
     lister = FileLister(str(path), interval=3.0)
-    assert await lister.look() == Failed("it cannot be read: no such file or directory")
+    assert await lister.poll() == Failed("it cannot be read: no such file or directory")
     path.write_bytes(targets("a:1"))
-    assert await lister.look() == Listed((Address("a", 1, tls=False),), 3.0)
+    assert await lister.poll() == Listed((Address("a", 1, tls=False),), 3.0)
     path.write_bytes(targets("a:2"))
-    assert names(await lister.look()) == ["a:2"], "the same size, and perhaps the same time"
+    assert names(await lister.poll()) == ["a:2"], "the same size, and perhaps the same time"
     path.write_text("{")
-    assert await lister.look() == Failed("line 1, column 2: it is not JSON")
+    assert await lister.poll() == Failed("line 1, column 2: it is not JSON")
     path.unlink()
-    assert await lister.look() == Failed("it cannot be read: no such file or directory")
+    assert await lister.poll() == Failed("it cannot be read: no such file or directory")
 
 
 async def test_the_swap_of_a_kubernetes_configmap_is_seen(tmp_path: Path) -> None:
@@ -140,10 +140,10 @@ async def test_the_swap_of_a_kubernetes_configmap_is_seen(tmp_path: Path) -> Non
     (tmp_path / "..data").symlink_to("..one")
     (tmp_path / "backends.json").symlink_to("..data/backends.json")
     lister = FileLister(str(tmp_path / "backends.json"))
-    assert names(await lister.look()) == ["a:1"]
+    assert names(await lister.poll()) == ["a:1"]
     (tmp_path / "..new").symlink_to("..two")
     (tmp_path / "..new").rename(tmp_path / "..data")
-    assert names(await lister.look()) == ["b:1"]
+    assert names(await lister.poll()) == ["b:1"]
 
 
 async def test_an_old_file_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,14 +158,14 @@ async def test_an_old_file_is_not_read_again(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr("gateway.controlplane.discovery.file.read_targets", read)
     lister = FileLister(str(path))
-    assert names(await lister.look()) == names(await lister.look()) == ["a:1"]
+    assert names(await lister.poll()) == names(await lister.poll()) == ["a:1"]
     assert len(reads) == 1
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "folder"])
 async def test_what_is_no_file_holds_nothing(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path / "backends.json")
-    assert await FileLister(str(tmp_path / "backends.json")).look() == Failed("it is not a regular file")
+    assert await FileLister(str(tmp_path / "backends.json")).poll() == Failed("it is not a regular file")
 
 
 async def test_a_file_system_that_hangs_holds_neither_the_loop_nor_another_look(
@@ -183,11 +183,11 @@ async def test_a_file_system_that_hangs_holds_neither_the_loop_nor_another_look(
     monkeypatch.setattr("gateway.controlplane.discovery.file.os.open", hang)
     lister = FileLister(str(path), patience=0.01)
     for _ in range(3):
-        assert await lister.look() == Failed("it cannot be read: the file system does not answer")
+        assert await lister.poll() == Failed("it cannot be read: the file system does not answer")
     monkeypatch.undo()
     os.write(write_end, b"x")
     async with asyncio.timeout(PATIENCE):
-        while isinstance(answer := await lister.look(), Failed):
+        while isinstance(answer := await lister.poll(), Failed):
             pass
     assert names(answer) == ["a:1"]
     os.close(read_end)

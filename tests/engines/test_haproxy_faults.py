@@ -339,7 +339,7 @@ async def test_a_table_is_made_aside_of_the_loop_and_not_again_while_nothing_cha
     write(holder.current, where)
     async with answering(holder, where.socket, where.map_file) as haproxy:
         monkeypatch.setattr(table_module, "decide", decide_and_note)
-        monkeypatch.setattr(driver_module, "LOOK_AGAIN", 0.01)
+        monkeypatch.setattr(driver_module, "POLL_INTERVAL", 0.01)
         looks: list[int] = []
 
         def note(command: str) -> bool:

@@ -1,6 +1,6 @@
 """Keeps the backends of every service up to date with what their sources list.
 
-    task of a source -> Lister.look -> Listed -> after_answer -> SnapshotHolder.discover -> Prober, Resolver
+    task of a source -> Lister.poll -> Listed -> after_answer -> SnapshotHolder.discover -> Prober, Resolver
                                        Failed or empty: the last answer stays
 
 One look at a source at a time, by its TTL. What a list means for who is there is up to `core.fleet.source`.
@@ -224,18 +224,18 @@ class Discovery:
         """Look at a source while it is configured. One look at a time, each after a pause."""
         lister = self._make_lister(watched.source)
         while True:
-            answer = await self._look(watched, lister)
+            answer = await self._poll(watched, lister)
             async with self.changes:
                 if watched.removed:  # Python 3.11 may lose a cancellation inside `asyncio.timeout`
                     return
                 pause = self._take_in(watched, answer, lister.pause_after_failure)
             await self._pause(watched, pause)
 
-    async def _look(self, watched: _Watched, lister: Lister) -> Answer:
+    async def _poll(self, watched: _Watched, lister: Lister) -> Answer:
         """One look, with an end, and without an exception."""
         try:
             async with asyncio.timeout(LONGEST_LOOKUP):
-                return await lister.look()
+                return await lister.poll()
         except TimeoutError:
             return Failed(NO_ANSWER)
         # A bug of ours, or of the library, must not end the looks at a source.

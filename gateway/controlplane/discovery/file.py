@@ -48,7 +48,7 @@ class FileLister(Lister):
         self._answer: tuple[Address, ...] | Failed = Failed("it was not read yet")
         self._reading: asyncio.Future[None] | None = None
 
-    async def look(self) -> Answer:
+    async def poll(self) -> Answer:
         """Read the file if it has changed."""
         if self._reading is None:
             self._reading = _in_daemon_thread(self._read)

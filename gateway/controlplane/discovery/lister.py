@@ -24,12 +24,12 @@ Answer: TypeAlias = Listed | Failed
 
 
 class Lister:
-    """A source of backends. `look` never raises what is the source's fault."""
+    """A source of backends. `poll` never raises what is the source's fault."""
 
     pause_after_failure: float | None = None
     """Seconds. None: soon and then less often, so that a server that others ask, too, is spared."""
 
-    async def look(self) -> Answer:
+    async def poll(self) -> Answer:
         """Ask once. May take long; it is cancelled when nobody waits for it any more."""
         raise NotImplementedError
 

@@ -57,7 +57,7 @@ class DnsLister(Lister):
         self._port = port
         self._known = _Families()
 
-    async def look(self) -> Answer:
+    async def poll(self) -> Answer:
         """One lookup of the name."""
         ttl = await self._known.look_up(self._lookup, self._name)
         if isinstance(ttl, Failed):
@@ -79,7 +79,7 @@ class SrvLister(Lister):
         self._known: dict[str, _Families] = {}
         """By target."""
 
-    async def look(self) -> Answer:
+    async def poll(self) -> Answer:
         """One lookup of the records, and one of each target."""
         found = await self._lookup.services(self._name)
         if isinstance(found, Failed):

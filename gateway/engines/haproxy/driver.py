@@ -30,7 +30,7 @@ from gateway.engines.table import POOL_PREFIX, PoolMember, Table, TableCompiler
 from gateway.telemetry.neighbours import EngineReport
 
 NAME: Final = "haproxy"
-LOOK_AGAIN: Final = 1.0
+POLL_INTERVAL: Final = 1.0
 """Seconds after which a restart of HAProxy is noticed at the latest."""
 
 _log = logging.getLogger("skewgate.engine")
@@ -168,7 +168,7 @@ class HaproxyDriver:
     async def _follow(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(LOOK_AGAIN):
+                async with asyncio.timeout(POLL_INTERVAL):
                     await self._changed.wait()
             except TimeoutError:
                 pass
