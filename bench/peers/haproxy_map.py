@@ -19,7 +19,7 @@ def configuration(slot: Slot) -> Path:
     """Write the map and the configuration into the directory of this start."""
     # Imported here: the bench shows its help and its errors without the gateway's dependencies.
     from gateway.core.fleet.snapshot import Snapshot  # noqa: PLC0415
-    from gateway.engines.haproxy.texts import (  # noqa: PLC0415
+    from gateway.engines.haproxy.configuration import (  # noqa: PLC0415
         HaproxyOptions,
         configuration_text,
         map_text,

@@ -23,7 +23,7 @@ from gateway.admin import (
 )
 from gateway.assembly.counting import gauges, now
 from gateway.assembly.parts import Parts
-from gateway.controlplane.documents import WORKERS
+from gateway.controlplane.worker_agreement import WORKERS
 from gateway.core.fleet.fleet import OperatorCommand
 from gateway.runtime.compiled import build_info
 from gateway.runtime.process import admin_connections

@@ -1,7 +1,7 @@
 """How what is offered comes to be agreed on: by this gateway alone, or by several replicas.
 
-one process                     views without documents (`Documents` for the time of a take-over)
-several workers, or an engine   `Documents`
+one process                     views without documents (`WorkerAgreement` for the time of a take-over)
+several workers, or an engine   `WorkerAgreement`
 several replicas                `Replication`, over a store
 
 It is made before those who serve by it (`followers`), and closed after them.
@@ -18,7 +18,7 @@ from gateway import __version__
 from gateway.assembly.followers import Followers
 from gateway.assembly.plan import Plan
 from gateway.controlplane.agreement import Agreement
-from gateway.controlplane.documents import Documents, restored_documents
+from gateway.controlplane.worker_agreement import WorkerAgreement, restored_documents
 from gateway.core.agreement.attachment import Registered
 from gateway.settings import AgreementSettings
 from gateway.telemetry.neighbours import AgreementReport
@@ -51,7 +51,7 @@ def make_agreement(plan: Plan, followers: Followers) -> Agreed:
         agreed = Agreed(replication, replication)
     else:
         restored = restored_documents(plan.known.saved)
-        documents = Documents(
+        documents = WorkerAgreement(
             plan.known.snapshot_holder,
             followers.held,
             restored=restored,

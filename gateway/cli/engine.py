@@ -19,8 +19,8 @@ import click
 from gateway.cli.command import file_option, find_config, seconds, usage_error, verb
 from gateway.cli.run import run_gateway
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.engines.haproxy.configuration import HaproxyOptions, configuration_text, map_text
 from gateway.engines.haproxy.driver import NAME, HaproxyDriver, MakeEngine, Places, replace_file
-from gateway.engines.haproxy.texts import HaproxyOptions, configuration_text, map_text
 from gateway.engines.table import compile_table
 from gateway.errors import StartupError
 from gateway.settings import Settings, read_file

@@ -3,7 +3,7 @@
     prober, passive_observation   facts from probes and from requests
     discovery/, resolver          backends that come and go, addresses of names
     snapshot_holder, reload       the current snapshot, and a new configuration
-    agreement, documents          one offer for all workers; replication/ and stores/ for all replicas
+    agreement, worker_agreement   one offer for all workers; replication/ and stores/ for all replicas
     state/                        what survives a restart
     change_log, ejection_log      log lines for operators
 

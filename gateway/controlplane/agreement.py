@@ -1,7 +1,7 @@
 """The interface to whatever agrees on offers: a lone gateway, its workers, or several replicas.
 
-    Agreement  <-  Documents      this gateway alone decides, and its workers follow
-               <-  Replication    several replicas decide together, over a store
+    Agreement  <-  WorkerAgreement  this gateway alone decides, and its workers follow
+               <-  Replication      several replicas decide together, over a store
 
 Whoever assembles a gateway chooses one of them. An interface: nothing runs here.
 """

@@ -1,8 +1,8 @@
 """Gateways with several workers, without processes: what each worker holds, on its way and acknowledged.
 
 `ManyWorkers` is a timeline: `snapshot` is what a gateway with one worker would have. Beside it are the
-running gateways, each a `Process` with its `Documents` and its workers. Time and messages pass only when a
-test says so.
+running gateways, each a `Process` with its `WorkerAgreement` and its workers. Time and messages pass only
+when a test says so.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from gateway.controlplane.documents import Documents
 from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.controlplane.worker_agreement import WorkerAgreement
 from gateway.core.agreement.document import Document
 from gateway.core.fleet.fleet import Fleet
 from gateway.core.fleet.offer_state import SavedState
@@ -67,7 +67,7 @@ class Process:
         self.alone = alone
         self.workers: list[Worker] = []
         self.disk = disk
-        self.documents = Documents(
+        self.documents = WorkerAgreement(
             self.holder,
             self._held,
             restored=disk.documents,

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from gateway.controlplane.change_log import ChangeLog
-from gateway.controlplane.documents import Documents
 from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.controlplane.worker_agreement import WorkerAgreement
 from gateway.core.agreement.attachment import NOTHING_AGREED
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
@@ -111,7 +111,7 @@ def test_an_upgrade_is_logged_line_by_line(log: LoggedFleet) -> None:
 async def test_the_steps_of_several_workers_are_one_line(log: LoggedFleet) -> None:
     holds = {"baremetal": 0}
     holder = log.snapshot_holder
-    documents = Documents(holder, holds.get)
+    documents = WorkerAgreement(holder, holds.get)
 
     def acknowledge() -> None:
         agreed = holder.current.views["baremetal"].agreed
@@ -161,7 +161,7 @@ async def test_replicas_that_hold_a_change_back_are_named(
         return replicas
 
     log = LoggedFleet(caplog, "api-1", "api-2", replicas=why_held)
-    documents = Documents(log.snapshot_holder, {"baremetal": 0}.get)
+    documents = WorkerAgreement(log.snapshot_holder, {"baremetal": 0}.get)
     documents.start()
     log.lines()
     log.advertise(api_1=58, api_2=90)

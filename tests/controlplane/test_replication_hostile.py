@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from gateway.controlplane.replication.entries import config_digest, read_live, write_live
 from gateway.controlplane.replication.reading import Readings
-from gateway.controlplane.replication.texts import config_digest, read_live, write_live
 from gateway.core.agreement.document import UnreadableDocument
 from gateway.core.fleet.fleet import Drain, Pin
 from gateway.core.fleet.service import Service

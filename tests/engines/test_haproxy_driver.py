@@ -18,9 +18,9 @@ from gateway.core.agreement.attachment import Agreed
 from gateway.core.agreement.document import Document
 from gateway.core.agreement.ladder import Target, step
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.engines.haproxy.configuration import HaproxyOptions, configuration_text, map_text, server_name
 from gateway.engines.haproxy.driver import HaproxyDriver, Places, replace_file
 from gateway.engines.haproxy.runtime import RuntimeProblem, chunks, conversation
-from gateway.engines.haproxy.texts import HaproxyOptions, configuration_text, map_text, server_name
 from gateway.engines.table import compile_table
 from gateway.settings import load
 from tests.engines.equality.haproxy import running_haproxy

@@ -20,8 +20,8 @@ from gateway.core.fleet.fleet import Drain
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.engines import table as table_module
 from gateway.engines.haproxy import driver as driver_module
+from gateway.engines.haproxy.configuration import server_name
 from gateway.engines.haproxy.runtime import CHUNK
-from gateway.engines.haproxy.texts import server_name
 from gateway.engines.table import compile_table
 from gateway.settings import load
 from tests.engines.equality.haproxy import running_haproxy

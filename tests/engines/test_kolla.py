@@ -14,7 +14,7 @@ import pytest
 
 from gateway import settings
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.engines.haproxy.texts import HaproxyOptions, configuration_text, map_text
+from gateway.engines.haproxy.configuration import HaproxyOptions, configuration_text, map_text
 from gateway.engines.table import compile_table
 from tests.architecture.source import ROOT
 from tests.docs.pages import page

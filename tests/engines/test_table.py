@@ -24,7 +24,7 @@ from gateway.core.http.message import RequestHead, normalize_name, render
 from gateway.core.versions.ranges import VersionSet
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.engines import table as table_module
-from gateway.engines.haproxy.texts import key_of
+from gateway.engines.haproxy.configuration import key_of
 from gateway.engines.table import (
     PoolMember,
     ServiceTable,

@@ -224,6 +224,6 @@ async def plane_at(
 
 
 def agree(holder: SnapshotHolder, seq: int, rule: str = "guaranteed") -> None:
-    """Put a document in force, as `controlplane.documents` does."""
+    """Put a document in force, as `controlplane.worker_agreement` does."""
     versions = VersionSet.between(Version(1, 1), Version(1, 10 + seq))
     holder.agree({"baremetal": Agreed(Document(seq, rule, versions, versions, versions, versions))})

@@ -19,9 +19,9 @@ from functools import partial
 from time import monotonic
 from typing import Final, Protocol, TypeAlias, final
 
-from gateway.controlplane.discovery.file import FileLister
+from gateway.controlplane.discovery.dns_listers import DnsLister, SrvLister
+from gateway.controlplane.discovery.file_lister import FileLister
 from gateway.controlplane.discovery.lister import Answer, Lister
-from gateway.controlplane.discovery.names import DnsLister, SrvLister
 from gateway.controlplane.name_lookup import NO_ANSWER, Failed, NameLookup
 from gateway.controlplane.resolver import (
     LONGEST_LOOKUP,

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, final
 
+from gateway.controlplane.replication.entries import write_names
 from gateway.controlplane.replication.membership import Membership
 from gateway.controlplane.replication.reading import DOC, DRAINED, GONE, PIN, Beat, Reading
-from gateway.controlplane.replication.texts import write_names
 from gateway.controlplane.stores.store import NothingNewer, Transaction, Unchanged
 from gateway.core.agreement.attachment import may_end_registration, may_remove
 from gateway.core.agreement.document import Document, form_for_all

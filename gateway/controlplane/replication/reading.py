@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
-from gateway.controlplane.replication.texts import LiveWord, Who, read_json, read_live, read_names, read_who
+from gateway.controlplane.replication.entries import LiveWord, Who, read_json, read_live, read_names, read_who
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.stores.store import Entry, Store
 from gateway.core.agreement.document import FORM, Document, UnreadableDocument, read_document, write_document

@@ -25,6 +25,7 @@ from typing import Final, final
 from uuid import uuid4
 
 from gateway.controlplane.replication.clocks import Clocks, system_clocks
+from gateway.controlplane.replication.entries import Who, write_live, write_who
 from gateway.controlplane.replication.membership import NEVER, Membership
 from gateway.controlplane.replication.plans import (
     FIRST_BEAT,
@@ -41,7 +42,6 @@ from gateway.controlplane.replication.plans import (
 from gateway.controlplane.replication.reading import DRAINED, PIN, Reading, Readings
 from gateway.controlplane.replication.reports import make_report
 from gateway.controlplane.replication.saving import Saving
-from gateway.controlplane.replication.texts import Who, write_live, write_who
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.stores.store import (
     MAX_OPERATIONS,

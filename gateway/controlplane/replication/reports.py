@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gateway.controlplane.replication.clocks import Clocks
+from gateway.controlplane.replication.entries import config_digest
 from gateway.controlplane.replication.membership import Membership
 from gateway.controlplane.replication.reading import Beat, Reading, Readings
-from gateway.controlplane.replication.texts import config_digest
 from gateway.core.agreement.ladder import awaited
 from gateway.settings import AgreementSettings
 from gateway.telemetry.neighbours import AgreementReport, ReplicaReport, ServiceReport

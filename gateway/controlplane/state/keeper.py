@@ -86,8 +86,8 @@ def load_state(file: StateFile, services: Sequence[Service]) -> Mapping[str, Sav
 @final
 class StateKeeper:
     """Writes `Snapshot.saved` to the file when it changes, from `start` to `close`, on the running loop, and
-    beside it what `documents` returns: what workers hold about the offers, or are about to (`Documents`), and
-    `registrations`: those of one of several replicas (`Replication`)."""
+    beside it what `documents` returns: what workers hold about the offers, or are about to
+    (`WorkerAgreement`), and `registrations`: those of one of several replicas (`Replication`)."""
 
     def __init__(
         self,

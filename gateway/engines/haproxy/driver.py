@@ -7,7 +7,7 @@ counts as what a worker holds: that of the process with the socket, and, for as 
 lets them, that of earlier ones. One that does not answer may still serve, so it holds what it held. For the
 same reason a drained backend is idle only when none of them can have a request there (`OpenRequests`).
 
-Decides nothing about versions (`table`), and makes no text (`texts`).
+Decides nothing about versions (`table`), and makes no text (`configuration`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,14 @@ from typing import Final, TypeAlias, final
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.backend import Member
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.engines.haproxy.configuration import (
+    HaproxyOptions,
+    configuration_text,
+    map_lines,
+    map_text,
+    server_name,
+)
 from gateway.engines.haproxy.runtime import Conversation, Info, NobodyListens, RuntimeProblem, conversation
-from gateway.engines.haproxy.texts import HaproxyOptions, configuration_text, map_lines, map_text, server_name
 from gateway.engines.table import POOL_PREFIX, PoolMember, Table, TableCompiler
 from gateway.telemetry.neighbours import EngineReport
 

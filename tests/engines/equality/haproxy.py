@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, final
 
+from gateway.engines.haproxy.configuration import HaproxyOptions, configuration_text, map_text
 from gateway.engines.haproxy.driver import HaproxyDriver, Places, replace_file
-from gateway.engines.haproxy.texts import HaproxyOptions, configuration_text, map_text
 from gateway.engines.table import compile_table
 from tests.engines.equality.gateway import RunningGateway
 from tests.kit.networks import LOOPBACK, free_port

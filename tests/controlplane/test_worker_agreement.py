@@ -11,17 +11,17 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.controlplane import documents as module
-from gateway.controlplane.documents import (
+from gateway.controlplane import worker_agreement as module
+from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.controlplane.state.text import format_state, parse_state
+from gateway.controlplane.worker_agreement import (
     EARLIER_WORKERS,
     STATE_FILE,
     TAKE_OVER,
     WORKERS,
-    Documents,
+    WorkerAgreement,
     restored_documents,
 )
-from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.controlplane.state.text import format_state, parse_state
 from gateway.core.agreement.attachment import NOTHING_AGREED, Agreed
 from gateway.core.agreement.document import Document, Level
 from gateway.core.dialect import Advertisement
@@ -51,7 +51,7 @@ class Workers:
     def held(self, name: str) -> int | None:
         return self.holds.get(name, 0) if self.live else None
 
-    def acknowledge(self, holder: SnapshotHolder, documents: Documents) -> None:
+    def acknowledge(self, holder: SnapshotHolder, documents: WorkerAgreement) -> None:
         """Everything that is published now."""
         for name, view in holder.current.views.items():
             document = None if view.agreed is None else view.agreed.document
@@ -64,7 +64,7 @@ def holder_of(*services: Service, agreed: Agreed | None = NOTHING_AGREED) -> Sna
 
 
 @asynccontextmanager
-async def following(documents: Documents) -> AsyncIterator[Documents]:
+async def following(documents: WorkerAgreement) -> AsyncIterator[WorkerAgreement]:
     documents.start()
     try:
         yield documents
@@ -104,7 +104,7 @@ async def turns() -> None:
 
 async def test_each_step_waits_for_every_live_worker() -> None:
     holder, workers = holder_of(service("a", "b")), Workers()
-    async with following(Documents(holder, workers.held)) as documents:
+    async with following(WorkerAgreement(holder, workers.held)) as documents:
         probed(holder, upto(5))
         levels = []
         for _ in range(3):
@@ -129,7 +129,7 @@ async def test_each_step_waits_for_every_live_worker() -> None:
 async def test_while_no_worker_is_live_nobody_is_asked() -> None:
     """Whoever joins holds the present document before it answers."""
     holder, workers = holder_of(service("a")), Workers(live=False)
-    async with following(Documents(holder, workers.held)) as documents:
+    async with following(WorkerAgreement(holder, workers.held)) as documents:
         probed(holder, upto(5))
         assert offered(holder) == FIVE
         probed(holder, upto(3), at=1.0)
@@ -139,7 +139,7 @@ async def test_while_no_worker_is_live_nobody_is_asked() -> None:
 
 async def test_a_pin_is_in_force_when_the_last_worker_holds_it() -> None:
     holder, workers = holder_of(service("a")), Workers(live=False)
-    async with following(Documents(holder, workers.held)) as documents:
+    async with following(WorkerAgreement(holder, workers.held)) as documents:
         probed(holder, upto(9))
         workers.live = True
         workers.acknowledge(holder, documents)
@@ -158,14 +158,14 @@ async def test_a_pin_is_in_force_when_the_last_worker_holds_it() -> None:
 async def test_nobody_waits_for_ever_for_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_WAIT", 0.01)
     holder = holder_of(service("a"))
-    async with following(Documents(holder, Workers().held)) as documents:
+    async with following(WorkerAgreement(holder, Workers().held)) as documents:
         probed(holder, upto(9))
         assert not await documents.in_force()
 
 
 async def test_legacy_backends_alone_are_transparent_until_another_is_known() -> None:
     holder, workers = holder_of(service("a", "b")), Workers()
-    async with following(Documents(holder, workers.held)) as documents:
+    async with following(WorkerAgreement(holder, workers.held)) as documents:
         probed(holder, LEGACY)
         assert holder.current.views["toy"].agreed == Agreed(None, transparent=True)
         holder.observe("toy", "a", ProbeSucceeded(upto(5), 1.0))
@@ -179,7 +179,7 @@ async def test_legacy_backends_alone_are_transparent_until_another_is_known() ->
 async def test_what_is_being_withdrawn_is_negotiated_to_the_end() -> None:
     """Also where only legacy backends are left: others may still refuse by what was offered."""
     holder, workers = holder_of(service("a")), Workers(live=False)
-    async with following(Documents(holder, workers.held)) as documents:
+    async with following(WorkerAgreement(holder, workers.held)) as documents:
         probed(holder, upto(5))
         workers.live = True
         workers.acknowledge(holder, documents)
@@ -201,7 +201,7 @@ async def test_what_is_being_withdrawn_is_negotiated_to_the_end() -> None:
 async def test_a_transparent_service_sends_to_legacy_backends_only() -> None:
     """Also where another backend is known that not every process knows yet."""
     holder = holder_of(service("a", "b"), agreed=None)
-    async with following(Documents(holder, alone=True)) as documents:
+    async with following(WorkerAgreement(holder, alone=True)) as documents:
         probed(holder, LEGACY)
         documents.hold()
         holder.observe("toy", "a", ProbeSucceeded(upto(5), 1.0))
@@ -222,7 +222,7 @@ async def test_a_transparent_service_sends_to_legacy_backends_only() -> None:
 async def test_a_new_service_begins_with_nothing_and_a_removed_one_is_forgotten() -> None:
     first, second = service("a"), replace(service("a"), name="second")
     holder, workers = holder_of(first), Workers()
-    async with following(Documents(holder, workers.held)) as documents:
+    async with following(WorkerAgreement(holder, workers.held)) as documents:
         probed(holder, upto(5))
         reconfigure(holder, [first, second])
         assert holder.current.views["second"].agreed == NOTHING_AGREED
@@ -241,7 +241,7 @@ async def test_a_new_service_begins_with_nothing_and_a_removed_one_is_forgotten(
 async def test_another_policy_is_another_document() -> None:
     one = service("a", "b", policy=Policy.REACHABLE)
     holder, workers = holder_of(one), Workers(live=False)
-    async with following(Documents(holder, workers.held)) as documents:
+    async with following(WorkerAgreement(holder, workers.held)) as documents:
         holder.observe("toy", "a", ProbeSucceeded(upto(9), 0.0))
         holder.observe("toy", "b", ProbeSucceeded(upto(5), 0.0))
         assert offered(holder) == NINE
@@ -258,7 +258,7 @@ async def test_another_policy_is_another_document() -> None:
 
 async def test_in_another_scheme_nothing_is_decided_and_nobody_stands_alone() -> None:
     holder, workers = holder_of(service("a")), Workers(live=False)
-    async with following(Documents(holder, workers.held)) as documents:
+    async with following(WorkerAgreement(holder, workers.held)) as documents:
         probed(holder, upto(9))
         workers.live = True
         workers.acknowledge(holder, documents)
@@ -274,7 +274,7 @@ async def test_in_another_scheme_nothing_is_decided_and_nobody_stands_alone() ->
 
 async def test_a_scheme_that_gains_names_keeps_its_document() -> None:
     holder, workers = holder_of(service("a", dialect=Toy(scheme=Named(("old", "new"))))), Workers(live=False)
-    async with following(Documents(holder, workers.held)):
+    async with following(WorkerAgreement(holder, workers.held)):
         probed(holder, Advertisement(VersionSet.only(Version(0), Version(1))))
         reconfigure(holder, [service("a", dialect=Toy(scheme=Named(("first", "old", "new"))))])
         assert offered(holder) == VersionSet.only(Version(1), Version(2))
@@ -283,15 +283,15 @@ async def test_a_scheme_that_gains_names_keeps_its_document() -> None:
 # --- the state file ----------------------------------------------------------------------------------------
 
 
-def saved_to(disk: Disk, documents: Callable[[], Documents]) -> Callable[[], asyncio.Future[bool]]:
+def saved_to(disk: Disk, documents: Callable[[], WorkerAgreement]) -> Callable[[], asyncio.Future[bool]]:
     return lambda: asyncio.ensure_future(disk.write(documents().to_save()))
 
 
 @asynccontextmanager
 async def saving(
     holder: SnapshotHolder, disk: Disk, workers: Workers, restored: Mapping[str, Document] | None = None
-) -> AsyncIterator[Documents]:
-    documents: Documents = Documents(
+) -> AsyncIterator[WorkerAgreement]:
+    documents: WorkerAgreement = WorkerAgreement(
         holder, workers.held, restored=restored, save=saved_to(disk, lambda: documents)
     )
     async with following(documents):
@@ -341,7 +341,7 @@ async def test_a_full_disk_holds_nothing_either(caplog: pytest.LogCaptureFixture
     async def fails() -> bool:
         return False
 
-    async with following(Documents(holder, save=fails)) as documents:
+    async with following(WorkerAgreement(holder, save=fails)) as documents:
         probed(holder, upto(5))
         assert await documents.in_force()
         assert offered(holder) == FIVE
@@ -371,7 +371,7 @@ async def test_what_changes_while_a_step_is_saved_is_looked_at_afterwards() -> N
 async def test_a_restart_goes_on_where_it_was() -> None:
     one = service("a", "b")
     holder = holder_of(one)
-    async with following(Documents(holder)) as documents:
+    async with following(WorkerAgreement(holder)) as documents:
         probed(holder, upto(5))
         text = format_state(holder.current, 0.0, documents.to_save())
     parsed = parse_state(text, [one])
@@ -381,7 +381,7 @@ async def test_a_restart_goes_on_where_it_was() -> None:
     again = SnapshotHolder(
         Snapshot.configured([one], now=0.0, saved=parsed.saved, agreed=NOTHING_AGREED), lambda: 0.0
     )
-    async with following(Documents(again, restored=restored)):
+    async with following(WorkerAgreement(again, restored=restored)):
         assert offered(again) == FIVE
         assert document_of(again) == restored["toy"]
 
@@ -407,7 +407,7 @@ async def test_what_orphans_may_still_serve_is_not_refused() -> None:
     holder, orphans = holder_of(service("a")), [True]
     probed(holder, upto(5))
     at_nine = Document(4, "guaranteed", NINE, NINE, NINE, NINE)
-    documents = Documents(holder, restored={"toy": at_nine}, orphans=lambda: bool(orphans))
+    documents = WorkerAgreement(holder, restored={"toy": at_nine}, orphans=lambda: bool(orphans))
     async with following(documents):
         assert (offered(holder), level(holder, "1.9")) == (FIVE, Level.UNDECIDED)
         assert documents.awaited() == {"toy": EARLIER_WORKERS}
@@ -423,7 +423,7 @@ async def test_what_orphans_may_still_serve_is_not_refused() -> None:
 
 async def test_one_worker_alone_has_documents_only_during_a_take_over() -> None:
     holder = holder_of(service("a"), agreed=None)
-    async with following(Documents(holder, alone=True)) as documents:
+    async with following(WorkerAgreement(holder, alone=True)) as documents:
         probed(holder, upto(5))
         assert holder.current.views["toy"].agreed is None
         assert await documents.in_force()
@@ -446,7 +446,7 @@ async def test_one_that_is_held_refuses_what_it_refused() -> None:
     """Also where a ceiling hides everything, or nothing is known."""
     hidden, unknown = service("a", ceiling=v("0.9")), replace(service("a"), name="unknown")
     holder = holder_of(hidden, unknown, agreed=None)
-    async with following(Documents(holder, alone=True)) as documents:
+    async with following(WorkerAgreement(holder, alone=True)) as documents:
         probed(holder, upto(5))
         documents.hold()
         document = document_of(holder)
@@ -460,7 +460,7 @@ async def test_one_that_is_held_refuses_what_it_refused() -> None:
 async def test_who_takes_over_moves_only_what_the_other_does_not_serve() -> None:
     first, second = service("a"), replace(service("a"), name="second")
     holder, workers = holder_of(first, second), Workers(live=False)
-    documents = Documents(holder, workers.held, restored={"toy": AT_FIVE})
+    documents = WorkerAgreement(holder, workers.held, restored={"toy": AT_FIVE})
     documents.hold(everything=False)
     async with following(documents):
         for name in ("toy", "second"):
@@ -489,7 +489,7 @@ async def test_a_hold_drops_the_step_that_is_being_saved() -> None:
 
 async def test_one_worker_alone_follows_documents_while_orphans_serve() -> None:
     holder, orphans = holder_of(service("a"), agreed=None), [True]
-    documents = Documents(holder, alone=True, restored={"toy": AT_FIVE}, orphans=lambda: bool(orphans))
+    documents = WorkerAgreement(holder, alone=True, restored={"toy": AT_FIVE}, orphans=lambda: bool(orphans))
     async with following(documents):
         assert document_of(holder) == AT_FIVE
         probed(holder, upto(9))

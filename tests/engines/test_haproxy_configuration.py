@@ -16,7 +16,13 @@ import pytest
 
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import UNTRUSTED_HEADERS
-from gateway.engines.haproxy.texts import HaproxyOptions, configuration_text, encoded, map_text, server_name
+from gateway.engines.haproxy.configuration import (
+    HaproxyOptions,
+    configuration_text,
+    encoded,
+    map_text,
+    server_name,
+)
 from gateway.engines.table import PoolMember, compile_table
 from gateway.settings import load
 from tests.engines.equality.haproxy import program, running_haproxy

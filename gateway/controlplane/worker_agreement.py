@@ -1,8 +1,8 @@
-"""The agreement between the workers of one gateway: the document of each service is moved towards what is
-offered, one step of the ladder at a time.
+"""Agreement between the workers of one gateway: moves the document of each service towards what is offered,
+one step of the ladder at a time.
 
-    SnapshotHolder  ->  Documents  ->  StateKeeper  ->  SnapshotHolder.agree  ->  workers  ->  acknowledged
-      offer states      next steps     saved first        published
+    SnapshotHolder -> WorkerAgreement -> StateKeeper -> SnapshotHolder.agree -> workers -> acknowledged
+      offer states      next steps       saved first      published
 
 Several workers hold the snapshot at slightly different times. What each of them offers and refuses is in the
 document that it holds. The next one is published only when every live worker has acknowledged this one, so no
@@ -60,7 +60,7 @@ class _Step(NamedTuple):
 
 
 @final
-class Documents:
+class WorkerAgreement:
     """The `Agreement` of a gateway that stands alone: it follows the offers from `start` to `close`.
 
     `held(service)`: the lowest seq of its document that any live worker has acknowledged, 0 for none; None:
