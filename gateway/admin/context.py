@@ -35,7 +35,7 @@ class Explaining(NamedTuple):
 
     limits: Limits
     """Limits of request heads."""
-    known_documents: Container[DocumentKey] = ()
+    cached_documents: Container[DocumentKey] = ()
     """Discovery documents that can be answered without a backend."""
     held_back: Mapping[str, int] = {}
     """Shares of the requests by member key, as for `selection.select`."""

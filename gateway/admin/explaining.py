@@ -53,7 +53,7 @@ def explain_described(
     report = status.report  # without an engine: the gateway chooses by what it has in flight itself
     ejected = {key: each.reason for key, each in report.ejected.items()}
     load = Load(report.in_flight_by_member, facts.held_back, ejected)
-    return explain(status.snapshot, head, head.host, load, facts.known_documents)
+    return explain(status.snapshot, head, head.host, load, facts.cached_documents)
 
 
 def _header(line: str) -> Header:

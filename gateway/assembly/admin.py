@@ -65,7 +65,7 @@ def admin_context(parts: Parts) -> AdminContext:
         metrics=plan.metrics,
         history=parts.history,
         last_hour=parts.samples.recent.last_hour,
-        explaining=lambda: Explaining(plan.settings.limits, plane.known_documents, plane.held_back),
+        explaining=lambda: Explaining(plan.settings.limits, plane.cached_documents, plane.held_back),
         commands=_commands(parts),
         access=_access(parts),
     )

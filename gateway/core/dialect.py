@@ -293,7 +293,7 @@ class Links:
     """`https://api.example:443/baremetal`: scheme, authority and prefix under which the client reached the
     gateway."""
     moved_to: str | None = None
-    """For a known document, which was fetched for another client: under what the present one reached the
+    """For a cached document, which was fetched for another client: under what the present one reached the
     gateway. `host` and `public` are then those of the first one."""
     _rewriter: LinkRewriter = field(init=False, repr=False, compare=False)
 
@@ -493,7 +493,7 @@ class Dialect(ABC):
         return path
 
     def document_path(self, path: str) -> str:
-        """The one spelling of a document's path: all that its servers take for the same lead to one known
+        """The one spelling of a document's path: all that its servers take for the same lead to one cached
         document. Without escapes and slashes at its ends, unless they read more."""
         plain = unquote(path) if "%" in path else path
         return "/" + plain.strip("/")

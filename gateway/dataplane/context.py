@@ -30,8 +30,8 @@ from gateway.dataplane.backends.ejection import (
     untold,
 )
 from gateway.dataplane.backends.queue import RequestQueue
-from gateway.dataplane.documents.known import KnownDocuments
-from gateway.dataplane.documents.rewritten import RewrittenDocuments
+from gateway.dataplane.documents.cached import CachedDocuments
+from gateway.dataplane.documents.rewrite_cache import RewriteCache
 from gateway.dataplane.http1.forwarding import UNIX_PEER, ForwardingLines, Network, Peer, plain_address
 from gateway.dataplane.http1.head_readers import LayoutBudget, RequestReader, ResponseReader
 from gateway.dataplane.http1.names import NameTable
@@ -113,6 +113,7 @@ class Context:
         "_response_readers",
         "_trusted_request_reader",
         "admission",
+        "cached_documents",
         "client_contexts",
         "clock",
         "decision_cache",
@@ -123,7 +124,6 @@ class Context:
         "held_bodies",
         "in_flight_by_member",
         "in_flight_by_service",
-        "known_documents",
         "leases",
         "limits",
         "metrics",
@@ -141,7 +141,7 @@ class Context:
         "response_cache",
         "response_layouts",
         "retry_budget",
-        "rewritten_documents",
+        "rewrite_cache",
         "snapshots",
         "timeouts",
         "tracing",
@@ -232,8 +232,8 @@ class Context:
         self.forwarding_lines = ForwardingLines()
         self.rate_limiter = RateLimiter()
         self.refusals = Refusals()
-        self.known_documents = KnownDocuments()
-        self.rewritten_documents = RewrittenDocuments()
+        self.cached_documents = CachedDocuments()
+        self.rewrite_cache = RewriteCache()
 
     def send(self, writer: Writer, data: bytes) -> None:
         """Write `data` at the end of this turn of the event loop, after everything that has arrived was read.

@@ -124,9 +124,9 @@ class OwnWorker:
         return self._worker.context.held_back
 
     @property
-    def known_documents(self) -> Container[DocumentKey]:
+    def cached_documents(self) -> Container[DocumentKey]:
         """Discovery documents that can be answered without a backend, as far as this process knows."""
-        return self._worker.context.known_documents
+        return self._worker.context.cached_documents
 
     def workers(self) -> Iterable[WorkerState]:
         """All of them."""

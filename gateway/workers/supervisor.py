@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, final
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.decision import DocumentKey
 from gateway.core.fleet.publication import Publication
-from gateway.dataplane.documents.known import KnownDocuments
+from gateway.dataplane.documents.cached import CachedDocuments
 from gateway.dataplane.edge.balance import Board
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.errors import StartupError
@@ -36,7 +36,7 @@ from gateway.workers.reports import Reports
 from gateway.workers.shares import ShareKeeper
 from gateway.workers.worker_handle import PROGRAM, Stage, WorkerHandle, ending_of
 
-_PROBED: Final = KnownDocuments()
+_PROBED: Final = CachedDocuments()
 """Nothing has come through this process: what it knows is what probes have read."""
 
 BEATS: Final = 4
@@ -475,7 +475,7 @@ class WorkerProcesses:
         return self._shared.held_back
 
     @property
-    def known_documents(self) -> Container[DocumentKey]:
+    def cached_documents(self) -> Container[DocumentKey]:
         """The documents that probes have read. What comes through a worker, it keeps for itself."""
         return _PROBED
 

@@ -86,6 +86,8 @@ PROSE: Final[Mapping[str, str]] = {
     "adverts": "advertisements",
     "garbled": "malformed",
     "opening connection": "pending connection",
+    "known document": "cached document",
+    "known documents": "cached documents",
     "overheard": "observed in a response",
     "let in": "applied",
     "overhears": "observes",

@@ -191,7 +191,7 @@ PLACES = [
         ),
     ],
 )
-def test_R_D7_a_link_of_a_known_document_becomes_that_of_the_present_client(
+def test_R_D7_a_link_of_a_cached_document_becomes_that_of_the_present_client(
     link: str, before: str, after: str
 ) -> None:
     moved = Links(BACKEND, "gw.test:8080", before, moved_to=after).rewrite(link)

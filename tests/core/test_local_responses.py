@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.core.decision.decision import Answer, AnswerKnown, Forward, Refuse, decide
+from gateway.core.decision.decision import Answer, AnswerCached, Forward, Refuse, decide
 from gateway.core.decision.explanation import explain
 from gateway.core.decision.local_responses import error_response, type_of_text
 from gateway.core.dialect import GatewayError
@@ -52,15 +52,15 @@ def test_in_maintenance_everything_is_answered_alike(
     assert isinstance(decide(in_maintenance(at, None), RequestHead("GET", "/things"), "", {}, 0, {}), Forward)
 
 
-def test_no_known_document_is_answered_in_maintenance() -> None:
+def test_no_cached_document_is_answered_in_maintenance() -> None:
     class Everything:
         def __contains__(self, key: object) -> bool:
             return True
 
     at = in_maintenance(TOY, Maintenance())
     for target in ("/", "/things"):
-        decision = decide(at, RequestHead("GET", target), "", {}, 0, {}, known_documents=Everything())
-        assert not isinstance(decision, AnswerKnown)
+        decision = decide(at, RequestHead("GET", target), "", {}, 0, {}, cached_documents=Everything())
+        assert not isinstance(decision, AnswerCached)
 
 
 def test_explain_says_so() -> None:

@@ -93,7 +93,7 @@ async def test_errors_before_a_service_is_known_have_none(testbed: Testbed) -> N
     assert "x-set" not in {*unrouted.names, *malformed.names}
 
 
-async def test_documents_and_known_documents(testbed: Testbed) -> None:
+async def test_documents_and_cached_documents(testbed: Testbed) -> None:
     """`Accept-Encoding: identity` of the gateway stands, whatever is configured: the document is read."""
     request_edits = HeaderEdits(set=(("Accept-Encoding", "gzip"), ("If-None-Match", '"x"')))
     gateway, backend, _ = await edited(testbed, request_edits=request_edits, response_edits=EDITS)

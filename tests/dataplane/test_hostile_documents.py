@@ -205,7 +205,7 @@ async def test_R_B12_another_document_of_the_same_backend_is_read(testbed: Testb
     ]
 
 
-async def test_R_B12_a_known_document_is_rewritten_once_for_each_host(
+async def test_R_B12_a_cached_document_is_rewritten_once_for_each_host(
     testbed: Testbed, rewritten: Rewritten
 ) -> None:
     gateway, backend = await testbed.gateway_and_backend(always(sent(v1())))

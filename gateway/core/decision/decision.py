@@ -139,8 +139,8 @@ class Resolution:
     """The dialect's `write_target` writes the version into the target."""
     request_ids: RequestIds = field(init=False)
     rewrites_document: bool = field(init=False)
-    prefers_known_document: bool = field(init=False)
-    """True: this document is answered from what is known of it; `candidates` are for when nothing is."""
+    prefers_cached_document: bool = field(init=False)
+    """True: this document is answered from the cache; `candidates` are for when it is not there."""
     operations: Operations | None = field(init=False)
     """Those that the request may be refused by; None: there are none, or no version was negotiated."""
     timeouts: Timeouts = field(init=False)
@@ -162,9 +162,9 @@ class Resolution:
             "target_has_version": service.dialect.target_has_version,
             "request_ids": service.dialect.request_ids,
             "rewrites_document": self.endpoint.document and not self.view.offer.transparent,
-            "prefers_known_document": not refused
+            "prefers_cached_document": not refused
             and service.maintenance is None
-            and self.view.prefers_known_document(self.endpoint, self.candidates),
+            and self.view.prefers_cached_document(self.endpoint, self.candidates),
             "operations": (service.operations or None) if negotiated else None,
             "timeouts": service.timeouts,
             "limits": service.limits,
@@ -216,7 +216,7 @@ class Answer(NamedTuple):
 
 
 @final
-class AnswerKnown(NamedTuple):
+class AnswerCached(NamedTuple):
     """The gateway answers a discovery document that a backend gave before: none that may give it is there."""
 
     resolution: Resolution
@@ -230,7 +230,7 @@ class Unrouted(NamedTuple):
 
 NO_ROUTE = Unrouted()
 
-Decision: TypeAlias = Forward | Refuse | Answer | AnswerKnown | Unrouted
+Decision: TypeAlias = Forward | Refuse | Answer | AnswerCached | Unrouted
 
 DecisionKey: TypeAlias = tuple[str, Endpoint, tuple[object, ...]]
 DecisionCache: TypeAlias = MutableMapping[DecisionKey, Resolution]
@@ -245,7 +245,7 @@ def decide(
     decision_cache: DecisionCache,
     *,
     throttled: Container[str] = (),
-    known_documents: Container[DocumentKey] = (),
+    cached_documents: Container[DocumentKey] = (),
     held_back: Mapping[str, int] = NOBODY,
     leases: Mapping[str, int] | None = None,
 ) -> Decision:
@@ -253,7 +253,7 @@ def decide(
 
     `in_flight_by_member`: requests in flight by member key. `random_bits`: 64 of them. `decision_cache`: a
     table that the caller keeps from call to call; entries of a view that is no longer current are ignored.
-    `throttled`: services whose rate-limited endpoints have answered too often. `known_documents`: those that
+    `throttled`: services whose rate-limited endpoints have answered too often. `cached_documents`: those that
     the caller can answer. `held_back`, `leases`: as for `selection.select`.
     """
     method, query = head.method, head.query
@@ -282,10 +282,10 @@ def decide(
         if missing is not None:
             return _local(missing)
     # 6. Select one of the candidates.
-    if resolution.prefers_known_document and method in DOCUMENT_METHODS:
+    if resolution.prefers_cached_document and method in DOCUMENT_METHODS:
         document = document_key(view, endpoint, path, query, forwardable=bool(resolution.candidates.tiers))
-        if document in known_documents:
-            return AnswerKnown(resolution, document)
+        if document in cached_documents:
+            return AnswerCached(resolution, document)
     if not resolution.candidates.tiers:
         return _local(resolution)
     member = select(resolution.candidates, in_flight_by_member, random_bits, (), held_back, leases)

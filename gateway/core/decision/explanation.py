@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, final
 
 from gateway.core.decision.decision import (
     Answer,
-    AnswerKnown,
+    AnswerCached,
     DocumentKey,
     Forward,
     NegotiationResult,
@@ -84,15 +84,22 @@ def explain(
     head: Request,
     host: str = "",
     load: Load = NO_LOAD,
-    known_documents: Container[DocumentKey] = (),
+    cached_documents: Container[DocumentKey] = (),
 ) -> dict[str, Any]:
     """Explain a request. `head` is what the data plane's reader makes of it, so both read the same.
 
-    `host`: the value of `Host`. `known_documents`: as for `decide`.
+    `host`: the value of `Host`. `cached_documents`: as for `decide`.
     """
     route = snapshot.routes.find(host, head.path)
     decision = decide(
-        snapshot, head, host, load.in_flight, 0, {}, known_documents=known_documents, held_back=load.held_back
+        snapshot,
+        head,
+        host,
+        load.in_flight,
+        0,
+        {},
+        cached_documents=cached_documents,
+        held_back=load.held_back,
     )
     target = f"{head.path}?{head.query}" if head.query else head.path
     request = {"generation": snapshot.generation, "method": head.method, "path": target, "host": host}
@@ -111,10 +118,10 @@ def explain(
 
 
 def _routed(
-    head: Request, route: Route, decision: Forward | Refuse | Answer | AnswerKnown, load: Load
+    head: Request, route: Route, decision: Forward | Refuse | Answer | AnswerCached, load: Load
 ) -> dict[str, Any]:
     resolution = decision.resolution
-    if isinstance(decision, AnswerKnown):
+    if isinstance(decision, AnswerCached):
         resolution = _without_backends(resolution)
     view, endpoint, requested = resolution.view, resolution.endpoint, resolution.requested
     dialect, match = view.service.dialect, route.match
@@ -165,16 +172,16 @@ def _routed(
     }
 
 
-_KINDS: Mapping[type[Forward | Refuse | Answer | AnswerKnown], DecisionKind] = {
+_KINDS: Mapping[type[Forward | Refuse | Answer | AnswerCached], DecisionKind] = {
     Forward: DecisionKind.FORWARD,
     Refuse: DecisionKind.REFUSE,
     Answer: DecisionKind.ANSWER,
-    AnswerKnown: DecisionKind.ANSWER,
+    AnswerCached: DecisionKind.ANSWER,
 }
 
 
 def _without_backends(resolution: Resolution) -> Resolution:
-    """The resolution of a document that is answered from what is known: no backend gets the request."""
+    """The resolution of a document that is answered from the cache: no backend gets the request."""
     return replace(
         resolution,
         result=NegotiationResult.SERVED if resolution.requested is not None else None,
@@ -237,7 +244,7 @@ def _because(resolution: Resolution, kind: DecisionKind) -> str:
     if view.service.maintenance is not None:
         return "the service is in maintenance: the configuration has one answer for every request"
     if kind is DecisionKind.ANSWER and resolution.rewrites_document:
-        return "no backend that may give this document is in service: it is answered from what is known"
+        return "no backend that may give this document is in service: it is answered from the cache"
     if kind is DecisionKind.ANSWER:
         return "the gateway answers this endpoint itself"
     if resolution.offered is None or view.offer.transparent:

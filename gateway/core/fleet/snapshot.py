@@ -140,8 +140,8 @@ class ServiceView:
         nobody = not members and not any(member.has_mount(mount) for member in self.pool.members)
         return candidates if nobody else Candidates.of(members)
 
-    def prefers_known_document(self, endpoint: Endpoint, candidates: Candidates) -> bool:
-        """Whether a discovery document is answered from what is known, if it is, rather than by `candidates`.
+    def prefers_cached_document(self, endpoint: Endpoint, candidates: Candidates) -> bool:
+        """Whether a discovery document is answered from the cache, if possible, not by `candidates`.
 
         It is where nobody may give it but legacy members. Their documents show nothing but what they stand
         for, so they give it where no other version is on offer.

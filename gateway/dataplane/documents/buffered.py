@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final, final
 
 from gateway.core.dialect import Advertisement, Links, VersionRefusal
 from gateway.core.http.message import fields_named
-from gateway.dataplane.documents.known import KnownDocument, document_to_keep
+from gateway.dataplane.documents.cached import CachedDocument, document_to_keep
 from gateway.dataplane.http1.fields import BY_LENGTH, NO_BODY, OWS
 
 if TYPE_CHECKING:
     from gateway.core.decision.decision import Resolution
     from gateway.core.decision.response import ResponseRewrite
     from gateway.core.fleet.backend import Backend, Member
-    from gateway.dataplane.documents.rewritten import RewrittenDocuments
+    from gateway.dataplane.documents.rewrite_cache import RewriteCache
     from gateway.dataplane.http1.request_head import RequestHead
     from gateway.dataplane.http1.response_head import ResponseHead
 
@@ -92,7 +92,7 @@ class BufferedResponse:
 
     body = b""
     """Of a complete response: the content for the client."""
-    known_document: KnownDocument | None = None
+    cached_document: CachedDocument | None = None
     """What is kept of it after it was rewritten."""
 
     def __init__(
@@ -142,7 +142,7 @@ class BufferedResponse:
         dialect = self._resolution.view.service.dialect
         return dialect.read_refusal(self.response.status, body)
 
-    def rewrite_document(self, request: RequestHead, public_base: str, documents: RewrittenDocuments) -> bool:
+    def rewrite_document(self, request: RequestHead, public_base: str, rewrites: RewriteCache) -> bool:
         """Write the range of the offer and links that the client can follow. False: the response cannot be
         shown to the client."""
         response, resolution = self.response, self._resolution
@@ -156,11 +156,11 @@ class BufferedResponse:
             return False
         links = Links(self._member.backend.origin, request.host, public_base)
         dialect = resolution.view.service.dialect
-        body = documents.rewrite(dialect, resolution.endpoint, self.body, resolution.offered, links)
+        body = rewrites.rewrite(dialect, resolution.endpoint, self.body, resolution.offered, links)
         if body is None:
             return False
         self._describe(len(body))
-        self.known_document = document_to_keep(
+        self.cached_document = document_to_keep(
             resolution,
             self._member,
             request,

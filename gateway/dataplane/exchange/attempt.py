@@ -328,12 +328,12 @@ class Attempt(ResponseReceiver):
         """Make a discovery document the one for the client, and keep it; False: it cannot be shown."""
         owner = self._owner
         public_base = owner.downstream.peer.public_base(owner.request, owner.resolution.prefix)
-        if not buffered.rewrite_document(owner.request, public_base, owner.context.rewritten_documents):
+        if not buffered.rewrite_document(owner.request, public_base, owner.context.rewrite_cache):
             return False
-        if buffered.known_document is not None:
+        if buffered.cached_document is not None:
             view, endpoint = owner.resolution.view, owner.resolution.endpoint
             key = document_key(view, endpoint, owner.path, owner.request.query)
-            owner.context.known_documents.keep(key, buffered.known_document)
+            owner.context.cached_documents.keep(key, buffered.cached_document)
         return True
 
     def _report_complete(self) -> None:

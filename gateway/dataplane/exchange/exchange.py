@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, final
 
 from gateway.core.decision.decision import (
     Answer,
-    AnswerKnown,
+    AnswerCached,
     Decision,
     DocumentKey,
     Forward,
@@ -34,7 +34,7 @@ from gateway.core.decision.decision import (
     reselect,
 )
 from gateway.dataplane.documents.buffered import location_lines
-from gateway.dataplane.documents.known import key_of_request
+from gateway.dataplane.documents.cached import key_of_request
 from gateway.dataplane.exchange.attempt import Attempt, AttemptOwner
 from gateway.dataplane.exchange.heads import CHUNKED, compose_downstream_head, framing_line
 from gateway.dataplane.exchange.retries import Retries
@@ -172,7 +172,7 @@ class Exchange(AttemptOwner):
 
     def _decide(self) -> Decision:
         request, context, record = self.request, self.context, self.record
-        known_documents: Container[DocumentKey] = context.known_documents
+        cached_documents: Container[DocumentKey] = context.cached_documents
         while True:
             decision = decide(  # 3 to 6
                 context.snapshots.current,  # 2: taken anew when a version refusal leads here again
@@ -182,13 +182,13 @@ class Exchange(AttemptOwner):
                 context.random_bits(),
                 context.decision_cache,
                 throttled=context.rate_limiter,
-                known_documents=known_documents,
+                cached_documents=cached_documents,
                 held_back=context.held_back,
                 leases=context.leases,
             )
-            if type(decision) is not AnswerKnown or self._known_answer(*decision) is not None:
+            if type(decision) is not AnswerCached or self._cached_answer(*decision) is not None:
                 break
-            known_documents = ()  # it is not for this client: a legacy backend may still give one
+            cached_documents = ()  # it is not for this client: a legacy backend may still give one
         if type(decision) is not Unrouted:
             resolution = self.resolution = decision.resolution
             record.service = resolution.service
@@ -396,7 +396,7 @@ class Exchange(AttemptOwner):
         """Nothing is sent any more. Where no connection could be made, a discovery document is answered from
         what is known of it."""
         key = key_of_request(self.resolution, self.request, self.path) if failure in NOT_CONNECTED else None
-        known = None if key is None else self._known_answer(self.resolution, key)
+        known = None if key is None else self._cached_answer(self.resolution, key)
         if known is not None:
             self._respond(known)
         else:
@@ -546,23 +546,23 @@ class Exchange(AttemptOwner):
 
     # -- local responses, and the end
 
-    def _respond_decision(self, decision: Refuse | Answer | AnswerKnown | Unrouted) -> None:
+    def _respond_decision(self, decision: Refuse | Answer | AnswerCached | Unrouted) -> None:
         """Respond without a backend: a refusal, a document of the gateway, or no service."""
         record = self.record
-        if isinstance(decision, AnswerKnown):
-            self._respond(self._known_answer(*decision) or no_document(decision.resolution))
+        if isinstance(decision, AnswerCached):
+            self._respond(self._cached_answer(*decision) or no_document(decision.resolution))
             return
         if isinstance(decision, Refuse):
             decision = self.context.refusals.in_time(decision)
             record.result = decision.result if record.requested is not None else None
         self._respond(answer_of(decision))
 
-    def _known_answer(self, resolution: Resolution, key: DocumentKey) -> LocalAnswer | None:
-        """A known document for this client; None: there is none that it may see."""
+    def _cached_answer(self, resolution: Resolution, key: DocumentKey) -> LocalAnswer | None:
+        """A cached document for this client; None: there is none that it may see."""
         context, request = self.context, self.request
         public_base = self.downstream.peer.public_base(request, resolution.prefix)
-        documents = context.rewritten_documents
-        return context.known_documents.answer(key, resolution, request.host, public_base, documents)
+        rewrites = context.rewrite_cache
+        return context.cached_documents.answer(key, resolution, request.host, public_base, rewrites)
 
     def _respond_failure(self, failure: Failure) -> None:
         """Respond with a failure: that of an earlier attempt if the request may have been executed then."""

@@ -27,7 +27,7 @@ from gateway.dataplane.local_responses.proxy_status import LocalReason
 if TYPE_CHECKING:
     from gateway.core.decision.decision import Resolution
     from gateway.core.fleet.backend import Backend, Member
-    from gateway.dataplane.documents.rewritten import RewrittenDocuments
+    from gateway.dataplane.documents.rewrite_cache import RewriteCache
     from gateway.dataplane.http1.request_head import RequestHead
     from gateway.dataplane.http1.response_head import ResponseHead
 
@@ -52,7 +52,7 @@ _Place: TypeAlias = tuple[str, Endpoint, str]
 
 @final
 @dataclass(frozen=True, slots=True)
-class KnownDocument:
+class CachedDocument:
     """A document as a backend gave it, and what its links were made from."""
 
     scheme_id: tuple[object, ...]
@@ -74,14 +74,14 @@ class KnownDocument:
     body: bytes
 
     def response(
-        self, resolution: Resolution, host: str, public_base: str, documents: RewrittenDocuments
+        self, resolution: Resolution, host: str, public_base: str, rewrites: RewriteCache
     ) -> Response | None:
         """The document for a client that reached the gateway under `public_base`; None if it cannot be shown
         to this one."""
         dialect, endpoint, offered = resolution.view.service.dialect, resolution.endpoint, resolution.offered
-        assert offered is not None, "a known document is used only while something is on offer"
+        assert offered is not None, "a cached document is used only while something is on offer"
         links = Links(self.backend.origin, self.host, self.public_base, moved_to=public_base)
-        body = documents.rewrite(dialect, endpoint, self.body, offered, links)
+        body = rewrites.rewrite(dialect, endpoint, self.body, offered, links)
         if body is None or self._repeats_host(body, host, public_base):
             return None
         served, version = self.served, self.shown_version(offered)
@@ -117,12 +117,12 @@ class KnownDocument:
 
 
 @final
-class KnownDocuments:
+class CachedDocuments:
     """The documents of one worker, the least recently used ones dropped first. Contains the keys of those
     that can be answered, as `decide` expects it."""
 
     def __init__(self) -> None:
-        self._documents: OrderedDict[_Place, KnownDocument] = OrderedDict()
+        self._documents: OrderedDict[_Place, CachedDocument] = OrderedDict()
         self._size = 0
 
     def __len__(self) -> int:
@@ -131,23 +131,23 @@ class KnownDocuments:
     def __contains__(self, key: object) -> bool:
         return isinstance(key, DocumentKey) and self.find(key) is not None
 
-    def find(self, key: DocumentKey) -> KnownDocument | None:
+    def find(self, key: DocumentKey) -> CachedDocument | None:
         """The document of `key`: what a client fetched last, else what a probe has read. That of a legacy
         backend only if there is no other."""
         fetched = self._fetched(key)
         return fetched if fetched is not None and not fetched.legacy else _probed(key) or fetched
 
-    def _fetched(self, key: DocumentKey) -> KnownDocument | None:
+    def _fetched(self, key: DocumentKey) -> CachedDocument | None:
         """What a client fetched, if its backend is still configured, with a dialect that reads it."""
         place = (key.service.name, key.endpoint, key.target)
-        known = self._documents.get(place)
-        if known is None:
+        cached = self._documents.get(place)
+        if cached is None:
             return None
-        if known.scheme_id != key.service.scheme_id or known.backend not in key.service.backends:
+        if cached.scheme_id != key.service.scheme_id or cached.backend not in key.service.backends:
             self._drop(place)
             return None
         self._documents.move_to_end(place)
-        return known
+        return cached
 
     def answer(
         self,
@@ -155,36 +155,36 @@ class KnownDocuments:
         resolution: Resolution,
         host: str,
         public_base: str,
-        documents: RewrittenDocuments,
+        rewrites: RewriteCache,
     ) -> LocalAnswer | None:
         """The document of `key` for a client that reached the gateway under `public_base`.
 
         None: there is none that it may see.
         """
-        known = self.find(key)
-        response = None if known is None else known.response(resolution, host, public_base, documents)
-        if known is None or response is None:
+        cached = self.find(key)
+        response = None if cached is None else cached.response(resolution, host, public_base, rewrites)
+        if cached is None or response is None:
             return None
         return LocalAnswer(
             response,
             LocalReason.KNOWN_DOCUMENT,
             result=NegotiationResult.SERVED,
-            version=known.version_text(resolution),
+            version=cached.version_text(resolution),
         )
 
-    def keep(self, key: DocumentKey, known: KnownDocument) -> None:
-        """Keep `known`, and drop those that were not used for longest beyond the bounds. A legacy backend's
+    def keep(self, key: DocumentKey, cached: CachedDocument) -> None:
+        """Keep `cached`, and drop those that were not used for longest beyond the bounds. A legacy backend's
         document never replaces that of a newer one."""
         place = (key.service.name, key.endpoint, key.target)
         before = self._fetched(key)
         if before is not None:
-            if known.legacy and not before.legacy:
+            if cached.legacy and not before.legacy:
                 return
             self._drop(place)
         if len(key.target) > MAX_TARGET:
             return
-        self._documents[place] = known
-        self._size += len(known.body)
+        self._documents[place] = cached
+        self._size += len(cached.body)
         while len(self._documents) > MAX_DOCUMENTS or self._size > MAX_SIZE:
             self._drop(next(iter(self._documents)))
 
@@ -192,7 +192,7 @@ class KnownDocuments:
         self._size -= len(self._documents.pop(place).body)
 
 
-def _probed(key: DocumentKey) -> KnownDocument | None:
+def _probed(key: DocumentKey) -> CachedDocument | None:
     """What a probe has read there: of the member with the highest version, the legacy ones last."""
     service, members = key.service, () if key.pool is None else key.pool.members
     able = [member for member in members if member.document is not None and _is_at(key, member.document)]
@@ -204,7 +204,7 @@ def _probed(key: DocumentKey) -> KnownDocument | None:
     assert document is not None, "those without one are left out"
     headers = as_mapping(document.fields)
     served = service.dialect.read_response(key.endpoint, document.status, headers)
-    return KnownDocument(
+    return CachedDocument(
         scheme_id=service.scheme_id,
         backend=member.backend,
         legacy=member.legacy,
@@ -263,7 +263,7 @@ def document_to_keep(
     served: Served,
     public_base: str,
     body: bytes,
-) -> KnownDocument | None:
+) -> CachedDocument | None:
     """What is kept of a document that could be rewritten; None: it may be for this client alone.
 
     RFC 9111 3 and 3.5: nothing of a request with credentials, nothing that is not to be stored or private.
@@ -279,7 +279,7 @@ def document_to_keep(
     vary = all_values(as_mapping(response.selected_fields), "vary")
     if "*" in vary:
         return None
-    return KnownDocument(
+    return CachedDocument(
         scheme_id=resolution.view.service.scheme_id,
         backend=member.backend,
         legacy=member.legacy,

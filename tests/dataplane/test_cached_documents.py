@@ -1,4 +1,4 @@
-"""While no backend that may give a discovery document can be reached, it is answered from what is known.
+"""While no backend that may give a discovery document can be reached, it is answered from the cache.
 
 The answer is made anew for each client: the present offer, and links that this client can follow.
 """
@@ -22,12 +22,12 @@ from gateway.core.fleet.fleet import Drain, Pin, ProbeSucceeded
 from gateway.core.fleet.match import Match
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
-from gateway.dataplane.documents.known import (
+from gateway.dataplane.documents.cached import (
     MAX_DOCUMENTS,
     MAX_SIZE,
     MAX_TARGET,
-    KnownDocument,
-    KnownDocuments,
+    CachedDocument,
+    CachedDocuments,
 )
 from gateway.dialects.openstack.ironic import ROOT, V1
 from tests.dataplane.test_retries import fill_backlog
@@ -225,7 +225,7 @@ async def test_R_D7_the_present_offer_is_shown(testbed: Testbed) -> None:
         assert shown(await get(gateway))[:2] == ("1.1", highest)
 
 
-async def test_R_D7_a_larger_offer_than_that_of_the_known_document_is_shown(testbed: Testbed) -> None:
+async def test_R_D7_a_larger_offer_than_that_of_the_cached_document_is_shown(testbed: Testbed) -> None:
     gateway, backend = await fleet(testbed)
     gateway.snapshot_holder.apply("baremetal", Pin(Version(1, 30)))
     assert shown(await get(gateway))[:2] == ("1.1", "1.30")
@@ -567,16 +567,16 @@ async def test_R_D7_where_only_legacy_versions_are_on_offer_a_legacy_backend_giv
 
 def entry(
     number: int, backend: Backend, size: int = 10, target: str = ""
-) -> tuple[DocumentKey, KnownDocument]:
+) -> tuple[DocumentKey, CachedDocument]:
     service = service_of(backend)
-    known = KnownDocument(
+    known = CachedDocument(
         service.scheme_id, backend, False, "h", "http://h", 200, Served(), None, (), (), b"x" * size
     )
     return DocumentKey(service, ROOT, target or f"/?{number}"), known
 
 
 def test_R_D7_the_least_recently_used_document_is_dropped_first() -> None:
-    documents, backend = KnownDocuments(), refusing_backend()
+    documents, backend = CachedDocuments(), refusing_backend()
     entries = [entry(number, backend) for number in range(MAX_DOCUMENTS + 1)]
     for key, known in entries[:-1]:
         documents.keep(key, known)
@@ -589,7 +589,7 @@ def test_R_D7_the_least_recently_used_document_is_dropped_first() -> None:
 
 
 def test_R_D7_all_documents_together_are_bounded() -> None:
-    documents, backend = KnownDocuments(), refusing_backend()
+    documents, backend = CachedDocuments(), refusing_backend()
     for number in range(20):
         documents.keep(*entry(number, backend, MAX_SIZE // 4))
         documents.keep(*entry(number, backend, MAX_SIZE // 4))  # the same once more
@@ -601,7 +601,7 @@ def test_R_D7_all_documents_together_are_bounded() -> None:
 
 
 def test_R_D7_a_document_is_found_by_service_endpoint_and_target() -> None:
-    documents, backend = KnownDocuments(), refusing_backend()
+    documents, backend = CachedDocuments(), refusing_backend()
     key, known = entry(1, backend)
     documents.keep(key, known)
 

@@ -3,8 +3,8 @@
 
 It changes no result, only its price: `Dialect.rewrite_document` is pure, and the key is all that it is given.
 The Host and the public address of the client are parts of the key, so nobody is shown those of another
-client. It is no HTTP cache: each document is still fetched from a backend, and `documents.known` says what is
-answered without one.
+client. It is no HTTP cache: each document is still fetched from a backend. What is answered without one is in
+`documents.cached`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Entry(NamedTuple):
 
 
 @final
-class RewrittenDocuments:
+class RewriteCache:
     """The documents of one worker, the least recently used ones dropped first."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 from gateway.core.dialect import Endpoint, Links
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
-from gateway.dataplane.documents.rewritten import MAX_DOCUMENTS, MAX_SIZE, RewrittenDocuments
+from gateway.dataplane.documents.rewrite_cache import MAX_DOCUMENTS, MAX_SIZE, RewriteCache
 from gateway.dialects.openstack.ironic import ROOT, V1, Ironic
 
 LINKS: Final = Links("http://10.0.0.5:6385", "a.example", "http://a.example/metal")
@@ -36,7 +36,7 @@ def offer(highest: int) -> VersionSet:
 
 
 def test_R_B12_everything_that_changes_the_result_is_in_the_key() -> None:
-    documents, dialect, plain = RewrittenDocuments(), CountingIronic(), Ironic()
+    documents, dialect, plain = RewriteCache(), CountingIronic(), Ironic()
     calls = [
         (dialect, V1, BODY, offer(58), LINKS),
         (CountingIronic(), V1, BODY, offer(58), LINKS),
@@ -56,7 +56,7 @@ def test_R_B12_everything_that_changes_the_result_is_in_the_key() -> None:
 
 
 def test_R_B12_a_new_offer_replaces_the_document() -> None:
-    documents, dialect = RewrittenDocuments(), CountingIronic()
+    documents, dialect = RewriteCache(), CountingIronic()
 
     for highest in (58, 58, 60, 60, 58):
         written = documents.rewrite(dialect, V1, BODY, offer(highest), LINKS)
@@ -67,7 +67,7 @@ def test_R_B12_a_new_offer_replaces_the_document() -> None:
 
 
 def test_R_B12_what_clients_and_backends_choose_is_bounded() -> None:
-    documents, dialect = RewrittenDocuments(), Ironic()
+    documents, dialect = RewriteCache(), Ironic()
 
     for number in range(3 * MAX_DOCUMENTS):
         documents.rewrite(dialect, V1, BODY, offer(58), replace(LINKS, host=f"host-{number}"))
@@ -83,7 +83,7 @@ def test_R_B12_what_clients_and_backends_choose_is_bounded() -> None:
 
 
 def test_R_B12_a_document_that_is_too_large_to_be_kept_displaces_no_other() -> None:
-    documents, dialect = RewrittenDocuments(), CountingIronic()
+    documents, dialect = RewriteCache(), CountingIronic()
     documents.rewrite(Ironic(), V1, BODY, offer(58), LINKS)
     size = documents.size
     body = json.dumps({"id": "v1", "x": "x" * MAX_SIZE}).encode()
@@ -96,7 +96,7 @@ def test_R_B12_a_document_that_is_too_large_to_be_kept_displaces_no_other() -> N
 
 
 def test_R_B12_what_was_used_last_stays() -> None:
-    documents, dialect = RewrittenDocuments(), CountingIronic()
+    documents, dialect = RewriteCache(), CountingIronic()
     documents.rewrite(dialect, V1, BODY, offer(58), LINKS)
 
     for number in range(2 * MAX_DOCUMENTS):

@@ -1,4 +1,4 @@
-"""Which member gives a discovery document, and when it is answered from what is known instead.
+"""Which member gives a discovery document, and when it is answered from the cache instead.
 
 The rule is that of `Legacy backends` and `Responding` in docs/semantics.md.
 """
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.decision.decision import (
-    AnswerKnown,
+    AnswerCached,
     Decision,
     DocumentKey,
     Forward,
@@ -76,7 +76,7 @@ def get(
 ) -> Decision:
     fields = () if version is None else (("x-version", version),)
     head = RequestHead(method, path, query, fields)
-    return decide(base, head, "", {}, 0, {}, known_documents=known)
+    return decide(base, head, "", {}, 0, {}, cached_documents=known)
 
 
 def able(decision: Decision) -> set[str]:
@@ -107,7 +107,7 @@ def test_R_D7_what_is_known_goes_before_a_legacy_member(path: str) -> None:
 
     decision = get(base, path, EVERYTHING, query="a=1")
 
-    assert isinstance(decision, AnswerKnown)
+    assert isinstance(decision, AnswerCached)
     view = base.views["toy"]
     assert decision.key[:3] == (view.service, decision.resolution.endpoint, f"{path}?a=1")
     assert decision.key.pool is view.pool
@@ -123,7 +123,7 @@ def test_R_D7_a_legacy_member_gives_the_document_of_what_it_serves_only() -> Non
     assert isinstance(decision, Refuse)
     assert decision.result is NegotiationResult.UNAVAILABLE
     known = get(base, "/negotiated", EVERYTHING, version="1.5")
-    assert isinstance(known, AnswerKnown)
+    assert isinstance(known, AnswerCached)
     assert known.resolution.version == v("1.5")
 
 
@@ -136,7 +136,7 @@ def test_R_D7_where_only_legacy_versions_are_on_offer_a_legacy_member_goes_befor
 
     assert able(get(pinned, path, EVERYTHING)) == {"old"}
     away = pinned.with_fleet(drain(pinned.fleet, "new", "old"), 3.0)
-    assert isinstance(get(away, path, EVERYTHING), AnswerKnown)
+    assert isinstance(get(away, path, EVERYTHING), AnswerCached)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -144,7 +144,7 @@ def test_R_D7_only_get_and_head_are_answered(path: str) -> None:
     base = fleet({"a": upto(9)}, "a")
 
     for method in ("GET", "HEAD"):
-        assert isinstance(get(base, path, EVERYTHING, method=method), AnswerKnown)
+        assert isinstance(get(base, path, EVERYTHING, method=method), AnswerCached)
     for method in ("POST", "PUT", "OPTIONS"):
         assert isinstance(get(base, path, EVERYTHING, method=method), Refuse)
 
@@ -191,10 +191,10 @@ def test_a_legacy_member_that_took_over_a_document_is_reselected_among_its_equal
 def test_R_D7_an_explanation_says_that_it_is_answered_from_what_is_known(path: str) -> None:
     head = RequestHead("GET", path)
 
-    explanation = with_attributes(explain(more_on_offer_than_legacy(), head, known_documents=EVERYTHING))
+    explanation = with_attributes(explain(more_on_offer_than_legacy(), head, cached_documents=EVERYTHING))
 
     assert (explanation.decision, explanation.status, explanation.response) == ("answer", None, None)
-    assert explanation.because.endswith("it is answered from what is known")
+    assert explanation.because.endswith("it is answered from the cache")
     assert explanation.result == ("served" if path == "/negotiated" else None)
     assert (explanation.candidates, explanation.sends) == ((), ())
     assert {each.backend: each.reason for each in explanation.left_out} == {"old": "legacy", "new": "drained"}
@@ -231,14 +231,14 @@ def test_R_D7_the_rule_of_documents(
         assert isinstance(decision, Refuse)
     elif path == "/mount":
         assert (
-            able(decision) == present if present else isinstance(decision, AnswerKnown if known else Refuse)
+            able(decision) == present if present else isinstance(decision, AnswerCached if known else Refuse)
         )
     elif present - old:
         assert able(decision) == present - old
     elif old and view.offer.versions <= VersionSet.only(Version(1, 1)):
         assert able(decision) == old
     elif known:
-        assert isinstance(decision, AnswerKnown)
+        assert isinstance(decision, AnswerCached)
     elif old:
         assert able(decision) == old
     else:
