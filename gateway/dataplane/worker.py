@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Final, final
 
 from gateway.core.fleet.backend import Member
-from gateway.dataplane.backends.pool import BackendPool, Resolve
+from gateway.dataplane.backends.pool import ConnectionPool, Resolve
 from gateway.dataplane.context import NEVER, TICK, Context
 from gateway.dataplane.edge.accept_phase import AcceptPhase, ListenerFilter, PendingConnection
 from gateway.dataplane.edge.balance import Balance
@@ -63,8 +63,8 @@ class Worker:
         """It listens on every address, or did; it has closed everything."""
         self._room = ClientRoom(self.context, self.accept_phase, self._open_pools)
         self._clients = self._room.clients
-        self._pools: dict[str, BackendPool] = {}
-        self._retired: list[BackendPool] = []
+        self._pools: dict[str, ConnectionPool] = {}
+        self._retired: list[ConnectionPool] = []
         self._released_from: object = None
         """The views for which nothing is left to release."""
         self._balance: Balance | None = None
@@ -256,13 +256,13 @@ class Worker:
 
     # -- backends
 
-    def pool(self, member: Member) -> BackendPool:
+    def pool(self, member: Member) -> ConnectionPool:
         """The pool for this member; a new one after the address of the member has changed."""
         pool = self._pools.get(member.key)
         if pool is None or (pool.backend is not member.backend and pool.backend != member.backend):
             if pool is not None:
                 self._retire(pool)
-            pool = self._pools[member.key] = BackendPool(
+            pool = self._pools[member.key] = ConnectionPool(
                 self.context, member.service, member.backend, self._resolve, self._room
             )
         return pool
@@ -273,11 +273,11 @@ class Worker:
         pool = self._pools.get(member.key)
         return 0 if pool is None else pool.trim(most)
 
-    def _open_pools(self) -> Sequence[BackendPool]:
+    def _open_pools(self) -> Sequence[ConnectionPool]:
         """All of them, those of removed backends included."""
         return (*self._pools.values(), *self._retired)
 
-    def _retire(self, pool: BackendPool) -> None:
+    def _retire(self, pool: ConnectionPool) -> None:
         pool.close()
         self._retired = [retired for retired in self._retired if retired.connections]
         self._retired.append(pool)

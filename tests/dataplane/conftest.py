@@ -17,8 +17,8 @@ from typing import Final
 import hypothesis
 import pytest
 
-from gateway.dataplane.backends.phases import Phase as BackendPhase
-from gateway.dataplane.edge.phases import Phase as ClientPhase
+from gateway.dataplane.backends.phases import BackendPhase
+from gateway.dataplane.edge.phases import ClientPhase
 from tests.dataplane.stage_check import CheckedStage, CheckedState, checked_backends, checked_clients
 from tests.kit.workers import Testbed
 

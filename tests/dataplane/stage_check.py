@@ -78,11 +78,11 @@ class CheckedStage(CheckedState[Stage]):
         assert +Counter(context.in_flight_by_service) == counted
 
 
-def checked_backends() -> CheckedState[backend_phases.Phase]:
+def checked_backends() -> CheckedState[backend_phases.BackendPhase]:
     """That of connections to backends."""
     return CheckedState(BackendConnection, "phase", backend_phases.CONNECTING, backend_phases.TRANSITIONS)
 
 
-def checked_clients() -> CheckedState[client_phases.Phase]:
+def checked_clients() -> CheckedState[client_phases.ClientPhase]:
     """That of client connections."""
     return CheckedState(ClientConnection, "phase", client_phases.IDLE, client_phases.TRANSITIONS)

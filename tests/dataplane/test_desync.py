@@ -16,7 +16,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.core.fleet.connections import Reuse
-from gateway.dataplane.backends.pool import BackendPool
+from gateway.dataplane.backends.pool import ConnectionPool
 from gateway.dataplane.http1.request_ids import MAX_SENT_IDS
 from tests.dataplane.desync import HIDDEN, unread_body_backend
 from tests.dataplane.test_reuse import client_socket, first_response, raw_backend
@@ -37,7 +37,7 @@ def answer_to(message: Message, *lines: str, status: int = 200, body: bytes = b"
     return response(status, f"{VERSION_FIELD}: {message.one(VERSION_FIELD)}", *lines, body=body)
 
 
-def pool_of(gateway: Gateway) -> BackendPool:
+def pool_of(gateway: Gateway) -> ConnectionPool:
     [pool] = gateway.worker._pools.values()
     return pool
 

@@ -156,7 +156,7 @@ class Backend:
         self._body: RequestBody | None = None
 
     @property
-    def phase(self) -> backend_phases.Phase:
+    def phase(self) -> backend_phases.BackendPhase:
         return self.connection.phase
 
     def made(self) -> None:
@@ -316,7 +316,7 @@ def shown(value: object) -> str:
 @pytest.mark.parametrize("steps, text", BACKEND_WAYS, ids=shown)
 async def test_a_backend_connection_goes_through_these_phases(
     near: socket.socket,
-    backend_phases: CheckedState[backend_phases.Phase],
+    backend_phases: CheckedState[backend_phases.BackendPhase],
     steps: tuple[Step, ...],
     text: str,
 ) -> None:
@@ -450,7 +450,7 @@ class Client:
         self.connection.connection_made(self.transport)
 
     @property
-    def phase(self) -> client_phases.Phase:
+    def phase(self) -> client_phases.ClientPhase:
         return self.connection.phase
 
     def sends(self, data: bytes) -> None:
@@ -556,7 +556,7 @@ CLIENT_WAYS: Final[list[tuple[tuple[Step, ...], str]]] = [
 @pytest.mark.parametrize("steps, text", CLIENT_WAYS, ids=shown)
 async def test_a_client_connection_goes_through_these_phases(
     near: socket.socket,
-    client_phases: CheckedState[client_phases.Phase],
+    client_phases: CheckedState[client_phases.ClientPhase],
     steps: tuple[Step, ...],
     text: str,
 ) -> None:

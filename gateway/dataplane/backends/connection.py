@@ -26,7 +26,7 @@ from gateway.dataplane.backends.phases import (
     TUNNELLING,
     UNSENT,
     UNWANTED,
-    Phase,
+    BackendPhase,
 )
 from gateway.dataplane.context import NEVER
 from gateway.dataplane.http1.chunked import ChunkedDecoder
@@ -172,7 +172,7 @@ class BackendConnection:
 
     def __init__(self, pool: ConnectionHome) -> None:
         self.pool = pool
-        self.phase: Phase = CONNECTING
+        self.phase: BackendPhase = CONNECTING
         self.transport: asyncio.Transport
         self.made_at = pool.context.now
         """By the coarse clock."""

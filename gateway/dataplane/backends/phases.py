@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Final
 
 
-class Phase(IntEnum):
+class BackendPhase(IntEnum):
     """Where a connection to a backend is."""
 
     CONNECTING = 0
@@ -39,20 +39,20 @@ class Phase(IntEnum):
     """It has ended."""
 
 
-CONNECTING: Final = Phase.CONNECTING
-UNWANTED: Final = Phase.UNWANTED
-IDLE: Final = Phase.IDLE
-UNSENT: Final = Phase.UNSENT
-SENDING: Final = Phase.SENDING
-AWAITING_HEAD: Final = Phase.AWAITING_HEAD
-READING_EARLY: Final = Phase.READING_EARLY
-READING: Final = Phase.READING
-FINISHED: Final = Phase.FINISHED
-TUNNELLING: Final = Phase.TUNNELLING
-CLOSING: Final = Phase.CLOSING
-CLOSED: Final = Phase.CLOSED
+CONNECTING: Final = BackendPhase.CONNECTING
+UNWANTED: Final = BackendPhase.UNWANTED
+IDLE: Final = BackendPhase.IDLE
+UNSENT: Final = BackendPhase.UNSENT
+SENDING: Final = BackendPhase.SENDING
+AWAITING_HEAD: Final = BackendPhase.AWAITING_HEAD
+READING_EARLY: Final = BackendPhase.READING_EARLY
+READING: Final = BackendPhase.READING
+FINISHED: Final = BackendPhase.FINISHED
+TUNNELLING: Final = BackendPhase.TUNNELLING
+CLOSING: Final = BackendPhase.CLOSING
+CLOSED: Final = BackendPhase.CLOSED
 
-TRANSITIONS: Final[dict[Phase, frozenset[Phase]]] = {
+TRANSITIONS: Final[dict[BackendPhase, frozenset[BackendPhase]]] = {
     CONNECTING: frozenset({UNWANTED, IDLE}),
     UNWANTED: frozenset({CLOSED}),
     IDLE: frozenset({UNSENT, CLOSING, CLOSED}),

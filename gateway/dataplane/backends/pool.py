@@ -58,7 +58,7 @@ class ConnectionRoom(Protocol):
 
 
 @final
-class BackendPool(ConnectionHome):
+class ConnectionPool(ConnectionHome):
     """All connections of one worker to one backend for one service."""
 
     def __init__(

@@ -20,7 +20,7 @@ from gateway.dataplane.edge.phases import (
     READING_HEAD,
     SERVING,
     TUNNELLING,
-    Phase,
+    ClientPhase,
 )
 from gateway.dataplane.exchange.downstream import Downstream
 from gateway.dataplane.exchange.exchange import Exchange
@@ -39,7 +39,7 @@ from gateway.telemetry.series.process import OfProcess
 if TYPE_CHECKING:
     from gateway.core.fleet.backend import Member
     from gateway.core.fleet.timeouts import Timeouts
-    from gateway.dataplane.backends.pool import BackendPool
+    from gateway.dataplane.backends.pool import ConnectionPool
     from gateway.dataplane.context import Context
     from gateway.dataplane.http1.request_body import RequestBody
 
@@ -74,7 +74,7 @@ class ClientHome(Protocol):
     def client_disconnected(self, client: ClientConnection, /) -> None:
         """Its connection is closed."""
 
-    def pool(self, member: Member, /) -> BackendPool:
+    def pool(self, member: Member, /) -> ConnectionPool:
         """The connections to a member."""
 
 
@@ -118,7 +118,7 @@ class ClientConnection(Downstream):
         self.worker = worker
         context = self.context = worker.context
         self.pool = worker.pool
-        self.phase: Phase = IDLE
+        self.phase: ClientPhase = IDLE
         self.transport: asyncio.Transport
         self._known_peer = peer
         self.peer: Peer

@@ -26,7 +26,7 @@ from gateway.telemetry.series.process import OfProcess
 
 if TYPE_CHECKING:
     from gateway.dataplane.backends.connection import BackendConnection
-    from gateway.dataplane.backends.pool import BackendPool
+    from gateway.dataplane.backends.pool import ConnectionPool
     from gateway.dataplane.context import Context
     from gateway.dataplane.edge.accept_phase import AcceptPhase
     from gateway.dataplane.edge.client_connection import ClientConnection
@@ -76,7 +76,7 @@ class ClientRoom:
     """All clients of one worker, and the files that they and their requests use."""
 
     def __init__(
-        self, context: Context, accept_phase: AcceptPhase, pools: Callable[[], Iterable[BackendPool]]
+        self, context: Context, accept_phase: AcceptPhase, pools: Callable[[], Iterable[ConnectionPool]]
     ) -> None:
         self._context = context
         self._accept_phase = accept_phase

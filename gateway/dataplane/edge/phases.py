@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Final
 
 
-class Phase(IntEnum):
+class ClientPhase(IntEnum):
     """Where a client connection is."""
 
     IDLE = 0
@@ -33,17 +33,17 @@ class Phase(IntEnum):
     """It has ended."""
 
 
-IDLE: Final = Phase.IDLE
-READING_HEAD: Final = Phase.READING_HEAD
-PIPELINED: Final = Phase.PIPELINED
-SERVING: Final = Phase.SERVING
-DISCARDING: Final = Phase.DISCARDING
-TUNNELLING: Final = Phase.TUNNELLING
-LINGERING: Final = Phase.LINGERING
-CLOSING: Final = Phase.CLOSING
-CLOSED: Final = Phase.CLOSED
+IDLE: Final = ClientPhase.IDLE
+READING_HEAD: Final = ClientPhase.READING_HEAD
+PIPELINED: Final = ClientPhase.PIPELINED
+SERVING: Final = ClientPhase.SERVING
+DISCARDING: Final = ClientPhase.DISCARDING
+TUNNELLING: Final = ClientPhase.TUNNELLING
+LINGERING: Final = ClientPhase.LINGERING
+CLOSING: Final = ClientPhase.CLOSING
+CLOSED: Final = ClientPhase.CLOSED
 
-TRANSITIONS: Final[dict[Phase, frozenset[Phase]]] = {
+TRANSITIONS: Final[dict[ClientPhase, frozenset[ClientPhase]]] = {
     IDLE: frozenset({READING_HEAD, PIPELINED, SERVING, LINGERING, CLOSING, CLOSED}),
     READING_HEAD: frozenset({IDLE, SERVING, LINGERING, CLOSING, CLOSED}),
     PIPELINED: frozenset({IDLE, READING_HEAD, SERVING, LINGERING, CLOSING, CLOSED}),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway.core.fleet.backend import Member
-    from gateway.dataplane.backends.pool import BackendPool
+    from gateway.dataplane.backends.pool import ConnectionPool
     from gateway.dataplane.context import Context
     from gateway.dataplane.http1.forwarding import Peer
 
@@ -33,7 +33,7 @@ class Downstream:
     peer: Peer
     congested: bool
     """The client does not take what was written."""
-    pool: Callable[[Member], BackendPool]
+    pool: Callable[[Member], ConnectionPool]
     """Gives the connections to a member."""
 
     def await_body(self) -> None:
