@@ -314,12 +314,12 @@ class Worker:
             tunnel.on_deadline()
         if self._expires_at < NEVER:
             self._end_expired(self.context.wall_clock())
-        self.context.ejections.look()
+        self.context.ejections.tick()
         self.context.retry_budget.expire(now)
-        self.context.request_queue.look()
+        self.context.request_queue.expire()
         self.context.request_layouts.refill()
         self.context.response_layouts.refill()
-        self.context.held_bodies.look()
+        self.context.held_bodies.tick()
         self._release_removed()
         if self._room.closed and now >= self._room_logged_at + LOG_INTERVAL:
             self._log_closed_for_room(now)

@@ -178,7 +178,7 @@ class ShareKeeper:
 
     def _on_tick(self) -> None:
         self._tick = asyncio.get_running_loop().call_later(LOOK, self._on_tick)
-        self._ejections.look()
+        self._ejections.tick()
         self._tell_held_back()
         if self._look_for_members():
             self._deal()

@@ -48,7 +48,7 @@ class Fleet:
             lambda: self.now,
             lambda key, text, _: self.told.append(f"{key}: {text}"),
         )
-        self.ejections.look()
+        self.ejections.tick()
 
     def member(self, number: int) -> Member:
         return self.holder.current.fleet.pools["baremetal"].members[number]
@@ -63,7 +63,7 @@ class Fleet:
 
     def after(self, seconds: float) -> None:
         self.now += seconds
-        self.ejections.look()
+        self.ejections.tick()
 
     def share(self, number: int) -> float:
         """Of the requests of a member."""

@@ -125,7 +125,7 @@ class StoppedQueue:
 
     def make_room(self) -> None:
         self.in_flight[KEY] = 0
-        self.queue.look()
+        self.queue.expire()
         assert self.in_flight[KEY] <= 1
         self.in_flight[KEY] = 1
 
@@ -181,7 +181,7 @@ def test_R3_T3_the_oldest_goes_first_and_all_waits_together_are_bounded(
                 bed.now += seconds
                 for each in waiting:
                     waited[each.name] += seconds
-                bed.queue.look()
+                bed.queue.expire()
         over = [each for each in waiting if waited[each.name] >= TIMEOUT + 1e-6]
         assert all(each.given_up for each in over)
         waiting = [each for each in waiting if not each.given_up and each.member is None]
@@ -198,8 +198,8 @@ def test_R3_T3_the_time_in_an_attempt_is_no_wait() -> None:
 
     bed.now += 30
     bed.enter(request, request.turn)
-    bed.queue.look()
+    bed.queue.expire()
     assert not request.given_up
     bed.now += 1
-    bed.queue.look()
+    bed.queue.expire()
     assert request.given_up

@@ -85,10 +85,10 @@ def test_R_B13_it_is_told_once_that_they_are_full_until_they_are_not_by_far() ->
     held = held_bodies(12, told)
     for size, full, times in ((12, False, 0), (1, True, 1), (5, True, 1), (-10, False, 1), (9, True, 1)):
         held.add(size)
-        held.look()
+        held.tick()
         assert (held.full, len(told)) == (full, times)
     held.add(-11)
-    held.look()
+    held.tick()
     held.add(7)
     assert (held.full, len(told)) == (True, 2)
 

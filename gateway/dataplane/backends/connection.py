@@ -370,7 +370,7 @@ class BackendConnection:
             if not left:
                 self._progress.restart()
             taken, idle = self._written - left, self.timeouts.backend_write_idle
-            self.deadline = self._progress.look(taken, self.pool.context.now, idle)
+            self.deadline = self._progress.next_check(taken, self.pool.context.now, idle)
         else:
             self.phase = AWAITING_HEAD if self.phase is SENDING else READING
             self._await_response()

@@ -137,7 +137,7 @@ class MemberFailures:
 
     # -- as time passes
 
-    def look(self) -> None:
+    def tick(self) -> None:
         """Called with every tick."""
         routes = self._snapshots.current.routes
         if self._looked_at is not routes:
@@ -227,9 +227,9 @@ class Ejections(MemberFailures):
 
     # -- as time passes
 
-    def look(self) -> None:
+    def tick(self) -> None:
         """End what is over, let members re-enter, forget what is long ago."""
-        super().look()
+        super().tick()
         if self._records:
             now = self._clock()
             for record in list(self._records.values()):
@@ -353,9 +353,9 @@ class ReportedFailures(MemberFailures):
             self._failing.setdefault(key, "")
         self.watching = self._counts_status or bool(self._failing)
 
-    def look(self) -> None:
+    def tick(self) -> None:
         """Forget members that get no requests any more."""
-        super().look()
+        super().tick()
         for key in tuple(self._failing):
             service, _, backend = key.partition("/")
             member = self._member(service, backend)

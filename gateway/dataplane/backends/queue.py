@@ -219,7 +219,7 @@ class RequestQueue:
         self._admit()
         self._waiting_changed()
 
-    def look(self) -> None:
+    def expire(self) -> None:
         """Give up what has waited too long. Ask for the others again: members come, go and change."""
         if not self._places:
             return

@@ -527,7 +527,7 @@ class ClientConnection(Downstream):
             return
         timeouts = self._timeouts if self.exchange is None else timeouts_of(self.exchange)
         taken = -untaken(self.transport)  # nothing more is written meanwhile
-        self.deadline = self._progress.look(taken, self.context.now, timeouts.client_write_idle)
+        self.deadline = self._progress.next_check(taken, self.context.now, timeouts.client_write_idle)
 
     def pause_writing(self) -> None:
         self.congested = True

@@ -50,7 +50,7 @@ class HeldBodies:
             if self.on_full is not None:
                 self.on_full()
 
-    def look(self) -> None:
+    def tick(self) -> None:
         """Called now and then: they may be far from full again."""
         if self.size <= self._total // 2:
             self.was_full = False

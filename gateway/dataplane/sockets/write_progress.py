@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-LOOK_INTERVAL: Final = 1.0
+CHECK_INTERVAL: Final = 1.0
 """Seconds between two looks; a quarter of a time-out that is shorter than four of them. One look costs about
 a microsecond, and only connections that are being waited for are looked at."""
 
@@ -29,11 +29,11 @@ class WriteProgress:
         self._taken: int | None = None
         self._stalled_at = 0.0
 
-    def look(self, taken: int, now: float, idle: float) -> float:
+    def next_check(self, taken: int, now: float, idle: float) -> float:
         """When to look again: `now` or earlier if nothing was taken for `idle` seconds.
 
         `taken`: any number that changes whenever the peer takes something, and only then.
         """
         if taken != self._taken:
             self._taken, self._stalled_at = taken, now + idle
-        return min(self._stalled_at, now + min(LOOK_INTERVAL, idle / 4))
+        return min(self._stalled_at, now + min(CHECK_INTERVAL, idle / 4))
