@@ -1,16 +1,14 @@
-"""The command `skewgate`: what operators type, and what is printed for them. The only layer that may import
-all others.
+"""The command `skewgate`: parses the command line, runs one verb, and turns errors into exit codes. The only
+layer that may import all others.
 
 A verb is a function with `@verb` (see `command`) that returns the exit code, in the module that `verbs`
-names. It reads its arguments, has others do the work, prints the result to standard output and raises
-`SkewgateError` for what went wrong. Only this module turns an error into one sentence and an exit code: 0
-fine, 1 failed at run time, 2 bad usage or configuration.
+names. It prints its result to standard output and raises `SkewgateError` on failure. Only this module turns
+an error into one sentence and an exit code: 0 success, 1 failure at run time, 2 bad usage or configuration.
 
-Here belongs what only the command needs: the client of the admin listener, what `init` finds out about an
-API, the table of `test`. What a configuration means, and what is wrong with it, is said by `settings`, what
-happens to a request by `core`, and `assembly` puts a gateway together. How text is coloured and laid out in
-tables is in `runtime.terminal`. Nothing heavy is imported here, and only the module of the verb that is
-called: a health check must cost next to nothing.
+This package owns what only the command needs: the client of the admin listener, the inspection of an API for
+`init`, the table of `test`. It must not judge a configuration (`settings`) or decide about a request
+(`core`). Nothing heavy is imported here, and only the module of the verb that is called: a health check must
+cost next to nothing.
 """
 
 from __future__ import annotations
@@ -35,14 +33,14 @@ FAILED: Final = 1
 BAD_USAGE: Final = 2
 NAME: Final = "skewgate"
 COMPLETE_VARIABLE: Final = "_SKEWGATE_COMPLETE"
-"""Set by the completion scripts of shells, which call the command to know what may follow."""
+"""Environment variable by which a shell's completion script asks the command for completions."""
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""What writing to standard output fails with when the disk is full, as far as it is not the reader's end."""
+"""Error numbers of a write to standard output that fails because of the disk, not because of the reader."""
 
 
 class Verbs(click.Group):
-    """All verbs, each imported when it is called."""
+    """The group of all verbs; the module of a verb is imported when the verb is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -67,7 +65,7 @@ class Verbs(click.Group):
         formatter.write_usage(ctx.command_path, " ".join(self.collect_usage_pieces(ctx)), prefix="usage: ")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """From the table, so that the help imports no verb."""
+        """Write the verbs from the table `VERBS`, so that the help imports no verb."""
         with formatter.section("Verbs"):
             formatter.write_dl(list(VERBS.items()))
 
@@ -84,7 +82,7 @@ click.version_option(__version__, prog_name=NAME, message="%(prog)s %(version)s"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb with `argv` (default: the process's own). Returns the exit code; raises only for bugs."""
+    """Run one verb with `argv` (default: `sys.argv[1:]`) and return the exit code. Raises only for bugs."""
     open_standard_streams()
     try:
         code = _run(sys.argv[1:] if argv is None else argv)
@@ -150,5 +148,5 @@ def _similar(word: str) -> str:
 
 
 def _forget(stream: TextIO) -> None:
-    """Python would write again what is left, while it ends, and end with 120 because it cannot."""
+    """Point a broken stream at /dev/null: otherwise Python flushes it again at exit, fails, and exits 120."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

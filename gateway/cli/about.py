@@ -1,7 +1,7 @@
-"""The verbs that print something of the program itself: `version`, `schema` and `completion`.
+"""The verbs that describe the program itself: `version`, `schema` and `completion`.
 
-They need neither a gateway nor a configuration. The settings make the schema. The script of a shell calls the
-command itself, which knows all verbs, options and names; there is nothing to keep up to date.
+They need neither a gateway nor a configuration. A completion script calls the command for every completion,
+so it never goes out of date.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ fish: skewgate completion fish > ~/.config/fish/completions/skewgate.fish"""
 @verb("version")
 @output_option
 def version(*, output: str) -> int:
-    """Print the versions of the program and its libraries, and which build runs. Raises `SettingsError` as
-    `compiled.chosen_loop` does."""
+    """Print the versions of the program and its libraries. Raises `SettingsError` for a bad SKEWGATE_LOOP."""
     found: dict[str, str | None] = {
         "skewgate": __version__,
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
@@ -64,7 +63,7 @@ def version(*, output: str) -> int:
 
 @verb("schema")
 def schema() -> int:
-    """Print the schema."""
+    """Print the JSON Schema of the configuration."""
     from gateway.settings import schema_text  # noqa: PLC0415 - costs more than the other verbs together
 
     print(schema_text(), end="")
@@ -74,7 +73,7 @@ def schema() -> int:
 @verb("completion", SCRIPTS)
 @click.argument("shell", metavar="bash|zsh|fish", type=click.Choice(SHELLS))
 def completion(*, shell: str) -> int:
-    """Print the script."""
+    """Print the completion script of a shell."""
     from click.shell_completion import ShellComplete, get_completion_class  # noqa: PLC0415 - only here
 
     kind = get_completion_class(shell)

@@ -1,9 +1,8 @@
-"""Requests from a verb to a running gateway: which admin listener, with which token, and its responses.
+"""Client of the admin listener: finds its address, token and certificate, sends requests, reads responses.
 
-Each call sends one request and ignores the proxies of the environment. With `--ca` an https listener is known
-by a CA and its name, as everywhere; with `-c FILE` alone by the very certificate that the file names, and no
-name and no CA matter then. Every failure is an `AdminError` with one sentence. This module decides nothing
-and prints nothing.
+Each call sends one request and ignores the proxies of the environment. With `--ca` an https listener is
+verified as usual, by CA and name; with `-c FILE` alone it must show the very certificate that the file names.
+Every failure is an `AdminError` with one sentence. This module prints nothing.
 """
 
 from __future__ import annotations
@@ -35,36 +34,38 @@ if TYPE_CHECKING:
 DEFAULT_URL: Final = "http://127.0.0.1:9900"
 TOKEN_VARIABLE: Final = "SKEWGATE_ADMIN_TOKEN"  # noqa: S105 - the name of a variable, not a token
 TIMEOUT: Final = 10.0
-"""Seconds for one response. The admin listener responds from memory; a reload reads one file."""
+"""Seconds to wait for one response. The admin listener responds from memory; a reload reads one file."""
 NO_GATEWAY: Final = "the program that listens at {url} is not a skewgate admin listener"
 HOW_TO_NAME_ONE: Final = "; `skewgate run` starts one, -c FILE or --admin URL names another address"
 MAX_RESPONSE: Final = 16 << 20
-"""Bytes of a response. /status of a thousand backends is smaller than one MiB."""
+"""Maximum size of a response in bytes. /status of a thousand backends takes less than one MiB."""
 
 _CERTIFICATE: Final = re.compile(
     "-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.ASCII | re.DOTALL
 )
 
 Get: TypeAlias = Callable[[tuple[str, int], str, Mapping[str, str], float], tuple[int, bytes]]
-"""A GET over plain HTTP: address, target, headers and seconds become status and body. Raises `OSError`."""
+"""Function that sends a GET over plain HTTP: (address, target, headers, seconds) -> (status, body). Raises
+`OSError`."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class AdminTls:
-    """What a verb needs for https. Paths are those of PEM files."""
+    """TLS settings of an https admin listener. Paths are those of PEM files."""
 
     ca: str | None = None
-    """Whom to trust; None: the CAs of the system."""
+    """Path of the CA certificates to trust; None: those of the system."""
     certificate: str | None = None
+    """Path of the client certificate; None: none is sent."""
     key: str | None = None
-    """None: it is in the file of the certificate."""
+    """Path of its private key; None: the key is in the file of the certificate."""
     pinned: frozenset[bytes] = frozenset()
-    """The gateway must have one of these certificates (DER), and nothing else is looked at. Empty: it is
-    verified."""
+    """Certificates (DER) of which the gateway must show one, instead of verifying name and CA. Empty: not
+    used."""
 
     def connection(self, host: str, port: int | None, timeout: float) -> HTTPSConnection:
-        """One that is open, to the right gateway. Raises `OSError`, and `AdminError` for wrong files."""
+        """Open a connection and verify the gateway. Raises `OSError`, and `AdminError` for unusable files."""
         from http.client import HTTPSConnection  # noqa: PLC0415 - plain HTTP does without TLS
 
         connection = HTTPSConnection(host, port, timeout=timeout, context=self._context())
@@ -86,7 +87,7 @@ class AdminTls:
         try:
             if self.pinned:
                 context.check_hostname = False
-                context.verify_mode = ssl.CERT_NONE  # compared as a whole instead
+                context.verify_mode = ssl.CERT_NONE  # `connection` compares the certificate itself
             elif self.ca is None:
                 context.load_default_certs()
             else:
@@ -109,12 +110,12 @@ class AdminClient:
     url: str
     token: str | None = None
     token_from: str = TOKEN_VARIABLE
-    """Where the token was found, for the message about a wrong one."""
+    """Source of the token, named in the message about a wrong one."""
     tls: AdminTls = AdminTls()
     assumed: bool = False
-    """Nobody named an address: this is the usual one."""
+    """Whether `url` is the default, because no option names an address."""
     timeout: float = TIMEOUT
-    """Seconds for one response."""
+    """Seconds to wait for one response."""
 
     def request(
         self,
@@ -125,9 +126,9 @@ class AdminClient:
         body: bytes | None = None,
         get: Get | None = None,
     ) -> tuple[int, bytes]:
-        """Send a request, with `body` as JSON; status and body of the response. Raises `AdminError` without a
-        response, and when the token is wrong or missing. `get`: for a GET over plain HTTP, which then imports
-        as little as possible."""
+        """Send a request, with `body` as JSON, and return status and body of the response. Raises
+        `AdminError` without a response, and `TokenError` for a wrong or missing token. `get`: used instead of
+        `http.client` over plain HTTP."""
         parts = urlsplit(self.url)
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         if body is not None:
@@ -150,13 +151,12 @@ class AdminClient:
     def _exchange(
         self, parts: SplitResult, method: str, target: str, body: bytes | None, headers: dict[str, str]
     ) -> tuple[int, bytes]:
-        """Status and body of the response. Raises `OSError` and `AdminError`."""
         from http.client import HTTPConnection, HTTPException  # noqa: PLC0415 - imports TLS
 
         host = parts.hostname or ""
         connection: HTTPConnection | None = None
         try:
-            if parts.scheme == "https":  # the gateway is known before it gets the token
+            if parts.scheme == "https":  # the gateway is verified before it gets the token
                 connection = self.tls.connection(host, parts.port, self.timeout)
             else:
                 connection = HTTPConnection(host, parts.port, timeout=self.timeout)
@@ -190,7 +190,7 @@ class AdminClient:
         return f"needs a token: give it in -c FILE or in {TOKEN_VARIABLE}"
 
     def explain(self, method: str, path: str, headers: Iterable[tuple[str, str]]) -> dict[str, Any]:
-        """What would happen to a request. Raises `AdminError`."""
+        """Return the gateway's explanation of a request. Raises `AdminError`."""
         query = [
             ("method", method),
             ("path", path),
@@ -199,8 +199,7 @@ class AdminClient:
         return document_of(self.url, "/explain", *self.request("GET", "/explain", query))
 
     def status(self) -> dict[str, Any]:
-        """/status. Raises `AdminError` also when it is not that of a gateway: any program may listen
-        there."""
+        """Return the JSON object of /status. Raises `AdminError`, also if another program listens there."""
         status, content = self.request("GET", "/status")
         if status == 404 or (status != 200 and _own_error(_json(content)) is None):
             raise AdminError(f"{NO_GATEWAY.format(url=self.url)}: /status responded {status}")
@@ -215,7 +214,8 @@ def _json(body: bytes) -> object:
 
 
 def document_of(url: str, path: str, status: int, body: bytes) -> dict[str, Any]:
-    """The JSON object of a 200. Raises `AdminError` with the gateway's message for any other response."""
+    """Return the JSON object of a response. Raises `AdminError` with the gateway's message unless it is a
+    200."""
     document = _json(body)
     if status == 200 and isinstance(document, dict):
         return document
@@ -226,7 +226,7 @@ def document_of(url: str, path: str, status: int, body: bytes) -> dict[str, Any]
 
 
 def require_state(url: str, document: dict[str, Any]) -> dict[str, Any]:
-    """`document` if it is a state as gateways show it. Raises `AdminError`."""
+    """Return `document` if it looks like a gateway's /status, else raise `AdminError`."""
     generation, services = document.get("generation"), document.get("services")
     if isinstance(generation, int) and isinstance(services, dict) and isinstance(document.get("build"), dict):
         return document
@@ -234,8 +234,8 @@ def require_state(url: str, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def formatted(url: str, page: Callable[[], str]) -> str:
-    """The page made from a response. Raises `AdminError` when the response is not a gateway's, because any
-    program may listen there."""
+    """Return `page()`, which formats a response. Raises `AdminError` if that fails: another program may have
+    sent the response."""
     try:
         return page()
     except (AttributeError, LookupError, TypeError, ValueError) as problem:
@@ -243,13 +243,13 @@ def formatted(url: str, page: Callable[[], str]) -> str:
 
 
 def _own_error(document: object) -> str | None:
-    """The message of an error as gateways write it."""
+    """Return the message of a gateway's error response; None if it is not one."""
     message = document.get("error") if isinstance(document, dict) else None
     return message if isinstance(message, str) else None
 
 
 class AdminOptions(NamedTuple):
-    """What the options say of the admin listener."""
+    """The options that select the admin listener, and its TLS."""
 
     config: Path | None
     admin: str | None
@@ -259,7 +259,7 @@ class AdminOptions(NamedTuple):
 
 
 def options(function: Callable[..., int]) -> Callable[..., int]:
-    """`-c FILE` and `--admin URL`, at most one of them, and TLS: the function gets `where`."""
+    """Add `-c FILE`, `--admin URL` and the TLS options; the function gets them as `where`."""
 
     @file_option("-c", "--config", text="the configuration: the admin listener is found in it")
     @click.option(
@@ -282,7 +282,7 @@ def options(function: Callable[..., int]) -> Callable[..., int]:
 
 
 def _tls_option(name: str, text: str) -> Callable[[Decorated], Decorated]:
-    """A file for an https listener, also from the environment: `--ca` is SKEWGATE_ADMIN_CA there."""
+    """Add an option with a file for TLS, which may come from the environment: `--ca` is SKEWGATE_ADMIN_CA."""
     variable = f"SKEWGATE_ADMIN_{name.removeprefix('--').upper()}"
     return click.option(name, metavar="FILE", envvar=variable, show_envvar=True, help=f"https: {text}")
 
@@ -295,8 +295,8 @@ def _url(text: str) -> str:
 
 
 def find(where: AdminOptions, *, light: bool = False) -> AdminClient:
-    """A client of the admin listener that the options name. Raises `SettingsError` for a wrong file. `light`:
-    of the file only what it says of the listener is read, where that can be told from the rest."""
+    """Return a client of the admin listener that the options select. `light`: read only the section `admin`
+    of the file, if it can be separated safely. Raises `SettingsError`."""
     token = os.environ.get(TOKEN_VARIABLE) or None
     if where.config is None:
         return AdminClient(
@@ -312,7 +312,7 @@ def find(where: AdminOptions, *, light: bool = False) -> AdminClient:
 
 
 def _section(file: Path, *, light: bool) -> AdminSection:
-    """What a configuration says of the listener."""
+    """Read the admin listener from a configuration. Raises `SettingsError`."""
     from gateway.cli.admin_section import AdminSection, read_admin_section  # noqa: PLC0415 - imports YAML
 
     found = read_admin_section(file, os.environ) if light else None
@@ -325,7 +325,7 @@ def _section(file: Path, *, light: bool) -> AdminSection:
 
 
 def _reachable(host: str) -> str:
-    """`host`, or the loopback address when the gateway listens on all addresses."""
+    """Return `host`, or the loopback address if it is a wildcard address."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -336,8 +336,8 @@ def _reachable(host: str) -> str:
 
 
 def _tls(where: AdminOptions, certificates: Iterable[str] | None) -> AdminTls:
-    """What the options say. `certificates`: the files of those that the admin listener in `-c FILE` shows;
-    None: it has no TLS. Raises `SettingsError`."""
+    """Return the TLS settings of the options. `certificates`: paths of the listener's certificates; None: it
+    has no TLS, or is not known from a file. Raises `SettingsError`."""
     if where.key is not None and where.cert is None:
         raise SettingsError("--key needs --cert")
     pinned: frozenset[bytes] = frozenset()
@@ -347,7 +347,7 @@ def _tls(where: AdminOptions, certificates: Iterable[str] | None) -> AdminTls:
 
 
 def _first_certificate(path: str) -> bytes:
-    """In DER."""
+    """Read the first certificate of a PEM file, as DER. Raises `SettingsError`."""
     try:
         text = Path(path).read_bytes().decode("ascii", "replace")
     except (OSError, ValueError) as error:

@@ -1,9 +1,8 @@
-"""The admin listener as a configuration names it, without reading the rest of the file.
+"""Fast reader of the section `admin` of a configuration, without the rest of the file.
 
-A health check runs every few seconds, and the whole of a configuration costs ten times as much as the check.
-So the lines of `admin` are cut out and read alone. That is done only where nothing can be read in two ways;
-else there is no result, and the caller reads the whole file, which also says what is wrong with it. Decides
-nothing about the listener.
+Health checks run every few seconds, and reading a whole configuration costs ten times as much as the check.
+So the lines of `admin` are cut out and parsed alone. If anything is ambiguous there is no result: the caller
+then reads the whole file, which also reports what is wrong with it.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from typing import Final, NamedTuple, TypeAlias, final
 import yaml
 
 MAX_SIZE: Final = 4 << 20
-"""Bytes of a file that is read here; a larger one is no configuration."""
+"""Maximum size of a file in bytes; no configuration is larger."""
 MAX_DEPTH: Final = 5
-"""The deepest key of `admin` is at level 4."""
+"""Maximum nesting. The deepest key of `admin` is at level 4."""
 DEFAULT: Final = "127.0.0.1", 9900
 
 _KEY: Final = re.compile(r"([a-z_]+):(?:[ ]|$)")
 _COMMENT: Final = re.compile(r"(?:^|[ ])#.*")
 _ODD: Final = re.compile("[\\x00-\\x08\\x0b-\\x1f\\t\\x7f-\\x9f\\u2028\\u2029\\ufeff]")
-"""What ends a line for YAML only, or indents, or is refused."""
+"""Characters that end a line only in YAML, indent like a blank, or are refused."""
 _PROPERTY: Final = re.compile(r"(?:^|[\s\[{,:-])[&*!]")
-"""The beginning of an anchor, an alias or a tag, perhaps."""
+"""Possible start of an anchor, an alias or a tag."""
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_][A-Za-z0-9_.-]*):([0-9]{1,5})")
 _REFERENCE: Final = re.compile(
     r"\$\{(?:FILE:(?P<file>[^}-][^}]*)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<rest>:-(?P<default>[^}]*))?)\}"
@@ -39,10 +38,10 @@ Value: TypeAlias = "str | dict[str, Value] | list[Value]"
 
 @final
 class AdminSection(NamedTuple):
-    """What a client of the listener has to know."""
+    """The settings of the admin listener that a client needs."""
 
     host: str
-    """Without brackets."""
+    """Host name or IP address, without brackets."""
     port: int
     token: str | None = None
     certificates: tuple[str, ...] | None = None
@@ -50,11 +49,11 @@ class AdminSection(NamedTuple):
 
 
 class _NotPlainError(Exception):
-    """The whole file has to be read."""
+    """The section cannot be read alone; the whole file has to be."""
 
 
 def read_admin_section(path: str | os.PathLike[str], environ: Mapping[str, str]) -> AdminSection | None:
-    """What the file says of the admin listener. None: the whole file has to be read. Blocks."""
+    """Read the section `admin` of a file. None: the whole file has to be read instead. Blocks."""
     try:
         lines = _lines_of_admin(_text_of(path))
         if not lines:
@@ -70,7 +69,7 @@ def read_admin_section(path: str | os.PathLike[str], environ: Mapping[str, str])
 
 
 def _text_of(path: str | os.PathLike[str]) -> str:
-    """The content of a regular file: a pipe can be read once only."""
+    """Read a regular file. Not a pipe, which the caller could not read a second time."""
     if not os.path.isfile(path):  # noqa: PTH113
         raise _NotPlainError
     with open(path, "rb") as file:  # noqa: PTH123
@@ -81,10 +80,10 @@ def _text_of(path: str | os.PathLike[str]) -> str:
 
 
 def _lines_of_admin(text: str) -> str:
-    """The lines of the key `admin`; nothing: the file has no such key.
+    """Return the lines of the key `admin`; empty if the file has no such key.
 
-    A text in quotation marks and a list in brackets may go on in the first column, where a line of theirs
-    looks like a key. So whatever begins before the key `admin` must have ended there.
+    A quoted text and a list in brackets may continue in the first column, where a line of theirs looks like a
+    key. So everything that was opened before the key `admin` must be closed there.
     """
     if _ODD.search(text):
         raise _NotPlainError
@@ -111,7 +110,7 @@ def _lines_of_admin(text: str) -> str:
 
 
 def _is_closed(lines: list[str]) -> bool:
-    """Whether quotation marks and brackets that begin in these lines end there."""
+    """Whether all quotation marks and brackets in these lines are closed."""
     code = "".join(_COMMENT.sub("", line) for line in lines)
     return (
         not any(code.count(mark) % 2 for mark in "\"'")
@@ -121,7 +120,7 @@ def _is_closed(lines: list[str]) -> bool:
 
 
 def _plain(node: yaml.Node, depth: int = 0) -> Value:
-    """YAML as texts, mappings and lists."""
+    """Convert a YAML node to texts, mappings and lists."""
     if depth > MAX_DEPTH:
         raise _NotPlainError
     if isinstance(node, yaml.MappingNode):
@@ -163,7 +162,7 @@ def _section(section: Mapping[str, Value], folder: str, environ: Mapping[str, st
 
 
 def _substituted(text: str, folder: str, environ: Mapping[str, str]) -> str:
-    """A text with the values of `${NAME}` and `${FILE:PATH}`."""
+    """Replace `${NAME}` and `${FILE:PATH}` in a text by their values."""
 
     def value_of(found: re.Match[str]) -> str:
         if found["file"] is not None:

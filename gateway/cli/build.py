@@ -1,9 +1,8 @@
-"""`skewgate build`: compiles the hot path of a checkout into its environment, if a C compiler is there.
+"""`skewgate build`: compiles the hot path of a checkout into its environment, if a C compiler is installed.
 
-What is compiled, and how, is said by pyproject.toml alone: this verb has hatchling make the compiled wheel
-and keeps its compiled modules (`runtime.compiled` finds them). It works on a copy of the sources, because the
-hook of hatchling puts compiled modules beside them. Nothing is done if the build of these sources stands. A
-gateway that runs is not touched.
+pyproject.toml says what is compiled, and how: this verb has hatchling make the compiled wheel and keeps its
+compiled modules, which `runtime.compiled` finds. It works on a copy of the sources, because hatchling's hook
+puts compiled modules beside them. An up-to-date build is kept. Running gateways are not touched.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from gateway.errors import BuildError
 from gateway.runtime.compiled import BUILDS, SOURCES, builds, stamp
 
 COPIED: Final = ("pyproject.toml", "README.md", "LICENSE", "requirements/build.txt", "docs/skewgate.1")
-"""What a wheel is made from, and its stamp, besides the package."""
+"""Files outside of `FOLDERS` that the wheel and its stamp are made from."""
 FOLDERS: Final = ("gateway", "config", "deploy")
 ENABLED: Final = {"HATCH_BUILD_HOOK_ENABLE_MYPYC": "1"}
 REMEDY: Final = "On Debian and Ubuntu: apt-get install gcc libc6-dev python3-dev"
@@ -41,7 +40,7 @@ REMEDY: Final = "On Debian and Ubuntu: apt-get install gcc libc6-dev python3-dev
     "--check", is_flag=True, help="build nothing; exit 1 with the reason if it cannot be built here"
 )
 def build(*, check: bool) -> int:
-    """Build. Raises `BuildError` if that is not possible here, or fails."""
+    """Compile the hot path. Raises `BuildError` if that is not possible here, or fails."""
     if not (SOURCES / "requirements" / "build.txt").exists():
         raise BuildError(f"{SOURCES} is no checkout of skewgate: an installed package is compiled or is not")
     wanted = BUILDS / stamp(SOURCES)
@@ -66,7 +65,8 @@ def build(*, check: bool) -> int:
 
 
 def require_compiler() -> None:
-    """Compile one line that needs everything. Raises `BuildError` with what is missing."""
+    """Check the compiler and Python's headers by compiling one line. Raises `BuildError` with what is
+    missing."""
     command = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     if shutil.which(command[0]) is None:
         raise BuildError(f"no compiled build: there is no C compiler ({command[0]}) on the PATH. {REMEDY}")
@@ -84,18 +84,18 @@ def require_compiler() -> None:
 
 
 def install_tools(text: str) -> None:
-    """Bring the environment to what `requirements/build.txt` locks. One that requirements/install.py has not
-    made is left as it is."""
+    """Install what `requirements/build.txt` locks, but only into an environment that requirements/install.py
+    has made."""
     if not (Path(sys.prefix) / ".skewgate-runtime").exists():
         return
-    # Not by the interpreter inside the environment, which may be made anew.
+    # Run by the base interpreter, because the environment itself may be recreated.
     program = getattr(sys, "_base_executable", sys.executable)
     _execute([program, str(SOURCES / "requirements" / "install.py"), sys.prefix, "build", text], SOURCES, {})
 
 
 def make(wanted: Path) -> int:
-    """Make the wheel and keep its compiled modules in `wanted`; their number. Complete or not there at all:
-    the folder gets its name last."""
+    """Build the wheel, keep its compiled modules in the folder `wanted`, and return how many of them are the
+    gateway's. The folder is renamed last, so it is complete if it exists."""
     with tempfile.TemporaryDirectory(prefix=".", dir=BUILDS) as name:
         scratch = Path(name)
         copy, unpacked = scratch / "copy", scratch / "unpacked"

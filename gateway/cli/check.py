@@ -1,7 +1,7 @@
 """`skewgate check FILE…`: every problem of configurations, with position, source line, caret and hint.
 
-It prints the problems that `settings` found, on standard output, and looks for none itself. With `--fix` it
-first has `fix` mend what can be mended, and then checks as ever.
+It prints to standard output what `settings` found and finds nothing itself. With `--fix` the module `fix`
+first corrects what has only one possible correction.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DETAILS: Final = (
 @output_option
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=FileName())
 def check(*, strict: bool, engine: str | None, fixes: bool, output: str, files: Sequence[Path]) -> int:
-    """Print the problems of all files. 0 if all can be used, with or without warnings; otherwise 2. Raises
+    """Print the problems of all files. Returns 0 if all can be used (with warnings, too), otherwise 2. Raises
     `FixError`."""
     files = files or [find_config(None)]
     for file in files:
@@ -82,8 +82,8 @@ def _read(file: Path) -> Loaded:
 
 
 def _for_engine(loaded: Loaded) -> Loaded:
-    """With what an engine cannot do for the gateway. All of them read the same table."""
-    from gateway.engines.table import inexpressible  # noqa: PLC0415 - only who asks pays for it
+    """Add a problem for each service that no engine can serve. All engines use the same table of routes."""
+    from gateway.engines.table import inexpressible  # noqa: PLC0415 - only `--engine` needs it
 
     found = []
     for service in loaded.settings.services if loaded.settings is not None else ():
@@ -107,7 +107,6 @@ def _as_text(loaded: Loaded) -> str:
 
 
 def _as_json(loaded: Loaded, fixed: Sequence[Fixed] | None) -> dict[str, Any]:
-    mended = {} if fixed is None else {"fixed": [each._asdict() for each in fixed]}
     return {
         "file": loaded.filename,
         "usable": not loaded.errors,
@@ -124,12 +123,12 @@ def _as_json(loaded: Loaded, fixed: Sequence[Fixed] | None) -> dict[str, Any]:
             for problem in loaded.problems
         ],
         "notes": _notes(loaded),
-        **mended,
+        **({} if fixed is None else {"fixed": [each._asdict() for each in fixed]}),
     }
 
 
 def _notes(loaded: Loaded) -> list[str]:
-    """What to know about services of which nothing is wrong, a line each."""
+    """Return a line for each thing worth knowing about a valid service."""
     found = []
     for service in loaded.settings.services if loaded.settings is not None else ():
         rules = service.dialect.configuration_rules

@@ -1,8 +1,7 @@
-"""What all verbs are made of: the class of their commands, and the options and types that several have.
+"""Building blocks of all verbs: the click command class, and the options and types that several verbs share.
 
-A verb is a function that returns the exit code, with `@verb(NAME)` and the options of click above it. Texts
-of the command line are read here or in the verb; what they mean is decided elsewhere. Imports neither
-settings nor anything that a running gateway needs, unless `read_settings` is called.
+A verb is a function that returns the exit code, with `@verb(NAME)` and click's options above it. This module
+imports neither settings nor anything that a running gateway needs, unless `read_settings` is called.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 CONFIG_VARIABLE: Final = "SKEWGATE_CONFIG"
 DEFAULT_FILES: Final = ("skewgate.yaml", "/etc/skewgate/skewgate.yaml")
-"""Where a configuration is looked for if none is named, the first that exists."""
+"""Configuration files that are tried, in this order, if none is named."""
 STDIN: Final = "-"
 STDIN_NAME: Final = "<stdin>"
-"""The name of standard input where a file may be named, and in messages."""
+"""File name that stands for standard input on the command line, and its name in messages."""
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 class VerbCommand(click.Command):
-    """A verb. Its usage begins as it always has, and a file without its option is told from a slip."""
+    """A verb as a click command: its usage is in lower case, and a stray file name gets the hint `-c`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.allow_extra_args = True  # reported here
@@ -50,19 +49,19 @@ class VerbCommand(click.Command):
 
 
 def verb(name: str, details: str = "") -> Callable[[Function], VerbCommand]:
-    """The command of a verb. `details`: what its help says beyond the sentence in `VERBS`, in paragraphs."""
+    """Make a function the command `name`. `details`: paragraphs of help after the sentence in `VERBS`."""
     sentence = f"{VERBS[name][0].upper()}{VERBS[name][1:]}."
     text = f"{sentence}\n\n{details}" if details else sentence
     return click.command(name, cls=VerbCommand, help=text, short_help=VERBS[name], context_settings=CONTEXT)
 
 
 def usage_error(message: str) -> NoReturn:
-    """Bad usage of the verb that runs: its usage and one sentence, exit code 2."""
+    """Fail with exit code 2, the usage of the running verb and one sentence."""
     raise click.UsageError(message, click.get_current_context(silent=True))
 
 
 def output_option(function: Decorated) -> Decorated:
-    """`-o json`, for verbs that print a table or a state."""
+    """Add `-o json` to a verb that prints a table or a state."""
     formats = click.Choice(("text", "json"))
     return click.option("-o", "--output", type=formats, default="text", show_default=True, help="the format")(
         function
@@ -70,7 +69,7 @@ def output_option(function: Decorated) -> Decorated:
 
 
 def find_config(named: Path | None) -> Path:
-    """The configuration that is named, or else the first of the usual places. Bad usage if there is none."""
+    """Return the named configuration, or the first default one that exists. Bad usage if there is none."""
     if named is not None:
         return named
     if configured := os.environ.get(CONFIG_VARIABLE):
@@ -85,15 +84,14 @@ def find_config(named: Path | None) -> Path:
 
 
 def read_settings(path: Path) -> Settings:
-    """The settings of a file. Raises `SettingsError` with every problem when there is an error. Warnings are
-    ignored."""
+    """Read a configuration; warnings are ignored. Raises `SettingsError` with all problems of a wrong one."""
     from gateway.settings import read_file  # noqa: PLC0415 - costs more than all the rest
 
     return read_file(path, environ=os.environ, check_files=False).require()
 
 
 class FileName(click.Path):
-    """The name of a file, which shells complete. Whether it can be read is said by whoever reads it."""
+    """Parameter type of a file name, which shells complete. The file is not opened or checked here."""
 
     def __init__(self) -> None:
         super().__init__(dir_okay=False, path_type=Path)
@@ -103,7 +101,7 @@ class FileName(click.Path):
 
 
 def file_option(*names: str, text: str, default: str | None = None) -> Callable[[Decorated], Decorated]:
-    """An option with the name of a file. `text`: its help, which shows a default."""
+    """Add an option that takes a file name. `text`: its help; a default is appended to it."""
     shown = default is not None
     return click.option(
         *names, metavar="FILE", type=FileName(), default=default, show_default=shown, help=text
@@ -111,7 +109,7 @@ def file_option(*names: str, text: str, default: str | None = None) -> Callable[
 
 
 def file_argument(function: Callable[..., int]) -> Callable[..., int]:
-    """`[FILE]`, the same as `-c FILE`, for verbs with that option. Both are bad usage."""
+    """Add the argument `[FILE]`, equivalent to `-c FILE`, to a verb with that option. Both are bad usage."""
 
     @wraps(function)
     def with_file(*, file: Path | None, config: Path | None, **rest: Any) -> int:  # noqa: ANN401 - other options
@@ -124,8 +122,7 @@ def file_argument(function: Callable[..., int]) -> Callable[..., int]:
 
 
 class ParsedText(click.ParamType[Any]):
-    """A text that a function reads, which raises `ValueError` with one sentence. `complete`: what may be
-    written, for shells."""
+    """Parameter type that is parsed by a function, which raises `ValueError` with one sentence."""
 
     def __init__(self, name: str, read: Callable[[str], object]) -> None:
         self.name = name
@@ -141,7 +138,7 @@ class ParsedText(click.ParamType[Any]):
 
 
 def seconds(low: float, high: float) -> ParsedText:
-    """A number of seconds, `20` or `20s`."""
+    """Return the parameter type of a number of seconds, written `20` or `20s`."""
 
     def read(text: str) -> float:
         try:

@@ -1,7 +1,6 @@
-"""`skewgate demo`: starts the demonstration (`gateway.demo`) and turns its result into an exit code.
+"""`skewgate demo`: runs the demonstration (`gateway.demo`); exit code 0 means that no request was lost.
 
-Exit code 0: the gateway lost no request. This module only reads the arguments and chooses how it is shown;
-what happens is in `gateway.demo`.
+This module only reads the arguments and chooses between a terminal view and plain lines.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from gateway.demo.terminal import is_terminal, show
 from gateway.runtime import process
 
 LENGTH: Final = 20.0
-"""Seconds: long enough to read the output, short enough to watch it to the end."""
+"""Seconds for which the demonstration runs without a terminal: short enough to watch it to the end."""
 
 DISPLAYS: Final = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
-"""Variables of the environment that tell of a browser, or of a screen on which one opens."""
+"""Environment variables that show that a browser can open in a window of its own."""
 
 
 def _port(text: str) -> int:
@@ -55,8 +54,8 @@ def _port(text: str) -> int:
 @click.option("--compare", is_flag=True, help="the same clients go through HAProxy as well")
 @click.option("--web", is_flag=True, help="open the operations page, which then takes commands")
 def demo(*, length: float | None, seed: int | None, port: int, compare: bool, web: bool) -> int:
-    """Run the demonstration to its end, or until Ctrl-C. 0 when the gateway lost no request."""
-    # What the gateway would log is shown by the demonstration, and by the page. Only bugs are printed.
+    """Run the demonstration to its end, or until Ctrl-C. Returns 0 if the gateway lost no request, else 1."""
+    # The demonstration and the page show what the gateway logs. Only errors are printed.
     printed = logging.StreamHandler()
     printed.setLevel(logging.ERROR)
     logging.basicConfig(handlers=[printed])
@@ -69,7 +68,7 @@ def demo(*, length: float | None, seed: int | None, port: int, compare: bool, we
 
 
 async def _run(options: DemoOptions, *, on_terminal: bool) -> int:
-    """How many requests the gateway lost."""
+    """Run and show the demonstration; return the number of requests that the gateway lost."""
     director = Director(options)
     with process.handle_signals(director.quit):
         async with director:
@@ -80,5 +79,5 @@ async def _run(options: DemoOptions, *, on_terminal: bool) -> int:
 
 
 def _has_browser() -> bool:
-    """Whether a browser can open beside the terminal. One of text would take the terminal itself."""
+    """Whether a browser can open in a window of its own. A text browser would take over the terminal."""
     return sys.platform == "darwin" or any(os.environ.get(name) for name in DISPLAYS)

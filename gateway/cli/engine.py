@@ -1,7 +1,7 @@
-"""`skewgate engine haproxy -c FILE`: runs a gateway beside HAProxy, and keeps HAProxy at its offers.
+"""`skewgate engine haproxy -c FILE`: runs a gateway beside HAProxy and keeps HAProxy's map up to date.
 
-The gateway is the one of `run`. `--write` writes what HAProxy needs for its first start, says where it is,
-and ends. Whatever would leave HAProxy without its map is said before anything starts.
+The gateway is the same as that of `run`. `--write` writes the files for HAProxy's first start and exits.
+Options that would leave HAProxy without its map are refused before anything starts.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from gateway.settings import Settings, read_file
 from gateway.settings.sections.listen import Listen
 
 SOCKET: Final = "/run/haproxy/admin.sock"
-"""Where Debian's own configuration of HAProxy has it, and most others."""
+"""Default runtime socket: its place in Debian's configuration of HAProxy, and in most others."""
 MAP: Final = "skewgate.map"
 CONFIGURATION: Final = "haproxy.cfg"
 _PLAIN_PATH: Final = re.compile(r"[\w/.@:+=~-]+", re.ASCII)
-"""HAProxy reads the name of the map in a list of arguments, and in commands that end at a blank."""
-_NOT_BELIEVED: Final = (
+"""File names that HAProxy accepts both in a list of arguments and in a command of its runtime socket."""
+_NOT_TRUSTED: Final = (
     "HAProxy is not among `trusted_proxies`: the gateway takes it for the client of every request"
 )
 _ALL_HOSTS: Final = frozenset({"", "*", "0.0.0.0", "::"})  # noqa: S104 - nothing is bound here
@@ -76,7 +76,8 @@ def engine(
     hard_stop_after: float,
     write: bool,
 ) -> int:
-    """Run it; 0 after a drain. Raises `SettingsError` or `StartupError` when it cannot start."""
+    """Run the gateway beside HAProxy. Returns 0 after a drain. Raises `SettingsError` or `StartupError` when
+    it cannot start."""
     file = find_config(config)
 
     def places(configured: Settings) -> Places:
@@ -101,15 +102,16 @@ def engine(
 
     def beside(configured: Settings) -> MakeEngine:
         where = places(configured)
-        if not _is_believed(configured):
-            log.warning("%s", _NOT_BELIEVED)
+        if not _is_trusted(configured):
+            log.warning("%s", _NOT_TRUSTED)
         return lambda holder, acknowledged, ejected: HaproxyDriver(holder, acknowledged, ejected, where)
 
     return run_gateway(config, engine=beside)
 
 
 def _write(configured: Settings, where: Places) -> None:
-    """With no rows but those of declared versions: everything else goes to the gateway."""
+    """Write both files for HAProxy's first start. Only declared versions have rows in the map; HAProxy sends
+    everything else to the gateway."""
     table = compile_table(Snapshot.configured(configured.services, now=monotonic()))
     try:
         replace_file(where.map_file, map_text(table))
@@ -121,14 +123,14 @@ def _write(configured: Settings, where: Places) -> None:
     for each in table.services:
         if each.inexpressible is not None:
             print(f"{each.service.name}: all requests go through the gateway: {each.inexpressible.reason}")
-    if not _is_believed(configured):
-        print(_NOT_BELIEVED)
+    if not _is_trusted(configured):
+        print(_NOT_TRUSTED)
     print(f"next: haproxy -f /etc/haproxy/haproxy.cfg -f {where.configuration}")
     print("then this command without --write")
 
 
 def _require(where: Places, source: Path, listen: tuple[Listen, ...]) -> None:
-    """What HAProxy or this process could not do with these places: bad usage, or `StartupError`."""
+    """Fail if HAProxy or this process cannot use these files: bad usage, or `StartupError`."""
     for option, path in (("--map-as", where.options.map_path), ("--socket", where.socket)):
         if _PLAIN_PATH.fullmatch(path) is None:
             usage_error(f"{option}: HAProxy reads no file of the name {path!r}")
@@ -146,7 +148,7 @@ def _require(where: Places, source: Path, listen: tuple[Listen, ...]) -> None:
 
 
 def _require_other_port(bind: str, listen: tuple[Listen, ...]) -> None:
-    """HAProxy would not start, or the gateway not come back. An address in words may be any."""
+    """Fail if HAProxy would bind a port of the gateway. A host name may stand for any address."""
     if not bind.strip() or not bind.isprintable():
         usage_error("--bind: write what follows `bind` in HAProxy, an address and parameters")
     host, _, port = bind.split(maxsplit=1)[0].rpartition(":")
@@ -160,7 +162,7 @@ def _require_other_port(bind: str, listen: tuple[Listen, ...]) -> None:
 
 
 def _listener(configured: Settings) -> Listen:
-    """To which HAProxy sends what is in no row: the first one without TLS."""
+    """Return the gateway's first listener without TLS, to which HAProxy sends all requests without a row."""
     for listen in configured.listen:
         if listen.tls is None and not listen.proxy_protocol and (listen.path or listen.port):
             return listen
@@ -168,14 +170,14 @@ def _listener(configured: Settings) -> Listen:
 
 
 def _address(listen: Listen) -> str:
-    """As HAProxy finds it; a gateway on every address is reached on loopback."""
+    """Format a listener as HAProxy's server address; a wildcard address becomes loopback."""
     if listen.path:
         return f"unix@{listen.path}"
     return str(listen).replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:")
 
 
-def _is_believed(configured: Settings) -> bool:
-    """Whether HAProxy's word about clients counts, as far as that can be seen here."""
+def _is_trusted(configured: Settings) -> bool:
+    """Whether the gateway trusts the client addresses that HAProxy forwards, as far as the file shows it."""
     listen = _listener(configured)
     if listen.path:
         return listen.trusted

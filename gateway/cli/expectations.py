@@ -1,6 +1,6 @@
-"""The file of `skewgate test`: a table of requests, each with the decision that is expected.
+"""The file of `skewgate test`: a table of requests, each with the expected decision.
 
-    config: skewgate.yaml            # from this file's folder; -c goes before it
+    config: skewgate.yaml            # relative to this file; -c overrides it
     backends:                        # what each serves: versions, `legacy` or `down`
       baremetal/api-1: 1.1-1.58
     requests:
@@ -8,8 +8,8 @@
         headers: {X-OpenStack-Ironic-API-Version: latest}
         expect: {decision: forward, version: "1.58", backends: [api-1]}
 
-Every problem of the file has its position, as those of a configuration have. This module reads; it decides
-nothing and compares nothing.
+Problems of the file have positions, like those of a configuration. This module reads the table; it decides
+and compares nothing.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ LEGACY: Final = "legacy"
 DOWN: Final = "down"
 DECISIONS: Final = ("forward", "refuse", "answer", "unrouted")
 EXPECTED: Final = ("decision", "status", "service", "version", "backends")
-"""What may be expected. A key that is left out may be anything."""
+"""Keys of `expect`. A key that is left out matches any value."""
 
 Value: TypeAlias = str | tuple[str, ...]
 
 
 class RequestRow(NamedTuple):
-    """One request, and what is expected of it."""
+    """A request, and the expected values of its decision."""
 
     line: int
     method: str
@@ -45,7 +45,7 @@ class RequestRow(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What a backend serves: versions, `legacy` or `down`."""
+    """The statement that a backend serves some versions, is `legacy`, or is `down`."""
 
     service: str
     backend: str
@@ -54,7 +54,7 @@ class Claim(NamedTuple):
 
 
 class Expectations(NamedTuple):
-    """A whole file. `backends` None: they are probed."""
+    """A whole file. Without `backends` they are probed."""
 
     filename: str
     lines: tuple[str, ...]
@@ -63,14 +63,14 @@ class Expectations(NamedTuple):
     rows: tuple[RequestRow, ...] = ()
 
     def problem(self, claim: Claim, message: str) -> SettingsError:
-        """One problem that shows only together with the configuration."""
+        """Return the error for a claim that contradicts the configuration."""
         findings = Findings()
         findings.add(claim.node, "bad-value", message)
         return _refused(self, findings)
 
 
 def read_expectations(path: Path) -> Expectations:
-    """Read a file. Raises `SettingsError` with every problem."""
+    """Read a table. Raises `SettingsError` with every problem."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -95,13 +95,13 @@ def _refused(table: Expectations, findings: Findings) -> SettingsError:
 
 @final
 class _Reader:
-    """Reads the nodes of a file; reports what is wrong with them."""
+    """Reads the YAML nodes of a table and collects their problems."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
 
     def read(self, root: Node, table: Expectations) -> Expectations:
-        """`table` with what the file says."""
+        """Return `table` completed with the content of the file."""
         entries = self._entries(root, ("config", "backends", "requests"))
         config = self._text(entries.get("config"))
         claims = entries.get("backends")
@@ -186,6 +186,6 @@ class _Reader:
 
 
 def _texts(entry: MappingEntry) -> tuple[str, ...]:
-    """One text, or those of a list."""
+    """Return the texts of a scalar or a list."""
     items = entry.value.items if isinstance(entry.value, SequenceNode) else [entry.value]
     return tuple(item.text for item in items if isinstance(item, Scalar))

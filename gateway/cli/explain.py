@@ -1,7 +1,7 @@
 """`skewgate explain METHOD PATH`: what would happen to a request, and why.
 
-It gets the explanation from a running gateway. With `--offline` it probes the backends of the file once and
-makes the explanation itself. The request is never sent. `core.decision.explanation` writes all reasons.
+A running gateway explains; with `--offline` the command probes the backends of the file once and explains
+itself. The request is never sent. All reasons are written by `core.decision.explanation`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def explain(
 def _offline(
     where: AdminOptions, method: str, path: str, headers: Sequence[Header]
 ) -> tuple[str, dict[str, Any]]:
-    """The file, and the explanation made from it."""
+    """Return the configuration file's name, and the explanation made without a gateway."""
     if where.admin is not None:
         usage_error("--admin is not allowed with --offline")
     file = find_config(where.config)
@@ -87,7 +87,7 @@ def _offline(
 
 
 def _lines(explanation: Mapping[str, Any], paint: Paint) -> Iterator[str]:
-    """An explanation for people."""
+    """Format an explanation as the lines that are printed."""
     decision = explanation["decision"]
     style = Style.GREEN if decision in ("forward", "answer") else Style.YELLOW
     status = f" {explanation['status']}" if explanation.get("status") else ""
@@ -105,7 +105,7 @@ def _lines(explanation: Mapping[str, Any], paint: Paint) -> Iterator[str]:
 
 
 def _facts(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The facts, in the order in which the gateway finds them for a request."""
+    """Return labels and texts of the facts, in the order in which the gateway establishes them."""
     if explanation.get("service"):
         yield "service", f"{explanation['service']} ({explanation['dialect']})"
     if route := explanation.get("route"):

@@ -1,10 +1,10 @@
-"""Mends configurations in place, for `check --fix`.
+"""Corrects configuration files in place, for `check --fix`.
 
-    problems with a mend -> the tokens that they are about -> a file beside the old one, which takes its place
+    problems that carry a correction -> their tokens -> a new file beside the old one, renamed over it
 
-Which problems have a mend, and what it is, is said by the checks of `settings`. Every byte outside of those
-tokens stays, and so do the permissions and the owner of the file, and a link to it. This module reads no YAML
-and prints nothing.
+The checks of `settings` say which problems have a correction, and which. Every byte outside of those tokens
+is kept, and so are the file's permissions, its owner and symbolic links to it. This module reads no YAML and
+prints nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gateway.settings.yaml.problem import Problem, line_starts
 
 
 class Fixed(NamedTuple):
-    """A token that was replaced. Line and column count from 1, in the file as it was."""
+    """A token that was replaced. Line and column count from 1, in the old file."""
 
     file: str
     line: int
@@ -40,7 +40,7 @@ class Fixed(NamedTuple):
 
 
 def fix(file: Path) -> list[Fixed]:
-    """Mend a configuration and the files that it includes. Raises `FixError`."""
+    """Correct a configuration and the files that it includes. Raises `FixError`."""
     loaded = read_file(file, environ=os.environ)
     mendable: dict[str, list[Problem]] = {}
     for problem in loaded.problems:
@@ -53,7 +53,7 @@ def fix(file: Path) -> list[Fixed]:
 
 
 def _fix_file(name: str, problems: Sequence[Problem], checksum: str) -> list[Fixed]:
-    """`problems`: those of one file, in its order. `checksum`: of what was checked."""
+    """Correct one file. `problems`: in the order of the file. `checksum`: SHA-256 of the checked text."""
     target = Path(name).resolve()
     try:
         data = target.read_bytes()
@@ -76,15 +76,15 @@ def _fix_file(name: str, problems: Sequence[Problem], checksum: str) -> list[Fix
 
 
 def _replace(target: Path, data: bytes) -> None:
-    """Write a file beside `target`, which takes its place: whoever reads it finds the old text or the new
-    one. Raises `OSError`."""
+    """Replace the content of `target` atomically: a reader finds either the old text or the new one. Raises
+    `OSError`."""
     status = target.stat()
     number, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     new = Path(name)
     try:
         with os.fdopen(number, "wb") as file:
             os.fchown(file.fileno(), status.st_uid, status.st_gid)
-            shutil.copystat(target, new)  # and what else protects it, such as access control lists
+            shutil.copystat(target, new)  # permissions, and extended attributes such as access control lists
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -1,8 +1,8 @@
 """`skewgate healthcheck`: exit code 0 when the gateway is ready, otherwise 1.
 
-For containers and keepalived, which use the exit code only. It sends one GET and decides nothing itself. Over
-plain HTTP that is one over HTTP/1.0, so that the response ends with the connection: `http.client` imports
-TLS, which costs more than the check. Believes nothing about who responds.
+For containers and keepalived, which look at the exit code only. It sends one GET /readyz. Over plain HTTP it
+speaks HTTP/1.0 on a socket of its own, because importing `http.client` (and with it TLS) costs more than the
+whole check. A response that does not look like a gateway's is an error: any program may listen there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gateway.errors import AdminError
 from gateway.runtime.terminal import plain, print_error
 
 LAST_LINES: Final = {200: "ready", 503: "not ready"}
-"""The last line that a gateway says, by status."""
+"""The last line of a gateway's response, by status."""
 
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: [^\r\n]*)?\r\n")
 
@@ -29,7 +29,7 @@ _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: [^\r\n]*)?\r
 @file_argument
 @admin_client.options
 def healthcheck(*, where: AdminOptions) -> int:
-    """Print the result. Raises `AdminError` when no gateway responds."""
+    """Print whether the gateway is ready. Raises `AdminError` when no gateway responds."""
     admin = admin_client.find(where, light=True)
     status, body = admin.request("GET", "/readyz", [("verbose", "")], get=_get)
     *reasons, last = body.decode("utf-8", "replace").splitlines() or [""]
@@ -46,7 +46,7 @@ def healthcheck(*, where: AdminOptions) -> int:
 def _get(
     address: tuple[str, int], target: str, headers: Mapping[str, str], timeout: float
 ) -> tuple[int, bytes]:
-    """Status and body of the response. `timeout`: seconds for all of it. Raises `OSError`."""
+    """Send a GET and return status and body. `timeout`: seconds for all of it. Raises `OSError`."""
     end = monotonic() + timeout
     host = f"[{address[0]}]" if ":" in address[0] else address[0]
     lines = [f"GET {target} HTTP/1.0", f"Host: {host}:{address[1]}"]
@@ -71,7 +71,7 @@ def _get(
 
 
 def _connected(address: tuple[str, int], timeout: float) -> socket.socket:
-    """A connection. Of an IP address nothing is looked up, which would import the tables of IDNA."""
+    """Connect. An IP address is not looked up, because that would import the tables of IDNA."""
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, address[0])

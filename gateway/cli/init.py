@@ -1,12 +1,11 @@
-"""`skewgate init --from URL`: a configuration with comments, made from the answers of an API that runs.
+"""`skewgate init --from URL`: writes a commented configuration from the responses of a running API.
 
     GET / of each server -> which dialects recognize it -> a probe by each of them -> the file of the best one
                                                               or, if none reads any version: `own_api`
 
-Every dialect probes the API as the gateway would. The one that reads its versions, and needs to be told
-least, is taken. Where none does, the API is described with the dialect `custom`, from what its documents
-tell. What is written (`init_file`) is a beginning: it says what can be added, and `check` finds nothing wrong
-with it.
+Every dialect probes the API as the gateway would. The dialect with the fewest options that reads versions is
+taken. If none does, the API is described with the dialect `custom` from its documents. The file (`init_file`)
+is a start: it shows what can be added, and `check` accepts it.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ CUSTOM: Final = "custom"
 OWN_SERVICE: Final = "api"
 NO_OPTIONS: Final[Mapping[str, str]] = {}
 DEADLINE: Final = 10.0
-"""Seconds for all documents of all servers. What comes later is left out."""
+"""Seconds for fetching all documents of all servers. Later responses are ignored."""
 
 
 @verb("init", DETAILS)
@@ -76,7 +75,8 @@ def init(
     ca: str | None,
     to: Path | None,
 ) -> int:
-    """Write the file. Raises `SettingsError` for a bad option and `AdminError` if no dialect fits."""
+    """Detect the API and write its file. Raises `SettingsError` for a bad option and `AdminError` if no
+    dialect fits."""
     known = discover()
     if dialect is not None and dialect not in known:
         raise SettingsError(f"there is no dialect {dialect!r}; there are: {', '.join(known)}")
@@ -106,7 +106,7 @@ def init(
 
 
 def _write(text: str, to: Path | None) -> int:
-    """Print the file, or write it. Raises `SettingsError`."""
+    """Print the file, or write it to `to`. Raises `SettingsError`."""
     if to is None:
         print(text, end="")
         return 0
@@ -125,7 +125,7 @@ def _write(text: str, to: Path | None) -> int:
 def _candidates(
     known: Mapping[str, type[Dialect]], dialect: str | None, service_type: str | None
 ) -> Sequence[str]:
-    """The dialects to try, in their order. Raises `SettingsError` for options that do not go together."""
+    """Return the dialects to try, in order. Raises `SettingsError` for options that contradict each other."""
     candidates = _most_specific_first(known) if dialect is None else [dialect]
     if service_type is None:
         return candidates
@@ -140,8 +140,8 @@ def _has_option(dialect: type[Dialect], option: str) -> bool:
 
 
 def _most_specific_first(known: Mapping[str, type[Dialect]]) -> list[str]:
-    """Those that can be used without any option, the one with the fewest options first: the more a dialect
-    has to be told, the less it says that it can read an answer."""
+    """Return the dialects without required options, the one with the fewest options first: a dialect with
+    many options reads almost any response."""
     usable = [
         name
         for name, dialect in known.items()
@@ -156,8 +156,8 @@ def _most_specific_first(known: Mapping[str, type[Dialect]]) -> list[str]:
 def _recognize(
     urls: Sequence[str], candidates: Mapping[str, type[Dialect]], seen: Sequence[Documents]
 ) -> tuple[dict[str, Mapping[str, str]], dict[str, str]]:
-    """The options of each dialect with which the servers are probed; and of those that know the documents but
-    not their options, why. Raises `AdminError` where servers tell different options."""
+    """Return the options for probing with each dialect, and the faults of dialects that recognize the
+    documents but lack an option. Raises `AdminError` if the servers need different options."""
     options: dict[str, Mapping[str, str]] = {}
     unsure: dict[str, str] = {}
     for name, dialect in candidates.items():
@@ -181,8 +181,8 @@ def _recognize(
 
 
 def _choose(urls: Sequence[str], snapshot: Snapshot, unsure: Mapping[str, str]) -> tuple[str | None, str]:
-    """The first service whose dialect found versions. None: no dialect knows the API, and the text says why.
-    Raises `AdminError`."""
+    """Return the first dialect that found versions; or None and the reason why no dialect did. Raises
+    `AdminError`."""
     reasons = []
     errors = set()
     for name, pool in snapshot.fleet.pools.items():
@@ -200,7 +200,7 @@ def _choose(urls: Sequence[str], snapshot: Snapshot, unsure: Mapping[str, str]) 
 
 
 def _unnamed(urls: Sequence[str], unsure: Mapping[str, str]) -> str:
-    """What a dialect has to be told, because no document tells it."""
+    """Format the error for an API whose service type no document shows."""
     [(name, why), *_] = unsure.items()
     where = ", ".join(map(plain, urls))
     return (
@@ -211,9 +211,8 @@ def _unnamed(urls: Sequence[str], unsure: Mapping[str, str]) -> str:
 def _probe_settings(
     target: InitOptions, dialects: Mapping[str, Mapping[str, str]], unsure: Mapping[str, str] = NO_OPTIONS
 ) -> Settings:
-    """One service for each of the dialects, with its options and the same backends. A dialect that must be
-    told more is left out. Raises `SettingsError` if none is left, as with a bad URL, and `AdminError` if one
-    is `unsure`."""
+    """Return settings with a service for each dialect, all with the same backends. Dialects that lack an
+    option are left out. Raises `SettingsError` if none is left, and `AdminError` if one is `unsure`."""
     backends = [
         {"name": f"server-{number}", "url": url, **({"tls": {"ca": target.ca}} if target.ca else {})}
         for number, url in enumerate(target.urls)
@@ -240,7 +239,8 @@ def _probe_settings(
 
 
 def _require(text: str) -> Settings:
-    """The settings of a text made here: what is wrong in it came from an option. Raises `SettingsError`."""
+    """Load a generated configuration. Raises `SettingsError`: its problems come from the options of
+    `init`."""
     loaded = load(text, filename="init", environ={})
     if loaded.errors:
         raise SettingsError("; ".join(dict.fromkeys(problem.message for problem in loaded.errors)))
@@ -248,8 +248,8 @@ def _require(text: str) -> Settings:
 
 
 async def _fetch_documents(service: Service, paths: Sequence[str]) -> Sequence[Documents]:
-    """What the backends of a service respond at these paths, in the order of the backends. Sent as probes
-    are: no redirect, bounded documents."""
+    """Fetch these paths from each backend of a service, in the order of the backends. As for probes,
+    redirects are not followed and the size is limited."""
     found: list[dict[str, ProbeResponse]] = [{} for _ in service.backends]
     async with Resolver() as resolver:
         resolver.retarget((service,))
@@ -267,15 +267,15 @@ async def _fetch_documents(service: Service, paths: Sequence[str]) -> Sequence[D
             async with asyncio.timeout(DEADLINE):
                 await asyncio.gather(*map(request, range(len(found))))
         except TimeoutError:
-            pass  # what has come by now is looked at
+            pass  # what has arrived by now is used
         finally:
             await client.close()
     return found
 
 
 def _own_api(target: InitOptions, settings: Settings, faults: str) -> str:
-    """The file for an API that no dialect knows. Raises `AdminError` if nothing tells a version of it: none
-    is made up. `faults`: why no dialect knows it."""
+    """Write the file for an API that no dialect knows. `faults`: why none does. Raises `AdminError` if
+    nothing shows a version: none is made up."""
     backends = settings.services[0].backends
     seen = process.run_in_loop(_fetch_documents(settings.services[0], own_api.PATHS))
     findings = own_api.infer([backend.authority for backend in backends], seen)
@@ -293,7 +293,7 @@ def _own_api(target: InitOptions, settings: Settings, faults: str) -> str:
 
 
 def _nothing_found(urls: Sequence[str], seen: Sequence[Documents]) -> str:
-    """What was looked at, and what to write without `init`."""
+    """Format the error for an API without any version: the responses, and what to write by hand."""
     lines = []
     for url, documents in zip(urls, seen, strict=True):
         answers = (

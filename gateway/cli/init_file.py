@@ -1,9 +1,8 @@
-"""The files that `skewgate init` writes: for an API that a dialect knows, and for one of the operator's own.
+"""The configuration files that `skewgate init` writes: for an API with a dialect, and for an unknown one.
 
-The latter has the dialect `custom`. It states what the servers' documents tell (`own_api`), each with where
-it was read. What they do not tell has a default and a comment that begins with `Open:`. No version is written
-that no server named. What is returned was loaded and has no problem; what probes shall read, the dialect has
-read in the documents at hand. This module asks no server.
+An unknown API gets the dialect `custom`, with what its documents show (`own_api`) and where they show it.
+What they do not show gets a default and a comment that begins with `Open:`. No version is written that no
+server named. Every returned file has been loaded without a problem. This module sends no request.
 """
 
 from __future__ import annotations
@@ -55,15 +54,15 @@ OFFER: Final = """\
 """
 WIDTH: Final = 110
 MOST_UNVERSIONED: Final = 12
-"""Paths that are proposed."""
+"""Maximum of proposed paths without a version."""
 OPEN: Final = "Open: "
 LONGEST_LIST: Final = 80
-"""Characters of all versions of one server. Of a longer list only the ends are shown."""
+"""Maximum length of a server's version list in characters; a longer one is shown as a range."""
 DEFAULT_HEADER: Final = "API-Version"
 
 
 class InitOptions(NamedTuple):
-    """What the operator named."""
+    """The options of `init` that go into the file."""
 
     urls: Sequence[str]
     service: str
@@ -72,14 +71,14 @@ class InitOptions(NamedTuple):
 
 
 def scalar(text: str) -> str:
-    """A text as it is written in a file."""
+    """Write a text as a YAML scalar, in quotation marks if it needs them."""
     plain_text = text and not any(sign in text for sign in "#{}[],&*!|>'\"%@` \t\\") and ": " not in text
     return text if plain_text else json.dumps(text, ensure_ascii=False)
 
 
 def _backend(url: str, served: str, ca: str | None, *, declares: bool = False) -> Iterator[str]:
-    """The entry of a server. `served`: the versions that it named, empty for none. `declares`: the entry has
-    them, and is a comment without them."""
+    """Write the entry of a backend. `served`: versions that it named, or empty. `declares`: write them as
+    `versions`; without versions the entry is commented out."""
     yield f"      # {f'served {served}' if served else 'named no versions'} when this was written\n"
     is_unknown = declares and not served
     mark = "# " if is_unknown else ""
@@ -93,7 +92,8 @@ def _backend(url: str, served: str, ca: str | None, *, declares: bool = False) -
 
 
 def of_dialect(target: InitOptions, view: ServiceView, options: Mapping[str, str]) -> Iterator[str]:
-    """The pieces of the file for an API that a dialect reads. `options`: what the dialect had to be told."""
+    """Write the file for an API with a dialect, in pieces. `options`: options of the dialect that are
+    needed."""
     dialect = view.service.dialect
     yield HEAD.format(listen=scalar(target.listen), service=target.service, dialect=dialect.name)
     yield from _options(dialect, options)
@@ -111,12 +111,12 @@ def of_dialect(target: InitOptions, view: ServiceView, options: Mapping[str, str
 
 
 def _ends(versions: VersionSet, dialect: Dialect) -> str:
-    """From the oldest version to the newest."""
+    """Format the range from the oldest version to the newest."""
     return span(dialect.scheme.format(versions.lowest), dialect.scheme.format(versions.highest))
 
 
 def _options(dialect: Dialect, known: Mapping[str, str]) -> Iterator[str]:
-    """What had to be said about the API, and what may have to be, each option with its default."""
+    """Write the dialect's needed options, and the optional ones as comments with their defaults."""
     options = [
         field for field in dataclasses.fields(dialect.Options) if isinstance(field.default, str | bool)
     ]
@@ -134,8 +134,8 @@ def _options(dialect: Dialect, known: Mapping[str, str]) -> Iterator[str]:
 
 
 def of_own_api(target: InitOptions, findings: ApiFindings, seen: Sequence[Documents]) -> str | None:
-    """The file for an API that no dialect knows. None: nothing tells any version. Raises `SettingsError` for
-    a bad option. `seen`: the responses of each server."""
+    """Write the file for an unknown API; None if nothing shows any version. `seen`: the responses of each
+    server. Raises `SettingsError` for a bad option."""
     problem = None
     for evidence in findings.evidence:
         for probed in (True, False) if evidence.learn or evidence.response else (False,):
@@ -157,12 +157,12 @@ def of_own_api(target: InitOptions, findings: ApiFindings, seen: Sequence[Docume
 
 
 def questions(text: str) -> int:
-    """Open questions in a file."""
+    """Count the open questions in a file."""
     return text.count(f"# {OPEN}")
 
 
 def _probed(dialect: Dialect, responses: Documents) -> str:
-    """What a probe of one server reads; empty: nothing."""
+    """Return the versions that a probe reads from these responses; empty if none."""
     step = dialect.probe((), None)
     response = responses.get(step.path) if isinstance(step, ProbeRequest) else None
     found = None if response is None else dialect.probe((response,), None)
@@ -173,7 +173,7 @@ def _probed(dialect: Dialect, responses: Documents) -> str:
 
 
 def _declared(evidence: Evidence) -> list[str]:
-    """The versions of each server, as a backend declares them."""
+    """Return the versions of each server in the form of the key `versions`."""
     found = [evidence.notation.canonical(texts) for texts in evidence.texts]
     if evidence.is_range and evidence.notation.scheme.contiguous:
         return ["-".join(dict.fromkeys(texts)) for texts in found]
@@ -181,8 +181,8 @@ def _declared(evidence: Evidence) -> list[str]:
 
 
 class _OwnApiFile:
-    """The pieces of one file, made of one evidence. `probed`: the versions are learned from it; otherwise
-    they are declared at the backends."""
+    """Writer of a file for an unknown API. `probed`: probes learn the versions from the evidence; otherwise
+    the backends declare them."""
 
     def __init__(
         self, target: InitOptions, findings: ApiFindings, evidence: Evidence, *, probed: bool
@@ -202,7 +202,7 @@ class _OwnApiFile:
             self.below = f" below {self.place.text}"
 
     def pieces(self, served: Sequence[str]) -> Iterator[str]:
-        """The file. `served`: what each server named, empty for nothing."""
+        """Write the file in pieces. `served`: versions of each server, or empty."""
         target = self.target
         yield HEAD.format(listen=scalar(target.listen), service=target.service, dialect="custom")
         yield from self._default_version()
@@ -358,7 +358,7 @@ class _OwnApiFile:
 
 
 def _comment(text: str, indent: int = 6) -> Iterator[str]:
-    """A comment of one paragraph. Texts of servers in it cannot end it."""
+    """Write a comment of one paragraph. Control characters are removed, so no server's text can end it."""
     for line in textwrap.wrap(
         plain(text), WIDTH - indent - 2, break_long_words=False, break_on_hyphens=False
     ):

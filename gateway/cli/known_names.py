@@ -1,7 +1,7 @@
-"""The names that shells complete: of the gateway that runs, or services and backends of the file, named by
-`-c` or in one of the usual places.
+"""Shell completion of service, backend and replica names, from a running gateway or else from the
+configuration file.
 
-A key of completion must never fail, print or wait for long: whatever goes wrong, nothing is completed.
+A completion must never fail, print or wait for long: on any error nothing is completed.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from gateway.cli.admin_client import AdminOptions
 from gateway.cli.command import find_config, read_settings
 from gateway.errors import SkewgateError
 
-PATIENCE: Final = 1.0
-"""Seconds for the gateway's answer."""
+TIMEOUT: Final = 1.0
+"""Seconds to wait for the gateway's response."""
 
 
 def services(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Those whose names begin so."""
+    """Complete the name of a service."""
     return [name for name in sorted(_names(ctx)) if name.startswith(incomplete)]
 
 
 def backends(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """SERVICE/BACKEND of all that begin so."""
+    """Complete a backend, written SERVICE/BACKEND."""
     found = [f"{service}/{name}" for service, names in _names(ctx).items() for name in names]
     return sorted(target for target in found if target.startswith(incomplete))
 
 
 def replicas(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """The ids of those that are not attached and begin so."""
+    """Complete the id of a detached replica."""
     try:
         found = _status(_where(ctx))["agreement"]["replicas"]
         ids = [str(each["id"]) for each in found if not each["attached"]]
@@ -43,7 +43,7 @@ def replicas(ctx: click.Context, _param: click.Parameter, incomplete: str) -> li
 
 
 def _names(ctx: click.Context) -> Mapping[str, Sequence[str]]:
-    """The backends of each service."""
+    """Return the backend names of each service."""
     where = _where(ctx)
     try:
         found = _status(where)["services"]
@@ -63,4 +63,4 @@ def _where(ctx: click.Context) -> AdminOptions:
 
 
 def _status(where: AdminOptions) -> Mapping[str, Any]:
-    return replace(admin_client.find(where), timeout=PATIENCE).status()
+    return replace(admin_client.find(where), timeout=TIMEOUT).status()

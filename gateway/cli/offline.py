@@ -1,6 +1,6 @@
-"""Decisions without a running gateway: what backends serve is probed once, or given, and `core` decides.
+"""Decisions without a running gateway, for `explain --offline`, `test` and `init`: one probe of each backend.
 
-For `explain --offline` and `test`. No request is ever sent but probes. It prints nothing.
+Nothing but probes is ever sent. `core` decides; this module prints nothing.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from gateway.telemetry.metrics import Metrics
 async def explain_offline(
     settings: Settings, method: str, path: str, headers: Sequence[Header]
 ) -> dict[str, Any]:
-    """Probe every backend once, then explain the request. Raises `AdminError` for a request that the gateway
-    refuses before any service."""
+    """Probe every backend once, then explain the request. Raises `AdminError` for a malformed request."""
     snapshot = Snapshot.configured(settings.services, now=monotonic())
     explain_request(snapshot, settings, method, path, headers)  # nothing is probed for what is refused
     return explain_request(await probed(settings), settings, method, path, headers)
@@ -39,7 +38,8 @@ async def explain_offline(
 def explain_request(
     snapshot: Snapshot, settings: Settings, method: str, path: str, headers: Sequence[Header]
 ) -> dict[str, Any]:
-    """What happens to a request. Raises `AdminError` if it is refused before any service."""
+    """Explain the decision about a request. Raises `AdminError` for a malformed request, which is refused
+    before any service is chosen."""
     table = NameTable.for_requests(snapshot.selected_names)
     try:
         head = read_described(method, path, headers, table, settings.limits)
@@ -49,7 +49,7 @@ def explain_request(
 
 
 async def probed(settings: Settings) -> Snapshot:
-    """What is known after one probe of every backend, with the first offer."""
+    """Probe every backend once and return the snapshot with the first offer."""
     discovery = Discovery()
     services = discovery.completed(settings.services)
     holder = SnapshotHolder(Snapshot.configured(services, now=monotonic()))
@@ -73,15 +73,15 @@ async def probed(settings: Settings) -> Snapshot:
             discovery.retarget(services)
             try:
                 if not _all_probed(holder.current):
-                    await all_probed.wait()  # each look and each probe has its own deadline
+                    await all_probed.wait()  # each lookup and each probe has its own deadline
             finally:
                 await discovery.close()
     return with_first_offer(holder.current, holder.current.fleet)
 
 
 def with_first_offer(snapshot: Snapshot, fleet: Fleet) -> Snapshot:
-    """`snapshot` with its first offer. There is no second round: the offer does not wait for those that did
-    not answer in the first."""
+    """Return `snapshot` with its first offer. It does not wait for backends that did not answer: there is no
+    second round of probes."""
     return snapshot.with_fleet(fleet, math.inf)
 
 

@@ -1,7 +1,7 @@
 """The verbs that command a running gateway: `pin`, `unpin`, `drain`, `enable`, `forget` and `reload`.
 
-The response to a command is the new state, of which one line is printed. The gateway decides what a command
-means, and reads its own file: no verb here reads one. What is sent and received: `admin_client`.
+Each sends one request with `admin_client` and prints one line of the new state in the response. The gateway
+decides what a command means; no verb here reads a configuration for it.
 """
 
 from __future__ import annotations
@@ -22,19 +22,18 @@ from gateway.errors import AdminError, TokenError
 from gateway.runtime.terminal import plain, print_error, span
 
 State: TypeAlias = Mapping[str, Any]
-"""A document like that of /status."""
+"""The JSON object of /status, which is also the response to a command."""
 
 INTERVAL: Final = 0.2
-"""Seconds between two requests while waiting. A person does not notice the delay, and the gateway
-makes /status from memory."""
+"""Seconds between two requests while waiting: not noticeable, and /status costs the gateway little."""
 TOKEN_WAIT: Final = 5.0
-"""Seconds for which a changed token is given time to be known."""
+"""Seconds for which a refused token is tried again, because the gateway may not have read a new one yet."""
 REFUSED: Final = 400
-"""The status of a response with the problems of the file."""
+"""Status of the response to a reload when the file has problems."""
 
 
 class BackendName(NamedTuple):
-    """A backend as the command line names it."""
+    """A backend as the command line names it: SERVICE/BACKEND."""
 
     service: str
     backend: str
@@ -43,7 +42,7 @@ class BackendName(NamedTuple):
         return f"{self.service}/{self.backend}"
 
     def path(self, command: str) -> str:
-        """The endpoint of a command for it."""
+        """Return the admin endpoint of a command for this backend."""
         service, backend = quote(self.service, safe=""), quote(self.backend, safe="")
         return f"/services/{service}/backends/{backend}/{command}"
 
@@ -56,7 +55,7 @@ def _backend_name(text: str) -> BackendName:
 
 
 def options(function: Callable[..., int]) -> Callable[..., int]:
-    """The admin listener (`where`) and the format of the output."""
+    """Add the options for the admin listener (`where`) and the output format."""
     return admin_client.options(output_option(function))
 
 
@@ -77,7 +76,7 @@ backend_argument = click.argument(
     "--release", metavar="NAME", help="a release of the dialect's table or of `releases` in the file"
 )
 def pin(*, where: AdminOptions, output: str, service: str, version: str | None, release: str | None) -> int:
-    """Set the pin: no version above it is offered. Raises `AdminError` when the gateway refuses."""
+    """Pin the offer: no version above the pin is offered. Raises `AdminError` when the gateway refuses."""
     if version is not None and release is not None:
         usage_error("--release is not allowed with VERSION")
     if version is not None:
@@ -93,8 +92,8 @@ def pin(*, where: AdminOptions, output: str, service: str, version: str | None, 
 @options
 @service_argument
 def unpin(*, where: AdminOptions, output: str, service: str) -> int:
-    """Remove the pin; 0 also when there was none. If the configuration has a ceiling, it is in force again.
-    Raises `AdminError` when the gateway refuses."""
+    """Remove the pin, if there is one; a ceiling in the configuration applies again. Raises `AdminError` when
+    the gateway refuses."""
     return _set_ceiling(where, output, service, "DELETE")
 
 
@@ -108,7 +107,7 @@ def _set_ceiling(
 
 
 def _offer_line(state: State, name: str) -> str:
-    """The present offer of a service. Raises the errors that `admin_client.formatted` catches."""
+    """Format the present offer of a service. Raises the errors that `admin_client.formatted` catches."""
     service = state["services"][name]
     offer = service["offer"]
     offered = span(offer["min"], offer["max"])
@@ -128,8 +127,8 @@ def _offer_line(state: State, name: str) -> str:
     help="with --wait: give up after this time with exit code 1; the backend stays drained",
 )
 def drain(*, where: AdminOptions, output: str, target: BackendName, wait: bool, timeout: float | None) -> int:
-    """Drain the backend, which is still probed. After 0 it is in force, and with `--wait` no request is in
-    flight there, in every live replica. Raises `AdminError`."""
+    """Drain the backend, which is still probed. With `--wait`, return when no request of any live replica is
+    in flight there. Raises `AdminError`."""
     if timeout is not None and not wait:
         usage_error("--timeout needs --wait")
     admin = admin_client.find(where)
@@ -144,7 +143,7 @@ def drain(*, where: AdminOptions, output: str, target: BackendName, wait: bool, 
 @options
 @backend_argument
 def enable(*, where: AdminOptions, output: str, target: BackendName) -> int:
-    """End a drain; 0 also when the backend was in service. Raises `AdminError` when the gateway refuses."""
+    """End the drain of a backend, if it is drained. Raises `AdminError` when the gateway refuses."""
     admin = admin_client.find(where)
     state = _send(admin, "POST", target.path("enable"))
     _print_state(output, admin, state, lambda: _backend_line(state, target))
@@ -152,8 +151,8 @@ def enable(*, where: AdminOptions, output: str, target: BackendName) -> int:
 
 
 def _wait_until_idle(admin: AdminClient, target: BackendName, state: State, timeout: float | None) -> State:
-    """The first state in which no request is in flight. Raises `AdminError` at the timeout, and when the
-    backend is not drained any more."""
+    """Return the first state without requests in flight at the backend. Raises `AdminError` at the timeout,
+    and when the backend is not drained any more."""
     end = None if timeout is None else time.monotonic() + timeout
     while what := _keeps_busy(target, state):
         if end is not None and time.monotonic() >= end:
@@ -169,7 +168,7 @@ def _wait_until_idle(admin: AdminClient, target: BackendName, state: State, time
 
 
 def _keeps_busy(target: BackendName, state: State) -> str:
-    """Why it is not idle, as far as is known here; empty: it is."""
+    """Return why the backend is not known to be idle; empty if it is idle."""
     if number := _in_flight(target, state):
         return f"still has {_requests(number)} in flight"
     if state.get("agreement") is None:
@@ -184,14 +183,14 @@ def _keeps_busy(target: BackendName, state: State) -> str:
 
 
 def _agreement(target: BackendName, state: State) -> Mapping[str, Any]:
-    """What the gateway knows of the other replicas; nothing where it stands alone."""
+    """Return what the gateway knows of other replicas using the service; empty without replicas."""
     found = state["services"][target.service].get("agreement", {})
     return found if isinstance(found, Mapping) else {}
 
 
 def _in_flight(target: BackendName, state: State) -> int:
-    """Requests in flight. Raises `AdminError` when the backend is not drained any more: it may never be
-    idle."""
+    """Return the number of requests in flight at the backend. Raises `AdminError` when it is not drained any
+    more, because it may never become idle."""
     try:
         backend = state["services"][target.service]["backends"][target.backend]
         drained, number = bool(backend["drained"]), int(backend["in_flight"])
@@ -203,7 +202,7 @@ def _in_flight(target: BackendName, state: State) -> int:
 
 
 def _backend_line(state: State, target: BackendName) -> str:
-    """Whether a backend is in service. Raises as `_offer_line` does."""
+    """Format whether a backend is in service. Raises the errors that `admin_client.formatted` catches."""
     backend = state["services"][target.service]["backends"][target.backend]
     if not backend["drained"]:
         return f"{target}: in service"
@@ -222,8 +221,8 @@ def _requests(number: int) -> str:
 @options
 @click.argument("replica", metavar="ID", shell_complete=known_names.replicas)
 def forget(*, where: AdminOptions, output: str, replica: str) -> int:
-    """Forget the replica. A version is refused only when every registered replica agrees to it. Raises
-    `AdminError` when the gateway refuses, as it does of one that is live."""
+    """End the registration of a replica, so that the others no longer wait for its consent to refuse a
+    version. Raises `AdminError` when the gateway refuses, as for a live replica."""
     admin = admin_client.find(where)
     state = _send(admin, "DELETE", f"/replicas/{quote(replica, safe='')}")
     _print_state(output, admin, state, lambda: f"{replica}: forgotten")
@@ -234,8 +233,8 @@ def forget(*, where: AdminOptions, output: str, replica: str) -> int:
 @file_argument
 @admin_client.options
 def reload(*, where: AdminOptions) -> int:
-    """Reload, and print the problems as `check` does. Raises `AdminError` when the file is refused, so that
-    the old configuration stays, or no gateway responds."""
+    """Reload the configuration; problems are printed as `check` prints them. Raises `AdminError` when the
+    file is refused or no gateway responds."""
     admin = admin_client.find(where)
     status, body = _request_reload(admin)
     if status == REFUSED and (problems := _problems(body)):
@@ -249,7 +248,7 @@ def reload(*, where: AdminOptions) -> int:
 
 
 def _request_reload(admin: AdminClient) -> tuple[int, bytes]:
-    """A token that is read from a file may be newer than the gateway's, which takes it within seconds."""
+    """Send the request; retry a token from a file, which the gateway may take some seconds to read."""
     end = time.monotonic() + TOKEN_WAIT
     while True:
         try:
@@ -261,7 +260,7 @@ def _request_reload(admin: AdminClient) -> tuple[int, bytes]:
 
 
 def _problems(body: bytes) -> Sequence[str]:
-    """What is wrong with the file, according to a response; empty when it is none of a gateway's."""
+    """Return the problems of the file in a response; empty if the response is not a gateway's."""
     try:
         found = json.loads(body)["problems"]
     except (ValueError, LookupError, TypeError):
@@ -270,14 +269,15 @@ def _problems(body: bytes) -> Sequence[str]:
 
 
 def _safe_text(problem: str) -> str:
-    """Its lines without control characters. Tabs stay, because they keep the carets in their columns."""
+    """Remove control characters, except for tabs, which keep the carets in their columns."""
     return "\n".join("\t".join(map(plain, line.split("\t"))) for line in problem.split("\n"))
 
 
 def _send(
     admin: AdminClient, method: str, path: str, document: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Send a command; the new state. Raises `AdminError` when the gateway refuses."""
+    """Send a command, print its warnings and return the new state. Raises `AdminError` when the gateway
+    refuses."""
     body = None if document is None else json.dumps(document).encode("ascii")
     response = admin_client.document_of(admin.url, path, *admin.request(method, path, body=body))
     state = admin_client.require_state(admin.url, response)
@@ -290,12 +290,12 @@ def _send(
 
 
 def _warn_of_pending(state: State) -> None:
-    """Print for whom what was commanded still waits."""
+    """Print the workers and replicas that have not acknowledged the command yet."""
     if isinstance(pending := state.get("pending"), list) and pending:
         print_error(f"warning: not everywhere yet, it waits for {plain(', '.join(map(str, pending)))}")
 
 
 def _print_state(output: str, admin: AdminClient, state: State, line: Callable[[], str]) -> None:
-    """Print the state as JSON, or the line made from it."""
+    """Print the state as JSON, or `line()`."""
     text = json.dumps(state) if output == "json" else plain(admin_client.formatted(admin.url, line))
     print(text, flush=True)

@@ -1,10 +1,9 @@
-"""What the documents of an API that no dialect knows tell about its versions, for `skewgate init`.
+"""Inference of an unknown API's versioning from its documents and response headers, for `skewgate init`.
 
-    documents of each server -> where versions stand, how they are written, where requests carry them
+    documents of each server -> where versions are, how they are written, where requests carry them
 
-Values in, values out. What a document does not tell is left open, never guessed: `init_file` asks for it.
-Every text that gets from a server into these values has only characters that the configuration takes as they
-are.
+Pure. What the documents do not show is left open, never guessed: `init_file` asks the operator. Texts from
+servers are kept only if the configuration takes them without quotation marks.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from gateway.core.http.message import HEADER_NAME, normalize_name
 
 OPENAPI: Final = "/openapi.json"
 DOCUMENTS: Final = ("/versions", "/api/versions", "/version", "/")
-"""Those that come first say most about versions."""
+"""Paths of discovery documents, the most informative first."""
 PATHS: Final = ("/", "/versions", "/version", "/api/versions", OPENAPI)
-"""What is requested, in this order."""
+"""Paths in the order in which they are requested."""
 
 MOST_OTHERS: Final = 4
-"""Other paths with versions that are named."""
+"""Maximum of further versioned paths that are named."""
 
 _STATUSES: Final = frozenset({200, 300})
 _SEGMENT: Final = re.compile(
@@ -55,62 +54,63 @@ _OTHER_HEADERS: Final = frozenset(
         *("sunset", "browser", "php", "java", "python", "go", "node", "user", "if", "entity", "document"),
     }
 )
-"""Words beside a version that is none of the API's."""
+"""Words in the name of a header whose version is not that of the API."""
 
 Documents: TypeAlias = Mapping[str, ProbeResponse]
-"""The responses of one server, by path; without those that failed."""
+"""Responses of one server by path, without failed requests."""
 
 
 class Evidence(NamedTuple):
-    """One place that tells which versions the servers serve."""
+    """A place, such as a JSON field or a response header, that shows which versions the servers serve."""
 
     where: str
-    """The place as it is named to operators."""
+    """Description of the place for operators."""
     texts: tuple[tuple[str, ...], ...]
-    """What each server says, as it is spelled there."""
+    """Versions that each server names, as it spells them."""
     notation: Notation
     learn: Mapping[str, str | int] | None = None
-    """The options `learn` that read it; None: no probe can."""
+    """The dialect's options `learn` with which probes read the place; None: probes cannot."""
     response: Mapping[str, str] | None = None
-    """The options `reply` that do."""
+    """The dialect's options `reply` with which probes read the place in response headers."""
     certain: bool = True
-    """False: it may be the release of the software."""
+    """Whether it is the API's version for sure, and not perhaps the release of the software."""
     is_range: bool = False
     """Whether the texts are the oldest and the newest version."""
 
 
 class VersionLocation(NamedTuple):
-    """Where requests carry their version."""
+    """A place where requests carry their version."""
 
     kind: str
     """`path`, `header` or `query`."""
     text: str
-    """A header or parameter; or the part of a path before the version, empty at its start."""
+    """Name of the header or parameter, or the path prefix before the version."""
     notation: Notation | None
-    """None: nothing shows how it is spelled there."""
+    """Notation of versions there; None if no document shows it."""
     why: str
-    """What shows it."""
+    """Source of this knowledge, for operators."""
     is_guess: bool = False
-    """True: it shows the name in responses only."""
+    """Whether the name was seen in responses only."""
     others: tuple[str, ...] = ()
-    """Other paths with versions below them."""
+    """Other path prefixes with versions below them."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ApiFindings:
-    """What was found. The first evidence is the best one."""
+    """Everything that was inferred about an API."""
 
     evidence: tuple[Evidence, ...]
+    """Places with the served versions, the best first."""
     places: tuple[VersionLocation, ...]
     served: tuple[str, str] | None
-    """A response header that may name the served version, and its value."""
+    """Name and value of a response header that may name the served version."""
     unversioned: tuple[str, ...]
-    """Paths beside those that have the version in their path."""
+    """Paths that exist without a version."""
 
 
 class _Document(NamedTuple):
-    """One response: of which server, at which path."""
+    """A usable response, with its server and path."""
 
     server: int
     path: str
@@ -119,7 +119,7 @@ class _Document(NamedTuple):
 
 
 def infer(hosts: Sequence[str], seen: Sequence[Documents]) -> ApiFindings:
-    """What the documents of each server tell. `hosts`: HOST:PORT of each server."""
+    """Infer the versioning of an API from its servers' responses. `hosts`: HOST:PORT of each server."""
     documents = [
         _Document(server, path, responses[path], read_json(responses[path].body))
         for path in (*DOCUMENTS, OPENAPI)
@@ -155,7 +155,7 @@ def _evidence(
     certain: bool = True,
     is_range: bool = False,
 ) -> Iterator[Evidence]:
-    """The evidence, if the texts of all servers have one notation."""
+    """Yield the evidence if the texts of all servers have the same notation."""
     stated = tuple(tuple(dict.fromkeys(texts.get(server, ()))) for server in range(count))
     notation = notation_of([text for each in stated for text in each])
     if notation is not None and sum(map(len, stated)) <= MOST:
@@ -163,7 +163,7 @@ def _evidence(
 
 
 def _in_documents(documents: Sequence[_Document], count: int) -> Iterator[Evidence]:
-    """Lists, ranges and single versions, the same place of all servers together."""
+    """Find lists, ranges and single versions in documents; the same field of all servers is one evidence."""
     found: dict[tuple[str, str, tuple[Steps, ...]], list[tuple[_Document, VersionField]]] = {}
     for document in documents:
         for field in version_fields(document.json, named="version" in document.path):
@@ -182,7 +182,7 @@ def _in_documents(documents: Sequence[_Document], count: int) -> Iterator[Eviden
 def _learn(
     kind: str, written: list[str], document: _Document, notation: Notation
 ) -> dict[str, str | int] | None:
-    """The options that read it. A range of dates or X.Y.Z is none: nobody knows what lies in it."""
+    """Return the options `learn` for a field. A range of dates or X.Y.Z has none: its members are unknown."""
     content_type = ",".join(_values(document.response, "content-type")).partition(";")[0].strip().lower()
     if kind == "single" or (kind == "range" and not notation.scheme.contiguous):
         return None
@@ -197,7 +197,7 @@ def _learn(
 
 
 def _named(places: Sequence[str], notation: Notation) -> dict[str, str]:
-    """Where a list is, or both ends of a range, as options."""
+    """Return the options that name a list, or both ends of a range."""
     keys = ("list",) if len(places) == 1 else ("minimum", "maximum")
     spelling = {"spelling": notation.spelling} if notation.before else {}
     return dict(zip(keys, places, strict=True)) | spelling
@@ -226,7 +226,7 @@ def _version_headers(documents: Sequence[_Document]) -> Iterator[_VersionHeader]
 
 
 def _role(name: str) -> str | None:
-    """What a response header may hold; None: no version of the API."""
+    """Return the role of a response header by its name; None: it holds no version of the API."""
     words = set(words_of(name))
     if not words & {"version", "versions"} or words & _OTHER_HEADERS:
         return None
@@ -241,13 +241,13 @@ def _role(name: str) -> str | None:
 
 
 def _values(response: ProbeResponse, name: str) -> tuple[str, ...]:
-    """All lines of a header, in any letter case."""
+    """Return the values of all lines of a header, whatever its letter case."""
     items = response.headers.items()
     return tuple(value for key, value in items if normalize_name(key) == normalize_name(name))
 
 
 def _in_headers(headers: Sequence[_VersionHeader], count: int) -> Iterator[Evidence]:
-    """A list of versions, or both ends of a range: probes read them in the response to one path."""
+    """Find lists of versions and both ends of ranges in the response headers of one path."""
     by_path: dict[str, dict[str, dict[int, _VersionHeader]]] = {}
     for each in headers:
         by_path.setdefault(each.path, {}).setdefault(each.role, {}).setdefault(each.server, each)
@@ -268,7 +268,7 @@ def _in_headers(headers: Sequence[_VersionHeader], count: int) -> Iterator[Evide
 
 
 def _served(headers: Sequence[_VersionHeader], count: int) -> Iterator[Evidence]:
-    """One version in a response header: it is served, whichever others are."""
+    """Find single served versions in response headers. Other versions may be served, too."""
     texts: dict[str, dict[int, list[str]]] = {}
     for each in headers:
         texts.setdefault(each.name, {}).setdefault(each.server, []).append(each.text)
@@ -279,7 +279,7 @@ def _served(headers: Sequence[_VersionHeader], count: int) -> Iterator[Evidence]
 def _header_places(
     headers: Sequence[_VersionHeader], documents: Sequence[_Document]
 ) -> Iterator[VersionLocation]:
-    """`Vary` names request headers. A response header often has the name of the one in requests."""
+    """Derive request headers: those in `Vary`, and those named like a response header with a version."""
     for document in documents:
         for line in _values(document.response, "vary"):
             for name in map(str.strip, line.split(",")):
@@ -311,7 +311,7 @@ def _title(described: Sequence[_Document], count: int) -> Iterator[Evidence]:
 def _parameters(
     described: Sequence[_Document], count: int
 ) -> Iterator[tuple[VersionLocation, list[Evidence]]]:
-    """Headers and query parameters that are described as the version, with the values that they may have."""
+    """Find headers and query parameters with a version in OpenAPI documents, and their possible values."""
     found: dict[tuple[str, str], dict[int, list[str]]] = {}
     for document in described:
         for parameter in _all_parameters(_members(document.json)):
@@ -348,7 +348,7 @@ class _VersionedPath(NamedTuple):
 def _paths(
     described: Sequence[_Document], others: Sequence[_Document], hosts: frozenset[str]
 ) -> list[_VersionedPath]:
-    """The versions in paths that documents name. Those of other hosts do not count, but for OpenAPI's."""
+    """Find versioned paths in documents. Links to other hosts are ignored, except for OpenAPI's `servers`."""
     found = []
     for document in described:
         content = _members(document.json)
@@ -365,7 +365,7 @@ def _paths(
 
 
 def _base(described: Mapping[str, Json]) -> str:
-    """What stands before every path of an OpenAPI document."""
+    """Return the prefix of every path in an OpenAPI document."""
     if servers := _servers(described):
         return servers[0].rstrip("/")
     base = described.get("basePath")
@@ -373,13 +373,13 @@ def _base(described: Mapping[str, Json]) -> str:
 
 
 def _servers(described: Mapping[str, Json]) -> list[str]:
-    """The paths of its servers; empty where there is none."""
+    """Return the path of each server URL in an OpenAPI document; empty for one without a path."""
     urls = [_members(server).get("url") for server in _items(described.get("servers"))]
     return [_path_of(url, None) if isinstance(url, str) else "" for url in urls]
 
 
 def _path_of(url: str, hosts: frozenset[str] | None) -> str:
-    """The path of a URL or of a path, with a slash at its begin; empty: it is none of this API."""
+    """Return the path of a URL or a path reference; empty if it does not belong to this API."""
     if url.startswith("/") and not url.startswith("//"):
         return url.partition("?")[0]
     if not url.startswith(("http://", "https://")):
@@ -413,7 +413,7 @@ def _versioned(server: int, path: str, where: str) -> list[_VersionedPath]:
 
 
 def _of_paths(paths: Sequence[_VersionedPath], count: int) -> list[tuple[VersionLocation, list[Evidence]]]:
-    """The place before the version that most paths have, and the versions there; nothing without one."""
+    """Return the most common prefix of versioned paths with the versions below it; empty without any."""
     if not paths:
         return []
     [(prefix, _)] = Counter(each.prefix for each in paths).most_common(1)
@@ -433,7 +433,7 @@ def _of_paths(paths: Sequence[_VersionedPath], count: int) -> list[tuple[Version
 
 
 def _unversioned(described: Sequence[_Document], others: Sequence[_Document]) -> tuple[str, ...]:
-    """Paths without a version that exist, the shortest first; none below another one."""
+    """Return existing paths without a version, the shortest first, leaving out those below another one."""
     known = [each.path for each in (*others, *described)]
     for document in described:
         base = _base(_members(document.json))

@@ -1,8 +1,7 @@
-"""Versions in documents that nobody has described: how they are written, and where they stand.
+"""Search for versions in JSON documents of an unknown API, for `init`: where they are, how they are written.
 
-For `init`, of an API of the operator's own. Values in, values out; nothing here raises on what a server sent.
-Only names that a JSON path writes without quotation marks are followed, so that no text of a server reaches
-the file that is written by way of its name.
+Pure; nothing here raises on what a server sent. Only names that a JSON path writes without quotation marks
+are followed, so a server cannot inject text into the written file through a name.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from gateway.core.versions.version import (
 )
 
 MOST: Final = 1000
-"""Versions in one place, as probes read them."""
+"""Maximum of versions in one field, the same as for probes."""
 DEEPEST: Final = 4
-"""Levels of objects that are searched."""
+"""Maximum depth of objects that are searched."""
 
 _SCHEMES: Final[Sequence[Scheme]] = (
     CalendarDate(),
@@ -37,15 +36,15 @@ _SCHEMES: Final[Sequence[Scheme]] = (
 _SPELLED: Final = re.compile(r"([A-Za-z][A-Za-z._-]{0,15})?([0-9][0-9.-]{0,31})", re.ASCII)
 """A version with the text before it."""
 _STAGED: Final = re.compile(r"v([0-9]{1,4})(?:(alpha|beta)([0-9]{1,4}))?", re.ASCII)
-"""A name as Kubernetes has them."""
+"""A version name in Kubernetes' style, such as v1beta2."""
 _STAGES: Final = {"alpha": 0, "beta": 1, None: 2}
 
 Steps: TypeAlias = tuple[str | None, ...]
-"""A path into a document: names, and None for every item of a list."""
+"""Path into a document: names, and None for every item of a list."""
 
 
 class Notation(NamedTuple):
-    """How versions are written: a scheme, and the text before each of them."""
+    """Notation of versions: a scheme, and a prefix such as `v`."""
 
     scheme: Scheme
     before: str = ""
@@ -54,7 +53,7 @@ class Notation(NamedTuple):
         return self.scheme.parse(text[len(self.before) :]) if text.startswith(self.before) else None
 
     def canonical(self, texts: Sequence[str]) -> list[str]:
-        """The versions among `texts`, oldest first, without the text before them."""
+        """Return the versions among `texts`, oldest first, without the prefix."""
         found = {version for text in texts if (version := self.read(text)) is not None}
         return [self.scheme.format(version) for version in sorted(found)]
 
@@ -64,7 +63,7 @@ class Notation(NamedTuple):
 
 
 def notation_of(texts: Sequence[str]) -> Notation | None:
-    """The notation in which all of `texts` are versions. None: there is none."""
+    """Return the notation in which all of `texts` are versions; None if there is none."""
     spelled = [_SPELLED.fullmatch(text) for text in texts]
     if texts and all(spelled):
         before = {found[1] or "" for found in spelled if found}
@@ -83,14 +82,14 @@ def notation_of(texts: Sequence[str]) -> Notation | None:
 
 
 class VersionField(NamedTuple):
-    """Where a document holds versions."""
+    """A field of a document, or a pair of fields, that holds versions."""
 
     kind: str
-    """`list`; `range`, of which the first path is the oldest version; or `single`, which may be a release of
-    the software as well."""
+    """`list`; `range`, with the path of the oldest version first; or `single`, which may also be a release of
+    the software."""
     paths: tuple[Steps, ...]
     texts: tuple[str, ...]
-    """What stands there, in the order of the document."""
+    """Values of the field, in the order of the document."""
 
 
 _ITEM_KEYS: Final = ("version", "api_version", "apiVersion", "id", "name", "number")
@@ -103,19 +102,19 @@ _OTHERS: Final = frozenset(
         *("database", "db", "schema", "package", "packages", "dependencies", "go", "java", "node", "php"),
     }
 )
-"""Words beside a version that is none of this API's."""
+"""Words in the name of a field whose version is not that of the API."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", re.ASCII)
 
 
 def words_of(name: str) -> tuple[str, ...]:
-    """`MinAPIVersion`, `min_api_version` and `Min-API-Version` have the same words."""
+    """Split a name into lower-case words: `MinAPIVersion` and `Min-API-Version` have the same ones."""
     return tuple(word.lower() for word in _WORD.findall(name))
 
 
 def version_fields(node: Json, steps: Steps = (), *, named: bool) -> Iterator[VersionField]:
-    """Every place that may hold versions of the API. `named`: the document's own path, or a name above, says
-    that it is about versions; otherwise a name in it has to. `steps`: where in the document it is."""
+    """Find all fields that may hold versions of the API. `steps`: path of `node` in its document. `named`:
+    whether a name above it says that it is about versions; otherwise a name below has to."""
     if isinstance(node, list):
         yield from _in_list(node, steps, named=named)
     if not isinstance(node, dict):
@@ -148,7 +147,7 @@ def _in_list(items: list[Json], steps: Steps, *, named: bool) -> Iterator[Versio
 
 
 def _ranges(node: dict[str, Json], steps: Steps, *, named: bool) -> Iterator[VersionField]:
-    """`minimum` and `maximum`, `oldest` and `newest`, `MinAPIVersion` and `ApiVersion`."""
+    """Find pairs such as `minimum` and `maximum`, or `MinAPIVersion` and `ApiVersion`."""
     texts = {
         key: text
         for key, value in node.items()
@@ -171,7 +170,7 @@ def _ranges(node: dict[str, Json], steps: Steps, *, named: bool) -> Iterator[Ver
 
 
 def _text(value: object) -> str | None:
-    """A value that may be a version, as text. A number with a fraction is none: 1.10 would be 1.1."""
+    """Return a value that may be a version as text, else None. Floats are excluded: 1.10 would become 1.1."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
     text = str(value)

@@ -1,9 +1,8 @@
 """`skewgate run [FILE]`: runs the gateway in the foreground until SIGTERM or SIGINT.
 
-SIGHUP reads the file again and reopens the access log; SIGUSR1 only reopens the log, as log rotation needs
-it. SIGUSR2 starts another gateway with `--take-over`, which goes on in place of this one. The log on standard
-error says where the gateway listens; nobody who stops reading it stops the gateway (`telemetry.process_log`).
-All other behaviour comes from the file.
+SIGHUP reloads the file and reopens the access log; SIGUSR1 only reopens the log, for log rotation. SIGUSR2
+starts another gateway with `--take-over`, which replaces this one. Everything else comes from the file. The
+log goes to standard error; a reader that stops reading never blocks the gateway (`telemetry.process_log`).
 """
 
 from __future__ import annotations
@@ -66,7 +65,8 @@ def run(*, config: Path | None, take_over: bool) -> int:
 def run_gateway(
     config: Path | None, *, take_over: bool = False, engine: Callable[[Settings], MakeEngine] | None = None
 ) -> int:
-    """The same for another verb, too. `engine`: makes what makes the engine beside it."""
+    """Run the gateway for `run` or another verb. `engine`: from the settings, returns the factory of the
+    engine that runs beside the gateway."""
     file = find_config(config)
     process_log = ProcessLog()
     process_log.install()
@@ -85,7 +85,7 @@ def run_gateway(
 
         async def run_until_stopped() -> None:
             process_log.start()
-            # Before the other gateway has answered, a signal ends the process at once: that one goes on.
+            # Until the other gateway has answered, a signal ends this process at once: the other goes on.
             taken = await _take_over(configured.state) if take_over else None
             stop = asyncio.Event()
             gateway = Gateway(
@@ -101,12 +101,12 @@ def run_gateway(
 
         process.run_in_loop(run_until_stopped())
     finally:
-        process_log.start()  # for the reason why it did not: a process that ends may start no thread
+        process_log.start()  # to log a failed start: no thread can be started while the interpreter exits
     return 0
 
 
 async def _take_over(state: str | None) -> TakenOver | None:
-    """What the gateway with this state file hands over; None: there is none."""
+    """Return what the running gateway with this state file hands over; None if no gateway runs."""
     taken = None if state is None else await take_over_from(path_of(state))
     if taken is None:
         log.info("there is no gateway to take over from: starting")
@@ -114,7 +114,7 @@ async def _take_over(state: str | None) -> TakenOver | None:
 
 
 def _manager_of(taken: TakenOver | None) -> dict[str, str]:
-    """The variables by which the service manager is found: those of the gateway that is taken over, if it has
+    """Return the environment variables that address the service manager: the replaced gateway's, if it has
     one."""
     if taken is None or not taken.manager:
         return dict(os.environ)
@@ -122,8 +122,7 @@ def _manager_of(taken: TakenOver | None) -> dict[str, str]:
 
 
 async def _serve(gateway: Gateway, stop: asyncio.Event) -> None:
-    """Serve until a signal stops it, or another process has taken over. A signal that comes while the gateway
-    starts cancels the start."""
+    """Serve until a signal, or until another process has taken over. A signal during the start cancels it."""
     starting, stopped = asyncio.current_task(), False
     assert starting is not None
 

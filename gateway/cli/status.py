@@ -1,7 +1,7 @@
 """`skewgate status`: what a running gateway offers, the phase of the upgrade, and its backends.
 
-It shows the document of /status and computes nothing but the age of a probe. Long lists are cut in a table,
-never in JSON, and what is wrong comes first.
+It formats the JSON object of /status and computes nothing but ages. Problems come first. Long lists are
+shortened in tables, never in JSON.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from gateway.errors import AdminError
 from gateway.runtime.terminal import Paint, Style, TableCell, plain, span, table
 
 INTERVAL: Final = 2.0
-"""Seconds between two pages with --watch: about half the interval of probes."""
+"""Seconds between two pages with --watch: about half the probe interval."""
 
 NAMED: Final = 3
-"""Names in one cell of a table; the others are counted."""
+"""Maximum of names in one cell of a table; the rest is counted."""
 SHOWN: Final = 20
-"""Backends of one service that are all right and have a row of their own when all services are shown."""
+"""Maximum of rows for healthy backends of a service when all services are shown."""
 LONGEST_ERROR: Final = 160
-"""Characters of an error in a table."""
+"""Maximum length of an error in a table, in characters."""
 
 CLEAR: Final = "\x1b[H\x1b[2J"
 
@@ -69,7 +69,7 @@ _FRESHNESS_STYLE: Final = {
 @output_option
 @click.argument("service", metavar="[SERVICE]", required=False, shell_complete=known_names.services)
 def status(*, where: AdminOptions, watch: bool, output: str, service: str | None) -> int:
-    """Print the page once, or again and again until Ctrl-C. Raises `AdminError` for an unknown service."""
+    """Print the page once, or repeatedly until Ctrl-C. Raises `AdminError` for an unknown service."""
     admin = admin_client.find(where)
     paint = Paint(sys.stdout)
     if not watch:
@@ -96,7 +96,7 @@ def _page(admin: admin_client.AdminClient, output: str, paint: Paint, service: s
 
 
 def _of_service(document: Mapping[str, Any], service: str) -> dict[str, Any]:
-    """The document with one service only. Raises `AdminError` with what could be meant."""
+    """Return /status reduced to one service. Raises `AdminError` with similar names."""
     services = document["services"]
     if service in services:
         return {**document, "services": {service: services[service]}}
@@ -112,8 +112,7 @@ def _of_service(document: Mapping[str, Any], service: str) -> dict[str, Any]:
 
 
 def page(document: Mapping[str, Any], now: float, paint: Paint, *, whole: bool = True) -> str:
-    """The tables of a /status document. `now`: seconds since the epoch. `whole`: with every backend, also
-    where many are all right."""
+    """Format /status as tables. `now`: seconds since the epoch. `whole`: show all healthy backends, too."""
     services: Mapping[str, Mapping[str, Any]] = document.get("services", {})
     worst_first = sorted(services.items(), key=lambda item: not _is_service_wrong(item[1]))
     backend_rows, left_out = _backend_rows(services, now, whole=whole)
@@ -146,8 +145,8 @@ def page(document: Mapping[str, Any], now: float, paint: Paint, *, whole: bool =
 def _backend_rows(
     services: Mapping[str, Mapping[str, Any]], now: float, *, whole: bool
 ) -> tuple[list[list[TableCell]], list[str]]:
-    """A row for each backend, those with a problem first, then by service; and a line for each service of
-    which some that are all right are left out."""
+    """Return a row for each backend, those with problems first, and a line for each service of which healthy
+    backends are left out."""
     wrong: list[list[TableCell]] = []
     right: list[list[TableCell]] = []
     left_out = []
@@ -167,7 +166,7 @@ def _backend_rows(
 
 
 def _is_wrong(member: Mapping[str, Any]) -> bool:
-    """Whether something keeps requests from a backend, or may do so soon."""
+    """Whether a backend gets no requests, or may get none soon."""
     words = ("drained", "leaving", "ejected", "unhealthy", "error")
     return member.get("freshness") != "fresh" or any(member.get(word) for word in words)
 
@@ -178,14 +177,15 @@ def _is_service_wrong(service: Mapping[str, Any]) -> bool:
 
 
 def _some(names: Sequence[object], named: int = NAMED) -> str:
-    """`api-1, api-2, api-3 and 197 more`. One more is named as well."""
+    """Join names, such as `api-1, api-2, api-3 and 197 more`. `named`: how many; one more is named as
+    well."""
     if len(names) <= named + 1:
         return ", ".join(map(str, names))
     return f"{', '.join(map(str, names[:named]))} and {len(names) - named} more"
 
 
 def _ago(at: float | None, now: float) -> str:
-    """`2.4 s ago`; `-` if it has never been."""
+    """Format a time as `2.4 s ago`; `-` for None."""
     return "-" if at is None else f"{max(0.0, now - float(at)):.1f} s ago"
 
 
@@ -266,7 +266,7 @@ def _engine_row(engine: Mapping[str, Any]) -> list[TableCell]:
 def _detached(
     agreement: Mapping[str, Any], services: Mapping[str, Mapping[str, Any]], now: float
 ) -> Iterator[str]:
-    """What keeps this replica from the others, a line for each thing."""
+    """Return a line for each reason why this replica is cut off from the others."""
     if error := agreement.get("error"):
         yield f"the store does not answer: {plain(str(error))}"
     for name, service in services.items():
@@ -288,7 +288,7 @@ def _freshness_style(freshness: str, states: list[str]) -> Style:
 
 
 def _error(member: Mapping[str, Any], now: float) -> str:
-    """Everything that keeps requests from it."""
+    """Return everything that keeps requests from a backend."""
     ejected = member.get("ejected") or {}
     seconds = max(0.0, float(ejected.get("until", now)) - now)
     leaving = member.get("leaving") or {}
@@ -303,5 +303,5 @@ def _error(member: Mapping[str, Any], now: float) -> str:
 
 
 def _range(versions: Mapping[str, Any]) -> str:
-    """`1.1-1.58`; `-` before any version is known."""
+    """Format a range as `1.1-1.58`; `-` before any version is known."""
     return span(versions.get("min"), versions.get("max"), nothing="-")

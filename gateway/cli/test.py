@@ -1,8 +1,8 @@
-"""`skewgate test FILE`: a table of requests, and whether the gateway would decide each as expected.
+"""`skewgate test FILE`: compares a table of requests with the decisions of the gateway.
 
-Before a new configuration is put in force, or an upgrade changes the fleet, this says what clients would
-notice. What a backend serves is written in the table, or is asked for by one probe. `--admin` asks a running
-gateway. No request is ever sent to a backend. What a table is: `expectations`. `core` decides.
+It shows what clients would notice of a new configuration or an upgrade. The table says what each backend
+serves; otherwise each is probed once. With `--admin` a running gateway decides. None of the requests is sent.
+`expectations` reads the table.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DETAILS: Final = (
 
 
 class RowResult(NamedTuple):
-    """One row, and what was decided."""
+    """A row of the table, and what the gateway decided."""
 
     row: RequestRow
     found: Mapping[str, Value | None]
@@ -48,7 +48,7 @@ class RowResult(NamedTuple):
 
     @property
     def differences(self) -> list[str]:
-        """What is not as expected, one part of a sentence each."""
+        """Phrases such as `status is 406, not 200`, one for each value that differs."""
         return [
             f"{key} is {_shown(self.found[key])}, not {_shown(expected)}"
             for key, expected in self.row.expect.items()
@@ -61,9 +61,9 @@ class RowResult(NamedTuple):
 @output_option
 @click.argument("file", metavar="FILE", type=FileName())
 def test(*, where: AdminOptions, output: str, file: Path) -> int:
-    """Compare all rows. 0 if all are as expected, else 1. Raises `SettingsError` and `AdminError`."""
+    """Compare all rows. Returns 0 if all are as expected, else 1. Raises `SettingsError` and `AdminError`."""
     table = read_expectations(file)
-    results = _explained_online(where, table) if where.admin is not None else _decide(where.config, table)
+    results = _ask_gateway(where, table) if where.admin is not None else _decide(where.config, table)
     different = [result for result in results if result.differences]
     if output == "json":
         print(json.dumps({"file": table.filename, "requests": [_as_json(result) for result in results]}))
@@ -80,14 +80,13 @@ def test(*, where: AdminOptions, output: str, file: Path) -> int:
     return 1 if different else 0
 
 
-def _explained_online(where: AdminOptions, table: Expectations) -> list[RowResult]:
-    """What a running gateway would do."""
+def _ask_gateway(where: AdminOptions, table: Expectations) -> list[RowResult]:
     admin = admin_client.find(where)
     return [_result(row, admin.explain(row.method, row.path, row.headers)) for row in table.rows]
 
 
 def _decide(config: Path | None, table: Expectations) -> list[RowResult]:
-    """What a gateway with this configuration would do."""
+    """Decide each row as a gateway with this configuration would."""
     settings = read_settings(config or table.config or find_config(None))
     if table.backends is None:
         snapshot = process.run_in_loop(offline.probed(settings))
@@ -97,15 +96,15 @@ def _decide(config: Path | None, table: Expectations) -> list[RowResult]:
     for row in table.rows:
         try:
             explanation = offline.explain_request(snapshot, settings, row.method, row.path, row.headers)
-        except AdminError as refused:  # before any service, as a malformed request is
+        except AdminError as refused:  # a malformed request, which reaches no service
             explanation = {"decision": "refuse", "because": str(refused)}
         results.append(_result(row, explanation))
     return results
 
 
 def _claimed(settings: Settings, table: Expectations, claims: Sequence[Claim]) -> Snapshot:
-    """What would be known if the backends served what the table says. The others have never answered, but
-    those whose versions the configuration declares."""
+    """Return the snapshot of a fleet that serves what the table says. Backends that are in neither the table
+    nor declared by the configuration are down."""
     named = {(claim.service, claim.backend) for claim in claims}
     services = [_undeclared(service, named) for service in settings.services]
     by_name = {service.name: service for service in services}
@@ -127,7 +126,7 @@ def _claimed(settings: Settings, table: Expectations, claims: Sequence[Claim]) -
 
 
 def _undeclared(service: Service, named: set[tuple[str, str]]) -> Service:
-    """The table goes before `versions` in the configuration."""
+    """Remove the declared `versions` of backends that are in the table, which takes precedence."""
     backends = tuple(
         replace(backend, declared=None) if (service.name, backend.name) in named else backend
         for backend in service.backends

@@ -1,8 +1,8 @@
-"""The verbs of the command, and one sentence for each, for the help, shells, docs/cli.md and the man page.
+"""The verbs of the command, each with one sentence for the help, shells, docs/cli.md and the man page.
 
-Each verb is a function of its own name, in the module of that name or that of `MODULES`. Modules are imported
-when their verb is called, because what `run` needs takes a third of a second to import, and `healthcheck` is
-called every second. Imports nothing.
+Each verb is a function of its own name, in the module of that name or the one in `MODULES`. Modules are
+imported when their verb is called: `run` takes a third of a second to import, and `healthcheck` is called
+every second. This module imports nothing.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ MODULES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("pin", "unpin", "drain", "enable", "forget", "reload"), "operator_commands"),
     **dict.fromkeys(("version", "schema", "completion"), "about"),
 }
-"""Where verbs are that share a module. Each of the others has the one of its name."""
+"""Modules of the verbs that share one. Every other verb is in the module of its own name."""
 
 REPLACED: Final = {"fmt": "check --fix"}
-"""Verbs of earlier releases, with what to write instead."""
+"""Verbs of earlier releases and their replacements."""
 
 COMPILED: Final = frozenset({"run", "engine", "explain", "test", "demo", "version"})
 """The verbs that use the compiled build, if there is one, or tell of it. Whether one fits the sources is a
