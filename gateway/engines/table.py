@@ -1,8 +1,8 @@
 """The compiled table: which plain requests an engine may send straight to a backend, and what it writes.
 
 Made by asking `decide`, once for each version that may be asked for in each way of asking, for none and for
-`latest`. A row is there only where the answer is a backend, and every member of the row's pool may get the
-request. Whatever is in no row goes to the gateway beside the engine: refusals, documents, odd or repeated
+`latest`. A row is there only where the answer is a backend, and every member of the row's route set may get
+the request. Whatever is in no row goes to the gateway beside the engine: refusals, documents, odd or repeated
 headers, and all of a service that cannot be expressed (`inexpressible`): then nothing is wrong, and nothing
 is faster. Only the gateway refuses.
 
@@ -39,14 +39,14 @@ from gateway.core.versions.version import Version
 from gateway.dataplane.local_responses.failures import Failure, failure_error
 
 LATEST: Final = "latest"
-POOL_PREFIX: Final = "sg-"
-"""How the name of each pool begins, and no other name in an engine."""
+ROUTE_SET_PREFIX: Final = "sg-"
+"""How the name of each route set begins, and no other name in an engine."""
 MAX_VERSIONS: Final = 2000
 """Versions of one service that get rows, the newest ones: no API has that many, and a table is sent whole."""
 MAX_VERSION_HEADERS: Final = 3
 """Each set of them has a row for each version. No API has more."""
-ALL_POOLS_UP_TO: Final = 4
-"""Members for which every set of them is a pool: 15 pools of four members."""
+ALL_SETS_UP_TO: Final = 4
+"""Members for which every set of them is a route set: 15 route sets of four members."""
 NO_REQUESTS: Final[Mapping[str, int]] = {}
 _FAILURES: Final = (Failure.CONNECT, Failure.NO_REPLY, Failure.REPLY_TIMEOUT)
 _CLIENT_ERRORS: Final = range(400, 500)
@@ -68,18 +68,20 @@ class Inexpressible(NamedTuple):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Pool:
+class RouteSet:
     """Backends that serve the same. Its name says who they are: another set, or another address of one of
     them, has another name, so a name never changes its meaning."""
 
     service: str
-    members: tuple[PoolMember, ...]
+    members: tuple[EngineServer, ...]
     """In order."""
     name: str = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        digest = sha256(repr((self.service, self.members)).encode("utf-8", "surrogatepass")).hexdigest()
-        object.__setattr__(self, "name", f"{POOL_PREFIX}{digest[:20]}")
+        # A HAProxy that runs on through an upgrade of the gateway must find the names of the release before.
+        text = repr((self.service, self.members)).replace("EngineServer(", "PoolMember(")
+        digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        object.__setattr__(self, "name", f"{ROUTE_SET_PREFIX}{digest[:20]}")
 
     @property
     def keys(self) -> frozenset[str]:
@@ -88,7 +90,7 @@ class Pool:
 
 @final
 @dataclass(frozen=True, slots=True, order=True)
-class PoolMember:
+class EngineServer:
     """A backend as an engine sees it."""
 
     key: str
@@ -103,7 +105,7 @@ class PoolMember:
     backup: bool = False
 
     @classmethod
-    def of(cls, member: Member) -> PoolMember:
+    def of(cls, member: Member) -> EngineServer:
         backend = member.backend
         return cls(
             key=member.key,
@@ -124,8 +126,8 @@ class Row:
     asked: Asked
     version: str
     """The negotiated version, canonical."""
-    pool: str
-    """The name of the pool that gets the request."""
+    route_set: str
+    """The name of the route set that gets the request."""
     range: tuple[str, ...]
     """The values of `Traits.range_headers`, with the offer."""
 
@@ -183,11 +185,11 @@ class ServiceTable:
     """None: it cannot be expressed."""
     paths: tuple[DirectPaths, ...] = ()
     rows: tuple[Row, ...] = ()
-    pools: tuple[Pool, ...] = ()
+    route_sets: tuple[RouteSet, ...] = ()
     """Those that an engine should know: all that the rows want, and those that may come."""
     missing: frozenset[str] = frozenset()
-    """Names of pools that rows want and the engine does not know: smaller ones have their requests, or the
-    gateway has."""
+    """Names of route sets that rows want and the engine does not know: smaller ones have their requests, or
+    the gateway has."""
     unusable: frozenset[str] = frozenset()
     """The keys of members that get a request only when no other is left: down, unhealthy, or refusing
     connections."""
@@ -201,13 +203,13 @@ class Table:
     services: tuple[ServiceTable, ...]
 
     @property
-    def pools(self) -> tuple[Pool, ...]:
-        return tuple(pool for service in self.services for pool in service.pools)
+    def route_sets(self) -> tuple[RouteSet, ...]:
+        return tuple(route_set for service in self.services for route_set in service.route_sets)
 
 
 def compile_table(snapshot: Snapshot, known: Collection[str] | None = None) -> Table:
-    """The table of `snapshot`. `known`: the names of the pools of the running engine, which can get no other
-    without a reload; None: it can have any."""
+    """The table of `snapshot`. `known`: the names of the route sets of the running engine, which can get no
+    other without a reload; None: it can have any."""
     return TableCompiler().compile(snapshot, known)
 
 
@@ -219,7 +221,7 @@ class TableCompiler:
     def __init__(self) -> None:
         self._table = Table(())
         self._views: Mapping[str, ServiceView] = {}
-        """Of which the table was made, and by which routes and for which pools."""
+        """Of which the table was made, and by which routes and for which route sets."""
         self._routes: Routes | None = None
         self._known: Collection[str] | None = None
 
@@ -246,12 +248,12 @@ def _service_table(snapshot: Snapshot, view: ServiceView, known: Collection[str]
     traits = _traits(view)
     if isinstance(traits, Inexpressible):
         return ServiceTable(service, traits)
-    members = {member.key: PoolMember.of(member) for member in view.pool.members}
-    possible = {pool.name: pool for pool in _possible_pools(service, tuple(members.values()))}
-    usual = [pool for pool in possible.values() if known is None or pool.name in known]
-    wanted: dict[str, Pool] = {}
-    given: dict[Candidates, Pool | None] = {}
-    """The pool that has the requests of these. Few are different."""
+    members = {member.key: EngineServer.of(member) for member in view.pool.members}
+    possible = {route_set.name: route_set for route_set in _possible_sets(service, tuple(members.values()))}
+    usual = [route_set for route_set in possible.values() if known is None or route_set.name in known]
+    wanted: dict[str, RouteSet] = {}
+    given: dict[Candidates, RouteSet | None] = {}
+    """The route set that has the requests of these. Few are different."""
     rows: list[Row] = []
     for asked in _ways_of_asking(view, traits):
         resolution = _resolution(snapshot, service, traits, asked)
@@ -260,9 +262,11 @@ def _service_table(snapshot: Snapshot, view: ServiceView, known: Collection[str]
             continue
         candidates = resolution.candidates
         if candidates not in given:
-            pool = _pool(service, (members[member.key] for member in candidates.members))
-            wanted[pool.name] = pool
-            given[candidates] = pool if known is None or pool.name in known else _largest_inside(pool, usual)
+            route_set = _route_set(service, (members[member.key] for member in candidates.members))
+            wanted[route_set.name] = route_set
+            given[candidates] = (
+                route_set if known is None or route_set.name in known else _largest_inside(route_set, usual)
+            )
         if (found := given[candidates]) is not None:
             rows.append(Row(asked, resolution.version_text, found.name, ranges))
     unusable = members.keys() - {
@@ -274,7 +278,7 @@ def _service_table(snapshot: Snapshot, view: ServiceView, known: Collection[str]
         traits=traits,
         paths=service.dialect.direct_paths,
         rows=tuple(rows),
-        pools=tuple({**wanted, **possible}.values()),
+        route_sets=tuple({**wanted, **possible}.values()),
         missing=frozenset() if known is None else frozenset(wanted.keys() - set(known)),
         unusable=frozenset(unusable),
     )
@@ -485,33 +489,33 @@ def _is_plain(text: str) -> bool:
     return text.isascii() and text.isprintable() and not set(text) & set(" |\"'\\")
 
 
-# --- pools -------------------------------------------------------------------------------------------------
+# --- route sets --------------------------------------------------------------------------------------------
 
 
-def _pool(service: Service, members: Iterable[PoolMember]) -> Pool:
-    return Pool(service.name, tuple(sorted(members)))
+def _route_set(service: Service, members: Iterable[EngineServer]) -> RouteSet:
+    return RouteSet(service.name, tuple(sorted(members)))
 
 
-def _largest_inside(pool: Pool, usual: Iterable[Pool]) -> Pool | None:
-    """The largest of these pools whose members are all in `pool`: each of them can serve the request. None:
-    there is none."""
-    wanted = set(pool.members)
+def _largest_inside(route_set: RouteSet, usual: Iterable[RouteSet]) -> RouteSet | None:
+    """The largest of these route sets whose members are all in `route_set`: each of them can serve the
+    request. None: there is none."""
+    wanted = set(route_set.members)
     fitting = [one for one in usual if wanted.issuperset(one.members)]
     return max(fitting, key=lambda one: (len(one.members), one.name), default=None)
 
 
-def _possible_pools(service: Service, members: Sequence[PoolMember]) -> Iterator[Pool]:
-    """The pools that an upgrade may want: every set of few members; of more, those that an upgrade in order,
-    or one failure, leaves."""
+def _possible_sets(service: Service, members: Sequence[EngineServer]) -> Iterator[RouteSet]:
+    """The route sets that an upgrade may want: every set of few members; of more, those that an upgrade in
+    order, or one failure, leaves."""
     number = len(members)
-    if number <= ALL_POOLS_UP_TO:
+    if number <= ALL_SETS_UP_TO:
         for size in range(number, 0, -1):
             for chosen in combinations(members, size):
-                yield _pool(service, chosen)
+                yield _route_set(service, chosen)
         return
     for end in range(number, 0, -1):
-        yield _pool(service, members[:end])
-        yield _pool(service, members[number - end :])
+        yield _route_set(service, members[:end])
+        yield _route_set(service, members[number - end :])
     for one in members:
-        yield _pool(service, (each for each in members if each is not one))
-        yield _pool(service, (one,))
+        yield _route_set(service, (each for each in members if each is not one))
+        yield _route_set(service, (one,))

@@ -23,7 +23,7 @@ from gateway.engines.haproxy.configuration import (
     map_text,
     server_name,
 )
-from gateway.engines.table import PoolMember, compile_table
+from gateway.engines.table import EngineServer, compile_table
 from gateway.settings import load
 from tests.engines.equality.haproxy import program, running_haproxy
 from tests.kit.clients import Answer, ByteClient
@@ -401,5 +401,5 @@ async def test_without_a_member_the_answer_has_the_shape_of_the_api(tmp_path: Pa
 
 
 def test_names_of_servers_are_words() -> None:
-    assert server_name(PoolMember("s/a b", "a b", "h", 1)) == "a:20b"
+    assert server_name(EngineServer("s/a b", "a b", "h", 1)) == "a:20b"
     assert encoded("compute 2.1") == "compute%202.1"

@@ -137,14 +137,18 @@ async def test_who_is_ejected_gets_nothing_where_there_is_another(tmp_path: Path
     write(holder.current, where)
 
     async def passed_over() -> dict[frozenset[str], set[str]]:
-        """By the members of a pool: those that get no requests."""
+        """By the members of a route set: those that get no requests."""
         async with conversation(where.socket) as talk:
             servers = await talk.servers()
         (service,) = compile_table(holder.current).services
-        names = {server_name(member): member.key for pool in service.pools for member in pool.members}
+        names = {
+            server_name(member): member.key
+            for route_set in service.route_sets
+            for member in route_set.members
+        }
         return {
-            pool.keys: {names[name] for name, gets in servers[pool.name].items() if not gets}
-            for pool in service.pools
+            route_set.keys: {names[name] for name, gets in servers[route_set.name].items() if not gets}
+            for route_set in service.route_sets
         }
 
     async with following(holder, where, ejected) as driver, running_haproxy(where.configuration, port):

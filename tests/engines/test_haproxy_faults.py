@@ -56,7 +56,7 @@ def fleet(*versions: str) -> Snapshot:
 # --- a real one --------------------------------------------------------------------------------------------
 
 
-async def test_a_pool_that_its_configuration_lacks_is_in_no_row_until_it_is_reloaded(
+async def test_a_route_set_that_its_configuration_lacks_is_in_no_row_until_it_is_reloaded(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     port = free_port()
@@ -64,15 +64,19 @@ async def test_a_pool_that_its_configuration_lacks_is_in_no_row_until_it_is_relo
     write(holder.current, where)
     async with following(holder, where) as driver, running_haproxy(where.configuration, port) as old:
         await wait_for(driver, "")
-        known = {pool.name for each in compile_table(holder.current).services for pool in each.pools}
+        known = {
+            route_set.name for each in compile_table(holder.current).services for route_set in each.route_sets
+        }
         assert driver.report().missing == ()
         holder.update(fleet("1.1-1.58", "1.1-1.90", "1.1-1.95"))
-        wanted = {pool.name for each in compile_table(holder.current).services for pool in each.pools}
+        wanted = {
+            route_set.name for each in compile_table(holder.current).services for route_set in each.route_sets
+        }
 
         async def told() -> bool:
             return bool(driver.report().missing)
 
-        await until(told, "the driver says which pools HAProxy lacks")
+        await until(told, "the driver says which route sets HAProxy lacks")
         assert set(driver.report().missing) <= wanted - known
         assert f"reload HAProxy with {where.configuration}" in caplog.text
         await wait_for(driver, "")
@@ -87,7 +91,7 @@ async def test_a_pool_that_its_configuration_lacks_is_in_no_row_until_it_is_relo
                 report = driver.report()
                 return not report.missing and not report.problem and bool(await in_rows() - known)
 
-            await until(whole, "HAProxy has all pools, and rows lead to the new ones")
+            await until(whole, "HAProxy has all route sets, and rows lead to the new ones")
 
 
 async def test_a_map_of_thousands_of_rows_is_replaced_whole(tmp_path: Path) -> None:
@@ -217,10 +221,10 @@ class Answers:
 @asynccontextmanager
 async def answering(holder: SnapshotHolder, socket: str, where_map: Path) -> AsyncIterator[Answers]:
     servers = "\n".join(
-        f"1 {pool.name} 1 {server_name(member)} 127.0.0.1 2 0 1 1"
+        f"1 {route_set.name} 1 {server_name(member)} 127.0.0.1 2 0 1 1"
         for each in compile_table(holder.current).services
-        for pool in each.pools
-        for member in pool.members
+        for route_set in each.route_sets
+        for member in route_set.members
     )
     haproxy = Answers(where_map, servers)
     async with await asyncio.start_unix_server(haproxy.serve, socket):

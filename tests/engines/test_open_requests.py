@@ -34,19 +34,23 @@ def commanded(before: Snapshot, service: str, command: Drain) -> Snapshot:
 
 
 def told(snapshot: Snapshot, service: str, **requests: int) -> dict[str, dict[str, int]]:
-    """So many at the servers of each pool of a service."""
-    return {pool.name: requests for pool in compile_table(snapshot).pools if pool.service == service}
+    """So many at the servers of each route set of a service."""
+    return {
+        route_set.name: requests
+        for route_set in compile_table(snapshot).route_sets
+        if route_set.service == service
+    }
 
 
-def test_they_are_those_of_all_pools_of_the_service_and_of_pools_that_nobody_knows() -> None:
+def test_they_are_those_of_all_route_sets_of_the_service_and_of_those_that_nobody_knows() -> None:
     drained = commanded(fleet(), "a", Drain("one"))
     table, found = compile_table(drained), OpenRequests()
-    pools = len(told(drained, "a"))
+    route_sets = len(told(drained, "a"))
     others = {"sg-earlier": {"one": 5}, "operators-own": {"one": 100}}
     answer = {**told(drained, "a", one=2, two=7), **told(drained, "b", one=9), **others}
     found.count(drained, drained, table, answer)
-    assert pools > 1
-    assert found.may_be(drained, elsewhere=False) == {"a/one": 2 * pools + 5}
+    assert route_sets > 1
+    assert found.may_be(drained, elsewhere=False) == {"a/one": 2 * route_sets + 5}
 
 
 def test_while_nobody_has_counted_there_may_be_one() -> None:

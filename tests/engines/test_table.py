@@ -26,7 +26,7 @@ from gateway.dialects.openstack.ironic import Ironic
 from gateway.engines import table as table_module
 from gateway.engines.haproxy.configuration import key_of
 from gateway.engines.table import (
-    PoolMember,
+    EngineServer,
     ServiceTable,
     TableCompiler,
     compile_table,
@@ -73,7 +73,7 @@ def test_a_row_says_what_decide_says(sample: DialectSample, legacy: bool, data: 
     found = fleet(sample.dialect, *halves(sample), legacy=legacy)
     table = the_table(found)
     assert table.traits is not None, table.inexpressible
-    pools = {pool.name: pool for pool in table.pools}
+    route_sets = {route_set.name: route_set for route_set in table.route_sets}
     for row in table.rows:
         paths = data.draw(st.sampled_from(table.paths))
         rest = data.draw(st.from_regex(rf"\A[{paths.first}][A-Za-z0-9/_~@:,+=-]{{0,9}}\Z"))
@@ -92,7 +92,7 @@ def test_a_row_says_what_decide_says(sample: DialectSample, legacy: bool, data: 
         resolution = decision.resolution
         assert resolution.version_text == row.version
         assert not resolution.rewrites_document
-        assert pools[row.pool].keys == {member.key for member in resolution.candidates.members}
+        assert route_sets[row.route_set].keys == {member.key for member in resolution.candidates.members}
         lines = zip(table.traits.headers, table.traits.written, strict=True)
         written = tuple((name, f"{before}{row.version}{after}") for name, (before, after) in lines)
         kept = tuple(one for one in others if one[0] not in sample.dialect.owned_request)
@@ -117,27 +117,27 @@ def test_where_a_legacy_member_may_get_the_request_the_gateway_serves_it() -> No
     assert not the_table(fleet(ironic, legacy=True)).rows
 
 
-def test_a_pool_that_the_engine_lacks_is_replaced_by_the_largest_one_inside_it() -> None:
+def test_a_route_set_that_the_engine_lacks_is_replaced_by_the_largest_one_inside_it() -> None:
     ironic = Ironic()
     served = [VersionSet.read(text, ironic.scheme) for text in ("1.1-1.9", "1.1-1.9", "1.1-1.5")]
     found = fleet(ironic, *served)
     full = compile_table(found)
-    wanted = {row.pool for service in full.services for row in service.rows}
-    known = [pool for pool in full.pools if pool.name not in wanted]
-    (table,) = compile_table(found, {pool.name for pool in known}).services
-    names = {pool.name: pool for pool in known}
+    wanted = {row.route_set for service in full.services for row in service.rows}
+    known = [route_set for route_set in full.route_sets if route_set.name not in wanted]
+    (table,) = compile_table(found, {route_set.name for route_set in known}).services
+    names = {route_set.name: route_set for route_set in known}
     assert table.missing == wanted
     by_asked = {row.asked: row for row in full.services[0].rows}
-    all_pools = {pool.name: pool for pool in full.pools}
+    all_sets = {route_set.name: route_set for route_set in full.route_sets}
     assert len(table.rows) == len(full.services[0].rows)
     for row in table.rows:
-        assert names[row.pool].keys < all_pools[by_asked[row.asked].pool].keys
+        assert names[row.route_set].keys < all_sets[by_asked[row.asked].route_set].keys
     assert not compile_table(found, []).services[0].rows
 
 
-def test_a_pool_with_another_address_has_another_name() -> None:
+def test_a_route_set_with_another_address_has_another_name() -> None:
     ironic = Ironic()
-    one = the_table(fleet(ironic, VersionSet.read("1.1-1.9", ironic.scheme))).pools[0]
+    one = the_table(fleet(ironic, VersionSet.read("1.1-1.9", ironic.scheme))).route_sets[0]
     moved = replace(one, members=tuple(replace(member, port=member.port + 1) for member in one.members))
     assert one.name != moved.name
 
@@ -218,7 +218,7 @@ def test_decide_is_asked_once_for_each_way_of_asking_and_again_only_where_someth
     assert asked.number == 4  # no version, and `latest` in each set of two headers
 
 
-def test_a_table_for_other_pools_or_other_routes_is_another_one() -> None:
+def test_a_table_for_other_route_sets_or_other_routes_is_another_one() -> None:
     first, compiler = two_services("1.1-1.9"), TableCompiler()
     table = compiler.compile(first)
     assert all(each.rows for each in table.services)
@@ -228,12 +228,12 @@ def test_a_table_for_other_pools_or_other_routes_is_another_one() -> None:
     assert not any(each.rows for each in compiler.compile(elsewhere).services)
 
 
-def test_members_and_pools_are_not_made_again_for_each_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, pools = Calls(PoolMember.of), Calls(sha256)
-    monkeypatch.setattr(table_module, "PoolMember", SimpleNamespace(of=made))
-    monkeypatch.setattr(table_module, "sha256", pools)
+def test_servers_and_route_sets_are_not_made_again_for_each_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, digests = Calls(EngineServer.of), Calls(sha256)
+    monkeypatch.setattr(table_module, "EngineServer", SimpleNamespace(of=made))
+    monkeypatch.setattr(table_module, "sha256", digests)
     found = two_services("1.1-1.1999", "1.1-1.1000", "1.1-1.1000")
     table = compile_table(found)
     assert len(table.services[0].rows) > 1999
     assert made.number == 4
-    assert pools.number < 20
+    assert digests.number < 20

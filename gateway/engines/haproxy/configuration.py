@@ -1,9 +1,9 @@
 """The texts that HAProxy reads, made from a table: its configuration and its map. Pure; it writes no file.
 
-The configuration has a frontend, the pools, and the gateway beside it. It is a part: it has no `defaults`,
-and every section says what it needs, so that it can stand beside the sections that an operator has already.
-It changes only when the configuration or the members of a service do; what is on offer is in the map alone.
-It needs HAProxy 2.6.
+The configuration has a frontend, the route sets, and the gateway beside it. It is a part: it has no
+`defaults`, and every section says what it needs, so that it can stand beside the sections that an operator
+has already. It changes only when the configuration or the members of a service do; what is on offer is in the
+map alone. It needs HAProxy 2.6.
 
 A request goes past the gateway only if it is plain: a usual method and path, usual names of headers, and a
 version that has a row. Everything else goes to the gateway.
@@ -11,7 +11,7 @@ version that has a row. Everything else goes to the gateway.
 The map has one line for each row of the table. A key holds the service and, for each header that may carry
 its version, how many lines of it there are and the value, percent-encoded as HAProxy's `url_enc` does it:
 `ironic|1:1.58|0:`. So no two requests that differ in them have one key, and a repeated header is in none. A
-value holds the version, the pool, and what the range headers of the response say, with `|` between them:
+value holds the version, the route set, and what the range headers of the response say, with `|` between them:
 `1.58|sg-0123456789abcdef0123|1.1|1.90`.
 """
 
@@ -26,7 +26,7 @@ from gateway.core.dialect import VersionRefusal
 from gateway.core.fleet.failures import Retry, RetryCause
 from gateway.core.fleet.service import Service
 from gateway.core.http.message import CLIENT_CERT, FORWARDING, HTTPOXY, UNTRUSTED_HEADERS, normalize_pattern
-from gateway.engines.table import Asked, ErrorAnswer, Pool, PoolMember, Row, ServiceTable, Table, Traits
+from gateway.engines.table import Asked, EngineServer, ErrorAnswer, RouteSet, Row, ServiceTable, Table, Traits
 
 GATEWAY: Final = "skewgate-gateway"
 """The name of the section with the gateway, and of the server in it."""
@@ -43,7 +43,7 @@ _PORT: Final = "([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6
 _PLAIN_HOST: Final = rf"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:{_PORT})?$"
 VERSION_FIELD: Final = 1
 """Where the version stands in a value, counted as HAProxy's `field` does."""
-POOL_FIELD: Final = 2
+ROUTE_SET_FIELD: Final = 2
 FIRST_RANGE_FIELD: Final = 3
 """The values of the range headers follow from here."""
 
@@ -79,12 +79,14 @@ def configuration_text(table: Table, options: HaproxyOptions) -> str:
     sections = [("global", of_process), _frontend(table, options), _gateway(options)]
     for service in table.services:
         if service.traits is not None:
-            sections += [_pool(service, service.traits, pool, options) for pool in service.pools]
+            sections += [
+                _route_set(service, service.traits, route_set, options) for route_set in service.route_sets
+            ]
     return "\n".join(f"{head}\n" + "".join(f"  {line}\n" for line in lines) for head, lines in sections)
 
 
-def server_name(member: PoolMember) -> str:
-    """The name of a member in each of its pools: `set server POOL/NAME`."""
+def server_name(member: EngineServer) -> str:
+    """The name of a member in each of its route sets: `set server ROUTE_SET/NAME`."""
     return encoded(member.name).replace("%", ":")
 
 
@@ -114,7 +116,7 @@ def _frontend(table: Table, options: HaproxyOptions) -> tuple[str, list[str]]:
     for at, service in enumerate(direct):
         lines += _lookup(at, service, options)
     lines += [
-        f"use_backend %[var(txn.row),field({POOL_FIELD},|)] if {{ var(txn.row) -m found }}",
+        f"use_backend %[var(txn.row),field({ROUTE_SET_FIELD},|)] if {{ var(txn.row) -m found }}",
         f"default_backend {GATEWAY}",
     ]
     return f"frontend {FRONTEND}", lines
@@ -208,8 +210,8 @@ def _gateway(options: HaproxyOptions) -> tuple[str, list[str]]:
     ]
 
 
-def _pool(
-    service: ServiceTable, traits: Traits, pool: Pool, options: HaproxyOptions
+def _route_set(
+    service: ServiceTable, traits: Traits, route_set: RouteSet, options: HaproxyOptions
 ) -> tuple[str, list[str]]:
     lines = [
         "mode http",
@@ -218,23 +220,23 @@ def _pool(
         f"timeout server {options.server_timeout}",
         "option redispatch 1",
         "option allbackups",
-        *_retried(service.service.retry, pool),
+        *_retried(service.service.retry, route_set),
         *_written(traits),
         *_refused(traits),
         *_answered(traits),
         *(f"http-error status {_error(traits, error)}" for error in traits.failed),
     ]
-    lines += [_server(member) for member in pool.members]
-    return f"backend {pool.name}", lines
+    lines += [_server(member) for member in route_set.members]
+    return f"backend {route_set.name}", lines
 
 
-def _retried(plan: Retry, pool: Pool) -> Iterator[str]:
+def _retried(plan: Retry, route_set: RouteSet) -> Iterator[str]:
     """What goes to another server: a request of which nothing was sent, and a safe one that got no reply."""
     without_response = RetryCause.NO_REPLY in plan.on and plan.attempts > 1
     reasons = ["conn-failure"] * (RetryCause.CONNECT in plan.on) + ["empty-response"] * without_response
     # None for one member: HAProxy would wait for a second before it connects to the same one again. It leaves
     # out only the last one that it asked, so every member is asked twice if need be.
-    retries = min(2 * (len(pool.members) - 1), MAX_RETRIES) if reasons else 0
+    retries = min(2 * (len(route_set.members) - 1), MAX_RETRIES) if reasons else 0
     if RetryCause.CONNECT not in plan.on:
         retries = min(retries, plan.attempts - 1)
     yield f"retries {retries}"
@@ -294,7 +296,7 @@ def _range_values(traits: Traits) -> Iterator[tuple[str, str]]:
         yield header, f"%[var(txn.row),field({FIRST_RANGE_FIELD + at},|)]"
 
 
-def _server(member: PoolMember) -> str:
+def _server(member: EngineServer) -> str:
     host = f"[{member.host}]" if ":" in member.host else member.host
     address = f"unix@{member.socket_path}" if member.socket_path else f"{host}:{member.port}"
     backup = " backup" if member.backup else ""
@@ -341,7 +343,7 @@ def key_of(service: Service, asked: Asked) -> str:
 
 def value_of(row: Row) -> str:
     """What a request that has the key of `row` leads to."""
-    return "|".join((row.version, row.pool, *row.range))
+    return "|".join((row.version, row.route_set, *row.range))
 
 
 def encoded(text: str) -> str:

@@ -32,7 +32,7 @@ from gateway.engines.haproxy.configuration import (
     server_name,
 )
 from gateway.engines.haproxy.runtime import Conversation, Info, NobodyListens, RuntimeProblem, conversation
-from gateway.engines.table import POOL_PREFIX, PoolMember, Table, TableCompiler
+from gateway.engines.table import ROUTE_SET_PREFIX, EngineServer, Table, TableCompiler
 from gateway.telemetry.neighbours import EngineReport
 
 NAME: Final = "haproxy"
@@ -99,7 +99,7 @@ class HaproxyDriver:
         self._earlier: list[tuple[float, Mapping[str, int]]] = []
         """Until when an earlier process may serve, and by which documents."""
         self._known: frozenset[str] | None = None
-        """Names of the pools of the running process; None: none has answered."""
+        """Names of the route sets of the running process; None: none has answered."""
         self._compiler = TableCompiler()
         self._table = self._in_files = Table(())
         """The present one, and the one that both files have."""
@@ -258,19 +258,19 @@ class HaproxyDriver:
         ejected = frozenset(self._ejected())
         for service in self._table.services:
             choices = service.unusable | ejected, service.unusable
-            for pool in service.pools:
-                states = servers.get(pool.name, {})
-                passed_over = next((keys for keys in choices if pool.keys - keys), frozenset())
-                for member in pool.members:
+            for route_set in service.route_sets:
+                states = servers.get(route_set.name, {})
+                passed_over = next((keys for keys in choices if route_set.keys - keys), frozenset())
+                for member in route_set.members:
                     name, usable = server_name(member), member.key not in passed_over
                     if states.get(name, usable) is not usable:
-                        await talk.set_server(pool.name, name, usable=usable)
+                        await talk.set_server(route_set.name, name, usable=usable)
 
     # --- the files
 
     async def _write(self, snapshot: Snapshot) -> None:
-        """The table of `snapshot` for the pools that HAProxy has, into both files. In a thread: a table of
-        thousands of versions takes longer than the loop may stand still."""
+        """The table of `snapshot` for the route sets that HAProxy has, into both files. In a thread: a table
+        of thousands of versions takes longer than the loop may stand still."""
         self._table = table = await asyncio.to_thread(self._compiler.compile, snapshot, self._known)
         if table is not self._in_files:
             self._lines = await asyncio.to_thread(self._write_files, table)
@@ -303,7 +303,7 @@ class HaproxyDriver:
         missing = frozenset(name for each in self._table.services for name in each.missing)
         if missing and missing != self._missing:
             _log.warning(
-                "HAProxy lacks %d pools, so some requests take the way through the gateway or reach fewer"
+                "HAProxy lacks %d route sets, so some requests go through the gateway or reach fewer"
                 " backends: reload HAProxy with %s",
                 len(missing),
                 self._places.configuration,
@@ -371,16 +371,20 @@ class OpenRequests:
     def count(
         self, in_force: Snapshot, present: Snapshot, table: Table, requests: Mapping[str, Mapping[str, int]]
     ) -> None:
-        """`requests`: of each server, by pool. `in_force`: of which `table` was made, which the process has.
-        A pool that this table lacks may be an earlier one of any service."""
-        services = {pool.name: pool.service for pool in table.pools}
-        ours = {pool: servers for pool, servers in requests.items() if pool.startswith(POOL_PREFIX)}
+        """`requests`: of each server, by route set. `in_force`: of which `table` was made, which the process
+        has. A route set that this table lacks may be an earlier one of any service."""
+        services = {route_set.name: route_set.service for route_set in table.route_sets}
+        ours = {
+            route_set: servers
+            for route_set, servers in requests.items()
+            if route_set.startswith(ROUTE_SET_PREFIX)
+        }
         still = drained_members(present)
         self._counted = {
             key: sum(
-                servers.get(server_name(PoolMember.of(member)), 0)
-                for pool, servers in ours.items()
-                if services.get(pool, member.service) == member.service
+                servers.get(server_name(EngineServer.of(member)), 0)
+                for route_set, servers in ours.items()
+                if services.get(route_set, member.service) == member.service
             )
             for key, member in drained_members(in_force).items()
             if key in still

@@ -136,11 +136,11 @@ class Conversation:
             raise RuntimeProblem(f"HAProxy does not tell its requests: {_short(answer)}") from None
         return found
 
-    async def set_server(self, pool: str, server: str, *, usable: bool) -> None:
+    async def set_server(self, backend: str, server: str, *, usable: bool) -> None:
         """Have a server get requests, or no new ones."""
         state = "ready" if usable else "drain"
-        if answer := await self.command(f"set server {pool}/{server} state {state}"):
-            raise RuntimeProblem(f"HAProxy does not set {pool}/{server} to `{state}`: {_short(answer)}")
+        if answer := await self.command(f"set server {backend}/{server} state {state}"):
+            raise RuntimeProblem(f"HAProxy does not set {backend}/{server} to `{state}`: {_short(answer)}")
 
 
 @asynccontextmanager
