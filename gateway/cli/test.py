@@ -63,7 +63,7 @@ class RowResult(NamedTuple):
 def test(*, where: AdminOptions, output: str, file: Path) -> int:
     """Compare all rows. Returns 0 if all are as expected, else 1. Raises `SettingsError` and `AdminError`."""
     table = read_expectations(file)
-    results = _ask_gateway(where, table) if where.admin is not None else _decide(where.config, table)
+    results = _explain_online(where, table) if where.admin is not None else _decide(where.config, table)
     different = [result for result in results if result.differences]
     if output == "json":
         print(json.dumps({"file": table.filename, "requests": [_as_json(result) for result in results]}))
@@ -80,7 +80,7 @@ def test(*, where: AdminOptions, output: str, file: Path) -> int:
     return 1 if different else 0
 
 
-def _ask_gateway(where: AdminOptions, table: Expectations) -> list[RowResult]:
+def _explain_online(where: AdminOptions, table: Expectations) -> list[RowResult]:
     admin = admin_client.find(where)
     return [_result(row, admin.explain(row.method, row.path, row.headers)) for row in table.rows]
 
