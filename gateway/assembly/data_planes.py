@@ -58,11 +58,11 @@ async def data_plane(plan: Plan, followers: Followers, needs: DataPlaneNeeds) ->
 
 def _worker_processes(plan: Plan, needs: DataPlaneNeeds) -> DataPlane:
     """Worker processes behind one `DataPlane`. Their supervisor is imported here, where it is needed."""
-    from gateway.workers.shares import ShareKeeper  # noqa: PLC0415
+    from gateway.workers.shares import TokenBroker  # noqa: PLC0415
     from gateway.workers.supervisor import WorkerProcesses  # noqa: PLC0415
 
     holder, ejections = plan.known.snapshot_holder, needs.records.ejections
-    shared = ShareKeeper(holder, plan.metrics, monotonic, ejections.changed, plan.workers)
+    shared = TokenBroker(holder, plan.metrics, monotonic, ejections.changed, plan.workers)
     return WorkerProcesses(
         plan.settings,
         plan.workers,

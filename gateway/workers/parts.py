@@ -45,7 +45,7 @@ from gateway.tls.server import ServerCertificates
 from gateway.tls.values import ServerTls
 from gateway.workers import messages
 from gateway.workers.recording import open_access_log, reads_ids, recorder
-from gateway.workers.shares import ShareClient
+from gateway.workers.shares import BrokerClient
 
 _tls_log = logging.getLogger("skewgate.tls")
 
@@ -107,7 +107,7 @@ class Parts:
             shared=shared,
         )
         self.worker = Worker(context, resolver.resolve, str(self.slot))
-        self.shares = ShareClient(shared, self.worker, self._send)
+        self.shares = BrokerClient(shared, self.worker, self._send)
         stack.callback(self.shares.close)
         stack.callback(passive_observer.close)
         stack.push_async_callback(self.worker.abort)

@@ -1,6 +1,6 @@
 """What all workers share: who is held back, who has which leases, and what the clients have used.
 
-    a worker: ShareClient                the main process: ShareKeeper
+    a worker: BrokerClient                the main process: TokenBroker
     Failed       ->  `Ejections`, as a gateway with one worker has them  ->  HeldBack, to all
     LeaseUse     ->  `LeaseLedger`                                       ->  Leases, to whom they concern
     ClientUse    ->  added up for a moment                               ->  ClientUse, to all others
@@ -65,7 +65,7 @@ class _Worker:
 
 
 @final
-class ShareKeeper:
+class TokenBroker:
     """Of `workers` workers, which are told apart by their slots."""
 
     def __init__(
@@ -274,7 +274,7 @@ def _clients(by_client: Mapping[str, Iterable[int]]) -> Iterator[tuple[str, int]
 
 
 @final
-class ShareClient:
+class BrokerClient:
     """`worker` was made with `shared`, and runs in the current event loop. `send`: to the main process."""
 
     def __init__(self, shared: SharedLimits, worker: Worker, send: Callable[[object], None]) -> None:

@@ -21,7 +21,7 @@ from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.decision import DocumentKey
 from gateway.core.fleet.publication import Publication
 from gateway.dataplane.documents.cached import CachedDocuments
-from gateway.dataplane.edge.balance import Board
+from gateway.dataplane.edge.balance import ConnectionCounts
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.errors import StartupError
 from gateway.settings import Settings
@@ -29,11 +29,11 @@ from gateway.telemetry.counters import Counted
 from gateway.telemetry.status import WorkerState
 from gateway.telemetry.worker_report import WorkerReport, WorkerStats, plus
 from gateway.workers import messages
-from gateway.workers.deputy import Deputy
 from gateway.workers.identity import identity
 from gateway.workers.publisher import Publisher, Recipient, holds_documents, lowest_held, offers
 from gateway.workers.reports import Reports
-from gateway.workers.shares import ShareKeeper
+from gateway.workers.shares import TokenBroker
+from gateway.workers.stand_in_acceptor import StandInAcceptor
 from gateway.workers.worker_handle import PROGRAM, Stage, WorkerHandle, ending_of
 
 _PROBED: Final = CachedDocuments()
@@ -82,7 +82,7 @@ class WorkerProcesses:
         number: int,
         snapshot_holder: SnapshotHolder,
         sockets: ListeningSockets,
-        shared: ShareKeeper,
+        shared: TokenBroker,
         count: Callable[[Counted], None],
         *,
         acknowledged: Callable[[], None] = lambda: None,
@@ -99,8 +99,8 @@ class WorkerProcesses:
         self._code = identity()
         self._deadlines: messages.Deadlines | None = None
         """As told last; None: never, because no other replica is there."""
-        self._board = Board(number)
-        self._deputy = Deputy(sockets, self._board)
+        self._connection_counts = ConnectionCounts(number)
+        self._stand_in = StandInAcceptor(sockets, self._connection_counts)
         self._publisher = Publisher(snapshot_holder, settings)
         self._handles: dict[int, WorkerHandle] = {}
         """Those that run, by slot."""
@@ -190,8 +190,8 @@ class WorkerProcesses:
             self._beat_timer.cancel()
             self._beat_timer = None
         self._publisher.close()
-        self._deputy.close()
-        self._board.close()
+        self._stand_in.close()
+        self._connection_counts.close()
 
     def kill(self) -> None:
         """End all of them now, whatever they do. It is not waited for."""
@@ -252,7 +252,7 @@ class WorkerProcesses:
         """The life of one worker. How it has ended, for the log."""
         slot = handle.slot
         listeners = tuple((index, sock.fileno()) for index, sock in self._sockets.of_slot(slot))
-        balance = self._board.descriptors(slot)
+        balance = self._connection_counts.descriptors(slot)
 
         def first_message(settings: Settings, everything: Publication) -> messages.Start:
             return messages.Start(settings, everything, slot, self._number, listeners, balance)
@@ -276,9 +276,9 @@ class WorkerProcesses:
 
     def _forget(self, handle: WorkerHandle) -> None:
         del self._handles[handle.slot]
-        self._board.ended(handle.slot)
+        self._connection_counts.ended(handle.slot)
         if able := self._receivers():  # what was given to the one that has ended is another one's
-            self._board.move(handle.slot, min(able, key=self._board.count))
+            self._connection_counts.move(handle.slot, min(able, key=self._connection_counts.count))
         self._cover()
         self._reports.retire(handle)
         if handle.recipient is not None:
@@ -300,7 +300,7 @@ class WorkerProcesses:
             if Stage.SERVING in stages.values():
                 slots = range(self._number)
                 vacant = [slot for slot in slots if stages.get(slot, Stage.STARTING) is Stage.STARTING]
-        self._deputy.cover(vacant, self._receivers())
+        self._stand_in.cover(vacant, self._receivers())
 
     # --- what a worker says
 

@@ -21,12 +21,14 @@ IDENTIFIERS: Final[Mapping[str, str]] = {
     "arrival": "accepted connection, receive rate",
     "ask": "request, probe, requested version",
     "asks": "requested versions",
+    "board": "connection counts",
     "book": "counters",
     "bounds": "offered versions, buckets",
     "complaint": "problem",
     "complaints": "problems",
     "contradicted": "mismatched",
     "entrance": "listener filter",
+    "deputy": "stand-in acceptor",
     "extent": "versions",
     "farewell": "client_disconnected",
     "garbled": "malformed",
@@ -102,6 +104,7 @@ PROSE: Final[Mapping[str, str]] = {
     "verdict": "result",
     "whom to ask": "which backend",
     "is none of ours": "does not concern the gateway",
+    "deputy": "stand-in acceptor",
     "the parent": "the main process",
     "its parent": "the main process",
     "parent process": "main process",
@@ -109,8 +112,10 @@ PROSE: Final[Mapping[str, str]] = {
 
 ALLOWED: Final = frozenset(
     {"NO_REPLY", "BAD_REPLY", "REPLY_CUT", "REPLY_STALLED", "REPLY_TIMEOUT", "on_no_reply"}
+    | {"StandInAcceptor", "_stand_in"}
 )
-"""Identifiers of outward values that keep their names (`no_reply` and its kin)."""
+"""Identifiers of outward values that keep their names (`no_reply` and its kin), and of the stand-in acceptor,
+which is no testbed."""
 
 YAML_KEYS: Final = frozenset({"reply"})
 """Keys of the `custom` dialect: fields of its option classes, whose names the configuration gives."""

@@ -11,7 +11,13 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.dataplane.edge.balance import NOT_SERVING, AcceptedConnection, Balance, Board, Descriptors
+from gateway.dataplane.edge.balance import (
+    NOT_SERVING,
+    AcceptedConnection,
+    Balance,
+    ConnectionCounts,
+    Descriptors,
+)
 from tests.kit.waiting import PATIENCE
 
 WORKERS = 4
@@ -46,11 +52,11 @@ class Echo(asyncio.Protocol):
 class FakeWorker:
     """A slot with a listening socket of its own, in the loop of the test."""
 
-    def __init__(self, slot: int, board: Board, sock: socket.socket) -> None:
+    def __init__(self, slot: int, connection_counts: ConnectionCounts, sock: socket.socket) -> None:
         self.slot = slot
         self.open: set[Echo] = set()
         self._sock = sock
-        self.balance = Balance(slot, copied(board.descriptors(slot)), lambda: len(self.open))
+        self.balance = Balance(slot, copied(connection_counts.descriptors(slot)), lambda: len(self.open))
         self._server: asyncio.Server | None = None
 
     def protocol(self) -> asyncio.Protocol:
@@ -90,10 +96,10 @@ def reuseport(port: int = 0) -> socket.socket:
 
 
 class Machine:
-    """A board, and a worker in each slot with a listening socket of the same port."""
+    """the connection counts, and a worker in each slot with a listening socket of the same port."""
 
     def __init__(self, *, shared: bool = False) -> None:
-        self.board = Board(WORKERS)
+        self.connection_counts = ConnectionCounts(WORKERS)
         first = reuseport()
         self.port: int = first.getsockname()[1]
         self._sockets = [first]
@@ -102,7 +108,7 @@ class Machine:
         self.workers: list[FakeWorker] = []
 
     def worker(self, slot: int) -> FakeWorker:
-        return FakeWorker(slot, self.board, self._sockets[slot % len(self._sockets)])
+        return FakeWorker(slot, self.connection_counts, self._sockets[slot % len(self._sockets)])
 
     async def start(self) -> None:
         self.workers = [self.worker(slot) for slot in range(WORKERS)]
@@ -114,7 +120,7 @@ class Machine:
             await worker.end()
         for sock in self._sockets:
             sock.close()
-        self.board.close()
+        self.connection_counts.close()
 
 
 @asynccontextmanager
@@ -176,9 +182,9 @@ async def test_what_was_given_to_a_worker_that_has_ended_is_served_by_its_succes
         for stream in streams:
             await answered(stream)
         await found.workers[0].end()
-        found.board._counts[0] = 0  # the others have not heard yet that it has ended
+        found.connection_counts._counts[0] = 0  # the others have not heard yet that it has ended
         late = []
-        while found.board._counts[0] < 4:
+        while found.connection_counts._counts[0] < 4:
             late.append(await connect(stack, found.port))
             await asyncio.sleep(0)
         found.workers[0] = found.worker(0)
@@ -194,24 +200,24 @@ async def test_a_full_inbox_costs_nobody_his_connection() -> None:
         asyncio.get_running_loop().remove_reader(found.workers[3].balance._inbox.fileno())
         streams = []
         for _ in range(CONNECTIONS):
-            found.board._counts[3] = 0
+            found.connection_counts._counts[3] = 0
             streams.append(await connect(stack, found.port))
-        found.board.ended(3)
+        found.connection_counts.ended(3)
         found.workers[3].balance.start({0: found.workers[3].protocol})
         served = [await answered(stream) for stream in streams]
         assert len(served) == CONNECTIONS
 
 
 def test_before_a_worker_has_started_nobody_gives_it_anything() -> None:
-    board = Board(2)
-    assert list(board._counts) == [NOT_SERVING] * 2
-    board.close()
+    connection_counts = ConnectionCounts(2)
+    assert list(connection_counts._counts) == [NOT_SERVING] * 2
+    connection_counts.close()
 
 
 async def test_what_was_given_to_one_that_ended_is_moved_to_another_one() -> None:
     """Its successor may never serve. What does not fit there stays."""
-    board = Board(2)
-    table, inbox, senders = board.descriptors(0)
+    connection_counts = ConnectionCounts(2)
+    table, inbox, senders = connection_counts.descriptors(0)
     giver = socket.socket(fileno=os.dup(senders[0][1]))  # what worker 0 gives to worker 1
     taker = socket.socket(fileno=os.dup(inbox))
     left, right = socket.socketpair()
@@ -220,7 +226,7 @@ async def test_what_was_given_to_one_that_ended_is_moved_to_another_one() -> Non
             socket.send_fds(giver, [bytes((position,))], [right.fileno()])
         right.close()
 
-        board.move(1, 0)
+        connection_counts.move(1, 0)
 
         for position in (3, 4):
             data, [number], _, _ = socket.recv_fds(taker, 1, 1)
@@ -231,4 +237,4 @@ async def test_what_was_given_to_one_that_ended_is_moved_to_another_one() -> Non
         left.settimeout(TIMEOUT)
         assert left.recv(1) == b""  # nobody else has it open
     assert table >= 0
-    board.close()
+    connection_counts.close()

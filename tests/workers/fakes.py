@@ -22,7 +22,7 @@ from gateway.settings import Settings
 from gateway.settings.sections.listen import Listen
 from gateway.telemetry.worker_report import Ejected
 from gateway.workers.messages import ClientUse, Failed, LeaseUse
-from gateway.workers.shares import ShareKeeper
+from gateway.workers.shares import TokenBroker
 from gateway.workers.supervisor import Timing, WorkerProcesses
 from tests.controlplane.fakes import service
 from tests.kit.ironic import holder_of, learn, upto
@@ -188,7 +188,7 @@ def processes_of(
         number,
         holder,
         sockets,
-        cast(ShareKeeper, shared or SharedByAll()),
+        cast(TokenBroker, shared or SharedByAll()),
         lambda counted: None,
         acknowledged=acknowledged,
         timing=timing,

@@ -20,7 +20,7 @@ from gateway.core.agreement.document import Document
 from gateway.core.fleet.publication import publication
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.dataplane.edge.balance import Board
+from gateway.dataplane.edge.balance import ConnectionCounts
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.settings import Settings, Timeouts
 from gateway.settings.sections.listen import Listen
@@ -51,7 +51,7 @@ class MainProcess:
         self.holder = holder
         self.settings = settings
         self.sockets = sockets
-        self.board = Board(2)
+        self.connection_counts = ConnectionCounts(2)
         self.said: list[Any] = []
         """What the worker has said, in order."""
         self.hung_up = False
@@ -71,7 +71,7 @@ class MainProcess:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         listening = [sock.fileno() for _, sock in self.sockets.of_slot(0)]
-        inherited = [*listening, *self.board.descriptors(0).all()]
+        inherited = [*listening, *self.connection_counts.descriptors(0).all()]
         with theirs:
             self._process = subprocess.Popen(  # noqa: ASYNC220 - as the main process does it
                 [*program, "--channel", str(theirs.fileno()), "--code", identity()],
@@ -121,7 +121,7 @@ class MainProcess:
         self._channel.close()
 
     async def close(self) -> None:
-        self.board.close()
+        self.connection_counts.close()
         for client in self.clients:
             client.reset()
         if self._channel is not None:
@@ -168,8 +168,8 @@ class MainProcess:
     def send_start(self) -> None:
         listeners = tuple((position, sock.fileno()) for position, sock in self.sockets.of_slot(0))
         self._number, self._published = 1, self.holder.current
-        everything, board = publication(None, self.holder.current), self.board.descriptors(0)
-        self.send(Start(self.settings, everything, 0, 2, listeners, board))
+        everything, balance = publication(None, self.holder.current), self.connection_counts.descriptors(0)
+        self.send(Start(self.settings, everything, 0, 2, listeners, balance))
 
     def publish(self, *, facts_seen: int = 0, settings: Settings | None = None) -> None:
         """Send what has changed since the last time."""

@@ -26,7 +26,7 @@ from gateway.dataplane.local_responses.failures import Failure
 from gateway.dataplane.worker import Worker
 from gateway.telemetry.metrics import Metrics
 from gateway.workers.messages import ClientUse, Failed, HeldBack
-from gateway.workers.shares import ShareClient, ShareKeeper
+from gateway.workers.shares import BrokerClient, TokenBroker
 from tests.dataplane.test_request_queue import Held, bounded, sent
 from tests.kit.backends import ScriptedBackend
 from tests.kit.clients import Client
@@ -51,11 +51,11 @@ class Fleet:
         self.metrics = Metrics()
         self.metrics.watch(self.main)
         self.told: list[str] = []
-        self.keeper = ShareKeeper(
+        self.broker = TokenBroker(
             self.main, self.metrics, monotonic, lambda key, text, _: self.told.append(text), number
         )
         self.gateways: list[Gateway] = []
-        self.clients: list[ShareClient] = []
+        self.clients: list[BrokerClient] = []
         self.messages: list[object] = []
         """All that were sent, either way."""
 
@@ -73,12 +73,12 @@ class Fleet:
         shared = SharedLimits(number)
         gateway = await self.testbed.gateway(*self.service.backends, shared=shared)
         reconfigure(gateway.snapshot_holder, [self.service])
-        client = ShareClient(
-            shared, gateway.worker, self.sender(lambda each: self.keeper.received(slot, each))
+        client = BrokerClient(
+            shared, gateway.worker, self.sender(lambda each: self.broker.received(slot, each))
         )
         self.gateways.append(gateway)
         self.clients.append(client)
-        self.keeper.joined(slot, self.sender(client.received))
+        self.broker.joined(slot, self.sender(client.received))
 
     def sender(self, deliver: Callable[[Any], None]) -> Callable[[object], None]:
         loop = asyncio.get_running_loop()
@@ -130,7 +130,7 @@ class Fleet:
     async def close(self) -> None:
         await until(lambda: all(gateway.nothing_left() for gateway in self.gateways))
         for slot, client in enumerate(self.clients):
-            self.keeper.left(slot)
+            self.broker.left(slot)
             client.close()
 
 
@@ -263,7 +263,7 @@ async def test_what_a_worker_had_is_free_when_it_has_ended(testbed: Testbed, fle
     second = await sent(fleet.gateways[1])
     await until(lambda: fleet.worker(1).report().waiting_by_member == {KEY: 1})
     await fleet.worker(0).abort()
-    fleet.keeper.left(0)
+    fleet.broker.left(0)
     await first.ended()
 
     await backend.received(2)
@@ -318,13 +318,13 @@ async def test_failures_at_all_workers_count_together(fleets: Any) -> None:
     for slot in (0, 1, 2):
         fleet.fail(slot)
     await fleet.quiet()
-    assert not fleet.keeper.ejected()
+    assert not fleet.broker.ejected()
 
     fleet.fail(1)
     await until(lambda: all(one.worker.context.held_back == {KEY: 0} for one in fleet.gateways))
 
-    assert fleet.keeper.held_back == {KEY: 0}
-    assert set(fleet.keeper.ejected()) == {KEY}
+    assert fleet.broker.held_back == {KEY: 0}
+    assert set(fleet.broker.ejected()) == {KEY}
     (line,) = fleet.told
     assert line.startswith("ejected for 10 s: connections broke, or what came was no valid response, 4 in")
 
@@ -337,7 +337,7 @@ async def test_an_answer_at_another_worker_ends_the_row(fleets: Any) -> None:
     await fleet.quiet()
     fleet.fail(0, 3)
     await fleet.quiet()
-    assert not fleet.keeper.ejected()
+    assert not fleet.broker.ejected()
 
 
 async def test_an_answer_is_told_once(fleets: Any) -> None:
@@ -356,9 +356,9 @@ async def test_an_answer_is_told_once(fleets: Any) -> None:
 async def test_failures_of_a_backend_that_was_replaced_do_not_count(fleets: Any) -> None:
     fleet = await fleets(2, *two_backends(), ejection=PLAN)
     for _ in range(4):
-        fleet.keeper.received(0, Failed(KEY, "http://127.0.0.1:99", next(iter(PLAN.on))))
-    fleet.keeper.received(0, Failed("gone/api-1", "", next(iter(PLAN.on))))
-    assert not fleet.keeper.ejected()
+        fleet.broker.received(0, Failed(KEY, "http://127.0.0.1:99", next(iter(PLAN.on))))
+    fleet.broker.received(0, Failed("gone/api-1", "", next(iter(PLAN.on))))
+    assert not fleet.broker.ejected()
 
 
 async def test_a_worker_that_starts_knows_who_is_ejected(fleets: Any) -> None:
@@ -494,7 +494,7 @@ async def test_nothing_stays_counted_for_a_worker_that_counts_no_more(
         fleet.reload(replace(service))
         assert fleet.limiter(0).has_room(CLIENT), "it begins anew"
     else:
-        fleet.keeper.left(0)
+        fleet.broker.left(0)
     await until(lambda: fleet.limiter(1).has_room(CLIENT))
     held.let_go()
     assert (await client.response()).status == 200
@@ -514,13 +514,13 @@ async def test_without_limits_nothing_is_said(testbed: Testbed, fleets: Any) -> 
 
 async def test_after_its_end_a_worker_is_told_nothing_and_heard_no_more(fleets: Any) -> None:
     fleet = await fleets(2, *two_backends(), ejection=PLAN)
-    fleet.keeper.left(1)
-    fleet.keeper.left(1)
+    fleet.broker.left(1)
+    fleet.broker.left(1)
     said = len(fleet.messages)
-    fleet.keeper.received(1, Failed(KEY, "", next(iter(PLAN.on))))
-    fleet.keeper.received(1, ClientUse({}, {}))
+    fleet.broker.received(1, Failed(KEY, "", next(iter(PLAN.on))))
+    fleet.broker.received(1, ClientUse({}, {}))
     fleet.clients[1].close()
     fleet.fail(1, 9)
     await fleet.quiet()
     assert not any(isinstance(each, HeldBack) for each in fleet.messages[said:])
-    assert not fleet.keeper.ejected()
+    assert not fleet.broker.ejected()

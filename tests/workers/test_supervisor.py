@@ -455,7 +455,7 @@ async def test_what_was_given_to_a_worker_that_ends_is_not_left_to_one_that_neve
 ) -> None:
     """Clients are accepted by another gateway by then: the worker that takes its place gets no `Serve`."""
     await plane.serve()
-    first, second = (plane.processes._board.descriptors(slot) for slot in (0, 1))
+    first, second = (plane.processes._connection_counts.descriptors(slot) for slot in (0, 1))
     client, given = socket.socketpair()
     [(_, to_second)] = first.senders
     with client, socket.socket(fileno=os.dup(to_second)) as giver, given:

@@ -5,7 +5,7 @@
 The kernel chooses a listening socket by a hash: of 64 connections 4 workers get 9 to 24 each (measured). So
 before a byte of a new connection is read, the worker looks at a table in memory that all of them share. No
 byte is lost: the socket itself goes to the other worker. Knows no request; which workers there are is the
-main process's matter (`Board`).
+main process's matter (`ConnectionCounts`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Descriptors(NamedTuple):
 
 
 @final
-class Board:
+class ConnectionCounts:
     """In the main process: the table, and a pair of sockets for each slot. Both outlive every worker, so that
     a connection that was given to one which ended is not lost: another one gets it (`move`), or else the one
     that replaces it."""

@@ -20,11 +20,11 @@ from typing import Any, Final, final
 import pytest
 
 from gateway.assembly import Gateway
-from gateway.dataplane.edge.balance import Board
+from gateway.dataplane.edge.balance import ConnectionCounts
 from gateway.dataplane.edge.listening_sockets import Inherited, ListeningSockets
 from gateway.settings.sections.listen import Listen
-from gateway.workers import deputy
-from gateway.workers.deputy import Deputy
+from gateway.workers import stand_in_acceptor
+from gateway.workers.stand_in_acceptor import StandInAcceptor
 from tests.dataplane.listener_tls import local_leaf
 from tests.kit.backends import ScriptedBackend, serve
 from tests.kit.certificates import authority, client_context
@@ -37,12 +37,13 @@ from tests.workers.fakes import Plane
 
 @final
 class Inboxes:
-    """A board, and what the workers of its slots find in their inboxes."""
+    """the connection counts, and what the workers of its slots find in their inboxes."""
 
     def __init__(self, slots: int) -> None:
-        self.board = Board(slots)
+        self.connection_counts = ConnectionCounts(slots)
         self._inboxes = [
-            socket.socket(fileno=os.dup(self.board.descriptors(slot).inbox)) for slot in range(slots)
+            socket.socket(fileno=os.dup(self.connection_counts.descriptors(slot).inbox))
+            for slot in range(slots)
         ]
 
     def take(self, slot: int) -> tuple[int, socket.socket] | None:
@@ -60,19 +61,19 @@ class Inboxes:
         return found
 
     def close(self) -> None:
-        self.board.close()
+        self.connection_counts.close()
         for inbox in self._inboxes:
             inbox.close()
 
 
 @final
 class Desk:
-    """A deputy of workers that are only inboxes."""
+    """A stand-in acceptor of workers that are only inboxes."""
 
     def __init__(self, sockets: ListeningSockets, inboxes: Inboxes) -> None:
         self.sockets = sockets
         self.inboxes = inboxes
-        self.deputy = Deputy(sockets, inboxes.board)
+        self.stand_in = StandInAcceptor(sockets, inboxes.connection_counts)
         self.clients: list[socket.socket] = []
 
     def connect(self, slot: int, position: int = 0) -> socket.socket:
@@ -97,7 +98,7 @@ async def desk(*listen: Listen, slots: int = 2) -> AsyncIterator[Desk]:
     try:
         yield made
     finally:
-        made.deputy.close()
+        made.stand_in.close()
         for client in made.clients:
             client.close()
         inboxes.close()
@@ -117,9 +118,9 @@ async def turns() -> None:
 
 async def test_each_goes_to_the_worker_with_fewest() -> None:
     async with desk(slots=3) as each:
-        counts = each.inboxes.board._counts
+        counts = each.inboxes.connection_counts._counts
         counts[1], counts[2] = 1, 0
-        each.deputy.cover([0], [1, 2])
+        each.stand_in.cover([0], [1, 2])
         for expected in (2, 1, 2):  # each counts until the worker says so itself
             each.connect(0)
             _, given = await each.inboxes.taken(expected)
@@ -131,7 +132,7 @@ async def test_it_is_the_same_connection_and_the_same_listener(tmp_path: Path) -
     path = tmp_path / "socket"
     listen = (Listen("127.0.0.1", 0), Listen("::1", 0), Listen("", 0, str(path)))
     async with desk(*listen) as each:
-        each.deputy.cover([0], [1])
+        each.stand_in.cover([0], [1])
         for position in (0, 1):
             client = each.connect(0, position)
             found, given = await each.inboxes.taken(1)
@@ -153,7 +154,7 @@ async def test_what_all_slots_share_is_left_to_those_that_serve() -> None:
             [Listen("127.0.0.1", port)], 2, [Inherited(one.dup(), managed=True)]
         )
         inboxes = Inboxes(2)
-        stood_in = Deputy(sockets, inboxes.board)
+        stood_in = StandInAcceptor(sockets, inboxes.connection_counts)
         with socket.create_connection(("127.0.0.1", port)):
             stood_in.cover([0], [1])
             await turns()
@@ -169,17 +170,17 @@ async def test_one_that_nobody_takes_is_kept_and_the_others_wait_in_the_socket()
         left, right = socket.socketpair()
         with left, right:
             full = 0
-            while each.inboxes.board.give(1, 7, left):
+            while each.inboxes.connection_counts.give(1, 7, left):
                 full += 1
-        each.deputy.cover([0], [1])
+        each.stand_in.cover([0], [1])
         first = each.connect(0)
         async with asyncio.timeout(PATIENCE):
-            while not each.deputy._untaken:  # noqa: ASYNC110
+            while not each.stand_in._untaken:  # noqa: ASYNC110
                 await asyncio.sleep(0)
         second = each.connect(0)
         await turns()
         assert waits(sock)
-        assert len(each.deputy._untaken) == 1
+        assert len(each.stand_in._untaken) == 1
 
         for _ in range(full):
             position, other = await each.inboxes.taken(1)
@@ -191,18 +192,18 @@ async def test_one_that_nobody_takes_is_kept_and_the_others_wait_in_the_socket()
                 client.sendall(text)
                 given.setblocking(True)
                 assert given.recv(1) == text
-        assert not each.deputy._untaken
+        assert not each.stand_in._untaken
 
 
 async def test_another_worker_takes_what_the_first_one_cannot() -> None:
     async with desk(slots=3) as each:
-        counts = each.inboxes.board._counts
+        counts = each.inboxes.connection_counts._counts
         left, right = socket.socketpair()
         with left, right:
-            while each.inboxes.board.give(1, 7, left):
+            while each.inboxes.connection_counts.give(1, 7, left):
                 pass
         counts[1], counts[2] = 0, 5
-        each.deputy.cover([0], [1, 2])
+        each.stand_in.cover([0], [1, 2])
         each.connect(0)
         _, given = await each.inboxes.taken(2)
         given.close()
@@ -213,14 +214,14 @@ async def test_what_is_kept_is_given_after_the_last_one_was_accepted() -> None:
     async with desk() as each:
         left, right = socket.socketpair()
         with left, right:
-            while each.inboxes.board.give(1, 7, left):
+            while each.inboxes.connection_counts.give(1, 7, left):
                 pass
-        each.deputy.cover([0], [1])
+        each.stand_in.cover([0], [1])
         each.connect(0)
         async with asyncio.timeout(PATIENCE):
-            while not each.deputy._untaken:  # noqa: ASYNC110
+            while not each.stand_in._untaken:  # noqa: ASYNC110
                 await asyncio.sleep(0)
-        each.deputy.cover([], [1])
+        each.stand_in.cover([], [1])
         position = 7
         while position == 7:
             position, given = await each.inboxes.taken(1)
@@ -242,7 +243,7 @@ def no_descriptors() -> Iterator[None]:
 async def test_without_descriptors_it_rests_and_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(deputy, "CANNOT_ACCEPT", 0.01)
+    monkeypatch.setattr(stand_in_acceptor, "CANNOT_ACCEPT", 0.01)
     async with desk() as each:
         client = each.connect(0)
         calls = 0
@@ -251,12 +252,12 @@ async def test_without_descriptors_it_rests_and_says_so_once(
             nonlocal calls
             calls += 1
             assert seconds == 0.01
-            Deputy._pause(each.deputy, seconds)
-            assert not each.deputy._watched
+            StandInAcceptor._pause(each.stand_in, seconds)
+            assert not each.stand_in._watched
 
-        monkeypatch.setattr(each.deputy, "_pause", pause, raising=False)
+        monkeypatch.setattr(each.stand_in, "_pause", pause, raising=False)
         with no_descriptors():
-            each.deputy.cover([0], [1])
+            each.stand_in.cover([0], [1])
             async with asyncio.timeout(PATIENCE):
                 while calls < 3:  # noqa: ASYNC110
                     await asyncio.sleep(0)
@@ -271,7 +272,7 @@ async def test_without_descriptors_it_rests_and_says_so_once(
 
 
 async def test_many_do_not_keep_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deputy, "BATCH", 2)
+    monkeypatch.setattr(stand_in_acceptor, "BATCH", 2)
     async with desk(slots=1) as each:
         for _ in range(5):
             each.connect(0)
@@ -282,8 +283,8 @@ async def test_many_do_not_keep_the_loop(monkeypatch: pytest.MonkeyPatch) -> Non
             sock.close()
             return True
 
-        monkeypatch.setattr(each.deputy, "_hand", hand)
-        each.deputy._accept(0, dict(each.sockets.of_slot(0))[0])
+        monkeypatch.setattr(each.stand_in, "_hand", hand)
+        each.stand_in._accept(0, dict(each.sockets.of_slot(0))[0])
         assert len(given) == 2
 
 
@@ -291,15 +292,15 @@ async def test_many_do_not_keep_the_loop(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_both_kinds_of_event_loop(loop: str) -> None:
     async def life() -> None:
         async with desk() as each:
-            each.deputy.cover([0], [1])
+            each.stand_in.cover([0], [1])
             each.connect(0)
             _, given = await each.inboxes.taken(1)
             given.close()
-            each.deputy.cover([], [1])
+            each.stand_in.cover([], [1])
             each.connect(0)
             await turns()
             assert each.inboxes.take(1) is None
-            each.deputy.cover([0], [1])
+            each.stand_in.cover([0], [1])
             _, given = await each.inboxes.taken(1)
             given.close()
 
@@ -312,7 +313,7 @@ def test_both_kinds_of_event_loop(loop: str) -> None:
 
 
 def covered(plane: Plane) -> bool:
-    return bool(plane.processes._deputy._watched)
+    return bool(plane.processes._stand_in._watched)
 
 
 @pytest.mark.processes

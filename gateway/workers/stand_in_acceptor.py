@@ -1,12 +1,12 @@
-"""The stand-in that accepts connections in the main process for slots whose worker is dead, as long as other
-workers serve.
+"""The stand-in acceptor: accepts connections in the main process for slots whose worker is dead, as long as
+other workers serve.
 
-    a slot's listening sockets -> accepted, nothing is read -> the inbox of the worker with fewest (`Board`)
+    a slot's listening sockets  ->  accept, read nothing  ->  inbox of the worker with the fewest connections
 
-The kernel goes on choosing the sockets of such a slot for its share of new connections, and those would wait
-for the next worker: for a second, or for as long as none can start. Serves nobody itself, and loses no
-connection: one that no worker takes at the moment is kept and offered again, and meanwhile none is accepted.
-Which slots are vacant is the supervisor's matter.
+The kernel goes on choosing the sockets of such a slot for its share of new connections. Without a stand-in
+they would wait for the next worker: for a second, or for as long as none can start. It serves nobody itself
+and loses no connection: one that no worker takes at the moment is kept and offered again, and meanwhile none
+is accepted. The supervisor decides which slots are vacant.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import socket
 from collections.abc import Collection
 from typing import Final, final
 
-from gateway.dataplane.edge.balance import Board
+from gateway.dataplane.edge.balance import ConnectionCounts
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 
 BATCH: Final = 32
@@ -32,12 +32,12 @@ _log = logging.getLogger("skewgate.workers")
 
 
 @final
-class Deputy:
-    """`sockets` and `board` stay the caller's, and are open until `close`. In one event loop."""
+class StandInAcceptor:
+    """`sockets` and `connection_counts` stay the caller's, and are open until `close`. In one event loop."""
 
-    def __init__(self, sockets: ListeningSockets, board: Board) -> None:
+    def __init__(self, sockets: ListeningSockets, connection_counts: ConnectionCounts) -> None:
         self._sockets = sockets
-        self._board = board
+        self._connection_counts = connection_counts
         self._receivers: Collection[int] = ()
         self._wanted: dict[int, tuple[int, socket.socket]] = {}
         """What connections are to be accepted from, by descriptor: (position of the listener, socket)."""
@@ -105,8 +105,8 @@ class Deputy:
 
     def _hand(self, position: int, sock: socket.socket) -> bool:
         """Whether a worker has got it: then it is no longer ours."""
-        for slot in sorted(self._receivers, key=self._board.count):
-            if self._board.give(slot, position, sock):
+        for slot in sorted(self._receivers, key=self._connection_counts.count):
+            if self._connection_counts.give(slot, position, sock):
                 sock.close()
                 return True
         return False
