@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from gateway.core.http.message import METHODS, Response
-from gateway.dataplane.local_responses import local_response
+from gateway.dataplane.local_responses import answers
 from gateway.dataplane.local_responses.failures import FAILURES, IDEMPOTENT, Failure, Resend, may_retry
 from gateway.dataplane.local_responses.proxy_status import LocalReason
 
@@ -71,7 +71,7 @@ def test_reasons_of_failures_are_few_enough_to_be_labels() -> None:
 
 @pytest.mark.parametrize("status", [400, 404, 405, 408, 413, 414, 417, 431, 501, 503, 505, 508, 599])
 def test_plain_errors_are_short_and_fixed(status: int) -> None:
-    response = local_response.plain_error(status)
+    response = answers.plain_error(status)
 
     assert response.status == status
     assert 0 < len(response.body) < 100
@@ -79,7 +79,7 @@ def test_plain_errors_are_short_and_fixed(status: int) -> None:
 
 
 def test_a_local_response_is_a_whole_message() -> None:
-    data = local_response.encode(
+    data = answers.encode(
         Response(418, (("X", "y"),), b"short"),
         LocalReason.MAINTENANCE,
         is_head_request=False,
@@ -93,7 +93,7 @@ def test_a_local_response_is_a_whole_message() -> None:
         rb"Date: [A-Z][^\r\n]+ GMT\r\nConnection: close\r\n\r\nshort",
         data,
     )
-    without_body = local_response.encode(
+    without_body = answers.encode(
         Response(418, (("X", "y"),), b"short"), LocalReason.ACCESS, is_head_request=True, connection=b""
     )
     assert b"Content-Length: 5\r\n" in without_body

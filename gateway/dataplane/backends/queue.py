@@ -57,7 +57,7 @@ class WaitingRequest(Protocol):
         """The time of the request is over. It has left the queue."""
 
 
-class _Place(NamedTuple):
+class _QueueEntry(NamedTuple):
     line: Line
     resolution: Resolution
     tried: tuple[str, ...]
@@ -97,9 +97,9 @@ class RequestQueue:
         self._random_bits = random_bits
         self._shared = shared
         self._leases = None if shared is None else shared.leases
-        self._lines: dict[Line, dict[WaitingRequest, _Place]] = {}
+        self._lines: dict[Line, dict[WaitingRequest, _QueueEntry]] = {}
         """Each in the order of the numbers; none is empty."""
-        self._places: dict[WaitingRequest, _Place] = {}
+        self._entries: dict[WaitingRequest, _QueueEntry] = {}
         self._number = 0
         self._given_back: list[str] = []
         """Keys of the members at which a request has ended, once for each. They count as in flight until the
@@ -135,19 +135,19 @@ class RequestQueue:
             self._number += 1
             turn = Turn(self._number, min(member.backend.queue.timeout, longest))
         until = self._clock() + turn.left
-        place = _Place(line, resolution, tried, failure, member, turn.number, until)
-        self._places[request] = place
-        self._line_up(request, place)
+        entry = _QueueEntry(line, resolution, tried, failure, member, turn.number, until)
+        self._entries[request] = entry
+        self._line_up(request, entry)
         waiting[member.key] = waiting.get(member.key, 0) + 1
         self._waiting_changed()
         return True
 
-    def _line_up(self, request: WaitingRequest, place: _Place) -> None:
-        line = self._lines.setdefault(place.line, {})
-        is_last = not line or next(reversed(line.values())).number < place.number
-        line[request] = place
+    def _line_up(self, request: WaitingRequest, entry: _QueueEntry) -> None:
+        line = self._lines.setdefault(entry.line, {})
+        is_last = not line or next(reversed(line.values())).number < entry.number
+        line[request] = entry
         if not is_last:
-            self._lines[place.line] = dict(sorted(line.items(), key=lambda each: each[1].number))
+            self._lines[entry.line] = dict(sorted(line.items(), key=lambda each: each[1].number))
 
     def _count(self, member: Member, reason: Failure) -> None:
         self._metrics.count(
@@ -166,19 +166,19 @@ class RequestQueue:
 
     def _waiting_changed(self) -> None:
         shared = self._shared
-        self.watches = bool(self._places) or (shared is not None and bool(shared.recalled))
+        self.watches = bool(self._entries) or (shared is not None and bool(shared.recalled))
         if shared is not None:
             shared.on_leases()
 
     def leave(self, request: WaitingRequest) -> None:
         """The request waits no longer: it goes on, or its client has gone."""
-        place = self._places.pop(request, None)
-        if place is None:
+        entry = self._entries.pop(request, None)
+        if entry is None:
             return
-        line, key = self._lines[place.line], place.member.key
+        line, key = self._lines[entry.line], entry.member.key
         del line[request]
         if not line:
-            del self._lines[place.line]
+            del self._lines[entry.line]
         self._waiting_changed()
         left = self.waiting_by_member[key] - 1
         if left:
@@ -208,8 +208,8 @@ class RequestQueue:
         """By member key how many requests wait that could go there."""
         wanted: dict[str, int] = {}
         for line in self._lines.values():
-            place = next(iter(line.values()))
-            for member in self._awaited(place):
+            entry = next(iter(line.values()))
+            for member in self._awaited(entry):
                 if member.bound:
                     wanted[member.key] = wanted.get(member.key, 0) + len(line)
         return wanted
@@ -221,15 +221,15 @@ class RequestQueue:
 
     def expire(self) -> None:
         """Give up what has waited too long. Ask for the others again: members come, go and change."""
-        if not self._places:
+        if not self._entries:
             return
         now = self._clock()
-        for request, place in [each for each in self._places.items() if each[1].until <= now]:
-            if request in self._places:
+        for request, entry in [each for each in self._entries.items() if each[1].until <= now]:
+            if request in self._entries:
                 self.leave(request)
-                member = place.member
+                member = entry.member
                 self._count(member, Failure.QUEUE_TIMEOUT)
-                request.give_up(place.failure or Failure.QUEUE_TIMEOUT)
+                request.give_up(entry.failure or Failure.QUEUE_TIMEOUT)
         self._admit()
 
     def _admit(self) -> None:
@@ -241,27 +241,27 @@ class RequestQueue:
             _, line = heappop(heads)
             if line not in self._lines:  # what went before it has ended those that waited here
                 continue
-            request, place = next(iter(self._lines[line].items()))
-            member = self._member_for(place)
-            if member is None and self._awaited(place):
+            request, entry = next(iter(self._lines[line].items()))
+            member = self._member_for(entry)
+            if member is None and self._awaited(entry):
                 continue
             self.leave(request)
-            request.on_room(member, place.failure, Turn(place.number, place.until - self._clock()))
+            request.on_room(member, entry.failure, Turn(entry.number, entry.until - self._clock()))
             if waiting := self._lines.get(line):
                 heappush(heads, (next(iter(waiting.values())).number, line))
 
-    def _member_for(self, place: _Place) -> Member | None:
+    def _member_for(self, entry: _QueueEntry) -> Member | None:
         """The one draw: whoever it finds gets the request. A second one might say that it has to wait."""
         self._snapshots.apply_batch()
         return reselect(
-            place.resolution,
+            entry.resolution,
             self._snapshots.current,
             self._in_flight,
             self._random_bits(),
-            place.tried,
+            entry.tried,
             self._held_back,
             leases=self._leases,
         )
 
-    def _awaited(self, place: _Place) -> tuple[Member, ...]:
-        return awaited(place.resolution, self._snapshots.current, place.tried, self._held_back)
+    def _awaited(self, entry: _QueueEntry) -> tuple[Member, ...]:
+        return awaited(entry.resolution, self._snapshots.current, entry.tried, self._held_back)

@@ -21,7 +21,7 @@ from gateway.core.http.message import Header, Response, all_values, as_mapping, 
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Version
 from gateway.dataplane.http1.fields import OWS
-from gateway.dataplane.local_responses.local_response import LocalAnswer
+from gateway.dataplane.local_responses.answers import LocalAnswer
 from gateway.dataplane.local_responses.proxy_status import LocalReason
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _PLAIN_HOST: Final = re.compile(r"[A-Za-z0-9._~:\[\]-]+")
 """The Host of a document that is kept. One with other characters may stand escaped in a document (`&` as
 `\\u0026`), where it would not be found (`_repeats_host`); no real server has one."""
 
-_Place: TypeAlias = tuple[str, Endpoint, str]
+_Key: TypeAlias = tuple[str, Endpoint, str]
 """Service, endpoint and target."""
 
 
@@ -122,7 +122,7 @@ class CachedDocuments:
     that can be answered, as `decide` expects it."""
 
     def __init__(self) -> None:
-        self._documents: OrderedDict[_Place, CachedDocument] = OrderedDict()
+        self._documents: OrderedDict[_Key, CachedDocument] = OrderedDict()
         self._size = 0
 
     def __len__(self) -> int:
@@ -139,14 +139,14 @@ class CachedDocuments:
 
     def _fetched(self, key: DocumentKey) -> CachedDocument | None:
         """What a client fetched, if its backend is still configured, with a dialect that reads it."""
-        place = (key.service.name, key.endpoint, key.target)
-        cached = self._documents.get(place)
+        cache_key = (key.service.name, key.endpoint, key.target)
+        cached = self._documents.get(cache_key)
         if cached is None:
             return None
         if cached.scheme_id != key.service.scheme_id or cached.backend not in key.service.backends:
-            self._drop(place)
+            self._drop(cache_key)
             return None
-        self._documents.move_to_end(place)
+        self._documents.move_to_end(cache_key)
         return cached
 
     def answer(
@@ -175,21 +175,21 @@ class CachedDocuments:
     def keep(self, key: DocumentKey, cached: CachedDocument) -> None:
         """Keep `cached`, and drop those that were not used for longest beyond the bounds. A legacy backend's
         document never replaces that of a newer one."""
-        place = (key.service.name, key.endpoint, key.target)
+        cache_key = (key.service.name, key.endpoint, key.target)
         before = self._fetched(key)
         if before is not None:
             if cached.legacy and not before.legacy:
                 return
-            self._drop(place)
+            self._drop(cache_key)
         if len(key.target) > MAX_TARGET:
             return
-        self._documents[place] = cached
+        self._documents[cache_key] = cached
         self._size += len(cached.body)
         while len(self._documents) > MAX_DOCUMENTS or self._size > MAX_SIZE:
             self._drop(next(iter(self._documents)))
 
-    def _drop(self, place: _Place) -> None:
-        self._size -= len(self._documents.pop(place).body)
+    def _drop(self, cache_key: _Key) -> None:
+        self._size -= len(self._documents.pop(cache_key).body)
 
 
 def _probed(key: DocumentKey) -> CachedDocument | None:

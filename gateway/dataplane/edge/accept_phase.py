@@ -30,7 +30,7 @@ from gateway.dataplane.edge.client_connection import TLS_HANDSHAKE, ClientConnec
 from gateway.dataplane.edge.proxy_protocol import read_proxy_header
 from gateway.dataplane.edge.tls_transport import TlsTransport
 from gateway.dataplane.http1.forwarding import UNIX_PEER, Peer, plain_address
-from gateway.dataplane.local_responses import local_response
+from gateway.dataplane.local_responses import answers
 from gateway.errors import FramingError
 from gateway.telemetry.series.process import OfProcess
 
@@ -505,11 +505,11 @@ class PendingConnection:
             return
         self._count("plain_http")
         self._home.context.metrics.count(OfProcess.client_errors, "plain_http")
-        response = local_response.encode(
-            local_response.plain_error(400, "plain_http"),
+        response = answers.encode(
+            answers.plain_error(400, "plain_http"),
             "plain_http",
             is_head_request=False,
-            connection=local_response.CLOSE_LINE,
+            connection=answers.CLOSE_LINE,
         )
         self._raw.write(response)
         self._end()

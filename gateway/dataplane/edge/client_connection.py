@@ -28,8 +28,8 @@ from gateway.dataplane.exchange.stages import READING_BODY
 from gateway.dataplane.http1.fields import HEAD_END
 from gateway.dataplane.http1.forwarding import Peer
 from gateway.dataplane.limits.receive_rate import ReceiveRate
+from gateway.dataplane.local_responses.answers import CLOSE_LINE, encode, plain_error
 from gateway.dataplane.local_responses.failures import Failure
-from gateway.dataplane.local_responses.local_response import CLOSE_LINE, encode, plain_error
 from gateway.dataplane.sockets.bounded_reads import bound_reads
 from gateway.dataplane.sockets.tcp import reset, untaken
 from gateway.dataplane.sockets.write_progress import WriteProgress

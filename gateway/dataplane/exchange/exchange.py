@@ -56,8 +56,7 @@ from gateway.dataplane.http1.chunked import LAST_CHUNK, encode_chunk
 from gateway.dataplane.http1.fields import NO_BODY
 from gateway.dataplane.http1.request_body import RequestBody
 from gateway.dataplane.limits.retry_budget import MAX_QUEUED
-from gateway.dataplane.local_responses.failures import FAILURES, NOT_CONNECTED, Failure, Resend
-from gateway.dataplane.local_responses.local_response import (
+from gateway.dataplane.local_responses.answers import (
     CONTINUE,
     OPTIONS_ENDS_HERE,
     LocalAnswer,
@@ -67,6 +66,7 @@ from gateway.dataplane.local_responses.local_response import (
     encode,
     no_document,
 )
+from gateway.dataplane.local_responses.failures import FAILURES, NOT_CONNECTED, Failure, Resend
 from gateway.telemetry.request_record import NO_BACKEND, RequestRecord
 from gateway.telemetry.series.service import OfService
 
@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from gateway.dataplane.exchange.downstream import Downstream
     from gateway.dataplane.http1.request_head import RequestHead
     from gateway.dataplane.http1.response_head import ResponseHead
-    from gateway.dataplane.limits.client_limiter import Lease
+    from gateway.dataplane.limits.client_limiter import CountedRequest
 
 
 @final
@@ -91,8 +91,8 @@ class Exchange(AttemptOwner):
     __slots__ = (
         "_attempt",
         "_chunked",
+        "_counted",
         "_keep_alive",
-        "_lease",
         "_retries",
         "_selected",
         "_started",
@@ -125,7 +125,7 @@ class Exchange(AttemptOwner):
         self._attempt: Attempt | None = None
         self._retries: Retries | None = None
         """None until the first failure."""
-        self._lease: Lease | None = None
+        self._counted: CountedRequest | None = None
         """Counts the request for its client."""
         self._keep_alive = True
         """The client connection stays open after this exchange."""
@@ -156,7 +156,7 @@ class Exchange(AttemptOwner):
             if isinstance(admitted, LocalAnswer):
                 self._respond(admitted)
                 return
-            self._lease = admitted
+            self._counted = admitted
         if type(decision) is not Forward:
             self._respond_decision(decision)
             return
@@ -600,8 +600,8 @@ class Exchange(AttemptOwner):
         if attempt is not None:
             self._attempt = None
             attempt.end()
-        if self._lease is not None:
-            self._lease.end()
+        if self._counted is not None:
+            self._counted.end()
         if self.body is not None:
             self.body.end(record)
         if self._retries is not None:

@@ -14,7 +14,7 @@ from gateway.core.decision.decision import DOCUMENT_METHODS
 from gateway.dataplane.documents.buffered import request_whole_document
 from gateway.dataplane.http1.fields import NO_BODY
 from gateway.dataplane.http1.request_ids import id_lines
-from gateway.dataplane.local_responses import local_response
+from gateway.dataplane.local_responses import answers
 
 if TYPE_CHECKING:
     from gateway.core.decision.decision import Resolution
@@ -120,7 +120,7 @@ def compose_downstream_head(
         response.line,
         fields,
         b"\r\n",
-        b"" if response.has_date else local_response.date_line(),
+        b"" if response.has_date else answers.date_line(),
         rewrite.lines,
         location,
         framing,

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 from gateway.core.decision.local_responses import RETRY_AFTER, error_response
 from gateway.core.dialect import GatewayError
 from gateway.core.fleet.admission import NO_CLIENT_LIMITS
-from gateway.dataplane.limits.client_limiter import ClientLimiter, Lease, client_key
+from gateway.dataplane.limits.client_limiter import ClientLimiter, CountedRequest, client_key
 from gateway.dataplane.limits.shedding import YOUNG, Shedder
-from gateway.dataplane.local_responses.local_response import LocalAnswer
+from gateway.dataplane.local_responses.answers import LocalAnswer
 from gateway.dataplane.local_responses.proxy_status import LocalReason
 from gateway.telemetry.series.service import OfService
 
@@ -110,7 +110,7 @@ class Admission:
         request: RequestHead,
         record: RequestRecord,
         now: float,
-    ) -> LocalAnswer | Lease | None:
+    ) -> LocalAnswer | CountedRequest | None:
         """Why the request is refused, or what counts it while it is in flight; None: nothing counts it.
 
         `opened`: when its connection was made, by the coarse clock. `now`: by the exact one."""

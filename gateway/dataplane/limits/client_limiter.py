@@ -60,7 +60,7 @@ class Use:
 
 
 @final
-class Lease:
+class CountedRequest:
     """A request in flight, counted for its client until `end`."""
 
     __slots__ = ("_client", "_in_flight", "_use")
@@ -125,9 +125,9 @@ class ClientLimiter:
             self._use.took(client)
         return wait
 
-    def hold(self, client: int) -> Lease | None:
+    def hold(self, client: int) -> CountedRequest | None:
         """Count a request in flight; None: there is no limit for them."""
-        return None if self.limits.concurrency is None else Lease(self._in_flight, client, self._use)
+        return None if self.limits.concurrency is None else CountedRequest(self._in_flight, client, self._use)
 
     # -- where there are several workers
 
