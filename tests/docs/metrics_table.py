@@ -38,7 +38,7 @@ def _name(series: Series) -> str:
 
 def _row(series: Series) -> str:
     labels = ", ".join(f"`{label}`" for label in series.all_labels) or "–"  # noqa: RUF001 - as the page has it
-    return f"| `{_name(series)}` | {series.kind.value} | {labels} | {series.page} |"
+    return f"| `{_name(series)}` | {series.kind.value} | {labels} | {series.text.rstrip('.')} |"
 
 
 if __name__ == "__main__":

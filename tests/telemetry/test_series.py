@@ -31,7 +31,7 @@ from gateway.telemetry.series.declaring import (
 from tests.architecture.source import Module, gateway_modules, read_module
 
 METHODS: Final = {"count": Counter, "observe": HistogramSeries, "set": Gauge, "cell": Series}
-"""Methods of `Metrics` and `Table` that take a series, and the kind that each takes."""
+"""Methods of `Metrics` and `OwnerCounters` that take a series, and the kind that each takes."""
 
 VALUES: Final = {"observe": 1, "set": 1}
 """Arguments between the series and the values of its labels."""
@@ -158,7 +158,7 @@ def test_names_and_texts_can_be_written_as_they_are() -> None:
 def test_a_declaration_says_everything_about_a_series() -> None:
     class OfThings(Group, level=SERVICE):
         found = counter("Things that were found.", {"kind": ("a", "b"), "size": ("s",)})
-        rate = gauge("How fast.", page="things in a second", read=lambda it, now: 1)
+        rate = gauge("Things per second.", read=lambda it, now: 1)
 
     found, rate = OfThings.series
     assert (found.full_name, found.level, found.all_labels) == (
@@ -167,7 +167,7 @@ def test_a_declaration_says_everything_about_a_series() -> None:
         ("service", "kind", "size"),
     )
     assert found.new_cell() == {("a", "s"): 0, ("b", "s"): 0}
-    assert (found.page, rate.page) == ("things that were found", "things in a second")
+    assert (found.text, rate.text) == ("Things that were found.", "Things per second.")
 
 
 def test_closed_sets_are_closed_and_bounds_hold() -> None:

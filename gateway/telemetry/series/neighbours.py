@@ -1,9 +1,9 @@
 """The series of what the gateway depends on or shares with others: names and sources of backends, replicas,
 an engine beside it.
 
-Label values come from the configuration: services, sources as they are written, and names of hosts. No name
-that a source lists is one, but for those of backends, which are bounded by `core.fleet.source`. No label is a
-replica's name either: ids come and go without bound.
+Label values come from the configuration: services, sources as they are written, and host names. Of the names
+that a source lists only those of backends become labels, which `core.fleet.source` bounds. No label names a
+replica: ids come and go without bound.
 """
 
 from __future__ import annotations
@@ -18,33 +18,27 @@ def _or_ever(seconds: float | None) -> float:
 
 
 class OfNames(Group, level=PROCESS, of=lambda now: list(now.names) or None):
-    """Series of host names; none without a name."""
+    """Series of the host names of backends; left out if no backend has one."""
 
     resolver_failures = counter(
-        "Lookups of the name of a backend that found no address.",
+        "Lookups of the name of a backend that found no address; the last addresses stay.",
         {"host": OPEN},
-        page="lookups of the name of a backend that found no address; the last addresses stay",
         read=lambda it, now: {each.host: each.failures for each in it},
     )
     resolver_last_success_timestamp_seconds = gauge(
-        "When the name of a backend was found for the last time; 0: never.",
+        "Time of the last lookup that found addresses for the name of a backend; 0: never.",
         {"host": OPEN},
-        page="when its addresses were found for the last time; 0: never",
         read=lambda it, now: {each.host: each.found_at or 0.0 for each in it},
     )
 
 
 class OfSources(Group, level=PROCESS, of=lambda now: list(now.sources) or None):
-    """Series of sources of backends; none without a source."""
+    """Series of sources of backends; left out if there is no source."""
 
     discovery_backends = gauge(
-        "Backends of a source, by state; `unlisted`: no longer listed, and not leaving yet.",
+        "Backends of a source (`dns`, `srv`, `file`) by state; `unlisted`: no longer listed, and kept for "
+        "now because at most half may leave at once.",
         {"service": OPEN, "source": OPEN, "state": ("listed", "unlisted", "leaving")},
-        page=(
-            "backends of a source (`dns`, `srv`, `file`): those that it lists, those that it lists no "
-            "more and that stay for the moment (at most half may leave at once), and those that are "
-            "leaving"
-        ),
         read=lambda it, now: {
             (each.service, each.source, state): getattr(each, state)
             for each in it
@@ -52,9 +46,8 @@ class OfSources(Group, level=PROCESS, of=lambda now: list(now.sources) or None):
         },
     )
     discovery_looks = counter(
-        "Looks at a source, by result.",
+        "Queries to a source by result.",
         {"service": OPEN, "source": OPEN, "result": ("success", "failure")},
-        page="how often it was looked at",
         read=lambda it, now: {
             (each.service, each.source, result): number
             for each in it
@@ -62,23 +55,21 @@ class OfSources(Group, level=PROCESS, of=lambda now: list(now.sources) or None):
         },
     )
     discovery_last_success_timestamp_seconds = gauge(
-        "When a source has given a list for the last time; 0: never.",
+        "Time of the last list that a source gave; 0: never.",
         {"service": OPEN, "source": OPEN},
-        page="when it gave a list for the last time; 0: never",
         read=lambda it, now: {(each.service, each.source): each.answered_at or 0.0 for each in it},
     )
 
 
 class OfReplicas(Group, level=PROCESS, of=lambda now: now.agreement):
-    """Series of replicas; none where this gateway stands alone."""
+    """Series of replicas; left out unless `agreement` is configured."""
 
     agreement_store_up = gauge(
-        "1 if the store answers.",
-        page="1 if the store answers. This and the next eight only where `agreement` is configured",
+        "1 if the store answers. Series of the agreement exist only where `agreement` is configured.",
         read=lambda it, now: not it.store_error,
     )
     agreement_replicas = gauge(
-        "Registered replicas, as this one sees them.",
+        "Registered replicas by state, as this one sees them.",
         {"state": ("attached", "detached")},
         read=lambda it, now: {
             "attached": sum(each.attached for each in it.replicas),
@@ -86,27 +77,22 @@ class OfReplicas(Group, level=PROCESS, of=lambda now: now.agreement):
         },
     )
     agreement_attached = gauge(
-        "1 if this replica is attached; 0: it refuses no version.",
+        "1 if this replica is attached; 0: it answers 503 where it would refuse a version.",
         {"service": OPEN},
-        page="1 if this replica is attached; 0: it answers 503 where it would refuse a version",
         read=lambda it, now: {name: each.attached for name, each in it.services.items()},
     )
     agreement_answers_for_seconds = gauge(
-        "Seconds for which a detached replica goes on answering; +Inf: it is attached, or has no such end.",
+        "Seconds for which this detached replica still answers (`agreement.forget`); +Inf: it is attached, "
+        "or has no such end.",
         {"service": OPEN},
-        page=(
-            "for how long a detached replica goes on answering (`agreement.forget`); `+Inf`: it is "
-            "attached, or there is no end"
-        ),
         read=lambda it, now: {name: _or_ever(each.answers_for) for name, each in it.services.items()},
     )
     agreement_forget_seconds = gauge(
-        "For how long a replica goes on answering when it is detached (agreement.forget); +Inf: for ever.",
-        page="`agreement.forget` of this replica; `+Inf`: `never`",
+        "Value of `agreement.forget`; +Inf: `never`.",
         read=lambda it, now: _or_ever(it.forget),
     )
     agreement_document_seq = gauge(
-        "The number of the document that this replica holds; 0: none.",
+        "Number of the agreed record that this replica holds; 0: none.",
         {"service": OPEN},
         read=lambda it, now: {name: each.seq for name, each in it.services.items()},
     )
@@ -116,9 +102,8 @@ class OfReplicas(Group, level=PROCESS, of=lambda now: now.agreement):
         read=lambda it, now: {name: bool(each.problem) for name, each in it.services.items()},
     )
     agreement_holding_replicas = gauge(
-        "Replicas that hold the next step back.",
+        "Replicas that hold the next step back; `skewgate status` names them.",
         {"service": OPEN},
-        page="replicas that hold the next step back; `skewgate status` names them",
         read=lambda it, now: {name: sum(name in each.holds for each in it.replicas) for name in it.services},
     )
     agreement_differing_replicas = gauge(
@@ -131,37 +116,30 @@ class OfReplicas(Group, level=PROCESS, of=lambda now: now.agreement):
 
 
 class OfEngine(Group, level=PROCESS, of=lambda now: now.engine):
-    """Series of an engine; none where there is none."""
+    """Series of an engine; left out except under `skewgate engine`."""
 
     engine_up = gauge(
-        "Whether the engine follows.",
+        "1 if the engine has the present tables. Series of an engine exist only under `skewgate engine`.",
         {"engine": OPEN},
-        page=(
-            "1 if the engine beside the gateway follows it. This and the next four only under `skewgate "
-            "engine`"
-        ),
         read=lambda it, now: {it.name: not it.problem},
     )
     engine_rows = gauge(
-        "Ways of asking that go past the gateway.",
+        "Rows of the engine's table; each is one kind of request that bypasses the gateway.",
         {"engine": OPEN, "service": OPEN},
         read=lambda it, now: {(it.name, service): number for service, number in it.rows.items()},
     )
     engine_draining = gauge(
-        "Earlier processes that may still serve.",
+        "Earlier processes of the engine that may still serve.",
         {"engine": OPEN},
-        page="earlier processes of it that may still serve",
         read=lambda it, now: {it.name: it.draining},
     )
     engine_missing_pools = gauge(
-        "Pools that its configuration lacks.",
+        "Pools missing from the engine's configuration: write it again and reload the engine.",
         {"engine": OPEN},
-        page="pools that its configuration lacks: write it anew and reload it",
         read=lambda it, now: {it.name: len(it.missing)},
     )
     engine_updates = counter(
-        "Tables sent to the engine.",
+        "Tables sent to the engine by result.",
         {"engine": OPEN, "result": ("failure", "success")},
-        page="tables that were sent to it",
         read=lambda it, now: {(it.name, "failure"): it.failures, (it.name, "success"): it.updates},
     )

@@ -11,7 +11,7 @@ from gateway.runtime.compiled import build_info
 from gateway.telemetry.series.declaring import OPEN, OTHER, PROCESS, Group, counter, gauge, histogram
 
 RESULTS: Final = ("success", "failure")
-"""The label `result` of whatever is read or written again."""
+"""Values of the label `result` of reloads and writes."""
 
 HANDSHAKE_RESULTS: Final = (
     "full",  # a new session
@@ -28,10 +28,10 @@ HANDSHAKE_RESULTS: Final = (
     "client_refused",  # the client has sent an alert: it does not trust the certificate, for example
     "protocol",  # anything else that breaks TLS
 )
-"""The label `result` of skewgate_tls_handshakes_total."""
+"""Values of the label `result` of skewgate_tls_handshakes_total."""
 
 INTERNAL: Final = "internal"
-"""The reason of errors that a bug of the gateway caused."""
+"""Value of the label `reason` for errors that a bug of the gateway caused."""
 
 ADMIN_ERRORS: Final = (
     "body",  # incomplete, malformed or too large
@@ -44,7 +44,7 @@ ADMIN_ERRORS: Final = (
     "too_many_connections",
     "unauthorized",  # no token, or another one
 )
-"""The label `reason` of skewgate_admin_errors_total."""
+"""Values of the label `reason` of skewgate_admin_errors_total."""
 
 
 def _build() -> tuple[str, ...]:
@@ -53,256 +53,189 @@ def _build() -> tuple[str, ...]:
 
 
 def _known(workers: Mapping[str, object], name: str) -> Mapping[str, float]:
-    """One field of each worker that knows it."""
+    """Values of one field by worker, without workers that do not know it."""
     return {worker: found for worker, each in workers.items() if (found := getattr(each, name)) is not None}
 
 
 class Standard(Group, level=PROCESS, prefix="process_", of=lambda now: now.stats):
-    """The names that every exporter has, and that dashboards for all of them look for."""
+    """Series of the process under the names that all exporters and their dashboards use."""
 
     cpu_seconds = counter(
-        "Total user and system CPU time spent in seconds.",
-        page="CPU time of the process, user and system",
+        "User and system CPU time of the process in seconds.",
         read=lambda it, now: it.cpu_seconds,
     )
     start_time_seconds = gauge(
-        "When the process was started.",
-        page="when it was started: seconds since the epoch",
+        "Start time of the process in seconds since the epoch.",
         read=lambda it, now: it.started_at,
         sparse=True,
     )
     resident_memory_bytes = gauge(
-        "Resident memory size in bytes.",
-        page="its resident memory",
+        "Resident memory of the process in bytes.",
         read=lambda it, now: it.resident_bytes,
         sparse=True,
     )
     virtual_memory_bytes = gauge(
-        "Virtual memory size in bytes.",
-        page="its virtual memory",
+        "Virtual memory of the process in bytes.",
         read=lambda it, now: it.virtual_bytes,
         sparse=True,
     )
-    open_fds = gauge(
-        "Number of open file descriptors.",
-        page="open file descriptors",
-        read=lambda it, now: it.open_fds,
-        sparse=True,
-    )
-    max_fds = gauge(
-        "Maximum number of open file descriptors.",
-        page="how many there may be",
-        read=lambda it, now: it.max_fds,
-    )
+    open_fds = gauge("Open file descriptors.", read=lambda it, now: it.open_fds, sparse=True)
+    max_fds = gauge("Limit of open file descriptors.", read=lambda it, now: it.max_fds)
 
 
 class OfConfiguration(Group, level=PROCESS):
-    """Series of what runs, its configuration and its state file."""
+    """Series of the build, the configuration and the state file."""
 
     build_info = gauge(
-        "What is running; always 1.",
+        "Running build, and whether its hot path is compiled (`true`, `false`); always 1.",
         {"version": OPEN, "python": OPEN, "loop": OPEN, "compiled": OPEN},
-        page="what is running, and whether its hot path is compiled (`true`, `false`); always 1",
         read=lambda it, now: {_build(): 1},
     )
     config_info = gauge(
-        "The configuration in force; always 1.",
+        "Configuration in force, by the hash that `/status` shows; always 1.",
         {"hash": OPEN},
-        page="which configuration is in force, as in `/status`; always 1",
         read=lambda it, now: {now.config_hash: 1} if now.config_hash else {},
     )
-    config_last_reload_successful = gauge(
-        "1 if the configuration was read successfully the last time, else 0.",
-    )
-    config_last_reload_success_timestamp_seconds = gauge(
-        "When the configuration in force was read.",
-    )
-    config_reloads = counter(
-        "Reloads of the configuration, by result.",
-        {"result": RESULTS},
-        page="reloads of the configuration",
-    )
+    config_last_reload_successful = gauge("1 if the last reload of the configuration succeeded, else 0.")
+    config_last_reload_success_timestamp_seconds = gauge("Time at which the configuration in force was read.")
+    config_reloads = counter("Reloads of the configuration by result.", {"result": RESULTS})
     state_last_write_successful = gauge(
-        "1 if the present state is in the state file, else 0.",
-        page="1 if the present state is in the `state` file, else 0; none without a file",
+        "1 if the present state is in the `state` file, else 0; none without such a file.",
         read=lambda it, now: now.state and now.state.successful,
     )
     state_last_write_success_timestamp_seconds = gauge(
-        "When the state file was last written.",
-        page="when the file was last written. That happens only when something has changed",
+        "Time of the last write of the state file, which is written only when something has changed.",
         read=lambda it, now: now.state and now.state.written_at,
     )
     state_writes = counter(
-        "Attempts to write the state file, by result.",
+        "Attempts to write the state file by result.",
         {"result": RESULTS},
-        page="attempts to write it",
         read=lambda it, now: now.state and {"success": now.state.writes, "failure": now.state.failures},
     )
 
 
 class OfWorkers(Group, level=PROCESS, of=lambda now: now.report.processes or None):
-    """Series of workers that are processes of their own; else `Standard` is about the only one."""
+    """Series of worker processes. With one worker `Standard` covers it."""
 
     worker_up = gauge(
-        "1 while a worker serves clients.",
+        "1 while the worker serves clients. Series of workers exist only where `workers` is more than 1; "
+        "otherwise `process_*` has it all.",
         {"worker": OPEN},
-        page=(
-            "1 while it serves clients. This and the next six only where `workers` is more than 1: else "
-            "`process_*` has it all"
-        ),
         read=lambda it, now: _known(it, "up"),
     )
     worker_restarts = counter(
-        "How often a worker was replaced because it had ended.",
+        "Replacements of the worker because its process had ended.",
         {"worker": OPEN},
-        page="how often it was replaced because it had ended",
         read=lambda it, now: _known(it, "restarts"),
     )
     worker_cpu_seconds = counter(
-        "User and system CPU time of a worker and its predecessors.",
+        "User and system CPU time of the worker and its predecessors.",
         {"worker": OPEN},
-        page="CPU time, user and system, of those before it, too",
         read=lambda it, now: _known(it, "cpu_seconds"),
     )
     worker_resident_memory_bytes = gauge(
-        "Resident memory size of a worker.",
+        "Resident memory of the worker; pages that workers share count in each of them.",
         {"worker": OPEN},
-        page="its resident memory; pages that workers share count in each of them",
         read=lambda it, now: _known(it, "resident_bytes"),
     )
     worker_open_fds = gauge(
-        "Number of open file descriptors of a worker.",
+        "Open file descriptors of the worker.",
         {"worker": OPEN},
-        page="its open file descriptors",
         read=lambda it, now: _known(it, "open_fds"),
     )
     worker_cut_requests = counter(
-        "Requests under way when a worker died, by its last report.",
+        "Requests in flight when the worker died, by its last report (at most 0.75 s old, unless it hung); "
+        "they have no line in the access log.",
         {"worker": OPEN},
-        page=(
-            "requests that were under way when it died, by its last report (0.75 s old at most, unless it "
-            "hung); no line of the access log tells of them ([workers](workers.md#what-is-lost-with-it))"
-        ),
         read=lambda it, now: _known(it, "cut_requests"),
     )
     worker_cut_tunnels = counter(
-        "Tunnels open when a worker died, by its last report.",
+        "Open tunnels when the worker died, by its last report.",
         {"worker": OPEN},
-        page="likewise its open tunnels",
         read=lambda it, now: _known(it, "cut_tunnels"),
     )
 
 
 class OfProcess(Group, level=PROCESS):
-    """Series of limits and what is used of them, of errors, TLS, the event loop and the logs."""
+    """Series of limits and their use, of errors, TLS, the event loop and the logs."""
 
     client_connections = gauge(
-        "Connections of clients.",
+        "Connections of clients, including those that have not sent HTTP yet.",
         {"worker": OPEN},
-        page="connections of clients, those included that have not come to HTTP yet",
         read=lambda it, now: _known(now.report.use, "clients"),
     )
     client_connections_limit = gauge(
-        "Connections of clients: how many there may be.",
+        "Limit of client connections (`limits.connections`, or what the limit of open files leaves beside "
+        "connections to backends); above it, some that are idle or have sent no request yet are closed.",
         {"worker": OPEN},
-        page=(
-            "how many there may be now (`limits.connections`, or what the limit of open files leaves "
-            "beside connections to backends); beyond that, some that have sent no request yet, or are "
-            "idle, are closed"
-        ),
         read=lambda it, now: _known(now.report.use, "max_clients"),
     )
     tls_handshakes_active = gauge(
-        "TLS handshakes of clients that are under way.",
+        "TLS handshakes of clients in progress.",
         {"worker": OPEN},
-        page="TLS handshakes of clients that are under way",
         read=lambda it, now: _known(now.report.use, "handshakes"),
     )
     tls_handshakes_active_limit = gauge(
-        "TLS handshakes of clients that are under way: how many there may be.",
+        "Limit of TLS handshakes in progress (`limits.handshakes`); others wait.",
         {"worker": OPEN},
-        page="how many there may be (`limits.handshakes`); others wait",
         read=lambda it, now: _known(now.report.use, "max_handshakes"),
     )
     held_body_bytes = gauge(
-        "Bytes of request bodies that are held in memory.",
+        "Bytes of request bodies held in memory.",
         {"worker": OPEN},
         read=lambda it, now: _known(now.report.use, "held_body_bytes"),
     )
     held_body_bytes_limit = gauge(
-        "Bytes of request bodies that are held in memory: how many there may be.",
+        "Limit of request bodies held in memory (`limits.replay_total`); beyond it bodies are streamed and "
+        "not sent again.",
         {"worker": OPEN},
-        page="beyond which bodies are streamed and not sent again (`limits.replay_total`)",
         read=lambda it, now: _known(now.report.use, "max_held_body_bytes"),
     )
     shedding_level = gauge(
-        "What is refused while the event loop is late: 0 nothing, 1 new connections, 2 young, 3 all.",
+        "Requests refused because the event loop is late: 0 none, 1 those of new connections, 2 those of "
+        "young ones, 3 all.",
         {"worker": OPEN},
-        page=(
-            "what is refused because the event loop is late: 0 nothing, 1 requests of new connections, 2 "
-            "of young ones, 3 of all"
-        ),
         read=lambda it, now: _known(now.report.use, "shedding_level"),
     )
     admin_connections = gauge(
-        "Connections to the admin listener and to the one for metrics.",
+        "Connections of operators and scrapers, by listener.",
         {"listener": OPEN},
-        page="connections of operators and scrapers",
         read=lambda it, now: {name: used for name, (used, _) in now.admin_connections.items()},
     )
     admin_connections_limit = gauge(
-        "Connections to the admin listener: how many there may be.",
+        "Limit of connections of operators and scrapers, by listener.",
         {"listener": OPEN},
-        page="how many there may be",
         read=lambda it, now: {name: most for name, (_, most) in now.admin_connections.items()},
     )
     client_errors = counter(
-        "Requests that are not valid HTTP, or exceed a limit, by reason.",
+        "Requests that are not valid HTTP or exceed a limit, by reason.",
         {"reason": tuple(sorted((*CLIENT_ERROR_REASONS, OTHER)))},
-        page="requests that are not valid HTTP, or exceed a limit",
     )
     admin_errors = counter(
-        "Requests and connections that the admin listener refused or cut off, by reason.",
+        "Requests and connections that the admin listener refused or closed, by reason.",
         {"reason": ADMIN_ERRORS},
-        page="requests and connections that the admin listener refused or cut off",
     )
     tls_handshakes = counter(
-        "TLS handshakes of clients, by result.",
+        "TLS handshakes of clients by result.",
         {"result": (*HANDSHAKE_RESULTS, OTHER)},
-        page="TLS handshakes of clients",
     )
     certificate_reloads = counter(
-        "How often certificates whose files had changed were read again, by result.",
+        "Reloads of certificates, because their files changed or with a reload of the configuration, by "
+        "result; after a failure the certificates before stay in force.",
         {"result": RESULTS},
-        page=(
-            "how often certificates were read again, because their files had changed or with a reload; "
-            "after a failure those before stay in force"
-        ),
     )
     certificate_expiry_timestamp_seconds = gauge(
-        "When a certificate in force expires, by its file.",
+        "Expiry of a certificate in force, of a listener or of the gateway as a client of backends, by its "
+        "file, in seconds since the epoch.",
         {"certificate": OPEN},
-        page=(
-            "when a certificate in force expires, of a listener or of the gateway as a client of "
-            "backends: seconds since the epoch"
-        ),
         read=lambda it, now: now.certificate_expiry,
     )
-    event_loop_lag_seconds = histogram(
-        "How late the event loop of a worker woke up.",
-        {"worker": OPEN},
-        page="how late the event loop woke up",
-    )
+    event_loop_lag_seconds = histogram("Lag of the event loop.", {"worker": OPEN})
     access_log_dropped = counter(
         "Lines of the access log that could not be written.",
-        page="access log lines that could not be written",
         read=lambda it, now: now.report.access_log_dropped,
     )
     process_log_dropped = counter(
-        "Lines of the process log that could not be written.",
-        page=(
-            "lines of the log on standard error that could not be written, mostly because its reader has "
-            "stopped"
-        ),
+        "Lines of the log on standard error that could not be written, mostly because its reader stopped.",
         read=lambda it, now: now.report.process_log_dropped,
     )
