@@ -7,7 +7,7 @@ ends while what it changes still runs, and no later one comes. Knows no endpoint
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from time import monotonic, time
 from typing import final
@@ -21,14 +21,38 @@ from gateway.admin import (
     create_app,
     create_metrics_app,
 )
-from gateway.assembly.counting import gauges, now
 from gateway.assembly.parts import Parts
 from gateway.controlplane.worker_agreement import WORKERS
 from gateway.core.fleet.fleet import OperatorCommand
 from gateway.runtime.compiled import build_info
 from gateway.runtime.process import admin_connections
+from gateway.telemetry.series.now import Now
 from gateway.telemetry.series.process import OfProcess
 from gateway.telemetry.status import GatewayStatus
+from gateway.telemetry.worker_report import WorkerReport, plus
+
+
+def _gauges(parts: Parts) -> WorkerReport:
+    """The gauges of all workers, and the lines that the process log of this process has dropped."""
+    process_log = parts.plan.process_log
+    dropped = 0 if process_log is None else process_log.dropped
+    return plus(parts.plane.report(), WorkerReport(process_log_dropped=dropped))
+
+
+def now(parts: Parts, admin_connections: Mapping[str, tuple[int, int]]) -> Now:
+    """The values of all gauges at this moment, for a scrape."""
+    plan = parts.plan
+    return Now(
+        report=_gauges(parts),
+        admin_connections=admin_connections,
+        certificate_expiry=parts.certificate_watch.expiry(),
+        names=plan.resolver.report(),
+        sources=plan.discovery.report(),
+        agreement=parts.agreed.report(),
+        engine=parts.late_parts.engine_report(),
+        config_hash=parts.reloader.config.hash,
+        state=parts.state_writes(),
+    )
 
 
 def status(parts: Parts) -> GatewayStatus:
@@ -38,14 +62,14 @@ def status(parts: Parts) -> GatewayStatus:
         snapshot=plan.known.snapshot_holder.current,
         build=build_info(),
         config=parts.reloader.config,
-        report=gauges(plan, plane),
-        rates=parts.samples.rates.of,
+        report=_gauges(parts),
+        rates=parts.samplers.rates.of,
         now=time(),
         monotonic=monotonic(),
         not_serving=plane.not_serving,
         workers=tuple(plane.workers()),
         agreement=parts.agreed.report(),
-        engine=parts.followers.engine_report(),
+        engine=parts.late_parts.engine_report(),
         sources=tuple(plan.discovery.report()),
         last_probe_at=dict(parts.prober.last_probe_at),
         certificate_expiry=parts.certificate_watch.expiry(),
@@ -64,7 +88,7 @@ def admin_context(parts: Parts) -> AdminContext:
         status=lambda: status(parts),
         metrics=plan.metrics,
         history=parts.history,
-        last_hour=parts.samples.recent.last_hour,
+        last_hour=parts.samplers.recent.last_hour,
         explaining=lambda: Explaining(plan.settings.limits, plane.cached_documents, plane.held_back),
         commands=_commands(parts),
         access=_access(parts),

@@ -4,7 +4,7 @@ one process                     views without documents (`WorkerAgreement` for t
 several workers, or an engine   `WorkerAgreement`
 several replicas                `Replication`, over a store
 
-It is made before those who serve by it (`followers`), and closed after them.
+It is made before those who serve by it (`late_parts`), and closed after them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from gateway import __version__
-from gateway.assembly.followers import Followers
+from gateway.assembly.late_parts import LateParts
 from gateway.assembly.plan import Plan
 from gateway.controlplane.agreement import Agreement
 from gateway.controlplane.worker_agreement import WorkerAgreement, restored_documents
@@ -44,21 +44,21 @@ class Agreed(NamedTuple):
         return {} if self.replication is None else self.replication.registrations()
 
 
-def make_agreement(plan: Plan, followers: Followers) -> Agreed:
-    """The agreement, not started. It asks `followers` for nothing before it is."""
+def make_agreement(plan: Plan, late_parts: LateParts) -> Agreed:
+    """The agreement, not started. It asks `late_parts` for nothing before it is."""
     if plan.settings.agreement is not None:
-        replication = _replication(plan, followers, plan.settings.agreement)
+        replication = _replication(plan, late_parts, plan.settings.agreement)
         agreed = Agreed(replication, replication)
     else:
         restored = restored_documents(plan.known.saved)
         documents = WorkerAgreement(
             plan.known.snapshot_holder,
-            followers.held,
+            late_parts.held,
             restored=restored,
             alone=plan.alone,
             # One that stood alone has left no documents, and no workers.
             orphans=plan.handover.orphans_left if restored or not plan.alone else lambda: False,
-            save=None if plan.known.state_file is None else followers.save,
+            save=None if plan.known.state_file is None else late_parts.save,
         )
         agreed = Agreed(documents, None)
     plan.handover.orphans_ended = agreed.agreement.acknowledged
@@ -86,7 +86,7 @@ def begin_to_agree(plan: Plan, agreed: Agreed) -> None:
     agreed.agreement.start()
 
 
-def _replication(plan: Plan, followers: Followers, replicas: AgreementSettings) -> Replication:
+def _replication(plan: Plan, late_parts: LateParts, replicas: AgreementSettings) -> Replication:
     """Its rooms are imported where there are several replicas."""
     from gateway.controlplane.replication.replication import Replication  # noqa: PLC0415
     from gateway.controlplane.stores.etcd import EtcdStore  # noqa: PLC0415
@@ -96,12 +96,12 @@ def _replication(plan: Plan, followers: Followers, replicas: AgreementSettings) 
         plan.known.snapshot_holder,
         EtcdStore(replicas.etcd, replicas.ttl),
         replicas,
-        held=followers.held,
-        in_flight=followers.in_flight,
-        deadlines=followers.deadlines,
+        held=late_parts.held,
+        in_flight=late_parts.in_flight,
+        deadlines=late_parts.deadlines,
         restored=plan.known.saved,
         orphans=plan.handover.orphans_left,
-        save=None if plan.known.state_file is None else followers.save,
+        save=None if plan.known.state_file is None else late_parts.save,
         name=host,
         host=host,
         release=__version__,

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, final
 
 from gateway.assembly.agreements import Agreed
 from gateway.assembly.certificates import Certificates
-from gateway.assembly.followers import Followers
+from gateway.assembly.late_parts import LateParts
 from gateway.assembly.plan import Plan
-from gateway.assembly.recording import OwnRecords, Records
+from gateway.assembly.telemetry import Logs, RequestLogs
 from gateway.controlplane.certificate_watch import names_of
 from gateway.controlplane.passive_observation import PassiveObserver
 from gateway.dataplane.context import Context
@@ -36,20 +36,20 @@ class DataPlaneNeeds:
     agreed: Agreed
     certificates: Certificates
     sockets: ListeningSockets
-    records: Records
+    logs: Logs
     observer: PassiveObserver
 
 
 @asynccontextmanager
-async def data_plane(plan: Plan, followers: Followers, needs: DataPlaneNeeds) -> AsyncIterator[DataPlane]:
+async def data_plane(plan: Plan, late_parts: LateParts, needs: DataPlaneNeeds) -> AsyncIterator[DataPlane]:
     """Makes as many workers as are configured; `DataPlane.start` and `listen` come when it is time. Aborts on
     the way out: after a drain nothing is left, and after an error nothing is waited for."""
     plane: DataPlane
-    if needs.records.own is None:
+    if needs.logs.requests is None:
         plane = _worker_processes(plan, needs)
     else:
-        plane = _own_worker(plan, needs, needs.records.own)
-    followers.plane = plane
+        plane = _own_worker(plan, needs, needs.logs.requests)
+    late_parts.plane = plane
     try:
         yield plane
     finally:
@@ -61,7 +61,7 @@ def _worker_processes(plan: Plan, needs: DataPlaneNeeds) -> DataPlane:
     from gateway.workers.shares import TokenBroker  # noqa: PLC0415
     from gateway.workers.supervisor import WorkerProcesses  # noqa: PLC0415
 
-    holder, ejections = plan.known.snapshot_holder, needs.records.ejections
+    holder, ejections = plan.known.snapshot_holder, needs.logs.ejections
     shared = TokenBroker(holder, plan.metrics, monotonic, ejections.changed, plan.workers)
     return WorkerProcesses(
         plan.settings,
@@ -74,9 +74,9 @@ def _worker_processes(plan: Plan, needs: DataPlaneNeeds) -> DataPlane:
     )
 
 
-def _own_worker(plan: Plan, needs: DataPlaneNeeds, records: OwnRecords) -> DataPlane:
+def _own_worker(plan: Plan, needs: DataPlaneNeeds, logs: RequestLogs) -> DataPlane:
     settings, metrics = plan.settings, plan.metrics
-    access_log, tracing = records
+    access_log, tracing = logs
     context = Context(
         limits=settings.limits,
         timeouts=settings.timeouts,
@@ -85,7 +85,7 @@ def _own_worker(plan: Plan, needs: DataPlaneNeeds, records: OwnRecords) -> DataP
         observe=needs.observer.observe,
         metrics=metrics,
         record=recorder(metrics, tracing, access_log, settings.access_log, plan.listeners),
-        on_ejection=needs.records.ejections.changed,
+        on_ejection=needs.logs.ejections.changed,
         client_contexts=needs.certificates.for_backends,
         tracing=tracing,
         reads_ids=reads_ids(tracing, settings.access_log),
@@ -101,21 +101,21 @@ if TYPE_CHECKING:
     from gateway.engines.haproxy.driver import HaproxyDriver
 
 
-def make_engine(plan: Plan, agreed: Agreed, plane: DataPlane, followers: Followers) -> HaproxyDriver | None:
+def make_engine(plan: Plan, agreed: Agreed, plane: DataPlane, late_parts: LateParts) -> HaproxyDriver | None:
     """The engine, not started. It knows the ejections of `plane`, and the agreement knows it."""
 
     def ejected() -> Collection[str]:
         return plane.report().ejected.keys()
 
     if plan.make_engine is not None:
-        followers.engine = plan.make_engine(
+        late_parts.engine = plan.make_engine(
             plan.known.snapshot_holder, agreed.agreement.acknowledged, ejected
         )
-    return followers.engine
+    return late_parts.engine
 
 
 @asynccontextmanager
-async def following(engine: HaproxyDriver | None) -> AsyncIterator[None]:
+async def driving(engine: HaproxyDriver | None) -> AsyncIterator[None]:
     """Starts the engine, and lets go of it after the drain."""
     try:
         if engine is not None:

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, final
 
 from gateway.assembly import admin
-from gateway.assembly.followers import Followers
+from gateway.assembly.late_parts import LateParts
 from gateway.assembly.parts import Parts
 from gateway.assembly.plan import Plan, known_at_start, number_of_workers
 from gateway.assembly.running import Running, running
@@ -92,14 +92,14 @@ class Gateway:
             workers=workers,
             alone=alone,
         )
-        self._followers = Followers()
+        self._late_parts = LateParts()
         self._stack = AsyncExitStack()
         self._running: Running | None = None
         """None: it has not started."""
 
     async def __aenter__(self) -> Self:
         """Start everything. Raises `StartupError`, and then nothing runs."""
-        self._running = await self._stack.enter_async_context(running(self._plan, self._followers))
+        self._running = await self._stack.enter_async_context(running(self._plan, self._late_parts))
         return self
 
     async def __aexit__(
@@ -166,4 +166,4 @@ class Gateway:
 
     def on_second_stop(self) -> None:
         """For a second SIGTERM or SIGINT: this process ends now, and leaves no other one behind."""
-        self._followers.kill()
+        self._late_parts.kill()

@@ -9,10 +9,10 @@ from typing import final
 
 from gateway.assembly.agreements import Agreed
 from gateway.assembly.certificates import Certificates
-from gateway.assembly.followers import Followers
+from gateway.assembly.late_parts import LateParts
 from gateway.assembly.listening import Sockets
 from gateway.assembly.plan import Plan
-from gateway.assembly.samples import Samples
+from gateway.assembly.telemetry import Samplers
 from gateway.controlplane.certificate_watch import CertificateWatch
 from gateway.controlplane.prober import Prober
 from gateway.controlplane.reload import Reloader
@@ -31,12 +31,12 @@ class Parts:
     history: History
     certificates: Certificates
     sockets: Sockets
-    followers: Followers
+    late_parts: LateParts
     agreed: Agreed
     keeper: StateKeeper | None
     """None: no `state` is configured."""
     plane: DataPlane
-    samples: Samples
+    samplers: Samplers
     prober: Prober
     certificate_watch: CertificateWatch
     reloader: Reloader

@@ -1,17 +1,17 @@
 """A whole gateway from its start to its end, in one place: each part is entered here, and left in reverse.
 
-    surroundings     history, hand-over, service manager, names
+    outermost        history, hand-over, service manager, names
     listening        every port is bound before any backend is asked
-    recording        logs of the data plane
+    open_logs        logs of the data plane
     state            the state file, and what waits to get into it
     agreeing         what is offered is agreed on
     data_plane       what serves requests
-    counting         series follow the snapshot
+    follow_snapshot  series follow the snapshot
     sampling         change log, rates
     learning         probes, discovery: from here on backends are asked
     admin_listeners  operators see and command all of the above
     watching         files and signals reload it
-    following        the engine beside it
+    driving          the engine beside it
     in_service       ready; on the way out the drain
 
 A part is entered where it has to be left: it outlives all that come below. If it must *start* later than
@@ -29,19 +29,17 @@ from typing import final
 from gateway.assembly.admin import AdminListeners, admin_listeners
 from gateway.assembly.agreements import agreeing, begin_to_agree, make_agreement
 from gateway.assembly.certificates import read_certificates
-from gateway.assembly.counting import counting
-from gateway.assembly.data_planes import DataPlaneNeeds, data_plane, following, make_engine
-from gateway.assembly.followers import Followers
+from gateway.assembly.data_planes import DataPlaneNeeds, data_plane, driving, make_engine
+from gateway.assembly.late_parts import LateParts
 from gateway.assembly.learning import learning
 from gateway.assembly.listening import listening
 from gateway.assembly.parts import Parts
 from gateway.assembly.plan import Plan
-from gateway.assembly.recording import recording
 from gateway.assembly.reloading import Signals, make_reloader, watching
-from gateway.assembly.samples import sampling
 from gateway.assembly.serving import accept_clients, in_service
 from gateway.assembly.state import begin_saving, state
-from gateway.assembly.surroundings import surroundings
+from gateway.assembly.telemetry import follow_snapshot, open_logs, sampling
+from gateway.telemetry.history import History
 
 
 @final
@@ -55,30 +53,30 @@ class Running:
 
 
 @asynccontextmanager
-async def running(plan: Plan, followers: Followers) -> AsyncIterator[Running]:
-    """Starts everything, and drains and closes it on the way out. `followers` has the data plane as soon as
+async def running(plan: Plan, late_parts: LateParts) -> AsyncIterator[Running]:
+    """Starts everything, and drains and closes it on the way out. `late_parts` has the data plane as soon as
     there is one. Raises `StartupError`, and then nothing runs."""
     async with AsyncExitStack() as up:
         enter = up.enter_async_context
-        history = await enter(surroundings(plan))
+        history = await enter(_outermost(plan))
         certificates = await read_certificates(plan.settings)
         sockets = await enter(listening(plan))
-        records = await enter(recording(plan))
-        agreed = make_agreement(plan, followers)
-        keeper, observer = await enter(state(plan, agreed, followers))
+        logs = await enter(open_logs(plan))
+        agreed = make_agreement(plan, late_parts)
+        keeper, observer = await enter(state(plan, agreed, late_parts))
         await enter(agreeing(agreed))
         needs = DataPlaneNeeds(
             agreed=agreed,
             certificates=certificates,
             sockets=sockets.clients,
-            records=records,
+            logs=logs,
             observer=observer,
         )
-        plane = await enter(data_plane(plan, followers, needs))
-        engine = make_engine(plan, agreed, plane, followers)
-        await enter(counting(plan))
+        plane = await enter(data_plane(plan, late_parts, needs))
+        engine = make_engine(plan, agreed, plane, late_parts)
+        await enter(follow_snapshot(plan))
         begin_to_agree(plan, agreed)  # not before: it asks the data plane and the engine what they hold
-        samples = await enter(sampling(plan, agreed))
+        samplers = await enter(sampling(plan, agreed))
         prober = await enter(learning(plan, certificates.for_backends))
         await begin_saving(keeper)  # not before: probes are on their way while the disk is slow
         certificate_watch = certificates.watch(plan.metrics, plane)
@@ -94,11 +92,11 @@ async def running(plan: Plan, followers: Followers) -> AsyncIterator[Running]:
             history=history,
             certificates=certificates,
             sockets=sockets,
-            followers=followers,
+            late_parts=late_parts,
             agreed=agreed,
             keeper=keeper,
             plane=plane,
-            samples=samples,
+            samplers=samplers,
             prober=prober,
             certificate_watch=certificate_watch,
             reloader=reloader,
@@ -107,6 +105,25 @@ async def running(plan: Plan, followers: Followers) -> AsyncIterator[Running]:
         await plane.start()  # not before: operators see what a slow start waits for
         signals = await enter(watching(parts))
         await accept_clients(parts, admin)
-        await enter(following(engine))  # not before: it sends requests here
+        await enter(driving(engine))  # not before: it sends requests here
         await enter(in_service(parts, admin))
         yield Running(parts, admin, signals)
+
+
+@asynccontextmanager
+async def _outermost(plan: Plan) -> AsyncIterator[History]:
+    """The parts that start first and end last: history, hand-over, service manager, names.
+
+    Begins with the history, so that all others may log, and with the lookups of names, which take long."""
+    history = History()
+    async with AsyncExitStack() as stack:
+        history.start()
+        stack.callback(history.close)
+        # After every other part: for the gateway that has taken over, the closed line is the end of this one.
+        # Then it moves what both have served by.
+        stack.push_async_callback(plan.handover.close)
+        stack.callback(plan.service_manager.close)
+        # After the data plane: a request that finishes in the drain may need another connection.
+        stack.push_async_callback(plan.resolver.close)
+        plan.resolver.retarget(plan.known.services)
+        yield history

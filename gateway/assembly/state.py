@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple, final
 
 from gateway.assembly.agreements import Agreed
-from gateway.assembly.followers import Followers
+from gateway.assembly.late_parts import LateParts
 from gateway.assembly.plan import Plan
 from gateway.controlplane.passive_observation import PassiveObserver
 from gateway.controlplane.state.keeper import StateKeeper, report_no_state_file
@@ -30,22 +30,22 @@ class State(NamedTuple):
 
 
 @asynccontextmanager
-async def state(plan: Plan, agreed: Agreed, followers: Followers) -> AsyncIterator[State]:
+async def state(plan: Plan, agreed: Agreed, late_parts: LateParts) -> AsyncIterator[State]:
     """Makes both. During a take-over the other gateway writes the file: this one is silent until `resume`."""
     known = plan.known
     async with AsyncExitStack() as stack:
         if known.state_file is not None:
-            followers.keeper = StateKeeper(
+            late_parts.keeper = StateKeeper(
                 known.state_file,
                 known.snapshot_holder,
                 documents=agreed.agreement.to_save,
                 registrations=agreed.registrations,
                 paused=plan.handover.taken is not None,
             )
-            stack.push_async_callback(followers.keeper.close)
+            stack.push_async_callback(late_parts.keeper.close)
         observer = PassiveObserver(known.snapshot_holder, plan.metrics)
         stack.callback(observer.close)
-        yield State(followers.keeper, observer)
+        yield State(late_parts.keeper, observer)
 
 
 async def begin_saving(keeper: StateKeeper | None) -> None:

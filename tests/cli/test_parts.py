@@ -20,7 +20,7 @@ import pytest
 
 from gateway.assembly import Gateway, reloading
 from gateway.assembly.agreements import make_agreement
-from gateway.assembly.followers import Followers
+from gateway.assembly.late_parts import LateParts
 from gateway.assembly.listening import listening
 from gateway.assembly.plan import Plan
 from gateway.assembly.state import begin_saving, state
@@ -168,10 +168,13 @@ async def test_the_sockets_of_clients_are_closed_if_that_of_operators_is_taken(w
 
 async def test_facts_that_wait_are_a_part_of_the_last_state(write: Write, tmp_path: Path) -> None:
     """The observer is closed before the keeper, whose last write has what waited. The part alone."""
-    plan, followers = plan_of(write(more=f"state: {tmp_path}/state.json")), Followers()
-    async with nothing_left(), state(plan, make_agreement(plan, followers), followers) as (keeper, observer):
+    plan, late_parts = plan_of(write(more=f"state: {tmp_path}/state.json")), LateParts()
+    async with (
+        nothing_left(),
+        state(plan, make_agreement(plan, late_parts), late_parts) as (keeper, observer),
+    ):
         await begin_saving(keeper)
-        assert keeper is followers.keeper
+        assert keeper is late_parts.keeper
         for number in range(CHANGES_PER_SECOND + 2):
             found = Advertisement(VersionSet.between(Version(1, 1), Version(1, 30 + number)))
             observer.observe("baremetal", "api-1", ProbeSucceeded(found, monotonic()))
@@ -260,7 +263,7 @@ async def _pids(gateway: Gateway) -> list[int]:
     found: list[int] = []
 
     async def there() -> bool:
-        plane = gateway._followers.plane
+        plane = gateway._late_parts.plane
         found[:] = [] if plane is None else [each.pid for each in plane.workers() if each.pid]
         return len(found) == 2
 

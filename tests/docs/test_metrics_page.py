@@ -10,7 +10,7 @@ from time import monotonic
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.assembly.counting import now
+from gateway.assembly.admin import now
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.dialect import Advertisement, RequestedKind
 from gateway.core.fleet.failures import EjectionReason

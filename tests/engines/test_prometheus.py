@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from gateway.assembly import Gateway
-from gateway.assembly.counting import now
+from gateway.assembly.admin import now
 from gateway.settings import read_file
 from gateway.telemetry.neighbours import AgreementReport, ServiceReport
 from tests.architecture.source import ROOT

@@ -80,7 +80,7 @@ async def test_drains_stand_in_the_timeline_as_what_an_operator_did() -> None:
 async def test_the_gateway_samples_rates_while_it_runs() -> None:
     async with upgrade_of(to_ver(), to_ver()) as upgrade:
         context = admin_context(upgrade.testbed.gateway.parts)
-        rates = upgrade.testbed.gateway.parts.samples.rates
+        rates = upgrade.testbed.gateway.parts.samplers.rates
         assert rates._samples, "the first sample is taken at the start"
         rates._samples[0] = (rates._samples[0][0] - 2.0, rates._samples[0][1])  # as if it was taken earlier
         for _ in range(8):

@@ -1,6 +1,6 @@
 """The cell through which the agreement reaches parts that are made after it.
 
-    agreement  ->  Followers  ->  data plane, engine, state file
+    agreement  ->  LateParts  ->  data plane, engine, state file
                <-  acknowledged, to_save
 
 Data plane, engine and state keeper are made with the agreement, which they tell what they hold; the agreement
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @final
-class Followers:
+class LateParts:
     """Parts that serve by what is agreed on, and the keeper of the state file. Each attribute is None
     until that part is made, or for ever if the gateway has none."""
 

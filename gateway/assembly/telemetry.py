@@ -1,0 +1,102 @@
+"""What records and counts in a gateway: its logs and traces, the series of /metrics, samples, the change log.
+
+`open_logs` comes before the data plane and is closed after it: cut requests are logged, too, and the last
+spans are sent after the last request. `follow_snapshot` comes before the first probe and the first change of
+an offer, so that both are counted. The change log begins with what is offered once the agreement has given
+views their documents. Worker processes have their own access log and traces (`workers.parts`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from time import monotonic
+from typing import NamedTuple, final
+
+from gateway.assembly.agreements import Agreed
+from gateway.assembly.plan import Plan
+from gateway.controlplane.change_log import ChangeLog
+from gateway.controlplane.ejection_log import EjectionLog
+from gateway.telemetry.access_log import AccessLog
+from gateway.telemetry.otel import start_tracing
+from gateway.telemetry.recent import Rates, RecentRequests
+from gateway.telemetry.tracing import Tracing
+from gateway.workers.recording import open_access_log
+
+
+@final
+class RequestLogs(NamedTuple):
+    """Access log and traces of a worker that runs in this process."""
+
+    access_log: AccessLog
+    tracing: Tracing | None
+    """None: the environment does not ask for it."""
+
+
+@final
+class Logs(NamedTuple):
+    """Logs that this process writes."""
+
+    ejections: EjectionLog
+    requests: RequestLogs | None
+    """None: worker processes serve, and write them."""
+
+
+@asynccontextmanager
+async def open_logs(plan: Plan) -> AsyncIterator[Logs]:
+    """Opens the logs. Raises `StartupError` if the file of the access log cannot be opened."""
+    ejections = EjectionLog(monotonic)
+    async with AsyncExitStack() as stack:
+        stack.callback(ejections.close)
+        stack.callback(plan.known.snapshot_holder.subscribe(ejections.on_change))
+        if plan.workers > 1:
+            yield Logs(ejections, None)
+            return
+        access_log = open_access_log(plan.settings.access_log)
+        stack.callback(access_log.close)
+        traces = start_tracing(os.environ)
+        if traces is not None:
+            stack.push_async_callback(traces.close)
+        yield Logs(ejections, RequestLogs(access_log, None if traces is None else traces.tracing))
+
+
+@asynccontextmanager
+async def follow_snapshot(plan: Plan) -> AsyncIterator[None]:
+    """Keeps the series of `Plan.metrics` up to date with the snapshot."""
+    holder, metrics = plan.known.snapshot_holder, plan.metrics
+    metrics.watch(holder)
+    unsubscribe = holder.subscribe(metrics.snapshot_changed)
+    try:
+        yield
+    finally:
+        unsubscribe()
+
+
+@final
+class Samplers(NamedTuple):
+    """Samplers of the counters."""
+
+    recent: RecentRequests
+    rates: Rates
+
+
+@asynccontextmanager
+async def sampling(plan: Plan, agreed: Agreed) -> AsyncIterator[Samplers]:
+    """Samples the counters, and logs what is in force and from here on what changes."""
+    holder, metrics, replication = plan.known.snapshot_holder, plan.metrics, agreed.replication
+    recent = RecentRequests(metrics.served, monotonic)
+    rates = Rates(metrics.request_counts, monotonic)
+    change_log = ChangeLog(
+        monotonic,
+        recent.last_hour,
+        None if replication is None else lambda service: replication.report().why_held(service),
+    )
+    with ExitStack() as stack:
+        for sampler in (recent, rates):
+            sampler.start()
+            stack.callback(sampler.close)
+        change_log.start(holder.current)
+        stack.callback(change_log.close)
+        stack.callback(holder.subscribe(change_log.log_changes))
+        yield Samplers(recent, rates)
