@@ -1,7 +1,7 @@
-"""One worker of the data plane: its listeners, its connections, its coarse clock, and its end.
+"""One worker of the data plane: its listeners, its connections, its coarse clock, and its shutdown.
 
-It accepts clients and owns the backend pools of its event loop. It knows no request: those are
-`client_connection` and `exchange`.
+It accepts clients and owns the connection pools of its event loop. Requests are served by `client_connection`
+and `exchange`.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from gateway.tls.server import ServerCertificates
 log = logging.getLogger("skewgate.worker")
 
 LOG_INTERVAL: Final = 60.0
-"""Seconds between two log lines about connections that were closed to make room."""
+"""Seconds between two log lines about connections closed to make room."""
 VERY_LATE: Final = 2 * TICK
-"""Seconds by which a tick is late when the process did not run."""
+"""Seconds; a later tick means that the process did not run."""
 IDLE_GRACE: Final = 2.0
-"""Seconds that an idle client connection stays open while the gateway drains. A request that is on its way
-then gets a response with `Connection: close` instead of a closed connection (threats E1)."""
+"""Seconds for which idle client connections stay open while the gateway drains. A request that is on its way
+then gets a response with `Connection: close`, not a closed connection (threats E1)."""
 CUT: Final = 0.5
-"""Seconds in which the loop says of connections that were cut that they are lost. It takes a turn or two."""
+"""Seconds to wait until the event loop has reported all aborted connections as lost."""
 
 
 @final
 class Worker:
-    """Serves clients from one event loop."""
+    """One event loop that serves clients."""
 
     def __init__(self, context: Context, resolve: Resolve, name: str = "0") -> None:
         self.name = name
@@ -54,21 +54,21 @@ class Worker:
         context.held_bodies.on_full = self._bound_reads
         self._resolve = resolve
         self._shed_connections = 0
-        """Connections that were shed before a request since the log last said so."""
+        """Number of connections shed before a request since the last log line about it."""
         self._room_logged_at = self._shed_logged_at = float("-inf")
         self._listeners = Listeners()
         self.accept_phase = AcceptPhase(context.limits.handshakes)
-        """Connections that have not come to HTTP yet."""
+        """Client connections that have not reached HTTP yet."""
         self._serving = self._aborted = False
-        """It listens on every address, or did; it has closed everything."""
+        """Whether it has listened on every address; whether it has closed everything."""
         self._room = ClientRoom(self.context, self.accept_phase, self._open_pools)
         self._clients = self._room.clients
         self._pools: dict[str, ConnectionPool] = {}
         self._retired: list[ConnectionPool] = []
         self._released_from: object = None
-        """The views for which nothing is left to release."""
+        """Views whose removed backends and services are released already."""
         self._balance: Balance | None = None
-        """None: it keeps every connection that comes."""
+        """None: it keeps every accepted connection."""
         self._expires_at = NEVER  # wall-clock seconds: no certificate of a client expires before
         self._no_clients = asyncio.Event()
         self._next_tick: asyncio.TimerHandle | None = None
@@ -81,10 +81,13 @@ class Worker:
         certificates: Mapping[Listen, ServerCertificates] | None = None,
         balance: Balance | None = None,
     ) -> None:
-        """Accept clients on these bound sockets, which stay the caller's; also again after `stop_accepting`.
-        `certificates`: of those addresses that have TLS. `balance`: with other workers, whose sockets are of
-        the same addresses in this order. Raises `StartupError` if somebody else listens there; then none is
-        listened on."""
+        """Accept clients on these bound sockets, which stay the caller's. May be called again after
+        `stop_accepting`.
+
+        `certificates`: for the addresses with TLS. `balance`: with other workers that listen on the same
+        addresses in the same order. Raises `StartupError` if it cannot listen on one; then it listens on
+        none.
+        """
         loop, found = asyncio.get_running_loop(), certificates or {}
         filters = [(ListenerFilter(self, address, found.get(address)), sock) for address, sock in sockets]
         if balance is not None:
@@ -111,14 +114,14 @@ class Worker:
 
     @property
     def not_serving(self) -> str:
-        """Why no client is accepted at this moment, a sentence; empty: they are."""
+        """Why no client is accepted now, as a sentence; empty if they are."""
         if self.context.draining:
             return "the gateway is shutting down"
         return "" if self._serving else "the gateway is starting: it does not listen yet"
 
     async def stop_accepting(self) -> None:
-        """Accept nobody from now on: who connects waits in the sockets, as long as somebody has them open.
-        Whoever was accepted before is served, with `Connection: close`. `listen` takes it back."""
+        """Accept no more clients: new ones wait in the sockets while any process has these open. Accepted
+        clients are served, with `Connection: close`. `listen` takes it back."""
         if not self.context.draining:
             self.context.draining = True
             if self._balance is not None:
@@ -126,8 +129,8 @@ class Worker:
             await self._listeners.stop()
 
     async def drain(self, seconds: float) -> None:
-        """Accept no more, let every request finish within `seconds`, end every connection with `Connection:
-        close`, then close everything."""
+        """Accept no more, let requests finish within `seconds`, end each connection with `Connection: close`,
+        then close everything."""
         await self.stop_accepting()
         if self._balance is not None:
             self._balance.take()
@@ -150,7 +153,7 @@ class Worker:
         await self.abort()
 
     async def abort(self) -> None:
-        """Close everything at once. When this returns, the requests that were cut are recorded as well."""
+        """Close everything at once, and return when the cut requests are recorded."""
         if self._next_tick is not None:
             self._next_tick.cancel()
         self._aborted = True
@@ -176,7 +179,7 @@ class Worker:
     # -- clients
 
     def client_connected(self, client: ClientConnection) -> None:
-        """A client has connected: it is served, if there is room for it (`client_room`)."""
+        """Serve a new client if there is room for it (`client_room`)."""
         self._room.add(client)
         self._expires_at = min(self._expires_at, client.peer.expires_at)
         if self._aborted:
@@ -191,7 +194,7 @@ class Worker:
         self._room.make_room_for_newcomer()
 
     def _sheds_connection(self) -> bool:
-        """Whether a new connection is refused, which is counted, because the loop is late."""
+        """Whether a new connection is refused because the loop is late; counts it."""
         refuses = self.context.admission.refuses_connections
         if refuses:
             self._shed_connections += 1
@@ -199,7 +202,7 @@ class Worker:
         return refuses
 
     def accept_phase_began(self, pending: PendingConnection) -> None:
-        """A connection to a listener with TLS or PROXY protocol: it needs the same room as a client."""
+        """Count a pending connection like a client: it needs the same room."""
         self.accept_phase.add(pending)
         if self._aborted:
             pending.refuse("closed")
@@ -218,14 +221,16 @@ class Worker:
         self._room.prove(client)
 
     def _bound_reads(self) -> None:
-        """Held bodies fill their total. The event loop may be about to read from a thousand clients in this
-        turn: at once, each of them is read in small pieces (threats R-B13). It costs 5 µs a client (15 on the
-        loop of asyncio), once in the life of its connection."""
+        """Read all clients in small pieces: held bodies have reached their total (threats R-B13).
+
+        The event loop may be about to read from a thousand clients in this iteration. This costs 5 µs a
+        client (15 on asyncio's loop), once in the life of its connection.
+        """
         for client in self._clients:
             client.bound_reads()
 
     def _log_closed_for_room(self, now: float) -> None:
-        """One line, at most once in `LOG_INTERVAL`: idle clients that lose their connection see no reason."""
+        """Log the number of closed connections, at most once in `LOG_INTERVAL`."""
         log.warning(
             "%d client connections were closed to make room for others: at most %d are kept "
             "(limits.connections, by default from the limit of open files)",
@@ -235,8 +240,7 @@ class Worker:
         self._room.closed, self._room_logged_at = 0, now
 
     def _shed(self, late: float, now: float) -> None:
-        """Refuse more or less than before, by what the loop was late; say so at most once in
-        `LOG_INTERVAL`."""
+        """Adjust load shedding to the lag of the loop, and log it at most once in `LOG_INTERVAL`."""
         admission = self.context.admission
         admission.observe_lag(late, now)
         if (admission.shed or self._shed_connections) and now >= self._shed_logged_at + LOG_INTERVAL:
@@ -257,7 +261,7 @@ class Worker:
     # -- backends
 
     def pool(self, member: Member) -> ConnectionPool:
-        """The pool for this member; a new one after the address of the member has changed."""
+        """Connection pool of this member; a new one if its address has changed."""
         pool = self._pools.get(member.key)
         if pool is None or (pool.backend is not member.backend and pool.backend != member.backend):
             if pool is not None:
@@ -268,13 +272,12 @@ class Worker:
         return pool
 
     def trim(self, member: Member, most: int) -> int:
-        """Close connections to the member that no request uses, until at most so many are left. How many are
-        open."""
+        """Close unused connections to the member until at most `most` are left; returns how many are open."""
         pool = self._pools.get(member.key)
         return 0 if pool is None else pool.trim(most)
 
     def _open_pools(self) -> Sequence[ConnectionPool]:
-        """All of them, those of removed backends included."""
+        """All pools, those of removed backends included."""
         return (*self._pools.values(), *self._retired)
 
     def _retire(self, pool: ConnectionPool) -> None:
@@ -290,11 +293,11 @@ class Worker:
         self.check_deadlines(late)
 
     def check_deadlines(self, late: float = 0.0) -> None:
-        """Set `Context.now`, and end what has come to its deadline. A tick that comes `late` (seconds) also
-        measures the lag of the event loop.
+        """Set `Context.now` and handle everything that has reached its deadline. `late`: seconds by which the
+        tick was late, which is the lag of the event loop.
 
-        After a tick that comes very late (the process was stopped, or something held the loop) nobody has
-        failed: what peers have sent meanwhile is read first, and the next tick checks again.
+        After a very late tick (the process was stopped, or something blocked the loop) no deadline is
+        enforced: what peers have sent meanwhile is read first, and the next tick checks again.
         """
         before, now = self.context.now, self.context.clock()
         self.context.now = now
@@ -329,8 +332,8 @@ class Worker:
                     connection.on_deadline()
 
     def _end_expired(self, now: float) -> None:
-        """End the tunnels and the idle connections of clients whose certificates have expired. One that has a
-        request in flight is looked at again with each tick: it may become a tunnel."""
+        """End tunnels and idle connections of clients whose certificates have expired. A client with a
+        request in flight is checked again with each tick: the request may become a tunnel."""
         if now < self._expires_at:
             return
         for tunnel in [tunnel for tunnel in self.context.tunnels if tunnel.expires_at <= now]:
@@ -370,7 +373,7 @@ class Worker:
     # -- for metrics and the admin listener
 
     def report(self) -> WorkerReport:
-        """Returns the gauges of this worker at this moment, as far as it knows them itself."""
+        """Gauges of this worker at this moment."""
         context = self.context
         return WorkerReport(
             in_flight_by_member=dict(context.in_flight_by_member),
@@ -383,7 +386,7 @@ class Worker:
         )
 
     def number_of_clients(self) -> int:
-        """Connections of clients, those before HTTP included."""
+        """Number of client connections, pending ones included."""
         return len(self._room)
 
     def _use(self) -> WorkerUse:

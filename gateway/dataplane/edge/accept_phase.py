@@ -1,16 +1,16 @@
-"""A client connection before HTTP: the PROXY header, then TLS; and how many of them go on at once.
+"""Client connections before HTTP, in their accept phase: the PROXY header, then the TLS handshake.
 
-    PROXY header (from trusted peers, where the listener says so)
+    PROXY header (from trusted peers, if the listener has `proxy_protocol`)
       -> the first byte: TLS, or plain HTTP on a TLS port
-        -> its first record is here: parked -> a slot is free: active -> steps, some each turn
+        -> its first record is here: parked -> a slot is free: active -> steps, some in each loop iteration
           -> `ClientConnection` over `TlsTransport`
 
-Only listeners with one of the two have it. Whatever goes wrong here ends the connection, is counted, and
-leaves nothing behind.
+Only connections of listeners with one of the two go through it. A failure here ends the connection, is
+counted, and leaves nothing behind.
 
-A handshake costs a thousand times more than the bytes that begin it. So their number is bounded, no turn of
-the event loop spends more than `STEP_TIME` on them, and all is shared by source: one that floods takes slots
-and time from itself, not from others. Who has sent nothing whole takes no slot.
+A handshake costs a thousand times more than the bytes that begin it. So their number is bounded, no loop
+iteration spends more than `STEP_TIME` on them, and slots and time are shared fairly between sources. A client
+that has not sent a whole first record has no slot.
 """
 
 from __future__ import annotations
@@ -40,16 +40,17 @@ if TYPE_CHECKING:
     from gateway.tls.values import ClientCertificate
 
 STEP_TIME: Final = 0.002
-"""Seconds of one turn of the loop. A signature takes 0.05 (ECDSA) to 1 ms (RSA): those who are connected wait
-no longer than that for a flood."""
+"""Seconds of handshakes in one loop iteration, which is how long a flood delays the other connections. A
+signature takes 0.05 (ECDSA) to 1 ms (RSA)."""
 MAX_PAUSE: Final = 1.0
-"""Seconds after which an active one that owes the next bytes yields, while others wait for a slot."""
+"""Seconds after which an active connection that owes the next bytes is closed, while others wait for a
+slot."""
 MAX_COMPARED: Final = 32
-"""Sources that are compared when a slot is free."""
+"""Number of sources that are compared when a slot is free."""
 
 
 class _Turns:
-    """Connections that wait, by source; each source in turn has one of its own."""
+    """Round-robin queue: waiting connections by source, and each source gets its turn."""
 
     def __init__(self) -> None:
         self._by_source: dict[str, deque[PendingConnection]] = {}
@@ -58,11 +59,12 @@ class _Turns:
         return bool(self._by_source)
 
     def add(self, one: PendingConnection) -> None:
-        """To the end of those of its source."""
+        """Append a connection to the queue of its source."""
         self._by_source.setdefault(one.source, deque()).append(one)
 
     def next(self, having: Callable[[str], int] | None = None) -> PendingConnection:
-        """The first of the source whose turn it is; of a few sources the one that has least already."""
+        """Take the first connection of the next source; with `having`, of the next few sources the one that
+        has least."""
         sources = iter(self._by_source)
         source = next(sources) if having is None else min(islice(sources, MAX_COMPARED), key=having)
         waiting = self._by_source.pop(source)
@@ -74,17 +76,17 @@ class _Turns:
 
 @final
 class AcceptPhase:
-    """All connections of a worker that have not come to HTTP yet. `bound`: how many may be active."""
+    """All connections of a worker that have not reached HTTP yet. `bound`: the number of slots."""
 
     def __init__(self, bound: int) -> None:
         self._bound = bound
         self._loop = asyncio.get_running_loop()
         self._all: dict[PendingConnection, None] = {}
-        """The oldest first."""
+        """Oldest first."""
         self._active: dict[str, dict[PendingConnection, None]] = {}
-        """By source."""
+        """Connections with a slot, by source."""
         self.active = 0
-        """How many are active."""
+        """Number of connections with a slot."""
         self._parked = _Turns()
         self._queue = _Turns()
         self._filling = False
@@ -94,22 +96,22 @@ class AcceptPhase:
 
     @property
     def oldest_deadline(self) -> float:
-        """The deadline of the one that came first; infinite where there is none."""
+        """Deadline of the oldest connection; infinite if there is none."""
         return next((one.deadline for one in self._all), inf)
 
     def add(self, one: PendingConnection) -> None:
-        """A connection has come."""
+        """Add a connection that was just accepted."""
         self._all[one] = None
 
     def enter(self, one: PendingConnection) -> None:
-        """It has sent what a handshake begins with, and waits for a slot: it is activated now or later."""
+        """Queue a connection whose handshake can begin, and activate it if a slot is free."""
         self._parked.add(one)
         if self.active >= self._bound:
             self._make_room(one.source)
         self._fill()
 
     def removed(self, one: PendingConnection) -> None:
-        """It has come to HTTP, or is closed."""
+        """Forget a connection that has reached HTTP or is closed."""
         if self._all.pop(one, self) is self:
             return
         if one.active:
@@ -117,7 +119,7 @@ class AcceptPhase:
         self._fill()
 
     def queue(self, one: PendingConnection) -> None:
-        """Call its `step` soon."""
+        """Schedule the next `step` of a connection."""
         if one.queued:
             return
         one.queued = True
@@ -137,7 +139,7 @@ class AcceptPhase:
         return True
 
     def on_tick(self, now: float) -> None:
-        """Close those whose time is over, and silent ones while others wait for a slot."""
+        """Close connections past their deadline and, while others wait for a slot, silent ones."""
         for one in [one for one in self._all if one.deadline <= now]:
             one.refuse("timeout")
         if not self._parked:
@@ -147,7 +149,7 @@ class AcceptPhase:
                 one.refuse("displaced")
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all connections."""
         for one in tuple(self._all):
             one.refuse("closed")
 
@@ -170,8 +172,8 @@ class AcceptPhase:
             del self._active[one.source]
 
     def _make_room(self, source: str) -> None:
-        """A source that has two slots more than that of a newcomer gives one back: the oldest that waits for
-        its peer."""
+        """Close the oldest waiting connection of the source with most slots, if it has at least two more than
+        `source`."""
         mine = self._slots_of(source)
         greediest = max(self._active.values(), key=len)
         if len(greediest) > mine + 1:
@@ -180,8 +182,8 @@ class AcceptPhase:
                 victim.refuse("displaced")
 
     def _fill(self) -> None:
-        """Activate those who wait, while slots are free. Not from within itself: what is activated may end at
-        once."""
+        """Activate parked connections while slots are free. An activated one may end at once and call this
+        again, which does nothing."""
         if self._filling:
             return
         self._filling = True
@@ -219,13 +221,13 @@ class AcceptPhase:
 
 
 MAX_HANDSHAKE: Final = 128 * 1024
-"""Bytes that may come before a handshake is complete: OpenSSL's bound for a client's first message, and for
-its certificates. Real handshakes have two or three KiB."""
+"""Maximum bytes of a client's handshake: OpenSSL's limit for a ClientHello, and for certificates. Real
+handshakes have two or three KiB."""
 MAX_PARKED: Final = 16 * 1024
-"""Bytes that are read before a slot is free."""
+"""Maximum bytes that are read before a connection has a slot."""
 LINGER: Final = 2.0
-"""Seconds in which a client may read why it was refused. Closed at once, with bytes unread, it would get a
-reset in place of the answer."""
+"""Seconds in which a refused client may read the reason. If the connection were closed at once, with bytes
+unread, the client would get a reset instead of the answer."""
 
 _PROXY_HEADER: Final = 0
 _FIRST_BYTE: Final = 1
@@ -233,7 +235,7 @@ _PARKED: Final = 2
 _HANDSHAKE: Final = 3
 _ENDING: Final = 4
 _RECORD_HEAD: Final = 5
-"""Bytes before the content of a TLS record; the last two of them are its length."""
+"""Bytes of a TLS record before its content; the last two of them are its length."""
 
 _RESULTS: Final = {
     "UNSUPPORTED_PROTOCOL": "version",
@@ -248,7 +250,7 @@ _RESULTS: Final = {
     "CERTIFICATE_VERIFY_FAILED": "client_certificate",
     "CERT_LENGTH_MISMATCH": "client_certificate",
 }
-"""Results of handshakes by what OpenSSL says. All other alerts are the client's, all else breaks TLS."""
+"""Handshake results by OpenSSL's reason. Any other alert is `client_refused`, everything else `protocol`."""
 
 
 class AcceptPhaseHome(ClientHome, Protocol):
@@ -257,15 +259,15 @@ class AcceptPhaseHome(ClientHome, Protocol):
     accept_phase: AcceptPhase
 
     def accept_phase_began(self, pending: PendingConnection, /) -> None:
-        """A connection has come that has something before HTTP."""
+        """Register a new connection that is not at HTTP yet."""
 
     def accept_phase_ended(self, pending: PendingConnection, /) -> None:
-        """It has come to HTTP, or is closed."""
+        """Forget a connection that has reached HTTP or is closed."""
 
 
 @final
 class ListenerFilter:
-    """One listener, as its connections see it."""
+    """What the connections of one listener go through before HTTP."""
 
     def __init__(
         self, home: AcceptPhaseHome, listen: Listen, certificates: ServerCertificates | None = None
@@ -274,25 +276,25 @@ class ListenerFilter:
         self.listen = listen
         self.certificates = certificates
         self.balance: Balance | None = None
-        """None: every connection that comes is kept."""
+        """None: every accepted connection is kept."""
         self.position = 0
-        """Of the address in the configuration's list."""
+        """Index of the address in `listen`."""
 
     def connect(self) -> asyncio.Protocol:
-        """The protocol for a new connection."""
+        """Make the protocol for a new connection."""
         if self.balance is not None:
             return cast(asyncio.Protocol, AcceptedConnection(self.balance, self.protocol, self.position))
         return self.protocol()
 
     def protocol(self) -> asyncio.Protocol:
-        """The protocol for a connection that is served here."""
+        """Make the protocol for a connection that this worker serves."""
         if self.certificates is not None or self.listen.proxy_protocol:  # it comes before HTTP
             return cast(asyncio.Protocol, PendingConnection(self))
         peer = self.peer(UNIX_PEER, "http") if self.listen.path else None
         return cast(asyncio.Protocol, ClientConnection(self.home, peer))
 
     def peer(self, address: str, scheme: str, certificate: ClientCertificate | None = None) -> Peer:
-        """The other end of a connection from `address`."""
+        """Describe the other end of a connection from `address`."""
         context = self.home.context
         trusted_socket = self.listen.trusted and address == UNIX_PEER
         return Peer(
@@ -307,16 +309,16 @@ class ListenerFilter:
 
 @final
 class PendingConnection:
-    """One connection on its way to HTTP: an `asyncio.Protocol` by its methods. It does not derive from that
-    class, so that it can be compiled."""
+    """A client connection in its accept phase: an `asyncio.Protocol` by its methods. It does not derive from
+    that class, so that it can be compiled."""
 
     def __init__(self, listener: ListenerFilter) -> None:
         self.source = ""
-        """Whose it is, for sharing: an IPv4 address, or a network of IPv6."""
+        """Source that the connection counts for (`source_of`)."""
         self.active = False
-        """It has a slot."""
+        """Whether it has a slot."""
         self.queued = False
-        """It waits for the gateway, not for its peer."""
+        """Whether its next step is scheduled, so that the gateway and not the client is waited for."""
         self.deadline = 0.0
         self.heard_at = 0.0
         self._listener = listener
@@ -355,7 +357,7 @@ class PendingConnection:
         self._go_on()
 
     def eof_received(self) -> bool:
-        """Nobody who stops here gets an answer."""
+        """Close: a client that ends here gets no answer."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -366,7 +368,7 @@ class PendingConnection:
         self._home.accept_phase_ended(self)
 
     def pause_writing(self) -> None:
-        """The peer does not take the handshake: the deadline ends it."""
+        """Do nothing: a peer that does not take the handshake is closed at the deadline."""
 
     def resume_writing(self) -> None:
         """See `pause_writing`."""
@@ -374,7 +376,7 @@ class PendingConnection:
     # -- what `AcceptPhase` calls
 
     def activated(self) -> None:
-        """It has a slot now: go on."""
+        """Begin the handshake: the connection has a slot."""
         certificates = self._listener.certificates
         assert certificates is not None
         self.heard_at = self._home.context.now
@@ -384,7 +386,7 @@ class PendingConnection:
         self._feed(self._tls)
 
     def refuse(self, reason: str) -> None:
-        """Close it: the deadline has passed, or it has to yield."""
+        """Close the connection and count `reason`."""
         if self._stage != _ENDING:
             self._count(reason)
             self._end()
@@ -406,7 +408,7 @@ class PendingConnection:
             self._feed(self._tls)
 
     def _await_first_record(self) -> None:
-        """Only a client that has sent one takes a slot: half of it costs nothing."""
+        """Ask for a slot once the first record is complete. Half a record costs nothing."""
         if self._buffer[0] != TLS_HANDSHAKE:
             self._refuse_plain()
         elif (
@@ -425,7 +427,7 @@ class PendingConnection:
         self._home.accept_phase.queue(self)
 
     def _read_proxy_header(self) -> bool:
-        """Whether it was read and something comes after it here."""
+        """Read the PROXY header; whether TLS bytes follow it."""
         try:
             header = read_proxy_header(self._buffer)
         except FramingError as error:
@@ -485,7 +487,7 @@ class PendingConnection:
         tls.begin(cast(asyncio.Protocol, client))
 
     def _begin_http(self) -> None:
-        """Without TLS: the connection has no more to do with this object."""
+        """Hand the connection over to HTTP without TLS."""
         rest, self._buffer = self._buffer, b""
         self._stage = _ENDING
         client = ClientConnection(self._home, self._listener.peer(self._address, self._scheme))
@@ -497,7 +499,7 @@ class PendingConnection:
             client.data_received(rest)
 
     def _refuse_plain(self) -> None:
-        """Plain HTTP gets a plain answer that says so; what is neither that nor TLS gets none."""
+        """Answer plain HTTP on a TLS port with 400. Anything else that is not TLS gets no answer."""
         first = self._buffer[:1]
         if not first.isalpha() and first not in b"\r\n":
             self._count("not_tls")
@@ -518,7 +520,7 @@ class PendingConnection:
             self._raw.write_eof()
 
     def _close(self, tls: TlsTransport | None = None) -> None:
-        """After what OpenSSL has to say was sent. `tls`: its handshake is complete."""
+        """Close after OpenSSL's last bytes are sent. `tls`: set if the handshake is complete."""
         self._end()
         self._home.accept_phase_ended(self)
         if tls is not None:
@@ -545,7 +547,7 @@ class PendingConnection:
         self._home.context.metrics.count(OfProcess.client_errors, reason)
 
     def _count(self, result: str) -> None:
-        """How it ended. Without TLS only what went wrong is counted."""
+        """Count the result. Without TLS only failures are counted."""
         metrics = self._home.context.metrics
         if self._listener.certificates is not None:
             metrics.count(OfProcess.tls_handshakes, result)
@@ -554,7 +556,8 @@ class PendingConnection:
 
 
 def source_of(address: str) -> str:
-    """Whose a connection is. One machine may have all addresses of an IPv6 network of 64 bits."""
+    """Source of an address: an IPv4 address, or the /64 network of an IPv6 address, all of which one machine
+    may have."""
     if ":" not in address:
         return address
     try:
@@ -564,6 +567,6 @@ def source_of(address: str) -> str:
 
 
 def failure_of(error: ssl.SSLError) -> str:
-    """The result of a handshake that OpenSSL has ended."""
+    """Result of a handshake that OpenSSL has ended."""
     reason = error.reason or ""
     return _RESULTS.get(reason) or ("client_refused" if "ALERT" in reason else "protocol")

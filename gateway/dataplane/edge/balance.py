@@ -1,11 +1,11 @@
 """Spreads client connections evenly over workers: one that has too many gives its newest to another one.
 
-    kernel -> a worker, by chance -> `AcceptedConnection` -> kept, or given to the worker that has fewest
+    kernel -> a worker, by chance -> `AcceptedConnection` -> kept, or given to the worker with fewest
 
 The kernel chooses a listening socket by a hash: of 64 connections 4 workers get 9 to 24 each (measured). So
-before a byte of a new connection is read, the worker looks at a table in memory that all of them share. No
-byte is lost: the socket itself goes to the other worker. Knows no request; which workers there are is the
-main process's matter (`ConnectionCounts`).
+before a byte of a new connection is read, the worker compares its count with those of the others, in a table
+in shared memory. No byte is lost: the socket itself is passed on. The main process owns the table
+(`ConnectionCounts`).
 """
 
 from __future__ import annotations
@@ -19,36 +19,38 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeAlias, cast, final
 
 NOT_SERVING: Final = 2**32
-"""What stands in the table for a worker that takes no connections."""
+"""Table entry of a worker that takes no connections."""
 SLACK: Final = 2
-"""Connections that a worker may have more than another one: to give one costs about 60 µs, and of an equal
-number each would be given to and fro."""
+"""Number of connections that a worker may have more than another. Giving one away costs about 60 µs, and at
+equal numbers each would be passed back and forth."""
 SLACK_SHARE: Final = 16
-"""One more for so many connections of the other one."""
+"""One more is allowed for each so many connections of the other worker."""
 _ENTRY: Final = 8
-"""Bytes of an entry of the table."""
+"""Bytes of a table entry."""
 _MAX_BATCH: Final = 64
-"""Connections that are taken from the others in one turn of the event loop."""
+"""Maximum number of connections taken from other workers in one loop iteration."""
 
 
 class Descriptors(NamedTuple):
-    """What a worker gets to take part, by file descriptor."""
+    """File descriptors that a worker needs to take part."""
 
     table: int
     inbox: int
     senders: tuple[tuple[int, int], ...]
-    """(slot, descriptor) of each other worker."""
+    """(slot, descriptor) for each other worker."""
 
     def all(self) -> tuple[int, ...]:
-        """Those that the worker's process inherits."""
+        """All descriptors, for the worker's process to inherit."""
         return (self.table, self.inbox, *(number for _, number in self.senders))
 
 
 @final
 class ConnectionCounts:
-    """In the main process: the table, and a pair of sockets for each slot. Both outlive every worker, so that
-    a connection that was given to one which ended is not lost: another one gets it (`move`), or else the one
-    that replaces it."""
+    """The main process's side: the shared table, and a pair of sockets for each slot.
+
+    Both outlive every worker, so a connection given to a worker that ends is not lost: another worker gets it
+    (`move`), or the one that replaces it.
+    """
 
     def __init__(self, workers: int) -> None:
         self._descriptor = os.memfd_create("skewgate-connections", os.MFD_CLOEXEC)
@@ -61,23 +63,23 @@ class ConnectionCounts:
             self.ended(slot)
 
     def descriptors(self, slot: int) -> Descriptors:
-        """Of the worker in `slot`; they stay the main process's."""
+        """Descriptors for the worker in `slot`; they stay owned by the main process."""
         senders = tuple(
             (other, sender.fileno()) for other, (_, sender) in enumerate(self._pairs) if other != slot
         )
         return Descriptors(self._descriptor, self._pairs[slot][0].fileno(), senders)
 
     def ended(self, slot: int) -> None:
-        """Nobody gives anything to this worker any more."""
+        """Mark the worker in `slot` as taking no connections."""
         self._counts[slot] = NOT_SERVING
 
     def count(self, slot: int) -> int:
-        """Connections of its worker, as the others see them."""
+        """Number of connections of the worker in `slot`, as the other workers see it."""
         return self._counts[slot]
 
     def give(self, slot: int, position: int, sock: socket.socket) -> bool:
-        """Whether the worker in `slot` has got this connection, of the listener at this position. `sock`
-        stays the caller's."""
+        """Pass a connection to the worker in `slot`; False if it takes none now. `position`: of its listener.
+        `sock` stays the caller's."""
         try:
             socket.send_fds(self._pairs[slot][1], [bytes((position,))], [sock.fileno()])
         except OSError:  # it takes none at the moment
@@ -87,8 +89,8 @@ class ConnectionCounts:
         return True
 
     def move(self, slot: int, other: int) -> None:
-        """The worker in `other` gets what the one in `slot`, which has ended, was given and has not taken.
-        The next one of that slot may never serve: when this gateway ends, or is taken over."""
+        """Pass to the worker in `other` what the ended worker in `slot` was given and has not taken: if this
+        gateway ends or is taken over, no other worker ever serves in that slot."""
         inbox, back = self._pairs[slot]
         _, sender = self._pairs[other]
         while True:
@@ -106,7 +108,7 @@ class ConnectionCounts:
                     os.close(number)
 
     def close(self) -> None:
-        """What nobody has taken is closed."""
+        """Close everything, and with it the connections that nobody has taken."""
         if self._map.closed:
             return
         self._counts.release()
@@ -118,12 +120,13 @@ class ConnectionCounts:
 
 
 MakeProtocol: TypeAlias = Callable[[], asyncio.Protocol]
-"""Makes the protocol of a connection that is kept, as its listener wants it."""
+"""Makes the protocol of a connection that is kept."""
 
 
 @final
 class Balance:
-    """In a worker. `descriptors` are its own from now on. `connections`: how many it has."""
+    """A worker's side. It owns `descriptors` from now on. `connections`: returns the number of the worker's
+    connections."""
 
     def __init__(self, slot: int, descriptors: Descriptors, connections: Callable[[], int]) -> None:
         self._slot = slot
@@ -138,19 +141,20 @@ class Balance:
         self._taken: set[asyncio.Task[None]] = set()
 
     def start(self, places: Mapping[int, MakeProtocol]) -> None:
-        """Take part from now on. `places`: its listeners, by their position."""
+        """Take part from now on. `places`: makers of protocols, by the position of their listener."""
         self._places = dict(places)
         self._serving = True
         self.tell()
         asyncio.get_running_loop().add_reader(self._inbox.fileno(), self.take)
 
     def stop(self) -> None:
-        """Give nothing any more, and ask for nothing. What is still given is taken until `close`."""
+        """Give no connection and announce that none is wanted. Those that are given nevertheless are taken
+        until `close`."""
         self._serving = False
         self._counts[self._slot] = NOT_SERVING
 
     def close(self) -> None:
-        """Take what was given, and no more. What is given later waits for the next worker of the slot."""
+        """Take what was given, and stop. What is given later waits for the next worker of the slot."""
         if self._inbox.fileno() < 0:
             return
         self.stop()
@@ -162,12 +166,12 @@ class Balance:
         self._map.close()
 
     def tell(self) -> None:
-        """Let the others see how many connections this worker has now."""
+        """Publish how many connections this worker has now."""
         if self._serving:
             self._counts[self._slot] = self._connections()
 
     def give(self, transport: asyncio.BaseTransport, position: int) -> bool:
-        """Whether a connection that has just come was given to another worker: then it is no longer ours."""
+        """Give a new connection away if another worker has clearly fewer; whether that was done."""
         if not self._serving:
             return False
         counts, own = self._counts, self._connections() + 1
@@ -186,7 +190,7 @@ class Balance:
         return True
 
     def take(self) -> None:
-        """Serve what others have given."""
+        """Serve connections that other workers have given."""
         loop = asyncio.get_running_loop()
         for _ in range(_MAX_BATCH):
             try:
@@ -211,7 +215,7 @@ class Balance:
 
 
 def _opened(number: int) -> socket.socket:
-    """A socket of the main process, for this process alone."""
+    """Socket object of an inherited descriptor."""
     sock = socket.socket(fileno=number)
     sock.setblocking(False)  # noqa: FBT003 - the name of the method says it
     return sock
@@ -219,7 +223,7 @@ def _opened(number: int) -> socket.socket:
 
 @final
 class AcceptedConnection:
-    """A new connection of which it is not known yet who serves it: an `asyncio.Protocol` by its methods."""
+    """A new connection before it is kept or given away: an `asyncio.Protocol` by its methods."""
 
     __slots__ = ("_balance", "_make", "_position")
 
@@ -236,16 +240,16 @@ class AcceptedConnection:
         protocol.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It was given away."""
+        """Do nothing: the connection was given away."""
 
     def data_received(self, data: bytes) -> None:
-        """Nothing is read of a connection before it has its own protocol."""
+        """Never called: nothing is read before the connection has its own protocol."""
 
     def eof_received(self) -> bool:
         return False
 
     def pause_writing(self) -> None:
-        """Nothing is written here."""
+        """Never called: nothing is written here."""
 
     def resume_writing(self) -> None:
-        """Nothing is written here."""
+        """Never called: nothing is written here."""

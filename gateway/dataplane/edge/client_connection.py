@@ -1,7 +1,7 @@
 """One client connection: finds the end of each request head, and passes head and body to an exchange.
 
 It serves one request at a time. Pipelined requests wait in a bounded buffer. After a framing error nothing
-more is read. Decides nothing about versions.
+more is read. It decides nothing about versions.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ if TYPE_CHECKING:
     from gateway.dataplane.http1.request_body import RequestBody
 
 TLS_HANDSHAKE: Final = 0x16
-"""The first byte of TLS, from a client that takes this port for an encrypted one."""
+"""First byte of TLS, from a client that takes this port for an encrypted one."""
 MAX_PIPELINED: Final = 64 * 1024
-"""Bytes that may wait after the current request before reading stops."""
+"""Maximum bytes that wait after the current request before reading stops."""
 MAX_REQUESTS: Final = 10_000
 MAX_AGE: Final = 3600.0
-"""Seconds. The response to request number `MAX_REQUESTS`, or the next one after `MAX_AGE` seconds, has
-`Connection: close`, so that clients reconnect, perhaps to another gateway."""
+"""Seconds. The response to request number `MAX_REQUESTS`, or the first one after `MAX_AGE`, has `Connection:
+close`, so that clients reconnect, perhaps to another gateway."""
 LINGER: Final = 5.0
-"""Seconds in which what a refused client still sends is read and dropped. Closed with bytes unread, or while
-more come, the connection would be reset, and the refusal lost (RFC 9112 9.6)."""
+"""Seconds for which data from a refused client is read and dropped. If the connection were closed with bytes
+unread, or while more come, it would be reset and the refusal lost (RFC 9112 9.6)."""
 MAX_LINGER: Final = 4 * 1024 * 1024
-"""Bytes that are dropped in this time: who sends more has not sent too much by mistake."""
+"""Maximum bytes dropped in this time. A client that sends more does not do so by mistake."""
 _ENDING: Final = (LINGERING, CLOSING, CLOSED)
-"""The phases of a connection on which no further request begins."""
+"""Phases in which no further request begins."""
 
 
 class ClientHome(Protocol):
@@ -66,22 +66,22 @@ class ClientHome(Protocol):
     context: Context
 
     def client_connected(self, client: ClientConnection, /) -> None:
-        """A client has connected."""
+        """Register a new client."""
 
     def client_proven(self, client: ClientConnection, /) -> None:
-        """It has sent a whole head."""
+        """Note that a client has sent a whole head."""
 
     def client_disconnected(self, client: ClientConnection, /) -> None:
-        """Its connection is closed."""
+        """Forget a client whose connection is closed."""
 
     def pool(self, member: Member, /) -> ConnectionPool:
-        """The connections to a member."""
+        """Connection pool of a member."""
 
 
 @final
 class ClientConnection(Downstream):
-    """One TCP connection from a client: an `asyncio.Protocol` by its methods. It does not derive from that
-    class, so that it can be compiled."""
+    """One connection from a client: an `asyncio.Protocol` by its methods. It does not derive from that class,
+    so that it can be compiled."""
 
     __slots__ = (
         "_body_paused",
@@ -114,7 +114,7 @@ class ClientConnection(Downstream):
     )
 
     def __init__(self, worker: ClientHome, peer: Peer | None = None) -> None:
-        """`peer`: where it is known before the connection is made."""
+        """`peer`: if it is known before the connection is made."""
         self.worker = worker
         context = self.context = worker.context
         self.pool = worker.pool
@@ -126,37 +126,37 @@ class ClientConnection(Downstream):
         self.deadline = NEVER
         self.exchange: Exchange | None = None
         self.requests = 0
-        """How many have come."""
+        """Number of requests that have come."""
         # Reading
         self._buffer = b""
         self._receive_rate = ReceiveRate(context.min_rate_grace)
-        """Of the head or body that is being read."""
+        """Rate of the head or body that is being read."""
         self._empty_line_before = -1
-        """The number of requests that came before the empty line that was skipped last."""
+        """Number of requests before the last empty line that was skipped."""
         self._head_deadline = NEVER
-        """For the whole of a head of which a part has come."""
+        """Deadline for the whole of an incomplete head."""
         self._head_received = 0
-        """Bytes of it."""
+        """Bytes received of an incomplete head."""
         self._discarding: RequestBody | None = None
-        """The rest of a request body that is still to be discarded: its exchange has ended."""
+        """Request body whose rest is still to be discarded: its exchange has ended."""
         self._linger_left = 0
-        """Bytes that are still dropped after a refusal."""
+        """Bytes that may still be dropped after a refusal."""
         self._half_closed = False
-        """The client has closed its sending side: what it has sent is still answered."""
+        """Whether the client has closed its sending side. What it has sent is still answered."""
         self._reading = True
         self._body_paused = False
-        """The exchange has asked that no more of its body is read."""
+        """Whether the exchange has asked to stop reading its body."""
         self._reading_heads = False
-        """`_read_heads` is running, perhaps further up the stack."""
+        """Whether `_read_heads` is running, perhaps further up the stack."""
         self._reads_bounded = False
         # Writing
         self._timeouts = context.timeouts
-        """For what is still written after the last exchange: those of its service."""
+        """Time-outs for what is still written after the last exchange: those of its service."""
         self._write_buffer = context.limits.write_buffer
         self._progress = WriteProgress()
         self.congested = False
-        """The client does not take what was written. No further request begins, so that responses do not
-        pile up here."""
+        """Whether the client does not take what was written. No further request begins then, so that
+        responses do not pile up."""
 
     # -- lifetime
 
@@ -174,8 +174,8 @@ class ClientConnection(Downstream):
             self.exchange.end(Failure.CLIENT_GONE)
 
     def eof_received(self) -> bool:
-        """The client has closed its sending side and may still read: answer what has come whole, then
-        close."""
+        """Answer what has come whole, then close: the client has closed its sending side and may still
+        read."""
         exchange = self.exchange
         if exchange is None:
             self._half_closed = self.congested and bool(self._buffer)
@@ -186,17 +186,18 @@ class ClientConnection(Downstream):
         return self._half_closed
 
     def _has_expired(self) -> bool:
-        """Whether the certificate by which this client is known has expired (threats R3-T2)."""
+        """Whether the client's certificate has expired (threats R3-T2)."""
         return self.peer.expires_at <= self.context.wall_clock()
 
     def on_expired(self) -> None:
-        """The certificate of the client has expired. A request in flight still gets its response."""
+        """Close an idle connection whose certificate has expired. A request in flight still gets its
+        response."""
         if self.exchange is None and self.phase not in _ENDING:
             self.close()
 
     def on_deadline(self) -> None:
-        """The rest of a head or body, or the next request, did not come in time, or the client did not
-        read in time."""
+        """Handle a deadline: the client has not sent the rest of a head or body, or its next request, or has
+        not read, in time."""
         phase, exchange = self.phase, self.exchange
         if phase is LINGERING:
             self.close()
@@ -229,7 +230,7 @@ class ClientConnection(Downstream):
             self._stop_reading()
 
     def _receive_meanwhile(self, data: bytes) -> bytes:
-        """Take what comes while the connection is not idle; returns what belongs to the next request."""
+        """Take bytes while the connection is not idle; returns those of the next request."""
         exchange = self.exchange
         if self.phase is LINGERING:
             self._linger_left -= len(data)
@@ -244,15 +245,13 @@ class ClientConnection(Downstream):
         return self.phase in _ENDING
 
     def _holds_enough(self) -> bool:
-        """Whether more requests wait than may: a client that sends them and reads no response would fill the
-        memory. A part of a head never holds enough, because `limits.head` refuses it before."""
+        """Whether so many pipelined bytes wait that reading must stop: otherwise a client that reads no
+        responses would fill the memory. An incomplete head is refused by `limits.head` before that."""
         return len(self._buffer) > max(MAX_PIPELINED, self.context.limits.head)
 
     def _read_heads(self) -> None:
-        """Read heads while there are any and no exchange is running.
-
-        A loop and not a recursion: a local response ends its exchange at once, and the next head may be here.
-        """
+        """Read heads while there are any and no exchange is running. This is a loop and not a recursion,
+        because a local response ends its exchange at once, and the next head may be here."""
         self._reading_heads = True
         try:
             while self._buffer and not self.congested:
@@ -272,7 +271,7 @@ class ClientConnection(Downstream):
             self._end_half_closed()
 
     def _end_half_closed(self) -> None:
-        """Nothing more will come: what is left and is no whole request never becomes one."""
+        """End what is incomplete: nothing more will come."""
         exchange = self.exchange
         if exchange is None:
             if not self.congested and self.phase not in _ENDING:
@@ -309,15 +308,13 @@ class ClientConnection(Downstream):
         return True
 
     def _serves(self, exchange: Exchange) -> bool:
-        """Whether `exchange` has not ended. Not written where it is asked: after an assignment, type checkers
-        take `self.exchange` for what was assigned, whatever was called since, and so does compiled code."""
+        """Whether `exchange` has not ended. A method, because type checkers and compiled code assume that
+        `self.exchange` is unchanged after an assignment, whatever was called since."""
         return self.exchange is exchange
 
     def _cut_head(self, data: bytes) -> bytes | None:
-        """The first head in `data`; None if it is not complete. The rest stays in the buffer.
-
-        Raises `FramingError` for TLS and for a head that is too large.
-        """
+        """First head in `data`; None if it is not complete. The rest stays in the buffer. Raises
+        `FramingError`."""
         limits = self.context.limits
         if data[0] == TLS_HANDSHAKE:  # else the client would wait for a handshake until the head deadline
             raise FramingError("tls")
@@ -344,7 +341,7 @@ class ClientConnection(Downstream):
         return None
 
     def _await_head(self, received: int) -> None:
-        """A part of a head has come. The whole head has `client_head`, and must keep the minimum rate."""
+        """Set the deadline of an incomplete head: `client_head` for the whole, and the minimum rate."""
         context = self.context
         if self.phase is not READING_HEAD:
             self.phase = READING_HEAD
@@ -357,15 +354,15 @@ class ClientConnection(Downstream):
         self.deadline = min(self._head_deadline, self._receive_rate.deadline(context.limits.min_rate))
 
     def await_body(self) -> None:
-        """A body begins: more of it must come in time, and at the minimum rate."""
+        """Begin to wait for a body, within its time-out and at the minimum rate."""
         self._receive_rate.begin(self.context.now)
         if not self._reading:
             self._receive_rate.pause(self.context.now)
         self._set_deadline()
 
     def _set_deadline(self) -> None:
-        """By what the client has to do next for its exchange: take what was written, or send more of its
-        body. While the gateway itself does not read, nothing."""
+        """Set the deadline by what the client has to do next: take what was written, or send more of its
+        body. There is none while the gateway itself does not read."""
         exchange = self.exchange
         if self.congested:
             self._await_taking()
@@ -390,10 +387,10 @@ class ClientConnection(Downstream):
         return rest
 
     def _discard_body(self) -> None:
-        """Discard the rest of a request body that is not needed, so that the connection can be kept.
+        """Discard the rest of an unneeded request body, so that the connection can be kept.
 
-        Whatever is wrong with it, the connection is only closed (threats R-A16): its request has a response,
-        and the client would take another one for that to its next request.
+        An error in it only closes the connection (threats R-A16): its request has a response already, and the
+        client would take another one for the response to its next request.
         """
         assert self._discarding is not None
         data, self._buffer = self._buffer, b""
@@ -411,7 +408,7 @@ class ClientConnection(Downstream):
             self.deadline = self.context.now + self.context.timeouts.client_idle
 
     def reject(self, error: FramingError) -> None:
-        """Respond to a broken request and end: nothing after it can be trusted (threats S17)."""
+        """Refuse a broken request and end the connection: nothing after it can be trusted (threats S17)."""
         self.refuse(error)
         self._linger()
 
@@ -434,7 +431,7 @@ class ClientConnection(Downstream):
     def must_close(self) -> bool:
         """Whether this response is the last one on this connection.
 
-        While the gateway drains, every response has `Connection: close`. Then no client sends a request into
+        While the gateway drains, every response has `Connection: close`: then no client sends a request into
         a connection that is being closed (threats E1).
         """
         return (
@@ -466,7 +463,7 @@ class ClientConnection(Downstream):
             self._read_on()
 
     def _end_after(self, exchange: Exchange) -> None:
-        """The connection ends with this exchange, unless it has ended before."""
+        """End the connection with this exchange, unless it has ended before."""
         if self.phase in _ENDING:
             return
         self._timeouts = timeouts_of(exchange)
@@ -481,13 +478,13 @@ class ClientConnection(Downstream):
             self.transport.set_write_buffer_limits(high=size)
 
     def _read_on(self) -> None:
-        """The next request may begin: read the heads that wait, and more when few are left."""
+        """Read the heads that wait, and more from the client if few are left."""
         if (self._buffer or self._half_closed) and not self._reading_heads:
             self._read_heads()
         self._read_more()
 
     def close(self) -> None:
-        """Close after everything that was written is sent, or after `timeouts.client_write_idle`."""
+        """Close when everything written is sent, or after `timeouts.client_write_idle`."""
         if self.phase in (CLOSING, CLOSED):
             return
         self.phase = CLOSING
@@ -498,8 +495,8 @@ class ClientConnection(Downstream):
         self.transport.close()
 
     def _linger(self) -> None:
-        """End as `close` does, but for what the client is still sending: until it closes, or for `LINGER`, it
-        is read and dropped (threats R3-V11)."""
+        """Close, but first read and drop what the client still sends, until it closes or for `LINGER`
+        (threats R3-V11)."""
         self.context.flush()
         if self._half_closed or self.transport.is_closing() or not self.transport.can_write_eof():
             self.close()
@@ -512,8 +509,8 @@ class ClientConnection(Downstream):
         self.resume_reading()
 
     def abort(self) -> None:
-        """Close at once, with a reset: the only correct end of a response that cannot be completed. Where the
-        end of the connection ends the response, an orderly close would look like a complete response."""
+        """Close at once with a reset, the only correct end of an incomplete response: if the end of the
+        connection ends the response, an orderly close would look like a complete one."""
         if self.phase not in (CLOSING, CLOSED):
             self.phase = CLOSING
         reset(self.transport)
@@ -521,8 +518,8 @@ class ClientConnection(Downstream):
     # -- flow control
 
     def _await_taking(self) -> None:
-        """Set the deadline at which the client must have taken something more. A slow reader has no time
-        limit: the time-out is for one that takes nothing (threats R-B1)."""
+        """Set the deadline for the client to take more. A slow reader has no time limit: the time-out is for
+        one that takes nothing (threats R-B1)."""
         if self.phase is LINGERING:  # it has a time of its own
             return
         timeouts = self._timeouts if self.exchange is None else timeouts_of(self.exchange)
@@ -546,7 +543,7 @@ class ClientConnection(Downstream):
             self._read_on()
 
     def pause_reading(self) -> None:
-        """Read no more of the body until the backend takes it. The client has no deadline meanwhile."""
+        """Stop reading the body until the backend takes more. The client has no deadline meanwhile."""
         self._body_paused = True
         self._stop_reading()
 
@@ -555,7 +552,7 @@ class ClientConnection(Downstream):
         self._read_more()
 
     def bound_reads(self) -> None:
-        """Held bodies fill their total: from now on little is read of what could only wait here."""
+        """Read in small pieces while held bodies exceed their total."""
         if self._reads_bounded or self._half_closed or self.transport.is_closing():
             return
         self._reads_bounded = True
@@ -563,8 +560,8 @@ class ClientConnection(Downstream):
         bound_reads(self.transport, protocol, self.context.read_buffer, self._reads_little)
 
     def _reads_little(self) -> bool:
-        """Whether held bodies fill their total, and what comes next may be a part of one more, for which no
-        backend connection is there."""
+        """Whether held bodies exceed their total and the next bytes may belong to a further body that no
+        backend connection takes yet."""
         exchange = self.exchange
         return self.context.held_bodies.full and (exchange is None or exchange.stage is READING_BODY)
 
@@ -577,7 +574,7 @@ class ClientConnection(Downstream):
                 self._set_deadline()
 
     def _read_more(self) -> None:
-        """Read again if nobody has a reason against it. After the end of the client's side nothing comes."""
+        """Read again if nothing speaks against it. After the client's side has ended nothing comes."""
         if (
             self._reading
             or self._body_paused
@@ -594,5 +591,5 @@ class ClientConnection(Downstream):
 
 
 def timeouts_of(exchange: Exchange) -> Timeouts:
-    """The time-outs of the service of an exchange; while it has none, those of the whole file."""
+    """Time-outs of the service of an exchange; without a service those of the whole file."""
     return exchange.resolution.timeouts if exchange.record.service else exchange.context.timeouts

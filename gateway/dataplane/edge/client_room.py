@@ -1,14 +1,14 @@
-"""The clients of a worker, and which connection is closed when there is no room for one more.
+"""Room for connections: which one a worker closes when clients or backends need another one.
 
     a client connects                               -> one file, and soon another one for its request
     a request needs a new connection to a backend   -> one file
       -> enough files, and fewer clients than `limits.connections`: nothing is closed
-      -> else one is closed: a client that was silent since it came, a backend connection that was not used
-         lately, the client that has been idle longest; a newcomer, where all others are in use
+      -> else one is closed: a client that has sent nothing, a backend connection not used lately, the client
+         that is idle longest; a newcomer if all others are in use
 
-A newcomer has not sent a whole request head yet. At most `NEWCOMERS` of them take the places of idle clients;
-beyond that they yield to each other, so a crowd of silent ones costs no client in use its connection (threats
-R-B4, R3-V8). Closes no connection that has a request. Opens none.
+A newcomer has not sent a whole request head yet. At most `NEWCOMERS` of them displace idle clients; further
+ones displace each other, so a crowd of silent ones costs no active client its connection (threats R-B4,
+R3-V8). A connection with a request in flight is never closed.
 """
 
 from __future__ import annotations
@@ -32,37 +32,37 @@ if TYPE_CHECKING:
     from gateway.dataplane.edge.client_connection import ClientConnection
 
 RESERVE: Final = 64
-"""File descriptors for probes, listeners and files, and for connections that are closed once accepted. Of a
-low limit at most a quarter is kept for that, and at least half as many. Three eighths of the reserve are used
-when all clients are in use, one of them to requests only."""
+"""File descriptors for probes, listeners, files, and connections that are closed once accepted. With a low
+limit the reserve is at most a quarter of it, but at least half of this. Three eighths of it are used when all
+clients are active, one of them for requests only."""
 MIN_FILES: Final = 32
 MAX_FILES: Final = 200_000
 MAX_CLIENTS: Final = 100_000
 NEWCOMERS: Final = 128
-"""Clients without a request for which idle ones make room: at most that many, and half of the files."""
+"""Maximum number of newcomers, and at most half of the files, for which idle clients are closed."""
 UNUSED: Final = 1.0
-"""Seconds after which a connection counts as silent, or as idle. A client in use sends its next request
-earlier, and one that has just come its first one."""
+"""Seconds after which a connection counts as silent or idle. An active client sends its next request earlier,
+and a new one its first."""
 FOUND: Final = 64
-"""Idle clients that are found by one look at all: they are closed one by one."""
+"""Number of idle clients found in one pass over all clients. They are closed one by one."""
 MAX_LOOKED: Final = 50_000
-"""Clients that are looked at between two ticks: about 10 ms."""
+"""Maximum number of clients examined between two ticks: about 10 ms."""
 _GONE: Final[int] = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 _READABLE: Final = select.POLLIN | _GONE
 
 
 class FileRoom(NamedTuple):
-    """How many file descriptors clients and their connections to backends may use."""
+    """Number of file descriptors for clients and their connections to backends."""
 
     room: int
     overflow: int
-    """More than that, when all of them are in use."""
+    """Further ones, for when all connections are in use."""
 
 
 def file_room() -> FileRoom:
-    """What the limit of the process leaves to clients and backends. Two reserves are kept: one for the admin
-    listener (threats R-B7), and one for everything else, which shrinks with a low limit (threats L1, R3-V8).
-    """
+    """File descriptors that the process limit leaves to clients and backends. Two reserves are kept: for the
+    admin listener (threats R-B7), and one for everything else, which shrinks with a low limit (threats L1,
+    R3-V8)."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return FileRoom(MAX_FILES, 0)
@@ -73,7 +73,7 @@ def file_room() -> FileRoom:
 
 @final
 class ClientRoom:
-    """All clients of one worker, and the files that they and their requests use."""
+    """All clients of one worker, and the file descriptors that they and their requests use."""
 
     def __init__(
         self, context: Context, accept_phase: AcceptPhase, pools: Callable[[], Iterable[ConnectionPool]]
@@ -86,38 +86,38 @@ class ClientRoom:
         self._most_newcomers = min(NEWCOMERS, self._room // 2)
         self.clients: set[ClientConnection] = set()
         self.unproven: dict[ClientConnection, None] = {}
-        """Clients that have not sent a whole head yet, the oldest first."""
+        """Clients that have not sent a whole head yet, oldest first."""
         self._backends: set[BackendConnection] = set()
-        """Connections to backends that are open, or being made."""
+        """Backend connections that are open or being made."""
         self._found: deque[tuple[ClientConnection, float]] = deque()
-        """Some idle clients, the longest idle first, with the deadlines that they had when found."""
+        """Some idle clients, longest idle first, with their deadlines when they were found."""
         self._looked_at, self._looked = float("-inf"), 0
-        """How many clients were looked at since the last tick, which was then."""
+        """Time of the last tick, and the number of clients examined since."""
         self.closed = 0
-        """Clients that were closed to make room, since the log last said so."""
+        """Number of clients closed to make room since the last log line about it."""
 
     def __len__(self) -> int:
-        """The number of connections of clients, those before HTTP included."""
+        """Number of client connections, pending ones included."""
         return len(self.clients) + len(self._accept_phase)
 
     @property
     def most(self) -> int:
-        """How many clients there may be at this moment."""
+        """Maximum number of clients at this moment."""
         return max(1, min(self._most_clients, self._room - len(self._backends)))
 
     # -- who comes and goes
 
     def add(self, client: ClientConnection) -> None:
-        """A client has connected."""
+        """Add a client that has connected."""
         self.clients.add(client)
         self.unproven[client] = None
 
     def prove(self, client: ClientConnection) -> None:
-        """A client has sent a whole head."""
+        """Note that a client has sent a whole head."""
         self.unproven.pop(client, None)
 
     def remove(self, client: ClientConnection) -> None:
-        """The connection of a client is closed."""
+        """Remove a client whose connection is closed."""
         self.clients.discard(client)
         self.unproven.pop(client, None)
 
@@ -134,8 +134,8 @@ class ClientRoom:
     # -- when there is no room
 
     def make_room_for_newcomer(self) -> None:
-        """A client has connected, or begun to open its connection: if there is no room for it, close a
-        connection, which may be the new one."""
+        """Close a connection if there is no room for the client that has just connected; it may be the new
+        one."""
         count = len(self)
         if count > self._most_clients:
             self._close_newcomer()
@@ -157,7 +157,7 @@ class ClientRoom:
             self._close_newcomer()
 
     def _make_room_for_request(self) -> bool:
-        """Whether there is a file for a connection to a backend, perhaps since another one was closed."""
+        """Whether there is a file for a backend connection, perhaps after closing another connection."""
         used = len(self) + len(self._backends)
         if used < self._room or self._close_unused() or used < self._room + self._overflow:
             return True
@@ -174,7 +174,7 @@ class ClientRoom:
         return self._close_requestless() or self._close_backend(UNUSED) or self._close_idle(used_once=False)
 
     def _close_recent(self) -> bool:
-        """Everybody came a moment ago, or sent a request then: close a client of the larger of these groups.
+        """All connections were used a moment ago: close a newcomer or an idle client, whichever are more.
         False if all are in use."""
         newcomers = self._newcomers_count()
         if newcomers > len(self) - newcomers - self._in_flight():
@@ -183,7 +183,7 @@ class ClientRoom:
         return self._close_idle(used_once=True)
 
     def _close_requestless(self) -> bool:
-        """Close the client that is without a request for longest, if it has had the time to send one."""
+        """Close the oldest client without a request, if it has had time to send one."""
         before = self._context.now - UNUSED
         oldest = next(iter(self.unproven), None)
         if oldest is not None and oldest.opened <= before:
@@ -219,7 +219,7 @@ class ClientRoom:
         self.closed += 1
 
     def _close_backend(self, unused: float) -> bool:
-        """Close the backend connection that is idle for longest, if that is at least `unused` seconds."""
+        """Close the longest idle backend connection, if it was idle for at least `unused` seconds."""
         idle = [(pool.idle[0].deadline, pool) for pool in self._pools() if pool.idle]
         if not idle:
             return False
@@ -230,8 +230,8 @@ class ClientRoom:
         return True
 
     def _close_idle(self, *, used_once: bool) -> bool:
-        """Close the client that is idle for longest, if that is `UNUSED` at least. `used_once`: or if it has
-        sent a single request so far. False if there is none, or newcomers have had their share."""
+        """Close the longest idle client, if it was idle for at least `UNUSED`; with `used_once` also one that
+        has sent only one request so far. False if there is none, or newcomers have had their share."""
         if self._newcomers_count() > self._most_newcomers:
             return False
         if self._close_found(used_once=used_once):
@@ -239,7 +239,7 @@ class ClientRoom:
         return not self._found and self._look_for_idle() and self._close_found(used_once=used_once)
 
     def _close_found(self, *, used_once: bool) -> bool:
-        """Close the first of the idle clients that were found."""
+        """Close the first of the found idle clients that is still idle."""
         idle_time = self._context.timeouts.client_idle
         unused_since = self._context.now - UNUSED
         while self._found:
@@ -257,8 +257,7 @@ class ClientRoom:
         return False
 
     def _look_for_idle(self) -> bool:
-        """Find the clients that are idle for longest; False where too much was looked at since the last
-        tick."""
+        """Find the longest idle clients; False if too many were examined since the last tick."""
         if self._looked_at != self._context.now:
             self._looked_at, self._looked = self._context.now, 0
         if self._looked > MAX_LOOKED:
@@ -276,7 +275,7 @@ def _is_idle(client: ClientConnection) -> bool:
 
 
 def _events(client: ClientConnection) -> int:
-    """What the kernel has for a client that the event loop has not reported yet: its next request perhaps."""
+    """Events of a client's socket that the event loop has not reported yet, such as its next request."""
     poll = select.poll()
     poll.register(client.transport.get_extra_info("socket").fileno(), _READABLE)
     return next((events for _, events in poll.poll(0)), 0)

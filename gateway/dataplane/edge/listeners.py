@@ -1,10 +1,9 @@
-"""Who accepts from listening sockets: a server of the event loop for each of them.
+"""The accepting side of the listening sockets: one asyncio server for each socket.
 
-    ListeningSockets -> a duplicate -> server of the event loop -> `ListenerFilter.connect` per connection
+    ListeningSockets -> a duplicate -> asyncio server -> `ListenerFilter.connect` for each connection
 
-A TCP address without TLS and PROXY protocol is the loop's own server, whose connections are
-`ClientConnection` from the first moment on. Binds nothing, and removes no file of a Unix socket: both are the
-matter of whoever holds the sockets. What happens on a connection is not known here.
+This module binds nothing and removes no file of a Unix socket: `listening_sockets` does. It knows nothing of
+what happens on a connection.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from gateway.dataplane.edge.listening_sockets import BACKLOG, reason_of
 from gateway.errors import StartupError
 
 _TURNS: Final = 3
-"""Of the loop, after which the protocol of an accepted connection knows it."""
+"""Loop iterations until asyncio has registered an accepted connection."""
 _LEAVES_FILE: Final[dict[str, Any]] = {} if sys.version_info < (3, 13) else {"cleanup_socket": False}
-"""A loop would remove the file of a Unix socket, on which others still listen."""
+"""Keeps asyncio from removing the file of a Unix socket, on which others still listen."""
 
 
 @final
 class Listeners:
-    """All listeners of one worker."""
+    """All asyncio servers of one worker."""
 
     def __init__(self) -> None:
         self._servers: list[asyncio.Server] = []
@@ -47,10 +46,10 @@ class Listeners:
         self._servers.append(server)
 
     async def stop(self) -> None:
-        """The same as `close`, but whoever was accepted before is served.
+        """Accept no more, and lose no connection that was accepted before.
 
-        The loop of asyncio makes the transport of a connection a turn after it was accepted. If its server is
-        closed by then, it forgets the connection: nobody closes that, and the client waits.
+        asyncio makes the transport of a connection one loop iteration after accepting it. If its server is
+        closed in between, the connection is forgotten: nobody closes it, and its client waits.
         """
         loop = asyncio.get_running_loop()
         for _ in range(_TURNS):  # who waits in the kernel gets a reset if nobody else has the socket
@@ -70,7 +69,7 @@ class Listeners:
             server.close()
 
     async def wait_closed(self) -> None:
-        """After `close` and the end of every connection."""
+        """Wait until every connection has ended. Call it after `close`."""
         for server in self._servers:
             await server.wait_closed()
         self._servers.clear()

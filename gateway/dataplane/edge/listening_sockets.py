@@ -1,11 +1,11 @@
-"""The sockets on which clients wait to be accepted: bound all or none, held for as long as the gateway lives.
+"""Listening sockets: bound all or none, and kept open as long as the gateway lives.
 
-    Listen, what is inherited  ->  ListeningSockets  ->  of_slot(0), of_slot(1), …  ->  who accepts
+    Listen, inherited sockets  ->  ListeningSockets  ->  of_slot(0), of_slot(1), …  ->  whoever accepts
 
 Each worker has a slot, and a TCP address has one socket for each slot (SO_REUSEPORT). A Unix socket is
-shared. Whoever accepts uses a duplicate: a connection that waits is lost only when the last descriptor of its
+shared. Whoever accepts uses a duplicate: a waiting connection is lost only when the last descriptor of its
 socket is closed, so it outlives a worker that ends, and a gateway whose sockets were handed to the next one.
-Accepts nobody, and knows nothing about what happens on a connection.
+This module accepts no connection.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _NO_SUCH_FAMILY: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 @final
 class Inherited(NamedTuple):
-    """A socket that listens already, from whoever had it before."""
+    """A socket that listens already, taken over from another process."""
 
     sock: socket.socket
     written: str = ""
-    """How its address is written in the configuration of the gateway that had it; it matters for port 0."""
+    """Its address as written in the configuration of its former owner; needed for port 0."""
     managed: bool = False
-    """Somebody else (the service manager) keeps it, and its file."""
+    """Whether the service manager keeps it, and its file."""
 
 
 @final
 class _Address:
-    """One address, and its sockets."""
+    """One address and its sockets."""
 
     def __init__(self, position: int, listen: Listen, sockets: list[socket.socket], *, managed: bool) -> None:
         self.position = position
@@ -58,7 +58,7 @@ class _Address:
         name = sockets[0].getsockname()
         self.host, self.port = (f"unix:{listen.path}", 0) if listen.path else (str(name[0]), int(name[1]))
         self.file: tuple[Path, tuple[int, int]] | None = None
-        """Of a Unix socket: path, device and inode."""
+        """Path, device and inode of a Unix socket."""
 
     @property
     def url(self) -> str:
@@ -70,19 +70,19 @@ class _Address:
 
 @final
 class ListeningSockets:
-    """Made by `bind`; then it belongs to one event loop."""
+    """All listening sockets of a gateway. Made by `bind`; then it belongs to one event loop."""
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
-        """How many workers accept from them."""
+        """Number of workers that accept from them."""
         self._addresses: list[_Address] = []
         self._owned = False
-        """The files of inherited Unix sockets are this object's."""
+        """Whether this object removes the files of inherited Unix sockets."""
         self._released = False
         self.surplus: list[str] = []
-        """Addresses of inherited sockets that `listen` does not name: nobody listens there any more."""
+        """Addresses of inherited sockets that `listen` does not name any more."""
         self._left_files: list[Path] = []
-        """Those of Unix sockets among them."""
+        """Files of the Unix sockets among them."""
 
     @classmethod
     async def bind(
@@ -94,10 +94,12 @@ class ListeningSockets:
         whose: str = "",
         key: str = "`listen`",
     ) -> ListeningSockets:
-        """Listen on every address, with the inherited sockets where they fit. Raises `StartupError`, as
-        `AddressTakenError` if an address belongs to somebody else; then all are closed that were bound here,
-        and the inherited ones stay open. When it returns they belong to this object, or are closed. `whose`
-        and `key`: for messages."""
+        """Listen on every address, with inherited sockets where they fit.
+
+        Raises `StartupError`, and `AddressTakenError` if another process has an address. Then everything that
+        was bound here is closed, and the inherited sockets stay open. After a return they belong to this
+        object, or are closed. `whose` and `key`: for messages.
+        """
         found = cls(slots)
         left = list(inherited)
         bound: list[socket.socket] = []
@@ -126,25 +128,25 @@ class ListeningSockets:
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
-        """Those that are listened on, with their real ports. A Unix socket has `unix:PATH` and 0."""
+        """Addresses with their real ports; for a Unix socket `unix:PATH` and 0."""
         return tuple((each.host, each.port) for each in self._addresses)
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The same as URLs; a Unix socket as it is written in the configuration."""
+        """Addresses as URLs; a Unix socket as written in the configuration."""
         return tuple(each.url for each in self._addresses)
 
     @property
     def shared(self) -> tuple[str, ...]:
-        """TCP addresses that have fewer sockets than there are workers, so that some of them accept from the
-        same one: connections are spread unevenly over them."""
+        """TCP addresses with fewer sockets than workers. Some workers accept from the same socket, so
+        connections are spread unevenly."""
         return tuple(
             each.url for each in self._addresses if not each.listen.path and len(each.sockets) < self.slots
         )
 
     def of_slot(self, slot: int) -> list[tuple[int, socket.socket]]:
-        """What the worker of this slot accepts from: (position in `listen`, socket). After a hand-over from
-        more workers than there are now it may be several of an address. They stay this object's."""
+        """Sockets from which the worker of this slot accepts: (position in `listen`, socket). After a
+        hand-over from more workers there may be several for one address. They stay owned by this object."""
         return [
             (each.position, sock)
             for each in self._addresses
@@ -152,7 +154,7 @@ class ListeningSockets:
         ]
 
     def all(self) -> list[Inherited]:
-        """For whoever comes next. They stay this object's, too."""
+        """All sockets, for a hand-over. They stay owned by this object."""
         return [
             Inherited(sock, str(each.listen), each.managed)
             for each in self._addresses
@@ -162,8 +164,8 @@ class ListeningSockets:
     # --- the end
 
     def own(self) -> None:
-        """Whoever had the inherited sockets before is gone, or accepts no more: the files of Unix sockets are
-        removed here, in the end or, where nobody listens any more, now."""
+        """Take over the files of inherited Unix sockets: their former owner accepts no more. Files without a
+        listener are removed now, the others in `close`."""
         self._owned = True
         for path in self._left_files:
             with suppress(OSError):
@@ -171,12 +173,12 @@ class ListeningSockets:
                     path.unlink()
 
     def release(self) -> None:
-        """The next gateway has them: the files of Unix sockets are its from now on."""
+        """Leave the files of Unix sockets to the next gateway."""
         self._released = True
 
     def close(self) -> None:
-        """Nobody can wait here any more. The files of Unix sockets go, unless somebody has put others in
-        their place, or has the sockets."""
+        """Close all sockets, and remove the files of Unix sockets unless they were replaced or handed
+        over."""
         sockets = [sock for each in self._addresses for sock in each.sockets]
         for sock in sockets:
             sock.close()
@@ -200,8 +202,8 @@ class ListeningSockets:
     async def _listen(
         self, position: int, listen: Listen, left: list[Inherited], bound: list[socket.socket]
     ) -> None:
-        """Raises `OSError`. `left`: inherited sockets that nobody has taken; those that fit are taken out.
-        `bound`: gets those that are bound here."""
+        """Listen on one address. Raises `OSError`. `left`: unused inherited sockets; those that fit are
+        removed from it. `bound`: collects the sockets that are bound here."""
         if listen.path:
             self._listen_at_path(position, listen, left, bound)
             return
@@ -234,10 +236,11 @@ class ListeningSockets:
         name: tuple[Any, ...],
         bound: list[socket.socket],
     ) -> None:
-        """Bind what is missing to one socket per slot.
+        """Bind the missing sockets, up to one for each slot.
 
-        The first socket of an address is bound without SO_REUSEPORT, so that whoever listens there is found,
-        and gets it then: at no moment could two gateways listen on one address without noticing.
+        The first socket of an address is bound without SO_REUSEPORT, so that it fails if another process
+        listens there, and gets the option afterwards: two gateways never listen on one address without
+        noticing.
         """
         if not sockets:
             sockets.append(_bound(listen, family, name, bound, shares=False))
@@ -252,7 +255,7 @@ class ListeningSockets:
     def _listen_at_path(
         self, position: int, listen: Listen, left: list[Inherited], bound: list[socket.socket]
     ) -> None:
-        """A Unix socket with its mode, in place of one on which nobody listens any more."""
+        """Bind a Unix socket with its mode, replacing one on which nobody listens."""
         path = Path(listen.path)
         found = [
             one
@@ -283,7 +286,7 @@ class ListeningSockets:
 
 
 def reason_of(error: OSError, key: str = "`listen`") -> str:
-    """Why nobody can listen, and what to do. `key`: of the address."""
+    """Why listening failed, and what to do. `key`: the key of the address."""
     number = error.errno or 0
     reason = os.strerror(number) if number > 0 else error.strerror or str(error)
     hint = HINTS.get(number)
@@ -291,7 +294,7 @@ def reason_of(error: OSError, key: str = "`listen`") -> str:
 
 
 def name_of(sock: socket.socket) -> str:
-    """The bound address, as it would be written in the configuration."""
+    """Bound address, as written in the configuration."""
     name = sock.getsockname()
     if isinstance(name, bytes):
         return f"unix:@{name[1:].decode(errors='replace')}"
@@ -299,8 +302,8 @@ def name_of(sock: socket.socket) -> str:
 
 
 def remove_stale(path: Path) -> None:
-    """Remove a socket on which nobody listens: what a process leaves that was killed. Raises `OSError` when
-    somebody listens, and for any other file."""
+    """Remove a socket file on which nobody listens, left by a killed process. Raises `OSError` if somebody
+    listens there, or if it is not a socket."""
     try:
         status = path.lstat()
     except FileNotFoundError:
@@ -319,7 +322,7 @@ def remove_stale(path: Path) -> None:
 
 
 async def _resolved(listen: Listen) -> list[tuple[int, tuple[Any, ...]]]:
-    """Family and name of each address that it stands for. Raises `OSError`."""
+    """Address families and names that a listen address resolves to. Raises `OSError`."""
     infos = await asyncio.get_running_loop().getaddrinfo(
         listen.host or None, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
@@ -327,8 +330,8 @@ async def _resolved(listen: Listen) -> list[tuple[int, tuple[Any, ...]]]:
 
 
 def _taken(left: list[Inherited], listen: Listen, family: int, name: tuple[Any, ...]) -> list[Inherited]:
-    """The inherited sockets of this address, which are taken out of `left`. With port 0 those that were had
-    for the same words: so the port stays."""
+    """Take the inherited sockets of this address out of `left`. For port 0: those whose former configuration
+    had the same text, so that the port stays."""
     found = [one for one in left if one.sock.family == family and _is_of(one, listen, name)]
     port = found[0].sock.getsockname()[1] if found else 0
     found = [one for one in found if one.sock.getsockname()[1] == port]  # the words may stand there twice
@@ -347,7 +350,7 @@ def _is_of(one: Inherited, listen: Listen, name: tuple[Any, ...]) -> bool:
 
 
 def _fits(one: Inherited, listen: Listen) -> bool:
-    """Whether it takes IPv4 connections, too, exactly if it should."""
+    """Whether the socket accepts IPv4 as well exactly if it should."""
     only_6 = one.sock.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
     return bool(only_6) is not listen.dual_stack
 
@@ -355,7 +358,7 @@ def _fits(one: Inherited, listen: Listen) -> bool:
 def _bound(
     listen: Listen, family: int, name: tuple[Any, ...], bound: list[socket.socket], *, shares: bool
 ) -> socket.socket:
-    """A socket that listens. `shares`: there are others at this address. Raises `OSError`."""
+    """Bind a socket and listen on it. `shares`: with others at this address. Raises `OSError`."""
     sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,7 +1,7 @@
-"""The phases in the life of a client connection, and the ways from one to another.
+"""Phases of a client connection, and the transitions between them.
 
 A connection is in exactly one phase at any time: what bytes, the end of the connection and a deadline mean
-follows from it. docs/ARCHITECTURE.md has the table; a test compares the two. Nothing is done here.
+follows from it. docs/ARCHITECTURE.md has the table; a test compares the two.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 
 class ClientPhase(IntEnum):
-    """Where a client connection is."""
+    """Phase of a client connection."""
 
     IDLE = 0
     """No request is served, and no byte of the next one has come."""
@@ -54,4 +54,4 @@ TRANSITIONS: Final[dict[ClientPhase, frozenset[ClientPhase]]] = {
     CLOSING: frozenset({CLOSED}),
     CLOSED: frozenset(),
 }
-"""By phase: the phases that may follow it."""
+"""Phases that may follow each phase."""

@@ -1,8 +1,7 @@
-"""The PROXY header, version 1 and 2: bytes in, the client's address out. Pure: it reads from no connection.
+"""The PROXY header, versions 1 and 2: bytes in, the client's address out. Pure: it reads from no connection.
 
 A balancer that passes on TCP connections writes it as their first bytes (HAProxy, "The PROXY protocol",
-versions 1 and 2). It is only read from peers that are trusted, and it may never be guessed whether there is
-one.
+versions 1 and 2). It is read only from trusted peers; whether there is one must never be guessed.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from gateway.errors import FramingError
 SIGNATURE: Final = b"\r\n\r\n\x00\r\nQUIT\n"
 _TEXT_BEGIN: Final = b"PROXY "
 MAX_TEXT: Final = 107
-"""Bytes of a header of version 1, its end of line included: the longest that the specification knows."""
+"""Maximum bytes of a version 1 header, its line end included, by the specification."""
 MAX_BINARY: Final = 16 * 1024
-"""Bytes of a header of version 2, with all that a balancer tells beside the addresses: HAProxy's bound."""
+"""Maximum bytes of a version 2 header, with all its additional items: HAProxy's limit."""
 _FIXED: Final = 16
-"""Bytes of a header of version 2 before the addresses."""
+"""Bytes of a version 2 header before the addresses."""
 _TEXT: Final = re.compile(
     rb"PROXY (?:UNKNOWN(?: [^\r\n]*)?|TCP([46]) ([0-9a-fA-F:.]+) ([0-9a-fA-F:.]+) (%b) (%b))\r\n"
     % ((rb"0|[1-9][0-9]{0,4}",) * 2)
@@ -28,26 +27,26 @@ _TEXT: Final = re.compile(
 _LOCAL: Final = 0
 _PROXY: Final = 1
 _SIZES: Final = {0x00: 0, 0x11: 12, 0x21: 36, 0x31: 216}
-"""Bytes of the addresses: unspecified, TCP over IPv4, TCP over IPv6, a stream over Unix sockets."""
+"""Bytes of the addresses by family: unspecified, TCP over IPv4, TCP over IPv6, a stream over Unix sockets."""
 _TLV_TLS: Final = 0x20
 _CLIENT_USED_TLS: Final = 0x01
 
 
 @final
 class ProxyHeader(NamedTuple):
-    """What a header says."""
+    """Content of a PROXY header."""
 
     size: int
     """Bytes of the header."""
     address: str
-    """The client's. Empty: the header names none, as for the balancer's own checks; then it is that of the
-    peer."""
+    """The client's address. Empty if the header names none, as in the balancer's own checks: the peer's
+    address counts then."""
     tls: bool = False
-    """The client has used TLS up to the balancer."""
+    """Whether the client has used TLS up to the balancer."""
 
 
 def read_proxy_header(data: bytes) -> ProxyHeader | None:
-    """The header at the beginning of `data`; None if it is not complete. Raises `FramingError`."""
+    """Read the header at the beginning of `data`; None if it is not complete. Raises `FramingError`."""
     if data.startswith(SIGNATURE[: len(data)]):
         return _read_binary(data)
     if data.startswith(_TEXT_BEGIN[: len(data)]):
@@ -110,8 +109,8 @@ def _version_6(address: IPv6Address) -> str:
 
 
 def _used_tls(items: bytes) -> bool:
-    """Whether the items after the addresses say that the client has used TLS. Each item has a kind, two bytes
-    of length, and its content."""
+    """Whether the items after the addresses say that the client used TLS. Each item has a type, two bytes of
+    length, and its content."""
     used = False
     while items:
         if len(items) < 3:

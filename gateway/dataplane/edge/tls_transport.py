@@ -1,12 +1,11 @@
-"""A transport for TLS between the socket's transport and a protocol. It is both: a protocol to the one, a
-transport to the other.
+"""TLS of a client connection, as a transport between the socket's transport and a protocol.
 
     socket's transport -> data_received -> incoming bytes -> OpenSSL -> protocol.data_received
     protocol -> write -> OpenSSL -> outgoing bytes -> socket's transport
 
-It differs from asyncio's own in what a proxy needs: the bytes before TLS were read by somebody else, a
-half-closed connection may still be answered, closing waits for nobody, and it compiles. OpenSSL works on
-memory, so nothing here blocks. Decides nothing about certificates.
+Unlike asyncio's own it can begin with bytes that were read before, answers a half-closed connection, closes
+without waiting for the peer, and compiles. OpenSSL works in memory, so nothing here blocks. This module
+decides nothing about certificates.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ if TYPE_CHECKING:
 
 _TLS_1_3: Final = "TLSv1.3"
 RECORD: Final = 16 * 1024
-"""Bytes of content that a record has at most (RFC 8446 5.1)."""
+"""Maximum bytes of content in a record (RFC 8446 5.1)."""
 MAX_WITHOUT_CONTENT: Final = RECORD + 1024
-"""Bytes from a client after which some must be content: more than a whole record (RFC 8446 5.2). OpenSSL
-works off all other messages in one call: 256 KiB of key updates would hold the event loop for 0.4 s."""
+"""Maximum bytes from a client without any content: more than a whole record (RFC 8446 5.2). OpenSSL processes
+all other messages in one call: 256 KiB of key updates would block the event loop for 0.4 s."""
 
 
 @final
 class TlsTransport:
-    """TLS of one client connection, the server's side. An `asyncio.Transport` and an `asyncio.Protocol` by
-    the methods that are called; it does not derive from these classes, so that it can be compiled."""
+    """The server's side of TLS on one client connection: an `asyncio.Transport` and an `asyncio.Protocol` by
+    its methods. It does not derive from these classes, so that it can be compiled."""
 
     def __init__(
         self,
@@ -44,39 +43,40 @@ class TlsTransport:
         self._raw = raw
         self._loop = loop
         self._on_broken = on_broken
-        """Called with a reason when the client breaks TLS after the handshake."""
+        """Called with a reason when the client violates TLS after the handshake."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._protocol: asyncio.Protocol | None = None
         self._waiting = b""
-        """What was read and is not decrypted, from `_taken` on."""
+        """Bytes that were read; those from `_taken` on are not decrypted yet."""
         self._taken = 0
         self._without_content = 0
-        """Bytes that OpenSSL got since the last content."""
+        """Bytes given to OpenSSL since the last content."""
         self._is_1_3 = False
-        """The version is TLS 1.3. Known at the end of the handshake."""
+        """Whether the version is TLS 1.3; set at the end of the handshake."""
         self._paused = False
         self._reading = False
-        """`_read` is running, perhaps further up the stack."""
+        """Whether `_read` is running, perhaps further up the stack."""
         self._resumes = False
-        """`_read` will run in this turn."""
+        """Whether `_read` is scheduled for this loop iteration."""
         self._closing = False
         self._ended = False
-        """The socket has ended. What has come before may still wait here."""
+        """Whether the socket has ended. Earlier bytes may still wait here."""
         self._eof = False
-        """The client sends no more, and the protocol knows."""
+        """Whether the protocol was told that the client sends no more."""
 
     # -- the handshake: driven by `accept_phase`
 
     def feed(self, data: bytes) -> None:
-        """Bytes of the socket, which `handshake` or `_read` will decrypt."""
+        """Add bytes of the socket, for `handshake` or `_read` to decrypt."""
         self._waiting = self._waiting[self._taken :] + data if self._waiting else data
         self._taken = 0
 
     def handshake(self) -> bool:
-        """Go on with it; whether it is complete. Raises `ssl.SSLError`. What is to be sent is sent.
+        """Go on with the handshake; whether it is complete. Raises `ssl.SSLError`. Answers are sent.
 
-        In TLS 1.3 only session tickets are left in the end. They go with the first response: one write less.
+        In TLS 1.3 only session tickets are left at the end. They are sent with the first response: one write
+        less.
         """
         while True:
             try:
@@ -96,7 +96,7 @@ class TlsTransport:
         return True
 
     def begin(self, protocol: asyncio.Protocol) -> None:
-        """The handshake is complete: from here on `protocol` speaks."""
+        """Give the connection to `protocol`: the handshake is complete."""
         self._raw.set_protocol(cast(asyncio.Protocol, self))
         self._protocol = protocol
         protocol.connection_made(cast(asyncio.Transport, self))
@@ -115,8 +115,8 @@ class TlsTransport:
             self._read()
 
     def eof_received(self) -> bool:
-        """The client has closed its sending side, with or without saying so in TLS. What it has sent is
-        framed by HTTP, so a cut shows there. What waits here is passed on before the end."""
+        """Pass on what waits here, then the end. The client has closed its sending side, with or without
+        saying so in TLS: HTTP framing shows whether its message was cut."""
         self._ended = True
         if not self._reading and not self._paused:
             self._read()
@@ -139,7 +139,7 @@ class TlsTransport:
     # -- reading
 
     def _read(self) -> None:
-        """Decrypt and pass on what is here, until the protocol does not want more."""
+        """Decrypt and pass on waiting bytes, until the protocol pauses."""
         self._reading = True
         try:
             while not self._paused and not self._closing and not self._eof:
@@ -155,8 +155,8 @@ class TlsTransport:
             self._flush()
 
     def _decrypt(self) -> bytes:
-        """At most `READ_SIZE` bytes, and nothing if no whole record is here. Many records are passed on
-        together: each call to the other side is a write there."""
+        """Decrypt at most `READ_SIZE` bytes; empty if there is no whole record. Records are passed on
+        together, because each call is a write on the other side."""
         read, incoming = self.tls.read, self._incoming
         pieces: list[bytes] = []
         size = 0
@@ -193,7 +193,7 @@ class TlsTransport:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _take_some(self) -> bool:
-        """Give OpenSSL the next bytes, about a record; False: none wait."""
+        """Give OpenSSL the next bytes, about a record; False if none wait."""
         waiting, begin = self._waiting, self._taken
         end = begin + RECORD
         if not waiting:
@@ -208,7 +208,7 @@ class TlsTransport:
         return True
 
     def _end_of_tls(self, pieces: list[bytes], *, broken: bool) -> None:
-        """Pass on what came before, then tell the protocol, or break off."""
+        """Pass on what came before, then report the end, or abort broken TLS."""
         self._pass_on(b"".join(pieces))
         if broken:
             self._break_off()
@@ -220,7 +220,7 @@ class TlsTransport:
             self._protocol.data_received(data)
 
     def _on_eof(self) -> None:
-        """Tell the protocol, which may keep the connection open for writing."""
+        """Report the end to the protocol, which may keep the connection open for writing."""
         if self._eof or self._closing or self._protocol is None:
             return
         self._eof = True
@@ -228,7 +228,7 @@ class TlsTransport:
             self.close()
 
     def _break_off(self) -> None:
-        """The client has broken TLS: it gets the alert, and the connection ends."""
+        """Send the alert and close: the client has violated TLS."""
         self._on_broken("tls_record")
         self._flush()
         self._closing = True
@@ -237,14 +237,14 @@ class TlsTransport:
     # -- the protocol calls: reading
 
     def pause_reading(self) -> None:
-        """Pass on no more for now."""
+        """Stop passing bytes on."""
         if not self._paused and not self._closing:
             self._paused = True
             if not self._eof and not self._ended:
                 self._raw.pause_reading()
 
     def resume_reading(self) -> None:
-        """Pass on again; what is here already in a moment, not in this call."""
+        """Pass bytes on again, waiting ones not within this call."""
         if not self._paused or self._closing:
             return
         self._paused = False
@@ -260,11 +260,11 @@ class TlsTransport:
             self._read()
 
     def is_reading(self) -> bool:
-        """Whether what comes is passed on."""
+        """Whether received bytes are passed on."""
         return not self._paused and not self._closing
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """From now on this one gets what is read. Bounded reads bound what is read from the socket."""
+        """Use another protocol. Bounded reads limit what is read from the socket."""
         if isinstance(protocol, BoundedReads):
             self._protocol = protocol.protocol
             bound_reads(self._raw, cast(asyncio.Protocol, self), protocol.buffer, protocol.reads_little)
@@ -291,21 +291,22 @@ class TlsTransport:
         self._raw.write(self._outgoing.read())
 
     def can_write_eof(self) -> bool:
-        """TLS 1.3 can close one side alone, and a client of TLS 1.2 that has closed its own reads on."""
+        """True: TLS 1.3 can close one side alone, and a TLS 1.2 client that has closed its side still
+        reads."""
         return True
 
     def write_eof(self) -> None:
-        """Say that nothing more is written."""
+        """Announce that nothing more is written."""
         if not self._closing:
             self._send_close_notify()
             self._raw.write_eof()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Of encrypted bytes: everything is encrypted at once."""
+        """Set the limits for encrypted bytes: everything is encrypted at once."""
         self._raw.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:
-        """Encrypted bytes that wait."""
+        """Number of encrypted bytes that wait."""
         return self._raw.get_write_buffer_size()
 
     # -- the end
@@ -315,8 +316,7 @@ class TlsTransport:
         return self._closing or self._raw.is_closing()
 
     def close(self) -> None:
-        """Send what was written and the end of TLS, then close. The client's answer to that is not awaited
-        (RFC 8446 6.1)."""
+        """Send what was written and close_notify, then close without awaiting the client's (RFC 8446 6.1)."""
         if not self._closing:
             self._send_close_notify()
             self._closing = True
@@ -337,5 +337,5 @@ class TlsTransport:
             self._raw.write(self._outgoing.read())
 
     def get_extra_info(self, name: str, default: object = None) -> Any:  # noqa: ANN401 - as asyncio has it
-        """Of the socket's transport; `ssl_object` is TLS itself."""
+        """Information of the socket's transport; `ssl_object` is TLS itself."""
         return self.tls if name == "ssl_object" else self._raw.get_extra_info(name, default)
