@@ -18,7 +18,7 @@ from gateway.controlplane.flap_damping import BURST, Damped, FlapDamping
 from gateway.core.fleet.backend import Freshness, Member
 from gateway.core.fleet.doubt import KNOWN_VERSION
 from gateway.core.fleet.offer import HeldRule
-from gateway.core.fleet.offer_state import advertised_versions, last_words
+from gateway.core.fleet.offer_state import advertised_versions, last_reports
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Scheme
@@ -243,7 +243,7 @@ class ChangeLog:
         gone = before.offer.versions - view.offer_state.versions
         why = (
             f"{gone.format(scheme)} is not what the policy gives"
-            if gone & last_words(view.pool)
+            if gone & last_reports(view.pool)
             else f"no backend serves {gone.format(scheme)} any more"
         )
         return f"{why}, requests for these versions are refused now; {requests} served {since}"
@@ -405,7 +405,7 @@ def _ceiling(view: ServiceView) -> str:
 def _flapping(before: ServiceView, view: ServiceView) -> str:
     """Which versions fell that had fallen before, and who no longer serves them; empty if none did."""
     left = before.offer_state.versions - view.offer_state.versions
-    fallen = left - last_words(view.pool)
+    fallen = left - last_reports(view.pool)
     again = [(part, doublings) for part, doublings in view.offer_state.falls.split(fallen) if doublings > 1]
     versions = VersionSet.of(one for part, _ in again for one in part.ranges)
     members = [
@@ -500,7 +500,7 @@ def _held_by_backends(view: ServiceView) -> str:
     if not members:
         return f"{versions} stays on offer, nobody is known to serve it"
     if all(held.versions & advertised_versions(member) for member in members):
-        return f"{versions} stays on offer by the last word of {names}: revive, upgrade or remove"
+        return f"{versions} stays on offer by the last report of {names}: revive, upgrade or remove"
     return f"{versions} stays on offer although it is not served by {names}: upgrade or drain"
 
 

@@ -90,6 +90,8 @@ PROSE: Final[Mapping[str, str]] = {
     "opening connection": "pending connection",
     "known document": "cached document",
     "known documents": "cached documents",
+    "last word": "last report",
+    "last words": "last reports",
     "overheard": "observed in a response",
     "let in": "applied",
     "overhears": "observes",

@@ -376,13 +376,13 @@ def test_a_policy_that_holds_nothing_back_names_nobody(caplog: pytest.LogCapture
     assert log.lines() == ["INFO baremetal: offer none -> 1.1-1.90, phase mixed"]
 
 
-def test_who_keeps_versions_on_offer_by_a_last_word_is_logged(log: LoggedFleet) -> None:
+def test_who_keeps_versions_on_offer_by_a_last_report_is_logged(log: LoggedFleet) -> None:
     log.snapshot_holder.apply("baremetal", Drain("api-2"))
     log.advertise(api_1=50)
     assert log.lines() == [
         (
             "INFO baremetal: offer 1.1-1.58, phase mixed; "
-            "1.51-1.58 stays on offer by the last word of api-2 (1.1-1.58): revive, upgrade or remove"
+            "1.51-1.58 stays on offer by the last report of api-2 (1.1-1.58): revive, upgrade or remove"
         )
     ]
 

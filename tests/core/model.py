@@ -1,6 +1,6 @@
 """A second implementation of offers (semantics, Offering), with sets and times of single versions.
 
-It knows nothing of ranges, views or snapshots, and nothing of facts: it is told the last word of every
+It knows nothing of ranges, views or snapshots, and nothing of facts: it is told the last report of every
 backend. The offers of the gateway are compared with it.
 """
 
@@ -53,7 +53,7 @@ class Known:
 
     name: str
     versions: Versions | None = None
-    """Its last word; None: it was never heard."""
+    """Its last report; None: it was never heard."""
     legacy: bool = False
     probed: bool = False
     down: bool = False
@@ -100,7 +100,7 @@ class Model:
         return all(each.probed for each in self.backends)
 
     @property
-    def last_words(self) -> Versions:
+    def last_reports(self) -> Versions:
         return union(each.versions for each in self.known)
 
     @property
@@ -186,9 +186,9 @@ class Model:
         if not self.all_probed:
             self.given_since = {}
             return
-        given, last_words = self.given, self.last_words
-        fallen = self.offered - last_words - self.removed
-        left = self.offered & last_words
+        given, last_reports = self.given, self.last_reports
+        fallen = self.offered - last_reports - self.removed
+        left = self.offered & last_reports
         if self.cut and given:
             left &= given
         self.cut, self.removed = False, NONE

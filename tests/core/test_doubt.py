@@ -176,7 +176,7 @@ def test_R_A2_without_the_served_version_nothing_is_known_until_a_later_probe_sh
     doubtful = member(missing)
 
     assert (doubtful.version_unknown, doubtful.usable_versions) == (True, NO_VERSIONS)
-    assert (doubtful.advertisement, doubtful.in_service) == (upto(9), True), "its last word counts"
+    assert (doubtful.advertisement, doubtful.in_service) == (upto(9), True), "its last report counts"
     assert (doubtful.freshness, doubtful.probe_wanted_at) == (Freshness.FRESH, 5.0)
     assert "versions are unknown" in str(doubtful.error)
     for still in (regular(4.0), ProbeFailed("x", 6.0), PassiveObservation(upto(8), 5.0), ConnectFailed(6.0)):
@@ -339,7 +339,7 @@ def test_only_three_legacy_answers_in_a_row_make_it_legacy(history: list[str]) -
         assert (found.legacy, found.version_unknown) == (is_legacy, is_unknown)
         expected = NO_VERSIONS if is_unknown else legacy("1.1").versions if is_legacy else ALL
         assert found.usable_versions == expected
-        assert found.in_service, "its last word counts for the offer"
+        assert found.in_service, "its last report counts for the offer"
 
 
 @pytest.mark.parametrize("fact", [mismatch("1.5", NODES, 1.0), ServedVersionMissing(1.0)])

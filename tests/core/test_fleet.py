@@ -452,7 +452,7 @@ def test_R_A11_a_backend_that_has_shown_versions_becomes_legacy_by_three_probes_
     fleet = KNOWN_A
     for number in range(2):
         fleet = fleet.observe("toy", "a", ProbeSucceeded(legacy("1.1"), 11.0 + number))
-        assert (one(fleet).legacy, one(fleet).advertisement) == (False, upto(5)), "its last word counts"
+        assert (one(fleet).legacy, one(fleet).advertisement) == (False, upto(5)), "its last report counts"
         assert one(fleet).usable_versions == NO_VERSIONS, "nobody knows at which version it executes"
         assert one(fleet).freshness is Freshness.FRESH
 

@@ -99,7 +99,7 @@ def test_R_A13_a_completed_roll_back_counts_although_a_drained_backend_is_dead()
     assert it.held() == ("uniform", (), None)
 
 
-def test_R_A13_a_dead_backend_whose_last_word_is_new_keeps_it_on_offer_and_is_named() -> None:
+def test_R_A13_a_dead_backend_whose_last_report_is_new_keeps_it_on_offer_and_is_named() -> None:
     it = timeline("a", "b", "dead")
     it.probe(dict.fromkeys(("a", "b", "dead"), UPTO_9))
     for _ in range(3):
@@ -159,7 +159,7 @@ def test_R_A13_after_a_restart_the_old_backend_may_answer_first() -> None:
     assert again.text == NEW
     assert isinstance(again.send(v("1.9")), Refuse), "no request before its first probe"
     assert again.probe({"a": UPTO_5}) == NEW
-    assert again.probe({"b": None}) == NEW, "its last word counts"
+    assert again.probe({"b": None}) == NEW, "its last report counts"
     assert isinstance(again.send(v("1.9")), Forward)
     assert again.probe({"b": UPTO_5}) == OLD
 

@@ -127,7 +127,7 @@ def test_reachable_grows_by_the_first_backend_and_waits_for_stabilization_too() 
     assert it.held() == ("mixed", (), None)
 
 
-# --- shrinking: at once, by last words ---------------------------------------------------------------------
+# --- shrinking: at once, by last reports -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("policy", Policy)
@@ -141,7 +141,7 @@ def test_a_version_stays_while_one_serves_it_and_leaves_at_once_with_the_last(po
 
 
 @pytest.mark.parametrize("failures", [1, 3])
-def test_a_backend_that_is_down_counts_with_its_last_word(failures: int) -> None:
+def test_a_backend_that_is_down_counts_with_its_last_report(failures: int) -> None:
     it = upgraded()
     for _ in range(failures):
         it.probe({"b": None})
@@ -152,7 +152,7 @@ def test_a_backend_that_is_down_counts_with_its_last_word(failures: int) -> None
     assert it.probe({"b": UPTO_5}) == OLD
 
 
-def test_a_last_word_may_be_a_passive_observation_of_a_backend_that_is_down() -> None:
+def test_a_last_report_may_be_a_passive_observation_of_a_backend_that_is_down() -> None:
     it = upgraded()
     it.probe({"a": UPTO_5, "b": None})
     it.observe("b", PassiveObservation(UPTO_5, it.now))
@@ -160,7 +160,7 @@ def test_a_last_word_may_be_a_passive_observation_of_a_backend_that_is_down() ->
     assert it.text == OLD
 
 
-def test_the_last_word_of_a_drained_backend_counts_for_shrinking() -> None:
+def test_the_last_report_of_a_drained_backend_counts_for_shrinking() -> None:
     it = upgraded()
     assert it.drain("b") == NEW
     assert it.probe({"a": UPTO_5}) == NEW, "b serves it, and may come back"

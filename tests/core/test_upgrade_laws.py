@@ -281,8 +281,8 @@ class Upgrades(RuleBasedStateMachine):
 
     def _loses_nothing_that_is_served(self, offer_state: Versions) -> None:
         """Except by an operator's word (a pin is only a view). The one exception: of an offer that must be
-        unbroken the newest part stays, when a version in its middle is in no last word."""
-        served = self.model.last_words
+        unbroken the newest part stays, when a version in its middle is in no last report."""
+        served = self.model.last_reports
         for lost in (self.before - offer_state) & served:
             assert self.scheme.contiguous
             assert lost < min(offer_state)

@@ -29,7 +29,7 @@ class Known:
     """One configured backend, and what was heard of it (Knowing)."""
 
     declared: bool = False
-    last_word: Versions | None = None
+    last_report: Versions | None = None
     legacy: bool = False
     probed: bool = False
     """Its first probe has ended since it is configured, or since the restart."""
@@ -43,19 +43,19 @@ class Known:
 
     @property
     def in_service(self) -> bool:
-        return self.last_word is not None and not self.drained
+        return self.last_report is not None and not self.drained
 
     def showed(self, versions: Versions) -> None:
         """A probe or a passive observation brought versions."""
-        self.last_word, self.legacy, self.legacy_row = versions, False, 0
+        self.last_report, self.legacy, self.legacy_row = versions, False, 0
 
     def looked_legacy(self, legacy_versions: Versions) -> None:
         """A probe was answered as a server without versions answers (Becoming legacy)."""
-        if self.last_word is not None and not self.legacy:
+        if self.last_report is not None and not self.legacy:
             self.legacy_row += 1
             if self.legacy_row < LEGACY_AFTER:
                 return
-        self.last_word, self.legacy, self.legacy_row = legacy_versions, True, 0
+        self.last_report, self.legacy, self.legacy_row = legacy_versions, True, 0
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Model:
         """Another policy, and other backends; those that stay are the same objects."""
         self._until(now)
         left = [each for name, each in self.backends.items() if backends.get(name) is not each]
-        self.removed |= _all(each.last_word for each in left)
+        self.removed |= _all(each.last_report for each in left)
         self.to_cut = self.to_cut or policy != self.policy
         self.policy, self.backends = policy, backends
         self._settle(now)
@@ -147,7 +147,7 @@ class Model:
         backends = {
             name: Known(
                 each.declared,
-                each.last_word,
+                each.last_report,
                 each.legacy,
                 probed=each.declared,
                 drained=each.drained,
@@ -198,12 +198,12 @@ class Model:
     @property
     def _versioned(self) -> list[Known]:
         """Known, and not legacy; drained or not."""
-        return [each for each in self.backends.values() if each.last_word is not None and not each.legacy]
+        return [each for each in self.backends.values() if each.last_report is not None and not each.legacy]
 
     @property
     def served(self) -> list[Versions]:
         """What each backend in service serves that serves any version (Policies)."""
-        return [each.last_word for each in self.backends.values() if each.in_service and each.last_word]
+        return [each.last_report for each in self.backends.values() if each.in_service and each.last_report]
 
     def given(self) -> Versions:
         """What the policy gives (Policies)."""
@@ -241,7 +241,7 @@ class Model:
     def _makes_first_offer(self, now: float) -> bool:
         """The first offer."""
         self.to_cut, self.removed = False, NONE
-        known = [each for each in self.backends.values() if each.last_word is not None]
+        known = [each for each in self.backends.values() if each.last_report is not None]
         if not self._versioned:
             self.legacy_alone = self.legacy_alone or bool(known)
             return False
@@ -252,7 +252,7 @@ class Model:
 
     def _shrink(self, now: float) -> None:
         """Shrinking."""
-        gone = self.offered - _all(each.last_word for each in self.backends.values())
+        gone = self.offered - _all(each.last_report for each in self.backends.values())
         fallen, self.removed = gone - self.removed, NONE
         self._offer(self._newest_part(self.offered - gone), now)
         for version in fallen:
@@ -317,7 +317,7 @@ class Model:
     @property
     def unserved(self) -> Versions:
         """What is on offer and served by none in service but down ones."""
-        alive = (each.last_word for each in self.backends.values() if each.in_service and not each.down)
+        alive = (each.last_report for each in self.backends.values() if each.in_service and not each.down)
         return self.shown - _all(alive)
 
     @property
@@ -325,7 +325,7 @@ class Model:
         """Rolling upgrade."""
         if self.transparent:
             return "mixed" if len(set(self.served)) > 1 else "uniform"
-        if not self.shown or not any(each.last_word is not None for each in self.backends.values()):
+        if not self.shown or not any(each.last_report is not None for each in self.backends.values()):
             return "unknown"
         if len(set(self.served)) > 1 or self.unserved:
             return "mixed"
@@ -344,7 +344,7 @@ class Model:
             return "stabilization", frozenset()
         if unserved := self.unserved:
             keepers = (each for each in self.backends.items() if each[1].drained or each[1].down)
-            return "state", frozenset(name for name, each in keepers if (each.last_word or NONE) & unserved)
+            return "state", frozenset(name for name, each in keepers if (each.last_report or NONE) & unserved)
         highest = max((max(each) for each in self.served), default=None)
         newest = _all(each for each in self.served if max(each) == highest)
         if more := newest - self.offered:
@@ -359,7 +359,7 @@ class Model:
         return frozenset(
             name
             for name, each in self.backends.items()
-            if each.in_service and each.last_word and not versions <= each.last_word
+            if each.in_service and each.last_report and not versions <= each.last_report
         )
 
 

@@ -83,7 +83,9 @@ class Run:
         scheme: Scheme = MajorMinor() if self.unbroken else dialect.scheme
         assert dialect.scheme.key == scheme.key
         backends = tuple(
-            Backend(name, "test", self.ports[name], declared=self.gateway_set(each.last_word or frozenset()))
+            Backend(
+                name, "test", self.ports[name], declared=self.gateway_set(each.last_report or frozenset())
+            )
             if each.declared
             else Backend(name, "test", self.ports[name])
             for name, each in self.model.backends.items()
@@ -103,7 +105,7 @@ class Run:
         self.next_port += 1
         self.ports[name] = self.next_port
         if not self.mostly_legacy and self.rng.random() < 0.1:
-            return Known(declared=True, last_word=self.versions(), probed=True)
+            return Known(declared=True, last_report=self.versions(), probed=True)
         return Known()
 
     def versions(self) -> frozenset[Pair]:
@@ -168,7 +170,7 @@ class Run:
 
     def _probe(self) -> None:
         name, known = self.a_backend()
-        versions = known.last_word if known.declared and known.last_word else self.versions()
+        versions = known.last_report if known.declared and known.last_report else self.versions()
         self.note(f"{name} serves {sorted(versions)}")
         self.observe(name, ProbeSucceeded(Advertisement(self.gateway_set(versions)), self.now))
         if not known.declared:
@@ -192,7 +194,7 @@ class Run:
 
     def _observe(self) -> None:
         name, known = self.a_backend()
-        if known.declared or not known.probed or known.last_word is None:
+        if known.declared or not known.probed or known.last_report is None:
             return  # it gets no request
         versions = self.versions()
         self.note(f"{name} said {sorted(versions)}")

@@ -71,7 +71,7 @@ async def test_R_A2_a_backend_that_became_legacy_between_probes_is_probed_at_its
         forwarded = len(server.forwarded)
         assert (await testbed.at("1.72", "/v1/nodes")).status == 503
         assert len(server.forwarded) == forwarded, "nobody knows at which version it executes"
-        assert testbed.offer == "1.1-1.72", "its last word counts"
+        assert testbed.offer == "1.1-1.72", "its last report counts"
         async with asyncio.timeout(PATIENCE):
             await testbed.until(lambda view: "1 of 3" in str(view.pool.members[0].error))
         assert len(server.received) - len(server.forwarded) == probes + 1

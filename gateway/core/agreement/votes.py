@@ -20,7 +20,7 @@ from gateway.core.fleet.offer_state import (
     due,
     first_round,
     formed_versions,
-    last_words,
+    last_reports,
     pending_beyond,
     policy_set,
 )
@@ -39,7 +39,7 @@ def remember(
     if not after.initialized:
         after = _first_round(after, document, service, pool, now)
     if after.versions != state:
-        fallen = after.versions - state - last_words(pool) - after.removed
+        fallen = after.versions - state - last_reports(pool) - after.removed
         falls = after.falls.after_fall(fallen).following(state, now)
         after = replace(after, versions=state, falls=falls)
     floor = _floor(state, service, pool)
@@ -129,5 +129,5 @@ def _first_round(
 
 
 def _floor(state: VersionSet, service: Service, pool: Pool) -> VersionSet:
-    """What it would keep: the versions that are in the last word of some configured backend."""
-    return unbroken(state & last_words(pool), service.dialect.scheme)
+    """What it would keep: the versions that are in the last report of some configured backend."""
+    return unbroken(state & last_reports(pool), service.dialect.scheme)

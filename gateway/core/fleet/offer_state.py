@@ -1,7 +1,7 @@
 """The versions that a service has shown its clients, and how these grow and shrink (semantics, Offering).
 
 The state makes an offer rise only when the policy has given more for a while, and fall only when a version is
-in nobody's last word or an operator says so. Versions that have fallen wait longer before they are offered
+in nobody's last report or an operator says so. Versions that have fallen wait longer before they are offered
 again: without that, one backend that flaps would move the offer of everybody at every turn. Time is a
 parameter: seconds of any monotonic clock. No ceiling enters here (it is a view of the state,
 `core.fleet.offer`), no freshness, and nothing here chooses a backend.
@@ -158,7 +158,7 @@ class OfferState:
     cut: bool = False
     """True: an operator has changed the policy, and the versions are still to be cut to what it gives."""
     removed: VersionSet = NO_VERSIONS
-    """In the last words of removed backends: taken when the first probes after that reload have ended."""
+    """In the last reports of removed backends: taken when the first probes after that reload have ended."""
 
     @property
     def pending_versions(self) -> VersionSet:
@@ -237,7 +237,7 @@ def reconfigured(
     removed: VersionSet = NO_VERSIONS,
 ) -> OfferState:
     """The offer state under another configuration of the same service: `service` and `pool` are the new ones,
-    `before` is the service until now, and `removed` is in the last words of backends that are gone.
+    `before` is the service until now, and `removed` is in the last reports of backends that are gone.
 
     An operator's word acts at once, or when the first probes of what it added have ended: what only removed
     backends served is gone, and under another policy all that this does not give. Pending versions keep
@@ -308,7 +308,7 @@ def served_sets(pool: Pool) -> list[tuple[VersionSet, int]]:
     ]
 
 
-def last_words(pool: Pool) -> VersionSet:
+def last_reports(pool: Pool) -> VersionSet:
     """The versions that any of its backends advertised last, drained and down ones included."""
     return union(group.grade.advertised for group in pool.groups if group.grade.advertised)
 
@@ -368,10 +368,10 @@ def _formed(offer_state: OfferState, service: Service, pool: Pool, now: float) -
 
 
 def _shrink(offer_state: OfferState, service: Service, pool: Pool) -> tuple[VersionSet, Falls]:
-    """Without the versions that are in the last word of no configured backend, drained and down ones
+    """Without the versions that are in the last report of no configured backend, drained and down ones
     included, and cut to what the policy gives if an operator has changed it. With the falls: what a removal
     takes away has not fallen."""
-    left = offer_state.versions & last_words(pool)
+    left = offer_state.versions & last_reports(pool)
     fallen = offer_state.versions - left - offer_state.removed
     if offer_state.cut and (given := policy_set(service, pool)):
         left &= given

@@ -148,7 +148,7 @@ def _twins(pattern: str) -> str:
 
 
 def _routes(table: Table, direct: Iterable[ServiceTable]) -> Iterator[str]:
-    """Which service a request is for. The last rule that fits has the last word: the more specific ones come
+    """Which service a request is for. The last rule that fits decides: the more specific ones come
     last, as in the gateway. Services that cannot be expressed, or have a path, take the word away."""
     able = {service.service.name for service in direct}
     rules: list[tuple[tuple[int, int, int], str]] = []

@@ -100,7 +100,7 @@ async def test_what_waits_for_its_stabilization_is_told_without_a_countdown() ->
     assert offer.why.endswith("; 1.59-1.90 is offered once it has stood for 3600 s")
 
 
-async def test_what_stays_on_offer_by_a_last_word_names_who_keeps_it() -> None:
+async def test_what_stays_on_offer_by_a_last_report_names_who_keeps_it() -> None:
     holder = mixed_fleet()
     learn(holder, "api-1", upto(90), 2.0)
     holder.apply("baremetal", Drain("api-1"))
