@@ -28,7 +28,7 @@ def beneath(view: ServiceView) -> VersionSet:
     """What is on offer beneath the ceiling."""
     if view.agreed is None or not view.agreed.voting:
         return view.offer_state.versions
-    return NO_VERSIONS if view.agreed.document is None else view.agreed.document.state
+    return NO_VERSIONS if view.agreed.record is None else view.agreed.record.state
 
 
 def below_minimum(view: ServiceView, ceiling: Version) -> str | None:

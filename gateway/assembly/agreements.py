@@ -1,6 +1,6 @@
 """How what is offered comes to be agreed on: by this gateway alone, or by several replicas.
 
-one process                     views without documents (`WorkerAgreement` for the time of a take-over)
+one process                     views without records (`WorkerAgreement` for the time of a take-over)
 several workers, or an engine   `WorkerAgreement`
 several replicas                `Replication`, over a store
 
@@ -18,7 +18,7 @@ from gateway import __version__
 from gateway.assembly.late_parts import LateParts
 from gateway.assembly.plan import Plan
 from gateway.controlplane.agreement import Agreement
-from gateway.controlplane.worker_agreement import WorkerAgreement, restored_documents
+from gateway.controlplane.worker_agreement import WorkerAgreement, restored_records
 from gateway.core.agreement.attachment import Registered
 from gateway.settings import AgreementSettings
 from gateway.telemetry.neighbours import AgreementReport
@@ -50,17 +50,17 @@ def make_agreement(plan: Plan, late_parts: LateParts) -> Agreed:
         replication = _replication(plan, late_parts, plan.settings.agreement)
         agreed = Agreed(replication, replication)
     else:
-        restored = restored_documents(plan.known.saved)
-        documents = WorkerAgreement(
+        restored = restored_records(plan.known.saved)
+        agreement = WorkerAgreement(
             plan.known.snapshot_holder,
             late_parts.held,
             restored=restored,
             alone=plan.alone,
-            # One that stood alone has left no documents, and no workers.
+            # One that stood alone has left no records, and no workers.
             orphans=plan.handover.orphans_left if restored or not plan.alone else lambda: False,
             save=None if plan.known.state_file is None else late_parts.save,
         )
-        agreed = Agreed(documents, None)
+        agreed = Agreed(agreement, None)
     plan.handover.orphans_ended = agreed.agreement.acknowledged
     return agreed
 
@@ -76,9 +76,9 @@ async def agreeing(agreed: Agreed) -> AsyncIterator[None]:
 
 
 def begin_to_agree(plan: Plan, agreed: Agreed) -> None:
-    """Give every view its document: all followers are in their cell, nothing is saved yet, nobody serves.
+    """Give every view its record: all followers are in their cell, nothing is saved yet, nobody serves.
 
-    In a take-over the other gateway serves by documents that are restored here. They stand still from the
+    In a take-over the other gateway serves by records that are restored here. They stand still from the
     beginning: even the first steps, which are taken at once, must not be ahead of what it serves.
     """
     if plan.handover.taken is not None:

@@ -32,7 +32,7 @@ class LateParts:
         self.keeper: StateKeeper | None = None
 
     def held(self, service: str) -> int | None:
-        """Lowest seq of its document that any of them holds, as in `Agreement`; None: nobody serves it."""
+        """Lowest seq of its record that any of them holds, as in `Agreement`; None: nobody serves it."""
         each = [one.held(service) for one in (self.plane, self.engine) if one is not None]
         return min((held for held in each if held is not None), default=None)
 

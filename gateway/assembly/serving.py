@@ -70,7 +70,7 @@ def has_offer(view: ServiceView) -> bool:
 
 
 async def accept_clients(parts: Parts, admin: AdminListeners) -> None:
-    """Accept clients from now on. If this gateway takes over, the other one serves by the documents that are
+    """Accept clients from now on. If this gateway takes over, the other one serves by the records that are
     held here as well, until there is nothing left to wait for; then it stops, and this one goes on. Raises
     `StartupError`."""
     handover, agreement = parts.plan.handover, parts.agreed.agreement

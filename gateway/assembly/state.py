@@ -38,7 +38,7 @@ async def state(plan: Plan, agreed: Agreed, late_parts: LateParts) -> AsyncItera
             late_parts.keeper = StateKeeper(
                 known.state_file,
                 known.snapshot_holder,
-                documents=agreed.agreement.to_save,
+                records=agreed.agreement.to_save,
                 registrations=agreed.registrations,
                 paused=plan.handover.taken is not None,
             )

@@ -3,7 +3,7 @@
 `open_logs` comes before the data plane and is closed after it: cut requests are logged, too, and the last
 spans are sent after the last request. `follow_snapshot` comes before the first probe and the first change of
 an offer, so that both are counted. The change log begins with what is offered once the agreement has given
-views their documents. Worker processes have their own access log and traces (`workers.parts`).
+views their records. Worker processes have their own access log and traces (`workers.parts`).
 """
 
 from __future__ import annotations

@@ -11,35 +11,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from gateway.core.agreement.document import Document
+from gateway.core.agreement.record import AgreedRecord
 
 
 class Agreement(Protocol):
-    """It follows and moves the document of each service from `start` to `close`, on the running loop. Call
+    """It follows and moves the record of each service from `start` to `close`, on the running loop. Call
     `start` before the state file is written and before any worker serves."""
 
     def start(self) -> None:
         """Give every view what it has to have before anybody is served, and before anything is saved."""
 
     async def close(self) -> None:
-        """Move no document any more."""
+        """Move no record any more."""
 
     def acknowledged(self) -> None:
         """A worker has acknowledged, joined or ended, or the last worker of an earlier process is gone."""
 
     def hold(self, *, everything: bool = True) -> None:
-        """No document moves from now on, because another process serves by it, too. `everything` False: only
+        """No record moves from now on, because another process serves by it, too. `everything` False: only
         those by which the other one serves."""
 
     def release(self) -> None:
         """Go on: no other process serves any more, or it has not begun."""
 
     async def in_force(self, service: str | None = None) -> bool:
-        """Wait until every document (or that of `service`) is where it is to be, and everybody holds it.
+        """Wait until every record (or that of `service`) is where it is to be, and everybody holds it.
         False: it takes too long, or waits for another process."""
 
     def awaited(self) -> Mapping[str, str]:
-        """For whom the document of a service waits, by service. Empty: all are where they are to be."""
+        """For whom the record of a service waits, by service. Empty: all are where they are to be."""
 
-    def to_save(self) -> Mapping[str, Document]:
-        """What the state file has to hold before anybody serves by it: the documents by service."""
+    def to_save(self) -> Mapping[str, AgreedRecord]:
+        """What the state file has to hold before anybody serves by it: the records by service."""

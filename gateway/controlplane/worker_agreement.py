@@ -1,13 +1,13 @@
-"""Agreement between the workers of one gateway: moves the document of each service towards what is offered,
+"""Agreement between the workers of one gateway: moves the record of each service towards what is offered,
 one step of the ladder at a time.
 
     SnapshotHolder -> WorkerAgreement -> StateKeeper -> SnapshotHolder.agree -> workers -> acknowledged
       offer states      next steps       saved first      published
 
 Several workers hold the snapshot at slightly different times. What each of them offers and refuses is in the
-document that it holds. The next one is published only when every live worker has acknowledged this one, so no
+record that it holds. The next one is published only when every live worker has acknowledged this one, so no
 two of them are more than one level apart (`core.agreement.ladder`). Where one worker serves alone, views have
-no document and nothing here runs, but for a take-over: then documents stand in for two processes.
+no record and nothing here runs, but for a take-over: then records stand in for two processes.
 
 Decides nothing about versions and knows no worker: `held` says what they have acknowledged.
 """
@@ -23,8 +23,8 @@ from typing import Final, NamedTuple, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.agreement.attachment import Agreed
-from gateway.core.agreement.document import Document, decides_nothing, seq_of
 from gateway.core.agreement.ladder import FIRST_SEQ, Target, step
+from gateway.core.agreement.record import AgreedRecord, decides_nothing, seq_of
 from gateway.core.agreement.votes import policy_text
 from gateway.core.fleet.offer import is_transparent
 from gateway.core.fleet.offer_state import SavedState
@@ -47,9 +47,9 @@ TAKE_OVER: Final = "take-over"
 EARLIER_WORKERS: Final = "workers of an earlier process"
 
 _MAX_STEPS: Final = 16
-"""Steps in a row while nobody holds a document; the ladder rests after five."""
+"""Steps in a row while nobody holds a record; the ladder rests after five."""
 
-_log = logging.getLogger("skewgate.documents")
+_log = logging.getLogger("skewgate.agreement")
 
 
 class _Step(NamedTuple):
@@ -63,10 +63,10 @@ class _Step(NamedTuple):
 class WorkerAgreement:
     """The `Agreement` of a gateway that stands alone: it follows the offers from `start` to `close`.
 
-    `held(service)`: the lowest seq of its document that any live worker has acknowledged, 0 for none; None:
-    no worker is live, so whoever joins has to hold the present one first. `restored`: the documents of the
+    `held(service)`: the lowest seq of its record that any live worker has acknowledged, 0 for none; None:
+    no worker is live, so whoever joins has to hold the present one first. `restored`: the records of the
     state file, or of the gateway that is taken over. `alone`: one worker serves in this process, and what it
-    offers needs no document as long as no other process serves beside it. `orphans`: whether workers of an
+    offers needs no record as long as no other process serves beside it. `orphans`: whether workers of an
     earlier process may still serve. They refuse nothing; what they serve is not refused here meanwhile.
     `save`: write `to_save` to the state file and return whether it is there; None: there is no file.
     """
@@ -76,7 +76,7 @@ class WorkerAgreement:
         snapshot_holder: SnapshotHolder,
         held: Callable[[str], int | None] = lambda service: None,
         *,
-        restored: Mapping[str, Document] | None = None,
+        restored: Mapping[str, AgreedRecord] | None = None,
         alone: bool = False,
         orphans: Callable[[], bool] = lambda: False,
         save: Callable[[], Awaitable[bool]] | None = None,
@@ -90,12 +90,12 @@ class WorkerAgreement:
         self._unsaved = False
         """The last step was published before it was saved."""
         self._frozen: frozenset[str] = frozenset()
-        """Services whose documents stand still."""
+        """Services whose records stand still."""
         self._holding = False
         self._planned: dict[str, _Step] = {}
         """Steps that are being saved, by service."""
         self._awaited: dict[str, str] = {}
-        """For whom the document of a service waits. A service that is not here is where it is to be."""
+        """For whom the record of a service waits. A service that is not here is where it is to be."""
         self._changed = asyncio.Event()
         self._publishing: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] | None = None
@@ -103,13 +103,13 @@ class WorkerAgreement:
     # --- its life
 
     def start(self) -> None:
-        """Give every view its document, if there are to be any, and take the steps that wait for nobody."""
+        """Give every view its record, if there are to be any, and take the steps that wait for nobody."""
         if not self._alone or self._orphans():
             self._take_part()
             self._put_in_force(self._steps(self._snapshot_holder.current.views))
 
     async def close(self) -> None:
-        """Move no document any more. What is being saved is not published."""
+        """Move no record any more. What is being saved is not published."""
         self._stop_following()
         if self._publishing is not None:
             self._publishing.cancel()
@@ -161,25 +161,25 @@ class WorkerAgreement:
     def awaited(self) -> Mapping[str, str]:
         return dict(self._awaited)
 
-    def to_save(self) -> Mapping[str, Document]:
+    def to_save(self) -> Mapping[str, AgreedRecord]:
         found = {}
         for name, view in self._snapshot_holder.current.views.items():
             planned = self._planned.get(name)
             agreed = view.agreed if planned is None else planned.after
-            if agreed is not None and agreed.document is not None:
-                found[name] = agreed.document
+            if agreed is not None and agreed.record is not None:
+                found[name] = agreed.record
         return found
 
-    # --- documents come and go
+    # --- records come and go
 
     def _take_part(self) -> None:
-        """Give every view a document that has none."""
+        """Give every view a record that has none."""
         if self._unsubscribe is None:
             self._unsubscribe = self._snapshot_holder.subscribe(self._on_change)
         begun = {
             name: self._begun(name, view)
             for name, view in self._snapshot_holder.current.views.items()
-            if view.agreed is None or (view.agreed.document is None and name in self._restored)
+            if view.agreed is None or (view.agreed.record is None and name in self._restored)
         }
         self._restored.clear()
         if begun:
@@ -187,15 +187,15 @@ class WorkerAgreement:
 
     def _begun(self, name: str, view: ServiceView) -> Agreed:
         """What stood before the restart; of one that has stood alone, what it offers at this moment."""
-        document = self._restored.get(name)
-        if document is None and self._alone and view.offer_state.versions:
-            document = _at_rest(view)
+        record = self._restored.get(name)
+        if record is None and self._alone and view.offer_state.versions:
+            record = _at_rest(view)
         # What another process knows as legacy, it passes on without negotiation until it has ended.
         transparent = view.offer.transparent or (self._holding and _is_legacy_alone(view))
-        return Agreed(document, transparent=document is None and transparent)
+        return Agreed(record, transparent=record is None and transparent)
 
     def _drop_documents(self) -> None:
-        """Nobody else serves: views need no documents."""
+        """Nobody else serves: views need no records."""
         self._stop_following()
         self._snapshot_holder.agree(dict.fromkeys(self._snapshot_holder.current.views))
 
@@ -224,7 +224,7 @@ class WorkerAgreement:
             self._awaited |= dict.fromkeys(steps, STATE_FILE)
             if self._publishing is None:
                 # Owned by this object until `close`.
-                self._publishing = asyncio.get_running_loop().create_task(self._publish(), name="documents")
+                self._publishing = asyncio.get_running_loop().create_task(self._publish(), name="agreement")
 
     def _steps(self, services: Iterable[str]) -> dict[str, _Step]:
         """The steps that can be taken now, by service."""
@@ -252,28 +252,28 @@ class WorkerAgreement:
         if view.service.name in self._frozen:
             return None
         holders = self._held(view.service.name)
-        document, all_attached = agreed.document, not self._orphans()
+        record, all_attached = agreed.record, not self._orphans()
         for _ in range(_MAX_STEPS):
-            following = _following(view, document, all_attached=all_attached)
+            following = _following(view, record, all_attached=all_attached)
             if following is None:
                 break
-            if holders is not None and holders != seq_of(agreed.document):
+            if holders is not None and holders != seq_of(agreed.record):
                 return None
-            document = following
+            record = following
             if holders is not None or self._save is not None:
                 break  # who joins while it is saved holds the one before
-        transparent = decides_nothing(document) and is_transparent(view.pool, view.offer_state)
-        if document is agreed.document and transparent is agreed.transparent:
+        transparent = decides_nothing(record) and is_transparent(view.pool, view.offer_state)
+        if record is agreed.record and transparent is agreed.transparent:
             return None
-        return _Step(agreed, replace(agreed, document=document, transparent=transparent))
+        return _Step(agreed, replace(agreed, record=record, transparent=transparent))
 
     def _awaited_by(self, view: ServiceView, agreed: Agreed) -> str | None:
-        """For whom the document waits from which no step can be taken now."""
-        wanted = _following(view, agreed.document, all_attached=True) is not None
+        """For whom the record waits from which no step can be taken now."""
+        wanted = _following(view, agreed.record, all_attached=True) is not None
         if view.service.name in self._frozen:
             return TAKE_OVER if wanted else None
         holders = self._held(view.service.name)
-        if holders is not None and holders != seq_of(agreed.document):
+        if holders is not None and holders != seq_of(agreed.record):
             return WORKERS
         return EARLIER_WORKERS if wanted else None
 
@@ -331,26 +331,26 @@ class WorkerAgreement:
         self._changed.clear()
 
 
-def restored_documents(saved: Mapping[str, SavedState]) -> dict[str, Document]:
-    """The documents of a state file, by service."""
-    return {name: each.document for name, each in saved.items() if each.document is not None}
+def restored_records(saved: Mapping[str, SavedState]) -> dict[str, AgreedRecord]:
+    """The records of a state file, by service."""
+    return {name: each.record for name, each in saved.items() if each.record is not None}
 
 
-def _following(view: ServiceView, document: Document | None, *, all_attached: bool) -> Document | None:
-    """The document one step nearer to what this gateway offers."""
+def _following(view: ServiceView, record: AgreedRecord | None, *, all_attached: bool) -> AgreedRecord | None:
+    """The record one step nearer to what this gateway offers."""
     state, service = view.offer_state, view.service
     if not state.initialized and state.round_ended is None:
         return None  # nothing is known yet: what stood goes on standing
-    rule = policy_text(service) if document is None or not state.cut else document.rule
+    rule = policy_text(service) if record is None or not state.cut else record.rule
     towards = Target(rule, state.versions, view.offer.ceiling)
-    return step(document, towards, service.dialect.scheme, all_attached=all_attached)
+    return step(record, towards, service.dialect.scheme, all_attached=all_attached)
 
 
-def _at_rest(view: ServiceView) -> Document:
-    """The document that says what is offered and refused without one."""
+def _at_rest(view: ServiceView) -> AgreedRecord:
+    """The record that says what is offered and refused without one."""
     offered: VersionSet = view.offer.versions
     rule = policy_text(view.service)
-    return Document(FIRST_SEQ, rule, view.offer_state.versions, offered, offered, offered)
+    return AgreedRecord(FIRST_SEQ, rule, view.offer_state.versions, offered, offered, offered)
 
 
 def _is_legacy_alone(view: ServiceView) -> bool:
@@ -361,17 +361,17 @@ def _is_legacy_alone(view: ServiceView) -> bool:
 
 
 def _may_serve(view: ServiceView) -> bool:
-    """Whether another process may serve what this document, or the one before it, has accepted, or may pass
+    """Whether another process may serve what this record, or the one before it, has accepted, or may pass
     on everything without negotiation."""
     if view.agreed is None:
         return False
-    document = view.agreed.document
-    return view.agreed.transparent or (document is not None and bool(document.open))
+    record = view.agreed.record
+    return view.agreed.transparent or (record is not None and bool(record.open))
 
 
 def _log_step(view: ServiceView, agreed: Agreed) -> None:
-    document, scheme, name = agreed.document, view.service.dialect.scheme, view.service.name
-    if document is not None and _log.isEnabledFor(logging.DEBUG):
-        texts = [each.format(scheme) for each in (document.offered, document.accepted, document.open)]
-        values = name, document.seq, *texts
-        _log.debug("%s: document %d: offered %s, accepted %s, open %s", *values, extra=about(name))
+    record, scheme, name = agreed.record, view.service.dialect.scheme, view.service.name
+    if record is not None and _log.isEnabledFor(logging.DEBUG):
+        texts = [each.format(scheme) for each in (record.offered, record.accepted, record.open)]
+        values = name, record.seq, *texts
+        _log.debug("%s: record %d: offered %s, accepted %s, open %s", *values, extra=about(name))

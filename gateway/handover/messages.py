@@ -66,7 +66,7 @@ class Offer(NamedTuple):
     pid: int
     release: str
     state: str | None
-    """The text of the state file, with the documents by which both serve for a while."""
+    """The text of the state file, with the records by which both serve for a while."""
     descriptors: tuple[Described, ...]
     manager: Mapping[str, str]
     """Variables of the environment by which the service manager is told how the process is."""

@@ -2,7 +2,7 @@
 
     new gateway  ->  HandoverServer  ->  Predecessor: freeze, stop, handed_over; or back: resume, unfreeze
 
-    freeze    commands, reloads and documents stand still; the state is written
+    freeze    commands, reloads and records stand still; the state is written
     stop      clients and operators are accepted by nobody; the state file is not written any more
 
 The server listens beside the state file. Only processes of the same user, or root's, are heard. One take-over

@@ -48,7 +48,7 @@ class TakenOver:
         """Of the old gateway."""
         self.release = offer.release
         self.state = offer.state
-        """The text of the state file, with the documents by which both serve for a while; None: it has
+        """The text of the state file, with the records by which both serve for a while; None: it has
         none."""
         self.lock: int | None = None
         """The descriptor by which the state file is locked."""

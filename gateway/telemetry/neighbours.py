@@ -39,7 +39,7 @@ class ServiceReport(NamedTuple):
     since: float
     """Wall-clock seconds since it is attached, or detached."""
     seq: int
-    """Of the document that it holds; 0: none."""
+    """Of the record that it holds; 0: none."""
     answers_for: float | None = None
     """Seconds for which a detached replica goes on answering; None: it is attached, or has no such end."""
     awaited: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ class EngineReport(NamedTuple):
     rows: Mapping[str, int]
     """By service: ways of asking that go past the gateway."""
     held: Mapping[str, int]
-    """By service: the lowest seq of its document by which a process of the engine may serve."""
+    """By service: the lowest seq of its record by which a process of the engine may serve."""
     draining: int
     """Earlier processes that may still serve."""
     missing: tuple[str, ...]

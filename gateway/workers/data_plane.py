@@ -82,7 +82,7 @@ class OwnWorker:
         return True
 
     def held(self, service: str) -> int | None:
-        """The lowest seq of its document that a live worker process has acknowledged, 0 for none; None: no
+        """The lowest seq of its record that a live worker process has acknowledged, 0 for none; None: no
         such process is live."""
         return None
 

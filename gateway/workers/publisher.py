@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Final, TypeAlias, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.agreement.document import Document
+from gateway.core.agreement.record import AgreedRecord
 from gateway.core.fleet.publication import Publication, publication
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.settings import Settings
@@ -176,16 +176,16 @@ class Publisher:
 
 
 def lowest_held(service: str, current: Snapshot, held: Iterable[Snapshot]) -> int | None:
-    """The lowest `seq` of this service's document among what the workers hold. 0: one of them holds none.
+    """The lowest `seq` of this service's record among what the workers hold. 0: one of them holds none.
     None: there is no worker."""
-    present = _document(current.views.get(service))
+    present = _record(current.views.get(service))
     lowest: int | None = None
     for each in held:
-        document = _document(each.views.get(service))
-        if document is None:
+        record = _record(each.views.get(service))
+        if record is None:
             return 0
-        seq = document.seq
-        if present is not None and document != present:  # another one with this number is not it
+        seq = record.seq
+        if present is not None and record != present:  # another one with this number is not it
             seq = min(seq, present.seq - 1)
         lowest = seq if lowest is None else min(lowest, seq)
     return lowest
@@ -198,8 +198,8 @@ def offers(snapshot: Snapshot | None) -> bool:
     )
 
 
-def holds_documents(held: Snapshot, current: Snapshot) -> bool:
-    """Whether a worker that holds this decides by the present documents."""
+def holds_records(held: Snapshot, current: Snapshot) -> bool:
+    """Whether a worker that holds this decides by the present records."""
     for name, view in current.views.items():
         other = held.views.get(name)
         if other is not view and (other is None or other.agreed != view.agreed):
@@ -207,5 +207,5 @@ def holds_documents(held: Snapshot, current: Snapshot) -> bool:
     return True
 
 
-def _document(view: ServiceView | None) -> Document | None:
-    return None if view is None or view.agreed is None else view.agreed.document
+def _record(view: ServiceView | None) -> AgreedRecord | None:
+    return None if view is None or view.agreed is None else view.agreed.record

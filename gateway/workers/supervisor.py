@@ -30,7 +30,7 @@ from gateway.telemetry.status import WorkerState
 from gateway.telemetry.worker_report import WorkerReport, WorkerStats, plus
 from gateway.workers import messages
 from gateway.workers.identity import identity
-from gateway.workers.publisher import Publisher, Recipient, holds_documents, lowest_held, offers
+from gateway.workers.publisher import Publisher, Recipient, holds_records, lowest_held, offers
 from gateway.workers.reports import Reports
 from gateway.workers.shares import TokenBroker
 from gateway.workers.stand_in_acceptor import StandInAcceptor
@@ -336,7 +336,7 @@ class WorkerProcesses:
             handle.stage is Stage.STARTING
             and recipient.held is not None
             and recipient.changes >= self._promised
-            and holds_documents(recipient.held, self._snapshot_holder.current)
+            and holds_records(recipient.held, self._snapshot_holder.current)
         ):
             handle.stage = Stage.LIVE
             if self._listening:
@@ -418,7 +418,7 @@ class WorkerProcesses:
         )
 
     def held(self, service: str) -> int | None:
-        """The lowest `seq` of this service's document that a worker holds, which decides when the next step
+        """The lowest `seq` of this service's record that a worker holds, which decides when the next step
         may be taken. 0: one of them holds none. None: there is no worker."""
         held = [handle.held for handle in self._handles.values() if handle.held is not None]
         return lowest_held(service, self._snapshot_holder.current, held)

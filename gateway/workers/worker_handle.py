@@ -82,7 +82,7 @@ class WorkerHandle:
 
     @property
     def held(self) -> Snapshot | None:
-        """What it has acknowledged; None: nothing yet. From then to its end documents wait for it."""
+        """What it has acknowledged; None: nothing yet. From then to its end records wait for it."""
         return None if self.recipient is None else self.recipient.held
 
     async def start(self, program: Sequence[str], code: str, inherited: Sequence[int]) -> None:

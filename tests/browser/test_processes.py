@@ -71,7 +71,7 @@ async def test_replicas_are_shown_with_what_each_holds(tmp_path: Path, tabs: Tab
 
         for each in ids:
             await expect(row(page, each)).to_contain_text("attached")
-            await expect(row(page, each)).to_contain_text(re.compile(r"document \d+"))
+            await expect(row(page, each)).to_contain_text(re.compile(r"record \d+"))
         await expect(row(page, own)).to_contain_text("(this one)")
         await see(tabs, page, "replicas")
 

@@ -18,7 +18,7 @@ import pytest
 
 from gateway import settings
 from gateway.controlplane.state.text import format_state, parse_state
-from gateway.core.agreement.document import Document
+from gateway.core.agreement.record import AgreedRecord
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.offer_state import SavedAdvertisement
 from gateway.core.fleet.service import Service
@@ -150,12 +150,12 @@ def test_the_earlier_one_reads_what_this_one_knows_of_discovered_backends(earlie
 
 @pytest.mark.real
 def test_the_earlier_one_reads_what_workers_hold_of_the_offers(earlier: Path) -> None:
-    """A release that knows no workers has no documents. All else counts."""
+    """A release that knows no workers has no records. All else counts."""
     scheme = services()[0].dialect.scheme
     some = VersionSet.read("1.1-1.58", scheme)
     parsed = parse_state(written(services()), services())
     snapshot = Snapshot.configured(services(), now=0.0, saved=parsed.saved)
-    text = format_state(snapshot, 0.0, {"baremetal": Document(9, "guaranteed", some, some, some, some)})
+    text = format_state(snapshot, 0.0, {"baremetal": AgreedRecord(9, "guaranteed", some, some, some, some)})
     assert "document" in json.loads(text)["services"]["baremetal"]
     assert json.loads(by_the_earlier(earlier, READ, text)) == read_here(text)
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.worker_agreement import WorkerAgreement
-from gateway.core.agreement.document import Document
+from gateway.core.agreement.record import AgreedRecord
 from gateway.core.fleet.fleet import Fleet
 from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.service import Service
@@ -43,14 +43,14 @@ class Disk:
     """The state file. A write ends at once, when `is_done` is called, or never."""
 
     def __init__(self) -> None:
-        self.documents: Mapping[str, Document] = {}
+        self.records: Mapping[str, AgreedRecord] = {}
         self.stuck = False
         self._done = asyncio.Event()
 
-    async def write(self, documents: Mapping[str, Document]) -> bool:
+    async def write(self, records: Mapping[str, AgreedRecord]) -> bool:
         while self.stuck:
             await self._done.wait()
-        self.documents = dict(documents)
+        self.records = dict(records)
         return True
 
     def is_done(self) -> None:
@@ -67,17 +67,17 @@ class Process:
         self.alone = alone
         self.workers: list[Worker] = []
         self.disk = disk
-        self.documents = WorkerAgreement(
+        self.agreement = WorkerAgreement(
             self.holder,
             self._held,
-            restored=disk.documents,
+            restored=disk.records,
             alone=alone,
             orphans=orphans,
             save=self._save,
         )
 
     async def _save(self) -> bool:
-        return await self.disk.write(self.documents.to_save())
+        return await self.disk.write(self.agreement.to_save())
 
     def _held(self, service: str) -> int | None:
         return min(
@@ -92,7 +92,7 @@ class Process:
     def ends_a_worker(self, at: int) -> None:
         if self.workers:
             del self.workers[at % len(self.workers)]
-            self.documents.acknowledged()
+            self.agreement.acknowledged()
 
     def acknowledges(self, worker: Worker) -> None:
         """What it was sent is in force there, and the main process gets to know."""
@@ -105,7 +105,7 @@ class Process:
             worker.live = all(
                 _seq(worker.acknowledged, name) == _seq(self.holder.current, name) for name in names
             )
-        self.documents.acknowledged()
+        self.agreement.acknowledged()
 
     def sends(self, worker: Worker) -> None:
         """Whatever is new, if it has acknowledged what it was sent before."""
@@ -122,8 +122,8 @@ class Process:
 
 def _seq(snapshot: Snapshot | None, service: str) -> int:
     view = None if snapshot is None else snapshot.views.get(service)
-    document = None if view is None or view.agreed is None else view.agreed.document
-    return 0 if document is None else document.seq
+    record = None if view is None or view.agreed is None else view.agreed.record
+    return 0 if record is None else record.seq
 
 
 class ManyWorkers(Timeline):
@@ -141,7 +141,7 @@ class ManyWorkers(Timeline):
     def close(self) -> None:
         for process in (self.process, self.earlier):
             if process is not None:
-                self.loop.run_until_complete(process.documents.close())
+                self.loop.run_until_complete(process.agreement.close())
         self.loop.close()
 
     def do(self, happens: Callable[[], object]) -> None:
@@ -181,8 +181,8 @@ class ManyWorkers(Timeline):
         self.disk.is_done()
         self.do(lambda: None)
         self.earlier = self.process
-        self.do(self.earlier.documents.hold)
-        self.disk.documents = dict(self.earlier.documents.to_save())
+        self.do(self.earlier.agreement.hold)
+        self.disk.records = dict(self.earlier.agreement.to_save())
         saved = self.snapshot.saved()
         super().restart(self.view.service)
         self.process = self._started(workers, saved, takes_over=True)
@@ -191,11 +191,11 @@ class ManyWorkers(Timeline):
         if self.earlier is not None:
             self._leave(self.earlier)
             self.earlier = None
-            self.do(self.process.documents.release)
+            self.do(self.process.agreement.release)
 
     def orphans_end(self) -> None:
         self.orphans.clear()
-        self.do(self.process.documents.acknowledged)
+        self.do(self.process.agreement.acknowledged)
 
     def _take(self, fleet: Fleet) -> None:
         super()._take(fleet)
@@ -214,14 +214,14 @@ class ManyWorkers(Timeline):
             orphans=lambda: bool(self.orphans),
         )
         if takes_over:
-            self.do(lambda: process.documents.hold(everything=False))
-        self.do(process.documents.start)
+            self.do(lambda: process.agreement.hold(everything=False))
+        self.do(process.agreement.start)
         for _ in range(workers):
             process.starts_a_worker()
         return process
 
     def _leave(self, process: Process) -> None:
-        self.loop.run_until_complete(process.documents.close())
+        self.loop.run_until_complete(process.agreement.close())
 
     # -- what clients see
 

@@ -111,16 +111,16 @@ def test_an_upgrade_is_logged_line_by_line(log: LoggedFleet) -> None:
 async def test_the_steps_of_several_workers_are_one_line(log: LoggedFleet) -> None:
     holds = {"baremetal": 0}
     holder = log.snapshot_holder
-    documents = WorkerAgreement(holder, holds.get)
+    agreement = WorkerAgreement(holder, holds.get)
 
     def acknowledge() -> None:
         agreed = holder.current.views["baremetal"].agreed
         assert agreed is not None
-        assert agreed.document is not None
-        holds["baremetal"] = agreed.document.seq
-        documents.acknowledged()
+        assert agreed.record is not None
+        holds["baremetal"] = agreed.record.seq
+        agreement.acknowledged()
 
-    documents.start()
+    agreement.start()
     acknowledge()
     assert log.lines() == []
     log.advertise(api_1=90, api_2=90)
@@ -141,7 +141,7 @@ async def test_the_steps_of_several_workers_are_one_line(log: LoggedFleet) -> No
     [line] = log.lines()
     assert line.startswith("INFO baremetal: unpinned, no ceiling, offer 1.1-1.31")
     assert line.endswith("not every worker, or another process that still serves, holds it yet")
-    await documents.close()
+    await agreement.close()
 
 
 @pytest.mark.parametrize(
@@ -161,14 +161,14 @@ async def test_replicas_that_hold_a_change_back_are_named(
         return replicas
 
     log = LoggedFleet(caplog, "api-1", "api-2", replicas=why_held)
-    documents = WorkerAgreement(log.snapshot_holder, {"baremetal": 0}.get)
-    documents.start()
+    agreement = WorkerAgreement(log.snapshot_holder, {"baremetal": 0}.get)
+    agreement.start()
     log.lines()
     log.advertise(api_1=58, api_2=90)
     log.change_log.close()
     assert log.lines()[-1].endswith(f"; {reason}")
     assert set(asked) == {"baremetal"}
-    await documents.close()
+    await agreement.close()
 
 
 def test_what_holds_the_offer_is_logged_again_when_others_hold_it(caplog: pytest.LogCaptureFixture) -> None:

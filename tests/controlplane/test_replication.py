@@ -14,7 +14,7 @@ from gateway.controlplane.replication.replication import Replication
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.stores.store import StoreError
 from gateway.core.agreement.attachment import NOT_JOINED, Agreed
-from gateway.core.agreement.document import Level
+from gateway.core.agreement.record import Level
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.fleet import Drain, Pin, ProbeSucceeded
 from gateway.core.fleet.offer_state import SavedState
@@ -70,9 +70,9 @@ class Replica:
 
     async def _save(self) -> bool:
         await asyncio.sleep(0)
-        documents, registered = self.replication.to_save(), self.replication.registrations()
+        records, registered = self.replication.to_save(), self.replication.registrations()
         self.file = {
-            name: SavedState(document=documents.get(name), registered=registered[name]) for name in registered
+            name: SavedState(record=records.get(name), registered=registered[name]) for name in registered
         }
         return True
 
@@ -344,14 +344,14 @@ def test_a_clean_stop_leaves_nothing_and_the_other_goes_on() -> None:
     run(main())
 
 
-def test_workers_hold_a_document_before_it_is_acknowledged() -> None:
+def test_workers_hold_a_record_before_it_is_acknowledged() -> None:
     async def main() -> None:
         async with site(2) as here:
             slow = here.replicas[0]
             agreed = slow.holder.current.views["toy"].agreed
             assert agreed is not None
-            assert agreed.document is not None
-            slow.holds = agreed.document.seq
+            assert agreed.record is not None
+            slow.holds = agreed.record.seq
             for each in here.replicas:
                 each.hears(9)
             await here.passes(5)
@@ -367,7 +367,7 @@ def test_workers_hold_a_document_before_it_is_acknowledged() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"form":2}', '{"form":1}', "nonsense"])
-def test_a_document_that_cannot_be_followed_is_answered_503_and_said(
+def test_a_record_that_cannot_be_followed_is_answered_503_and_said(
     text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.controlplane.replication.entries import config_digest, read_live, write_live
 from gateway.controlplane.replication.reading import Readings
-from gateway.core.agreement.document import UnreadableDocument
+from gateway.core.agreement.record import UnreadableRecord
 from gateway.core.fleet.fleet import Drain, Pin
 from gateway.core.fleet.service import Service
 from tests.controlplane.memory_store import MemoryCluster
@@ -69,28 +69,28 @@ async def _restarted(here: Site, one: Replica, boot: str) -> Replica:
 
 
 @pytest.mark.parametrize("boots", [("boot", "boot"), ("second", "third")])
-def test_restarts_while_the_store_is_away_keep_the_document(boots: tuple[str, str]) -> None:
+def test_restarts_while_the_store_is_away_keep_the_record(boots: tuple[str, str]) -> None:
     async def main() -> None:
         async with site(2) as here:
-            one, document = here.replicas[1], here.replicas[1].file["toy"].document
-            assert document is not None
+            one, record = here.replicas[1], here.replicas[1].file["toy"].record
+            assert record is not None
             here.cluster.quorum = False
             for boot in boots:
                 await here.passes(3)
                 one = await _restarted(here, one, boot)
                 assert one.offered() == upto(5).versions
-                assert one.file["toy"].document == document
+                assert one.file["toy"].record == record
             await here.passes(70)
             assert not one.offered(), "it is forgotten by now"
             one = await _restarted(here, one, boots[1])
             assert not one.offered()
             await one._save()
-            assert one.file["toy"].document == document, "an absence is no document"
+            assert one.file["toy"].record == record, "an absence is no record"
             here.cluster.quorum = True
             for each in here.replicas:
                 each.hears(5)
             await here.all_offer(5)
-            assert one.file["toy"].document is not None
+            assert one.file["toy"].record is not None
 
     run(main())
 
@@ -135,7 +135,7 @@ def test_a_store_restored_to_a_lower_revision_is_read_anew() -> None:
     run(main())
 
 
-def test_a_detached_one_adopts_no_document_before_it_is_registered() -> None:
+def test_a_detached_one_adopts_no_record_before_it_is_registered() -> None:
     async def main() -> None:
         async with site(2) as here:
             cut, other = here.replicas
@@ -203,7 +203,7 @@ def test_a_word_that_is_good_is_read() -> None:
     ids=lambda change: str(change)[:40],
 )
 def test_a_word_of_which_anything_is_wrong_is_no_vote(change: dict[str, object]) -> None:
-    with pytest.raises(UnreadableDocument):
+    with pytest.raises(UnreadableRecord):
         read_live(json.dumps({**GOOD, **change}), XY)
 
 

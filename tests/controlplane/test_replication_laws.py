@@ -87,7 +87,7 @@ async def _ends(here: Site, one: Replica, index: int, kind: str, heard: int | No
 def _blocks(one: Replica) -> None:
     """A worker holds what is in force, and takes nothing new; or it does again."""
     agreed = one.holder.current.views["toy"].agreed
-    seq = 0 if agreed is None or agreed.document is None else agreed.document.seq
+    seq = 0 if agreed is None or agreed.record is None else agreed.record.seq
     one.holds = seq if one.holds is None else None
     one.replication.acknowledged()
 

@@ -1,4 +1,4 @@
-"""Restarted while the store is away: a replica goes on by the document of its state file, detached."""
+"""Restarted while the store is away: a replica goes on by the record of its state file, detached."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.assembly import Gateway
 from gateway.controlplane.replication.clocks import system_clocks
 from gateway.controlplane.state.text import format_state
 from gateway.core.agreement.attachment import LastAttached, Registered
-from gateway.core.agreement.document import Document
+from gateway.core.agreement.record import AgreedRecord
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionRange, VersionSet
 from gateway.core.versions.version import Version
@@ -45,18 +45,18 @@ def _entry(folder: Path) -> Mapping[str, object]:
 
 
 @pytest.mark.parametrize("ago, serves", [(5.0, True), (2 * FORGET, False)])
-def test_its_document_stays_in_the_file_and_is_served_within_forget(
+def test_its_record_stays_in_the_file_and_is_served_within_forget(
     tmp_path: Path, ago: float, serves: bool
 ) -> None:
     configured = read_file(_file(tmp_path), environ=os.environ).require()
-    document = Document(7, "guaranteed", AGREED, AGREED, AGREED, AGREED)
+    record = AgreedRecord(7, "guaranteed", AGREED, AGREED, AGREED, AGREED)
     clocks = system_clocks()
     # Of an earlier start of the machine, so the wall clock counts.
     last = LastAttached("another", 1.0, clocks.wall() - ago)
     (tmp_path / "state.json").write_text(
         format_state(
             Snapshot.configured(configured.services, now=0.0),
-            documents={"baremetal": document},
+            records={"baremetal": record},
             registrations={"baremetal": Registered(("before",), last)},
         )
     )
@@ -88,7 +88,7 @@ async def _serves_after_a_kill(here: Site, killed: Replica) -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, 4.0])
 def test_one_that_is_killed_soon_after_it_joined_resumes(seconds: float) -> None:
-    """It joins with a document that moves no more: nothing else has its state file written."""
+    """It joins with a record that moves no more: nothing else has its state file written."""
 
     async def main() -> None:
         async with site(2) as here:

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.agreement.attachment import NOTHING_AGREED, Agreed
-from gateway.core.agreement.document import Document
+from gateway.core.agreement.record import AgreedRecord
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import (
     ConnectFailed,
@@ -208,7 +208,7 @@ async def test_a_command_is_told_when_it_is_in_force_also_behind_a_configuration
 
 def agreed(highest: int, seq: int = 1) -> Agreed:
     versions = upto(highest).versions
-    return Agreed(Document(seq, "guaranteed", versions, versions, versions, versions))
+    return Agreed(AgreedRecord(seq, "guaranteed", versions, versions, versions, versions))
 
 
 def offered(snapshot_holder: SnapshotHolder, name: str = "baremetal") -> str:

@@ -1,4 +1,4 @@
-"""Documents move one acknowledged and saved step at a time, stand still for a take-over, and always end."""
+"""Records move one acknowledged and saved step at a time, stand still for a take-over, and always end."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from gateway.controlplane.worker_agreement import (
     TAKE_OVER,
     WORKERS,
     WorkerAgreement,
-    restored_documents,
+    restored_records,
 )
 from gateway.core.agreement.attachment import NOTHING_AGREED, Agreed
-from gateway.core.agreement.document import Document, Level
+from gateway.core.agreement.record import AgreedRecord, Level
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.fleet import Pin, ProbeSucceeded
 from gateway.core.fleet.offer import HeldRule, Phase
@@ -37,7 +37,7 @@ from tests.kit.ironic import reconfigure
 from tests.kit.waiting import PATIENCE
 
 FIVE, NINE = upto(5).versions, upto(9).versions
-AT_FIVE = Document(7, "guaranteed", FIVE, FIVE, FIVE, FIVE)
+AT_FIVE = AgreedRecord(7, "guaranteed", FIVE, FIVE, FIVE, FIVE)
 LEGACY = Advertisement(NO_VERSIONS, legacy=True)
 
 
@@ -51,12 +51,12 @@ class Workers:
     def held(self, name: str) -> int | None:
         return self.holds.get(name, 0) if self.live else None
 
-    def acknowledge(self, holder: SnapshotHolder, documents: WorkerAgreement) -> None:
+    def acknowledge(self, holder: SnapshotHolder, agreement: WorkerAgreement) -> None:
         """Everything that is published now."""
         for name, view in holder.current.views.items():
-            document = None if view.agreed is None else view.agreed.document
-            self.holds[name] = 0 if document is None else document.seq
-        documents.acknowledged()
+            record = None if view.agreed is None else view.agreed.record
+            self.holds[name] = 0 if record is None else record.seq
+        agreement.acknowledged()
 
 
 def holder_of(*services: Service, agreed: Agreed | None = NOTHING_AGREED) -> SnapshotHolder:
@@ -64,12 +64,12 @@ def holder_of(*services: Service, agreed: Agreed | None = NOTHING_AGREED) -> Sna
 
 
 @asynccontextmanager
-async def following(documents: WorkerAgreement) -> AsyncIterator[WorkerAgreement]:
-    documents.start()
+async def following(agreement: WorkerAgreement) -> AsyncIterator[WorkerAgreement]:
+    agreement.start()
     try:
-        yield documents
+        yield agreement
     finally:
-        await documents.close()
+        await agreement.close()
 
 
 def probed(holder: SnapshotHolder, advertised: Advertisement, name: str = "toy", at: float = 0.0) -> None:
@@ -81,10 +81,10 @@ def offered(holder: SnapshotHolder, name: str = "toy") -> VersionSet:
     return holder.current.views[name].offer.versions
 
 
-def document_of(holder: SnapshotHolder, name: str = "toy") -> Document | None:
+def record_of(holder: SnapshotHolder, name: str = "toy") -> AgreedRecord | None:
     agreed = holder.current.views[name].agreed
     assert agreed is not None
-    return agreed.document
+    return agreed.record
 
 
 def level(holder: SnapshotHolder, version: str) -> Level:
@@ -104,52 +104,52 @@ async def turns() -> None:
 
 async def test_each_step_waits_for_every_live_worker() -> None:
     holder, workers = holder_of(service("a", "b")), Workers()
-    async with following(WorkerAgreement(holder, workers.held)) as documents:
+    async with following(WorkerAgreement(holder, workers.held)) as agreement:
         probed(holder, upto(5))
         levels = []
         for _ in range(3):
             levels.append((level(holder, "1.5"), level(holder, "1.9")))
-            documents.acknowledged()  # somebody else did
-            workers.acknowledge(holder, documents)
+            agreement.acknowledged()  # somebody else did
+            workers.acknowledge(holder, agreement)
         assert levels == [
             (Level.ACCEPTED, Level.REFUSED),
             (Level.OFFERED, Level.REFUSED),
             (Level.OFFERED, Level.REFUSED),
         ]
-        assert await documents.in_force()
+        assert await agreement.in_force()
         probed(holder, upto(9), at=1.0)
         for expected in (Level.UNDECIDED, Level.ACCEPTED, Level.OFFERED):
             assert level(holder, "1.9") is expected
-            assert documents.awaited() == {"toy": WORKERS}
-            workers.acknowledge(holder, documents)
-        assert documents.awaited() == {}
+            assert agreement.awaited() == {"toy": WORKERS}
+            workers.acknowledge(holder, agreement)
+        assert agreement.awaited() == {}
         assert offered(holder) == NINE
 
 
 async def test_while_no_worker_is_live_nobody_is_asked() -> None:
-    """Whoever joins holds the present document before it answers."""
+    """Whoever joins holds the present record before it answers."""
     holder, workers = holder_of(service("a")), Workers(live=False)
-    async with following(WorkerAgreement(holder, workers.held)) as documents:
+    async with following(WorkerAgreement(holder, workers.held)) as agreement:
         probed(holder, upto(5))
         assert offered(holder) == FIVE
         probed(holder, upto(3), at=1.0)
         assert level(holder, "1.5") is Level.REFUSED
-        assert documents.awaited() == {}
+        assert agreement.awaited() == {}
 
 
 async def test_a_pin_is_in_force_when_the_last_worker_holds_it() -> None:
     holder, workers = holder_of(service("a")), Workers(live=False)
-    async with following(WorkerAgreement(holder, workers.held)) as documents:
+    async with following(WorkerAgreement(holder, workers.held)) as agreement:
         probed(holder, upto(9))
         workers.live = True
-        workers.acknowledge(holder, documents)
+        workers.acknowledge(holder, agreement)
         holder.apply("toy", Pin(v("1.5")))
-        there = asyncio.ensure_future(documents.in_force("toy"))
-        assert await documents.in_force("another")
+        there = asyncio.ensure_future(agreement.in_force("toy"))
+        assert await agreement.in_force("another")
         for _ in range(3):
             await turns()
             assert not there.done()
-            workers.acknowledge(holder, documents)
+            workers.acknowledge(holder, agreement)
         async with asyncio.timeout(PATIENCE):
             assert await there
         assert (offered(holder), level(holder, "1.9")) == (FIVE, Level.REFUSED)
@@ -158,38 +158,38 @@ async def test_a_pin_is_in_force_when_the_last_worker_holds_it() -> None:
 async def test_nobody_waits_for_ever_for_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_WAIT", 0.01)
     holder = holder_of(service("a"))
-    async with following(WorkerAgreement(holder, Workers().held)) as documents:
+    async with following(WorkerAgreement(holder, Workers().held)) as agreement:
         probed(holder, upto(9))
-        assert not await documents.in_force()
+        assert not await agreement.in_force()
 
 
 async def test_legacy_backends_alone_are_transparent_until_another_is_known() -> None:
     holder, workers = holder_of(service("a", "b")), Workers()
-    async with following(WorkerAgreement(holder, workers.held)) as documents:
+    async with following(WorkerAgreement(holder, workers.held)) as agreement:
         probed(holder, LEGACY)
         assert holder.current.views["toy"].agreed == Agreed(None, transparent=True)
         holder.observe("toy", "a", ProbeSucceeded(upto(5), 1.0))
         agreed = holder.current.views["toy"].agreed
         assert agreed is not None
         assert not agreed.transparent
-        workers.acknowledge(holder, documents)
+        workers.acknowledge(holder, agreement)
         assert offered(holder) == FIVE
 
 
 async def test_what_is_being_withdrawn_is_negotiated_to_the_end() -> None:
     """Also where only legacy backends are left: others may still refuse by what was offered."""
     holder, workers = holder_of(service("a")), Workers(live=False)
-    async with following(WorkerAgreement(holder, workers.held)) as documents:
+    async with following(WorkerAgreement(holder, workers.held)) as agreement:
         probed(holder, upto(5))
         workers.live = True
-        workers.acknowledge(holder, documents)
+        workers.acknowledge(holder, agreement)
         for at in (1.0, 2.0, 3.0):  # the third legacy answer is believed
             probed(holder, LEGACY, at=at)
         seen = []
         for _ in range(4):
             view = holder.current.views["toy"]
             seen.append((level(holder, "1.5"), view.offer.transparent))
-            workers.acknowledge(holder, documents)
+            workers.acknowledge(holder, agreement)
         assert seen == [
             (Level.ACCEPTED, False),
             (Level.UNDECIDED, False),
@@ -201,9 +201,9 @@ async def test_what_is_being_withdrawn_is_negotiated_to_the_end() -> None:
 async def test_a_transparent_service_sends_to_legacy_backends_only() -> None:
     """Also where another backend is known that not every process knows yet."""
     holder = holder_of(service("a", "b"), agreed=None)
-    async with following(WorkerAgreement(holder, alone=True)) as documents:
+    async with following(WorkerAgreement(holder, alone=True)) as agreement:
         probed(holder, LEGACY)
-        documents.hold()
+        agreement.hold()
         holder.observe("toy", "a", ProbeSucceeded(upto(5), 1.0))
         view = holder.current.views["toy"]
         assert view.offer.transparent
@@ -212,7 +212,7 @@ async def test_a_transparent_service_sends_to_legacy_backends_only() -> None:
         assert len(holder.current.views["toy"].by_version.everyone.members) == 2, (
             "one that serves is better than none"
         )
-        documents.release()
+        agreement.release()
         assert offered(holder) == FIVE
 
 
@@ -222,57 +222,57 @@ async def test_a_transparent_service_sends_to_legacy_backends_only() -> None:
 async def test_a_new_service_begins_with_nothing_and_a_removed_one_is_forgotten() -> None:
     first, second = service("a"), replace(service("a"), name="second")
     holder, workers = holder_of(first), Workers()
-    async with following(WorkerAgreement(holder, workers.held)) as documents:
+    async with following(WorkerAgreement(holder, workers.held)) as agreement:
         probed(holder, upto(5))
         reconfigure(holder, [first, second])
         assert holder.current.views["second"].agreed == NOTHING_AGREED
-        assert documents.awaited() == {"toy": WORKERS}
+        assert agreement.awaited() == {"toy": WORKERS}
         reconfigure(holder, [second])
-        assert documents.awaited() == {}
+        assert agreement.awaited() == {}
         workers.holds["toy"] = 2
         reconfigure(holder, [first, second])
         probed(holder, upto(5))
-        assert document_of(holder) is None, "workers still hold what was there before"
-        workers.acknowledge(holder, documents)
-        workers.acknowledge(holder, documents)
+        assert record_of(holder) is None, "workers still hold what was there before"
+        workers.acknowledge(holder, agreement)
+        workers.acknowledge(holder, agreement)
         assert offered(holder) == FIVE
 
 
-async def test_another_policy_is_another_document() -> None:
+async def test_another_policy_is_another_record() -> None:
     one = service("a", "b", policy=Policy.REACHABLE)
     holder, workers = holder_of(one), Workers(live=False)
-    async with following(WorkerAgreement(holder, workers.held)) as documents:
+    async with following(WorkerAgreement(holder, workers.held)) as agreement:
         holder.observe("toy", "a", ProbeSucceeded(upto(9), 0.0))
         holder.observe("toy", "b", ProbeSucceeded(upto(5), 0.0))
         assert offered(holder) == NINE
         workers.live = True
-        workers.acknowledge(holder, documents)
+        workers.acknowledge(holder, agreement)
         reconfigure(holder, [replace(one, policy=Policy.GUARANTEED)])
         assert level(holder, "1.9") is Level.ACCEPTED, "one step"
         for _ in range(3):
-            workers.acknowledge(holder, documents)
-        document = document_of(holder)
-        assert document is not None
-        assert (document.rule, document.offered, document.open) == ("guaranteed", FIVE, FIVE)
+            workers.acknowledge(holder, agreement)
+        record = record_of(holder)
+        assert record is not None
+        assert (record.rule, record.offered, record.open) == ("guaranteed", FIVE, FIVE)
 
 
 async def test_in_another_scheme_nothing_is_decided_and_nobody_stands_alone() -> None:
     holder, workers = holder_of(service("a")), Workers(live=False)
-    async with following(WorkerAgreement(holder, workers.held)) as documents:
+    async with following(WorkerAgreement(holder, workers.held)) as agreement:
         probed(holder, upto(9))
         workers.live = True
-        workers.acknowledge(holder, documents)
+        workers.acknowledge(holder, agreement)
         reconfigure(holder, [service("a", dialect=Toy(scheme=CalendarDate()))])
         assert holder.current.views["toy"].agreed == NOTHING_AGREED
         day = Advertisement(VersionSet.only(Version(2024, 1, 1)))
         probed(holder, day, at=1.0)
-        assert document_of(holder) is None, "workers hold the one of the other scheme"
-        workers.acknowledge(holder, documents)
-        workers.acknowledge(holder, documents)
+        assert record_of(holder) is None, "workers hold the one of the other scheme"
+        workers.acknowledge(holder, agreement)
+        workers.acknowledge(holder, agreement)
         assert offered(holder) == day.versions
 
 
-async def test_a_scheme_that_gains_names_keeps_its_document() -> None:
+async def test_a_scheme_that_gains_names_keeps_its_record() -> None:
     holder, workers = holder_of(service("a", dialect=Toy(scheme=Named(("old", "new"))))), Workers(live=False)
     async with following(WorkerAgreement(holder, workers.held)):
         probed(holder, Advertisement(VersionSet.only(Version(0), Version(1))))
@@ -283,33 +283,33 @@ async def test_a_scheme_that_gains_names_keeps_its_document() -> None:
 # --- the state file ----------------------------------------------------------------------------------------
 
 
-def saved_to(disk: Disk, documents: Callable[[], WorkerAgreement]) -> Callable[[], asyncio.Future[bool]]:
-    return lambda: asyncio.ensure_future(disk.write(documents().to_save()))
+def saved_to(disk: Disk, agreement: Callable[[], WorkerAgreement]) -> Callable[[], asyncio.Future[bool]]:
+    return lambda: asyncio.ensure_future(disk.write(agreement().to_save()))
 
 
 @asynccontextmanager
 async def saving(
-    holder: SnapshotHolder, disk: Disk, workers: Workers, restored: Mapping[str, Document] | None = None
+    holder: SnapshotHolder, disk: Disk, workers: Workers, restored: Mapping[str, AgreedRecord] | None = None
 ) -> AsyncIterator[WorkerAgreement]:
-    documents: WorkerAgreement = WorkerAgreement(
-        holder, workers.held, restored=restored, save=saved_to(disk, lambda: documents)
+    agreement: WorkerAgreement = WorkerAgreement(
+        holder, workers.held, restored=restored, save=saved_to(disk, lambda: agreement)
     )
-    async with following(documents):
-        yield documents
+    async with following(agreement):
+        yield agreement
 
 
 async def test_a_step_is_saved_before_it_is_published() -> None:
     holder, disk, workers = holder_of(service("a")), Disk(), Workers()
-    async with saving(holder, disk, workers) as documents:
+    async with saving(holder, disk, workers) as agreement:
         disk.stuck = True
         probed(holder, upto(5))
         await turns()
-        assert document_of(holder) is None
-        assert documents.awaited() == {"toy": STATE_FILE}
-        assert documents.to_save()["toy"].accepted == FIVE
+        assert record_of(holder) is None
+        assert agreement.awaited() == {"toy": STATE_FILE}
+        assert agreement.to_save()["toy"].accepted == FIVE
         disk.is_done()
         await turns()
-        assert document_of(holder) == disk.documents["toy"]
+        assert record_of(holder) == disk.records["toy"]
 
 
 async def test_a_slow_disk_does_not_hold_an_offer_for_ever(
@@ -317,17 +317,17 @@ async def test_a_slow_disk_does_not_hold_an_offer_for_ever(
 ) -> None:
     monkeypatch.setattr(module, "SAVE_WAIT", 0.01)
     monkeypatch.setattr(module, "SHORT_SAVE_WAIT", 0.01)
-    caplog.set_level(logging.INFO, "skewgate.documents")
+    caplog.set_level(logging.INFO, "skewgate.agreement")
     holder, disk, workers = holder_of(service("a")), Disk(), Workers(live=False)
-    async with saving(holder, disk, workers) as documents:
+    async with saving(holder, disk, workers) as agreement:
         disk.stuck = True
         for at, highest in enumerate((5, 9)):
             probed(holder, upto(highest), at=float(at))
-            assert await documents.in_force()
+            assert await agreement.in_force()
             assert offered(holder) == upto(highest).versions
         disk.is_done()
         probed(holder, upto(5), at=3.0)
-        assert await documents.in_force()
+        assert await agreement.in_force()
     told = [record.getMessage() for record in caplog.records]
     assert [text.partition(":")[0] for text in told] == [
         "the state file is not written in time",
@@ -341,9 +341,9 @@ async def test_a_full_disk_holds_nothing_either(caplog: pytest.LogCaptureFixture
     async def fails() -> bool:
         return False
 
-    async with following(WorkerAgreement(holder, save=fails)) as documents:
+    async with following(WorkerAgreement(holder, save=fails)) as agreement:
         probed(holder, upto(5))
-        assert await documents.in_force()
+        assert await agreement.in_force()
         assert offered(holder) == FIVE
     assert "offers move on unsaved" in caplog.text
 
@@ -351,45 +351,45 @@ async def test_a_full_disk_holds_nothing_either(caplog: pytest.LogCaptureFixture
 async def test_what_changes_while_a_step_is_saved_is_looked_at_afterwards() -> None:
     first = service("a")
     holder, disk, workers = holder_of(first), Disk(), Workers(live=False)
-    async with saving(holder, disk, workers) as documents:
+    async with saving(holder, disk, workers) as agreement:
         disk.stuck = True
         probed(holder, upto(9))
         await turns()
         holder.apply("toy", Pin(v("1.5")))
         disk.is_done()
-        assert await documents.in_force()
+        assert await agreement.in_force()
         assert offered(holder) == FIVE
         disk.stuck = True
         holder.apply("toy", Pin(None))
         await turns()
         reconfigure(holder, [service("a", dialect=Toy(scheme=CalendarDate()))])
         disk.is_done()
-        assert await documents.in_force()
-        assert document_of(holder) is None, "a step of another scheme was dropped"
+        assert await agreement.in_force()
+        assert record_of(holder) is None, "a step of another scheme was dropped"
 
 
 async def test_a_restart_goes_on_where_it_was() -> None:
     one = service("a", "b")
     holder = holder_of(one)
-    async with following(WorkerAgreement(holder)) as documents:
+    async with following(WorkerAgreement(holder)) as agreement:
         probed(holder, upto(5))
-        text = format_state(holder.current, 0.0, documents.to_save())
+        text = format_state(holder.current, 0.0, agreement.to_save())
     parsed = parse_state(text, [one])
     assert not parsed.dropped
-    restored = restored_documents(parsed.saved)
-    assert restored == {"toy": replace(document_of(holder), scheme_key=one.dialect.scheme.key)}  # type: ignore[type-var]
+    restored = restored_records(parsed.saved)
+    assert restored == {"toy": replace(record_of(holder), scheme_key=one.dialect.scheme.key)}  # type: ignore[type-var]
     again = SnapshotHolder(
         Snapshot.configured([one], now=0.0, saved=parsed.saved, agreed=NOTHING_AGREED), lambda: 0.0
     )
     async with following(WorkerAgreement(again, restored=restored)):
         assert offered(again) == FIVE
-        assert document_of(again) == restored["toy"]
+        assert record_of(again) == restored["toy"]
 
 
 @pytest.mark.parametrize(
     "found", [None, [], {"form": 2}, "x", 7, {"form": 1, "seq": 0}, {"form": 1, "dialect": "toy"}]
 )
-def test_a_document_that_cannot_be_read_costs_nothing_else(found: object) -> None:
+def test_a_record_that_cannot_be_read_costs_nothing_else(found: object) -> None:
     one = service("a")
     holder = holder_of(one)
     probed(holder, upto(5))
@@ -398,7 +398,7 @@ def test_a_document_that_cannot_be_read_costs_nothing_else(found: object) -> Non
     entries["services"]["toy"]["document"] = found
     parsed = parse_state(json.dumps(entries), [one])
     assert parsed.saved["toy"].versions == FIVE
-    assert parsed.saved["toy"].document is None
+    assert parsed.saved["toy"].record is None
     [sentence] = parsed.dropped
     assert sentence.startswith("toy: what its workers held of the offer, ")
 
@@ -406,96 +406,96 @@ def test_a_document_that_cannot_be_read_costs_nothing_else(found: object) -> Non
 async def test_what_orphans_may_still_serve_is_not_refused() -> None:
     holder, orphans = holder_of(service("a")), [True]
     probed(holder, upto(5))
-    at_nine = Document(4, "guaranteed", NINE, NINE, NINE, NINE)
-    documents = WorkerAgreement(holder, restored={"toy": at_nine}, orphans=lambda: bool(orphans))
-    async with following(documents):
+    at_nine = AgreedRecord(4, "guaranteed", NINE, NINE, NINE, NINE)
+    agreement = WorkerAgreement(holder, restored={"toy": at_nine}, orphans=lambda: bool(orphans))
+    async with following(agreement):
         assert (offered(holder), level(holder, "1.9")) == (FIVE, Level.UNDECIDED)
-        assert documents.awaited() == {"toy": EARLIER_WORKERS}
-        assert not await documents.in_force()
+        assert agreement.awaited() == {"toy": EARLIER_WORKERS}
+        assert not await agreement.in_force()
         orphans.clear()
-        documents.acknowledged()
+        agreement.acknowledged()
         assert level(holder, "1.9") is Level.REFUSED
-        assert await documents.in_force()
+        assert await agreement.in_force()
 
 
 # --- a take-over -------------------------------------------------------------------------------------------
 
 
-async def test_one_worker_alone_has_documents_only_during_a_take_over() -> None:
+async def test_one_worker_alone_has_records_only_during_a_take_over() -> None:
     holder = holder_of(service("a"), agreed=None)
-    async with following(WorkerAgreement(holder, alone=True)) as documents:
+    async with following(WorkerAgreement(holder, alone=True)) as agreement:
         probed(holder, upto(5))
         assert holder.current.views["toy"].agreed is None
-        assert await documents.in_force()
-        documents.hold()
-        assert document_of(holder) == Document(1, "guaranteed", FIVE, FIVE, FIVE, FIVE)
-        assert documents.to_save() == {"toy": document_of(holder)}
-        assert documents.awaited() == {}
+        assert await agreement.in_force()
+        agreement.hold()
+        assert record_of(holder) == AgreedRecord(1, "guaranteed", FIVE, FIVE, FIVE, FIVE)
+        assert agreement.to_save() == {"toy": record_of(holder)}
+        assert agreement.awaited() == {}
         probed(holder, upto(9), at=1.0)
         offer = holder.current.views["toy"].offer
         assert (offer.versions, offer.held.rule, offer.phase) == (FIVE, HeldRule.AGREEMENT, Phase.UNIFORM)
         assert offer.moving
-        assert documents.awaited() == {"toy": TAKE_OVER}
-        assert not await documents.in_force()
-        documents.release()
+        assert agreement.awaited() == {"toy": TAKE_OVER}
+        assert not await agreement.in_force()
+        agreement.release()
         assert holder.current.views["toy"].agreed is None
-        assert (offered(holder), documents.awaited()) == (NINE, {})
+        assert (offered(holder), agreement.awaited()) == (NINE, {})
 
 
 async def test_one_that_is_held_refuses_what_it_refused() -> None:
     """Also where a ceiling hides everything, or nothing is known."""
     hidden, unknown = service("a", ceiling=v("0.9")), replace(service("a"), name="unknown")
     holder = holder_of(hidden, unknown, agreed=None)
-    async with following(WorkerAgreement(holder, alone=True)) as documents:
+    async with following(WorkerAgreement(holder, alone=True)) as agreement:
         probed(holder, upto(5))
-        documents.hold()
-        document = document_of(holder)
-        assert document is not None
-        assert (document.state, document.open) == (FIVE, NO_VERSIONS)
-        assert document_of(holder, "unknown") is None
+        agreement.hold()
+        record = record_of(holder)
+        assert record is not None
+        assert (record.state, record.open) == (FIVE, NO_VERSIONS)
+        assert record_of(holder, "unknown") is None
         probed(holder, upto(5), "unknown")
-        assert document_of(holder, "unknown") is None
+        assert record_of(holder, "unknown") is None
 
 
 async def test_who_takes_over_moves_only_what_the_other_does_not_serve() -> None:
     first, second = service("a"), replace(service("a"), name="second")
     holder, workers = holder_of(first, second), Workers(live=False)
-    documents = WorkerAgreement(holder, workers.held, restored={"toy": AT_FIVE})
-    documents.hold(everything=False)
-    async with following(documents):
+    agreement = WorkerAgreement(holder, workers.held, restored={"toy": AT_FIVE})
+    agreement.hold(everything=False)
+    async with following(agreement):
         for name in ("toy", "second"):
             probed(holder, upto(9), name)
-        assert document_of(holder) == AT_FIVE
+        assert record_of(holder) == AT_FIVE
         assert offered(holder, "second") == NINE
-        documents.release()
+        agreement.release()
         assert offered(holder) == NINE
 
 
 async def test_a_hold_drops_the_step_that_is_being_saved() -> None:
     holder, disk, workers = holder_of(service("a")), Disk(), Workers()
-    async with saving(holder, disk, workers) as documents:
+    async with saving(holder, disk, workers) as agreement:
         disk.stuck = True
         probed(holder, upto(5))
         await turns()
-        documents.hold()
-        assert documents.to_save() == {}
+        agreement.hold()
+        assert agreement.to_save() == {}
         disk.is_done()
         await turns()
-        assert document_of(holder) is None
-        documents.release()
+        assert record_of(holder) is None
+        agreement.release()
         await turns()
-        assert document_of(holder) is not None, "the take-over has failed: it goes on"
+        assert record_of(holder) is not None, "the take-over has failed: it goes on"
 
 
-async def test_one_worker_alone_follows_documents_while_orphans_serve() -> None:
+async def test_one_worker_alone_follows_records_while_orphans_serve() -> None:
     holder, orphans = holder_of(service("a"), agreed=None), [True]
-    documents = WorkerAgreement(holder, alone=True, restored={"toy": AT_FIVE}, orphans=lambda: bool(orphans))
-    async with following(documents):
-        assert document_of(holder) == AT_FIVE
+    agreement = WorkerAgreement(holder, alone=True, restored={"toy": AT_FIVE}, orphans=lambda: bool(orphans))
+    async with following(agreement):
+        assert record_of(holder) == AT_FIVE
         probed(holder, upto(9))
         assert offered(holder) == NINE
         orphans.clear()
-        documents.acknowledged()
+        agreement.acknowledged()
         assert holder.current.views["toy"].agreed is None
         assert offered(holder) == NINE
 
@@ -508,4 +508,4 @@ async def test_after_the_end_nothing_moves() -> None:
         await turns()
     probed(holder, upto(9), at=1.0)
     await turns()
-    assert document_of(holder) is None
+    assert record_of(holder) is None

@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import invariant, rule
 
-from gateway.core.agreement.document import Level
+from gateway.core.agreement.record import Level
 from gateway.core.decision.decision import Decision, Forward, NegotiationResult, Refuse, as_detached, decide
 from gateway.core.decision.routing import Routes
 from gateway.core.fleet.fleet import Fleet
@@ -123,7 +123,7 @@ class Workers(Upgrades):
         self.many.rest()
         busy = self.busy.view
         if not busy.offer_state.initialized and busy.offer_state.round_ended is None:
-            return  # after a restart, before anything is known: the documents that stood go on standing
+            return  # after a restart, before anything is known: the records that stood go on standing
         for view in self.many.views():
             assert view.offer.versions == busy.offer.versions
             assert view.offer.transparent is busy.offer.transparent
@@ -223,7 +223,7 @@ def test_an_orphan_that_negotiates_nothing_does_not_hold_the_first_offer() -> No
 
 
 def test_who_takes_over_does_not_refuse_what_a_worker_of_the_other_one_still_serves() -> None:
-    """It is handed a document that not every worker has: what that one has open, the one before accepted."""
+    """It is handed a record that not every worker has: what that one has open, the one before accepted."""
     state = Workers()
     policy, all_of_it = (Policy.GUARANTEED, AtLeast(1)), (frozenset({7}), False)
     state.configure(XY, policy, 0.0, None, [("a", 80, None)], [])

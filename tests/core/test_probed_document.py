@@ -59,7 +59,7 @@ def test_R3_V16_what_says_something_about_the_document_is_kept() -> None:
         ((TYPE, ("Vary", "Accept, *")), {}),
     ],
 )
-def test_R3_V16_what_is_no_document_or_for_one_client_alone_is_not(
+def test_R3_V16_what_is_no_record_or_for_one_client_alone_is_not(
     headers: tuple[Header, ...], more: dict[str, object]
 ) -> None:
     assert kept(*headers, **more) is None  # type: ignore[arg-type]

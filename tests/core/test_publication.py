@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from gateway.core.agreement.attachment import NOT_JOINED, NOTHING_AGREED, Agreed
-from gateway.core.agreement.document import Document
+from gateway.core.agreement.record import AgreedRecord
 from gateway.core.decision.operations import OperationRule, Operations, PathTemplate
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
@@ -277,9 +277,9 @@ class Published(RuleBasedStateMachine):
         offered = self._versions(name, low)
         both = offered | self._versions(name, high)
         before = self.snapshot.views[name].agreed
-        seq = 1 if before is None or before.document is None else before.document.seq + 1
-        document = Document(seq, "guaranteed", offered, offered, both, both)
-        agreed = Agreed(document, attached, passes == "t", self.agreed.voting, passes == "l")
+        seq = 1 if before is None or before.record is None else before.record.seq + 1
+        record = AgreedRecord(seq, "guaranteed", offered, offered, both, both)
+        agreed = Agreed(record, attached, passes == "t", self.agreed.voting, passes == "l")
         self.snapshot = self.snapshot.with_agreed({name: agreed}, self.now)
 
     # -- what is told
@@ -395,11 +395,11 @@ TestPublished.settings = settings(max_examples=examples(40), stateful_step_count
 def large(services: int, backends: int) -> Snapshot:
     """All is known of everybody, and agreed on."""
     everyone = upto(58).versions
-    document = Document(3, "guaranteed", everyone, everyone, everyone, everyone)
+    record = AgreedRecord(3, "guaranteed", everyone, everyone, everyone, everyone)
     everything = [
         service(*(f"api-{at}" for at in range(backends)), name=f"s{number}") for number in range(services)
     ]
-    first = Snapshot.configured(everything, now=0.0, agreed=Agreed(document))
+    first = Snapshot.configured(everything, now=0.0, agreed=Agreed(record))
     return first.after(probed(everything, 1.0), 1.0)
 
 
@@ -413,8 +413,8 @@ def test_what_is_said_is_as_large_as_what_has_changed(services: int, backends: i
     one = before.views["s0"].service
     agreed = before.views["s0"].agreed
     assert agreed is not None
-    assert agreed.document is not None
-    next_step = replace(agreed, document=replace(agreed.document, seq=4))
+    assert agreed.record is not None
+    next_step = replace(agreed, record=replace(agreed.record, seq=4))
     changes = {
         "fails": before.after([("s0", "api-0", ProbeFailed("no connection", 2.0))], 2.0),
         "is only newer": before.after([("s0", "api-0", ProbeSucceeded(upto(58), 2.0))], 2.0),
@@ -430,8 +430,8 @@ def test_what_is_said_is_as_large_as_what_has_changed(services: int, backends: i
 
     assert max(sizes.values()) < 4096, sizes
     assert everything < 1_500_000
-    document = len(dumps(agreed))
-    assert sizes["fails"] < document, "it holds no document"
+    record = len(dumps(agreed))
+    assert sizes["fails"] < record, "it holds no record"
 
 
 def test_nothing_is_said_when_nothing_has_changed() -> None:

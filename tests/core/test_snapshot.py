@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gateway.core.agreement.attachment import NOTHING_AGREED, Agreed
-from gateway.core.agreement.document import Document
+from gateway.core.agreement.record import AgreedRecord
 from gateway.core.fleet.fleet import ProbeFailed, ProbeSucceeded
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import UNTRUSTED_HEADERS
@@ -82,8 +82,8 @@ def test_what_is_agreed_on_survives_a_reload_in_the_words_of_its_scheme() -> Non
     few = Named(("v1", "v2"))
     more = Named(("v1alpha1", "v1", "v2"))
     one = VersionSet.only(Version(0))
-    document = Document(4, "guaranteed", one, one, one, one, few.key)
-    agreed = Agreed(document, attached=False)
+    record = AgreedRecord(4, "guaranteed", one, one, one, one, few.key)
+    agreed = Agreed(record, attached=False)
     before = Snapshot.configured([service("a", dialect=Toy(scheme=few))], now=0.0).with_agreed(
         {"toy": agreed}, 0.0
     )
@@ -95,9 +95,9 @@ def test_what_is_agreed_on_survives_a_reload_in_the_words_of_its_scheme() -> Non
     assert after(Toy(scheme=few)) == agreed
     renamed = after(Toy(scheme=more))
     assert renamed is not None
-    assert renamed.document is not None
+    assert renamed.record is not None
     assert renamed.offered == VersionSet.only(Version(1)), "v1, in its new place"
-    assert (renamed.document.scheme_key, renamed.document.seq) == (few.key, 4)
+    assert (renamed.record.scheme_key, renamed.record.seq) == (few.key, 4)
     assert renamed.attached is False
     assert after(OtherToy(scheme=few)) == NOTHING_AGREED, (
         "another dialect: nothing is, and nobody stands alone"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.core.agreement.attachment import Agreed
-from gateway.core.agreement.document import Document
+from gateway.core.agreement.record import AgreedRecord
 from gateway.dataplane.limits.refusals import Refusals
 from tests.kit.backends import serve
 from tests.kit.ironic import versions
@@ -14,7 +14,7 @@ from tests.kit.messages import VERSION_FIELD, request
 from tests.kit.workers import Gateway, Testbed
 
 OFFERED = versions("1.1-1.90")
-DOCUMENT = Document(3, "guaranteed", OFFERED, OFFERED, OFFERED, OFFERED)
+RECORD = AgreedRecord(3, "guaranteed", OFFERED, OFFERED, OFFERED, OFFERED)
 
 
 class BootClock:
@@ -46,7 +46,7 @@ async def asked(gateway: Gateway, version: str, *lines: str) -> tuple[int, str]:
 
 
 async def test_until_its_deadline_it_refuses_and_then_it_answers_503(testbed: Testbed) -> None:
-    gateway, clock = await replica(testbed, Agreed(DOCUMENT, voting=True))
+    gateway, clock = await replica(testbed, Agreed(RECORD, voting=True))
     gateway.worker.context.refusals.deadlines = {"baremetal": 100.5}
     assert (await asked(gateway, "1.91"))[0] == 406
 
@@ -64,14 +64,14 @@ async def test_until_its_deadline_it_refuses_and_then_it_answers_503(testbed: Te
 async def test_without_a_deadline_of_its_own_a_service_refuses_nothing(
     testbed: Testbed, deadlines: dict[str, float]
 ) -> None:
-    gateway, _ = await replica(testbed, Agreed(DOCUMENT, voting=True))
+    gateway, _ = await replica(testbed, Agreed(RECORD, voting=True))
     gateway.worker.context.refusals.deadlines = deadlines
 
     assert (await asked(gateway, "1.91"))[0] == 503
 
 
 async def test_what_is_no_refusal_of_a_version_is_answered_as_ever(testbed: Testbed) -> None:
-    gateway, _ = await replica(testbed, Agreed(DOCUMENT, voting=True))
+    gateway, _ = await replica(testbed, Agreed(RECORD, voting=True))
 
     assert (await asked(gateway, "nonsense"))[0] == 406
     assert (await asked(gateway, "1.31"))[0] == 200
@@ -79,7 +79,7 @@ async def test_what_is_no_refusal_of_a_version_is_answered_as_ever(testbed: Test
 
 
 async def test_a_refusal_is_looked_at_whatever_comes_with_the_request(testbed: Testbed) -> None:
-    gateway, _ = await replica(testbed, Agreed(DOCUMENT, voting=True))
+    gateway, _ = await replica(testbed, Agreed(RECORD, voting=True))
     late = request("POST", "/v1/nodes", f"{VERSION_FIELD}: 1.91", "Content-Length: 5") + b"hello"
     client = await gateway.client()
     await client.send(late)
@@ -87,7 +87,7 @@ async def test_a_refusal_is_looked_at_whatever_comes_with_the_request(testbed: T
     assert (await client.response()).status == 503
 
 
-@pytest.mark.parametrize("agreed", [None, Agreed(DOCUMENT)])
+@pytest.mark.parametrize("agreed", [None, Agreed(RECORD)])
 async def test_without_other_replicas_nobody_looks_at_the_clock(
     testbed: Testbed, agreed: Agreed | None
 ) -> None:
@@ -99,7 +99,7 @@ async def test_without_other_replicas_nobody_looks_at_the_clock(
 
 
 async def test_what_is_served_costs_no_look_at_the_clock(testbed: Testbed) -> None:
-    gateway, clock = await replica(testbed, Agreed(DOCUMENT, voting=True))
+    gateway, clock = await replica(testbed, Agreed(RECORD, voting=True))
     for version in ("1.31", "latest", "nonsense"):
         await asked(gateway, version)
     refusals = clock.looks

@@ -141,7 +141,7 @@ async def test_R_B12_the_same_document_is_rewritten_once(testbed: Testbed, rewri
     assert rewritten == {"api.example": 1}
 
 
-async def test_R_B12_what_is_no_document_is_read_once(testbed: Testbed, rewritten: Rewritten) -> None:
+async def test_R_B12_what_is_no_record_is_read_once(testbed: Testbed, rewritten: Rewritten) -> None:
     backend = await testbed.backend(always(sent(b'{"id": "v2"}')))
     gateway = await testbed.gateway(backend, refusing_backend(declared=OLD))
 

@@ -15,8 +15,8 @@ import pytest
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.agreement.attachment import Agreed
-from gateway.core.agreement.document import Document
 from gateway.core.agreement.ladder import Target, step
+from gateway.core.agreement.record import AgreedRecord
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.engines.haproxy.configuration import HaproxyOptions, configuration_text, map_text, server_name
 from gateway.engines.haproxy.driver import HaproxyDriver, Places, replace_file
@@ -119,14 +119,14 @@ async def test_a_running_haproxy_follows_and_so_does_one_that_is_started_anew(tm
             assert await lines_in_force(where) == now
 
 
-def next_document(holder: SnapshotHolder, before: Document | None) -> Document:
+def next_record(holder: SnapshotHolder, before: AgreedRecord | None) -> AgreedRecord:
     """The one after `before`, in force."""
     view = holder.current.views["baremetal"]
     target = Target("guaranteed", view.offer_state.versions, None)
-    document = step(before, target, view.service.dialect.scheme, all_attached=True)
-    assert document is not None
-    holder.agree({"baremetal": Agreed(document)})
-    return document
+    record = step(before, target, view.service.dialect.scheme, all_attached=True)
+    assert record is not None
+    holder.agree({"baremetal": Agreed(record)})
+    return record
 
 
 async def test_who_is_ejected_gets_nothing_where_there_is_another(tmp_path: Path) -> None:
@@ -165,17 +165,17 @@ async def test_who_is_ejected_gets_nothing_where_there_is_another(tmp_path: Path
             assert (await passed_over())[alone] == set()
 
 
-async def wait_until_held(driver: HaproxyDriver, document: Document) -> None:
+async def wait_until_held(driver: HaproxyDriver, record: AgreedRecord) -> None:
     async def held() -> bool:
-        return driver.held("baremetal") == document.seq
+        return driver.held("baremetal") == record.seq
 
-    await until(held, f"every process has document {document.seq}")
+    await until(held, f"every process has record {record.seq}")
 
 
 async def test_a_process_that_drains_after_a_reload_holds_what_it_had(tmp_path: Path) -> None:
     port = free_port()
     where, holder = places(tmp_path, port, hard_stop_after=2), SnapshotHolder(snapshot())
-    first = next_document(holder, None)
+    first = next_record(holder, None)
     write(holder.current, where)
 
     async with following(holder, where) as driver, running_haproxy(where.configuration, port) as old:
@@ -187,7 +187,7 @@ async def test_a_process_that_drains_after_a_reload_holds_what_it_had(tmp_path: 
 
             await until(met, "the driver has met the new process")
             assert driver.report().draining == 1
-            second = next_document(holder, first)
+            second = next_record(holder, first)
 
             assert driver.held("baremetal") in {0, first.seq}
             await wait_until_held(driver, second)
@@ -211,13 +211,13 @@ async def test_R3_V2_one_that_was_halted_holds_the_offer_until_it_goes_on_and_is
     """Its own clock has stood still, too. As another process it would hold the offer for ten minutes more."""
     port = free_port()
     where, holder = places(tmp_path, port, hard_stop_after=600), SnapshotHolder(snapshot())
-    first = next_document(holder, None)
+    first = next_record(holder, None)
     write(holder.current, where)
     async with following(holder, where) as driver, running_haproxy(where.configuration, port) as process:
         await wait_for(driver, "")
         process.send_signal(signal.SIGSTOP)
         try:
-            second = next_document(holder, first)
+            second = next_record(holder, first)
             await wait_for(driver, "has not answered")
             assert driver.held("baremetal") == first.seq
         finally:
@@ -229,13 +229,13 @@ async def test_R3_V2_one_that_was_halted_holds_the_offer_until_it_goes_on_and_is
 async def test_what_is_held_is_acknowledged_only_when_it_is_in_force(tmp_path: Path) -> None:
     port = free_port()
     where, holder = places(tmp_path, port), SnapshotHolder(snapshot())
-    document = next_document(holder, None)
+    record = next_record(holder, None)
     first = holder.current
     write(first, where)
     async with running_haproxy(where.configuration, port), following(holder, where) as driver:
         assert driver.held("baremetal") == 0
         await wait_for(driver, "")
-        assert driver.held("baremetal") == document.seq
+        assert driver.held("baremetal") == record.seq
 
 
 async def test_a_socket_that_will_not_do_is_one_clear_sentence(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from tests.engines.equality.haproxy import running_haproxy
 from tests.engines.test_haproxy_driver import (
     following,
     lines_in_force,
-    next_document,
+    next_record,
     places,
     snapshot,
     wait_for,
@@ -123,11 +123,11 @@ async def test_a_map_of_thousands_of_rows_is_replaced_whole(tmp_path: Path) -> N
 async def test_rights_that_are_too_few_are_named(level: str, tmp_path: Path) -> None:
     port = free_port()
     where, holder = places(tmp_path, port, level=level), SnapshotHolder(snapshot())
-    document = next_document(holder, None)
+    record = next_record(holder, None)
     write(holder.current, where)
     async with following(holder, where) as driver, running_haproxy(where.configuration, port):
         await wait_for(driver, f"has the level `{level}`: write `level admin` behind `stats socket`")
-        assert driver.held("baremetal") != document.seq
+        assert driver.held("baremetal") != record.seq
 
 
 async def test_a_socket_or_a_map_that_belongs_elsewhere_is_named(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ async def test_a_socket_or_a_map_that_belongs_elsewhere_is_named(tmp_path: Path)
 async def test_a_file_is_no_socket(tmp_path: Path) -> None:
     """Whoever made it: a HAProxy with another socket may be serving, so the offer stands still."""
     where, holder = places(tmp_path, 1), SnapshotHolder(snapshot())
-    next_document(holder, None)
+    next_record(holder, None)
     where.map_file.with_name("s.sock").touch()
     async with following(holder, where) as driver:
         await wait_for(driver, f"{where.socket} is no socket")
@@ -233,7 +233,7 @@ async def answering(holder: SnapshotHolder, socket: str, where_map: Path) -> Asy
 
 async def test_one_that_ends_between_two_chunks_has_acknowledged_nothing(tmp_path: Path) -> None:
     where, holder = places(tmp_path, 1), SnapshotHolder(fleet("1.1-1.300"))
-    first = next_document(holder, None)
+    first = next_record(holder, None)
     write(holder.current, where)
     async with answering(holder, where.socket, where.map_file) as haproxy, following(holder, where) as driver:
         await wait_until_held(driver, first)
@@ -246,7 +246,7 @@ async def test_one_that_ends_between_two_chunks_has_acknowledged_nothing(tmp_pat
 
         haproxy.before = ends_at_the_second
         before = list(haproxy.lines)
-        second = next_document(holder, first)
+        second = next_record(holder, first)
         await wait_for(driver, "HAProxy has closed the connection")
         assert driver.held("baremetal") == first.seq
         assert haproxy.lines == before
@@ -258,7 +258,7 @@ async def test_one_that_ends_between_two_chunks_has_acknowledged_nothing(tmp_pat
 async def test_one_that_is_replaced_while_it_is_told_is_told_again(tmp_path: Path) -> None:
     """The new process may have read the file of before. It has the same id, as each start in a container."""
     where, holder = places(tmp_path, 1, hard_stop_after=2), SnapshotHolder(fleet("1.1-1.50"))
-    first = next_document(holder, None)
+    first = next_record(holder, None)
     write(holder.current, where)
     async with answering(holder, where.socket, where.map_file) as haproxy, following(holder, where) as driver:
         await wait_until_held(driver, first)
@@ -273,7 +273,7 @@ async def test_one_that_is_replaced_while_it_is_told_is_told_again(tmp_path: Pat
             return True
 
         haproxy.before = replaced_after_the_commit
-        second = next_document(holder, first)
+        second = next_record(holder, first)
         await wait_until_held(driver, second)
         assert haproxy.lines == where.map_file.read_text().splitlines() != older
         assert haproxy.uptime == 0
@@ -286,7 +286,7 @@ async def test_R3_V2_only_another_pid_or_a_fallen_uptime_is_another_process(
 ) -> None:
     """Ten seconds later by the clock of the gateway."""
     where, holder = places(tmp_path, 1, hard_stop_after=600), SnapshotHolder(fleet("1.1-1.9"))
-    first = next_document(holder, None)
+    first = next_record(holder, None)
     write(holder.current, where)
     now = [1000.0]
     async with (
@@ -295,7 +295,7 @@ async def test_R3_V2_only_another_pid_or_a_fallen_uptime_is_another_process(
     ):
         await wait_until_held(driver, first)
         now[0], haproxy.uptime = 1010.0, uptime
-        second = next_document(holder, first)
+        second = next_record(holder, first)
         if is_same:
             await wait_until_held(driver, second)
         else:
@@ -315,14 +315,14 @@ async def test_one_that_does_not_tell_its_requests_is_named_and_follows_all_the_
     answer: str, tmp_path: Path
 ) -> None:
     where, holder = places(tmp_path, 1), SnapshotHolder(fleet("1.1-1.9", "1.1-1.5"))
-    document = next_document(holder, None)
+    record = next_record(holder, None)
     write(holder.current, where)
     async with answering(holder, where.socket, where.map_file) as haproxy, following(holder, where) as driver:
-        await wait_until_held(driver, document)
+        await wait_until_held(driver, record)
         haproxy.stat = answer
         holder.apply("baremetal", Drain("b1"))
         await wait_for(driver, "HAProxy does not tell its requests")
-        assert driver.held("baremetal") == document.seq
+        assert driver.held("baremetal") == record.seq
         assert driver.report().in_flight == {"baremetal/b1": 1}
         assert haproxy.lines == where.map_file.read_text().splitlines()
         haproxy.stat = "# pxname,svname,qcur,scur,\nsg-a,b1,1,2,"
@@ -372,7 +372,7 @@ async def test_a_table_is_made_aside_of_the_loop_and_not_again_while_nothing_cha
 
 async def test_what_another_program_answers_is_named(tmp_path: Path) -> None:
     where, holder = places(tmp_path, 1), SnapshotHolder(snapshot())
-    next_document(holder, None)
+    next_record(holder, None)
 
     def closes(command: str) -> str | None:
         return None

@@ -1,6 +1,6 @@
 """All that several replicas, one store and the network between them can do, with the ladder in between.
 
-The model is a graph. A state holds the newest document's levels, and all about each replica. Every event that
+The model is a graph. A state holds the newest record's levels, and all about each replica. Every event that
 may happen next is an edge: votes and pins of any kind, deadlines that pass, messages that are late or lost,
 crashes, restarts with a state file and without, removals by others. A partition is these for some replicas.
 
@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from gateway.core.agreement.attachment import Answer, answer
-from gateway.core.agreement.document import Level
-from tests.model.document_model import Contents, Universe, following, leading
+from gateway.core.agreement.record import Level
+from tests.model.record_model import Contents, Universe, following, leading
 from tests.model.replica_model import (
     ALL_RULES,
     ATTACHED,
@@ -76,7 +76,7 @@ class Model:
             yield "the step is written", self._after_step(plan, ghost, -1, numbers)
 
     def steps(self, state: State) -> tuple[int, ...]:
-        """The contents of every document that may be next."""
+        """The contents of every record that may be next."""
         newest, ghost, _, *numbers = state
         replicas = [self.replicas[number] for number in numbers]
         acks = [one.live == 2 or not self.rules.acknowledged for one in replicas if one.live]
@@ -235,7 +235,7 @@ class Model:
         return known
 
     def _is_goal(self, state: State, up: bool) -> bool:
-        """Whether everybody who is there holds the document that all want, and nobody else is waited for."""
+        """Whether everybody who is there holds the record that all want, and nobody else is waited for."""
         newest, _, _, *numbers = state
         replicas = [self.replicas[number] for number in numbers]
         attached = [one for one in replicas if one.mode == ATTACHED]
@@ -256,7 +256,7 @@ class Model:
         """For people."""
         newest, ghost, plan, *numbers = state
         levels = "/".join(str(int(level)) for level in self.contents[newest].levels)
-        found = [f"document {levels}{' ghost' * ghost}{f' plan {plan}' if plan >= 0 else ''}"]
+        found = [f"record {levels}{' ghost' * ghost}{f' plan {plan}' if plan >= 0 else ''}"]
         for number in numbers:
             one = self.replicas[number]
             held = "/".join(str(int(level)) for level in self.contents[one.held].levels)

@@ -5,8 +5,8 @@ Nothing is timed: a message may land at any time, a deadline pass at any time. W
 All replicas of a service together are `tests.model.agreement_model`.
 
     mode       out: it answers nothing; down: it has crashed, and has a state file
-    current    what it holds is the newest document; while it reads to join, what it has read
-    live       0: not in the store; 1: with an older ack; 2: with the ack of the newest document
+    current    what it holds is the newest record; while it reads to join, what it has read
+    live       0: not in the store; 1: with an older ack; 2: with the ack of the newest record
     flight     what of its own is under way; a replica does one thing at a time
 """
 
@@ -27,7 +27,7 @@ class Rules:
     """The rules of the protocol. False: it is taken away."""
 
     acknowledged: bool = True
-    """A step waits until every live replica has acknowledged the document before."""
+    """A step waits until every live replica has acknowledged the record before."""
     registered: bool = True
     """A step from 1 to 0 waits until every registered replica is live."""
     one_level: bool = True
@@ -35,7 +35,7 @@ class Rules:
     guarded_step: bool = True
     """A step is written only if nothing has changed since its writer read."""
     guarded_join: bool = True
-    """A join is written only if the document is still the one that was read."""
+    """A join is written only if the record is still the one that was read."""
     silent_until_joined: bool = True
     """A replica answers nothing before its join is written."""
     adopted_before_ack: bool = True
@@ -76,7 +76,7 @@ class Replica(NamedTuple):
     saved: int = -1
     """Which contents its state file has; -1: it has none."""
     current: bool = False
-    """What it holds, or has read to join with, is the newest document."""
+    """What it holds, or has read to join with, is the newest record."""
     live: int = 0
     known: bool = False
     """It is registered."""
@@ -90,7 +90,7 @@ Move: TypeAlias = tuple[str, Replica, bool]
 
 
 def moves(one: Replica, newest: int, rules: Rules) -> Iterator[Move]:
-    """All that can happen to one replica while the document does not change."""
+    """All that can happen to one replica while the record does not change."""
     yield from _joining(one, newest, rules)
     yield from _following(one, newest, rules)
     yield from _beating(one, rules)
@@ -228,7 +228,7 @@ def _idle(one: Replica, current: bool = False) -> Replica:
 
 
 def after_step(one: Replica, rules: Rules) -> Replica:
-    """The same replica when there is a newer document."""
+    """The same replica when there is a newer record."""
     one = one._replace(current=False, live=min(one.live, 1))
     joins = one.flight == READ and one.mode != ATTACHED
     if one.flight == ACK or (one.flight == READ and not (joins and not rules.guarded_join)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from tests.model.agreement_model import Model, State, Wrong
-from tests.model.document_model import ALONE, ONE, TWO, Universe
+from tests.model.record_model import ALONE, ONE, TWO, Universe
 from tests.model.replica_model import RULES, without
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, cast, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.agreement.attachment import Agreed
-from gateway.core.agreement.document import Document
+from gateway.core.agreement.record import AgreedRecord
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.timeouts import Timeouts
 from gateway.core.versions.ranges import VersionSet
@@ -224,6 +224,6 @@ async def plane_at(
 
 
 def agree(holder: SnapshotHolder, seq: int, rule: str = "guaranteed") -> None:
-    """Put a document in force, as `controlplane.worker_agreement` does."""
+    """Put a record in force, as `controlplane.worker_agreement` does."""
     versions = VersionSet.between(Version(1, 1), Version(1, 10 + seq))
-    holder.agree({"baremetal": Agreed(Document(seq, rule, versions, versions, versions, versions))})
+    holder.agree({"baremetal": Agreed(AgreedRecord(seq, rule, versions, versions, versions, versions))})

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.agreement.attachment import Agreed
-from gateway.core.agreement.document import Document
+from gateway.core.agreement.record import AgreedRecord
 from gateway.core.fleet.publication import publication
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
@@ -37,10 +37,10 @@ PROGRAM: Final = (sys.executable, "-W", "error", "-P", "-m", "gateway.workers")
 Said = TypeVar("Said")
 
 
-def document(seq: int, offered: str) -> Document:
+def record(seq: int, offered: str) -> AgreedRecord:
     """One that has come to rest."""
     found = versions(offered)
-    return Document(seq, "guaranteed 1", found, found, found, found)
+    return AgreedRecord(seq, "guaranteed 1", found, found, found, found)
 
 
 @final

@@ -63,7 +63,7 @@ async def test_a_worker_that_starts_gets_what_is_new_before_it_serves(plane: Pla
     plane.control.silent = ("Start",)
     start = asyncio.create_task(plane.processes.start())
     workers = [await plane.control.worker(0), await plane.control.worker(1)]
-    agree(plane.holder, 1)  # a document, of which they know nothing
+    agree(plane.holder, 1)  # a record, of which they know nothing
     for worker in workers:
         worker.say("Ack", 1)
     await start
@@ -72,7 +72,7 @@ async def test_a_worker_that_starts_gets_what_is_new_before_it_serves(plane: Pla
     assert plane.processes.held("baremetal") == 1
 
 
-async def test_a_document_waits_for_a_worker_that_starts_only_once_it_holds_something(plane: Plane) -> None:
+async def test_a_record_waits_for_a_worker_that_starts_only_once_it_holds_something(plane: Plane) -> None:
     agree(plane.holder, 1)
     await plane.serve()
     assert plane.processes.held("baremetal") == 1
@@ -84,7 +84,7 @@ async def test_a_document_waits_for_a_worker_that_starts_only_once_it_holds_some
     await plane.until(lambda: plane.processes.held("baremetal") == 2)  # the one that runs decides
 
     third.order("silent", "Update")
-    third.say("Ack", 1)  # the first document
+    third.say("Ack", 1)  # the first record
     await plane.until(lambda: plane.processes.held("baremetal") == 1)
     assert not third.of("Serve")
     third.say("Ack", 2)
@@ -92,14 +92,14 @@ async def test_a_document_waits_for_a_worker_that_starts_only_once_it_holds_some
     assert plane.processes.held("baremetal") == 2
 
 
-async def test_nobody_holds_what_is_no_document(plane: Plane) -> None:
+async def test_nobody_holds_what_is_no_record(plane: Plane) -> None:
     assert plane.processes.held("baremetal") is None, "there is no worker"
     await plane.serve()
     assert plane.processes.held("baremetal") == 0
     assert plane.processes.held("gone") == 0
 
 
-async def test_another_document_with_the_same_number_is_not_held(plane: Plane) -> None:
+async def test_another_record_with_the_same_number_is_not_held(plane: Plane) -> None:
     agree(plane.holder, 5)
     await plane.serve()
     for worker in plane.control.workers:
@@ -206,7 +206,7 @@ async def test_a_worker_that_dies_with_an_update_under_way_keeps_nobody_waiting(
     os.kill(victim.pid, signal.SIGKILL)
 
     assert await waiting
-    assert plane.acknowledged > before, "who moves documents is told"
+    assert plane.acknowledged > before, "who moves records is told"
     assert ("left" in {what for _, what in plane.shared.heard}) is True
 
 

@@ -30,11 +30,11 @@ from tests.kit.ironic import reconfigure, versions
 from tests.kit.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, response
 from tests.kit.waiting import PATIENCE
 from tests.kit.workers import Testbed, service_of
-from tests.workers.main_process import PROGRAM, MainProcess, document, main_process_of
+from tests.workers.main_process import PROGRAM, MainProcess, main_process_of, record
 
 pytestmark = pytest.mark.processes
 
-OFFERED = Agreed(document(3, "1.1-1.90"))
+OFFERED = Agreed(record(3, "1.1-1.90"))
 
 
 def get(version: str = "1.31") -> bytes:
@@ -67,7 +67,7 @@ async def test_what_the_main_process_learns_and_decides_is_in_force_when_it_is_a
     testbed: Testbed,
 ) -> None:
     old, new = await testbed.backend(serve, declared="1.1-1.58"), await testbed.backend(serve, declared=None)
-    async with main_process_of(service_of(old, new), agreed=Agreed(document(1, "1.1-1.58"))) as main:
+    async with main_process_of(service_of(old, new), agreed=Agreed(record(1, "1.1-1.58"))) as main:
         await main.begin()
         client = await main.client()
         assert (await client.request(get("1.80"))).status == 406
@@ -79,7 +79,7 @@ async def test_what_the_main_process_learns_and_decides_is_in_force_when_it_is_a
         await main.acknowledged()
         assert (await client.request(get("1.80"))).status == 406  # it is known, and not agreed on
 
-        main.holder.agree({"baremetal": Agreed(document(2, "1.1-1.90"))})
+        main.holder.agree({"baremetal": Agreed(record(2, "1.1-1.90"))})
         main.publish()
         await main.acknowledged()
         assert (await client.request(get("1.80"))).status == 200

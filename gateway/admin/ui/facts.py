@@ -323,7 +323,7 @@ def _replica(replica: ReplicaReport, report: AgreementReport, service: str | Non
 
 
 def _level(replica: ReplicaReport, report: AgreementReport, service: str | None) -> str:
-    """The document that it holds. Of another replica this one knows whether it has acknowledged its own, and
+    """The record that it holds. Of another replica this one knows whether it has acknowledged its own, and
     nothing while either of them is detached."""
     about = report.services.get(service) if service is not None else None
     if about is None:
@@ -331,8 +331,8 @@ def _level(replica: ReplicaReport, report: AgreementReport, service: str | None)
     if replica.id != report.id and not (about.attached and replica.attached):
         return ""
     if replica.id in about.awaited:
-        return f"not yet {_document(about.seq)}"
-    return _document(about.seq)
+        return f"not yet {_record(about.seq)}"
+    return _record(about.seq)
 
 
 def _notes(replica: ReplicaReport, service: str | None) -> Iterator[str]:
@@ -357,7 +357,7 @@ def _worker(worker: WorkerState, service: str | None) -> ReplicaFacts:
     view = None if worker.holds is None or service is None else worker.holds.views.get(service)
     level = ""
     if view is not None and view.agreed is not None:
-        level = _document(0 if view.agreed.document is None else view.agreed.document.seq)
+        level = _record(0 if view.agreed.record is None else view.agreed.record.seq)
     return ReplicaFacts(
         kind="worker",
         name=f"worker {worker.slot}",
@@ -378,10 +378,10 @@ def _engine(report: EngineReport, service: str | None) -> ReplicaFacts:
         kind="engine",
         name=cut(" ".join(each for each in (report.name, report.release) if each)),
         state="does not follow" if report.problem else "follows",
-        level="" if held is None else _document(held),
+        level="" if held is None else _record(held),
         note=cut("; ".join(note for note in notes if note)),
     )
 
 
-def _document(seq: int) -> str:
-    return f"document {seq}" if seq else "no document"
+def _record(seq: int) -> str:
+    return f"record {seq}" if seq else "no record"

@@ -125,7 +125,7 @@ class ReplicaFacts(NamedTuple):
     state: str
     """`attached`, `detached`, `serving` and the like."""
     level: str
-    """What it holds: the number of the document, or the version range; empty: not known."""
+    """What it holds: the number of the record, or the version range; empty: not known."""
     note: str
 
 

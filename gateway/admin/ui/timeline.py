@@ -25,7 +25,6 @@ KINDS: Final = {
     "skewgate.reload": "config",
     "skewgate.tls": "config",
     "skewgate.agreement": "agreement",
-    "skewgate.documents": "agreement",
 }
 """What an event is about, by its logger."""
 

@@ -12,17 +12,17 @@ from enum import Enum
 from hashlib import sha256
 from typing import Final, NamedTuple, final
 
-from gateway.core.agreement.document import (
+from gateway.core.agreement.ladder import LiveReplica, Vote
+from gateway.core.agreement.record import (
     FORMS,
     MAX_ITEMS,
     MAX_SEQ,
-    UnreadableDocument,
+    UnreadableRecord,
     read_rule,
     read_version,
     read_versions,
     write_versions,
 )
-from gateway.core.agreement.ladder import LiveReplica, Vote
 from gateway.core.decision.operations import Operation
 from gateway.core.fleet.service import Service
 from gateway.core.versions.version import Scheme
@@ -89,7 +89,7 @@ def write_live(
 
 
 def read_live(text: str, scheme: Scheme) -> LiveWord:
-    """Raises `UnreadableDocument`."""
+    """Raises `UnreadableRecord`."""
     found = _object(text)
     match found:
         case {
@@ -117,7 +117,7 @@ def read_live(text: str, scheme: Scheme) -> LiveWord:
                 config=config,
             )
         case _:
-            raise UnreadableDocument("it is no word of a replica")
+            raise UnreadableRecord("it is no word of a replica")
 
 
 def _is_number(value: object, lowest: int) -> bool:
@@ -134,7 +134,7 @@ def read_who(text: str) -> Who:
     """For people: whatever cannot be read is empty."""
     try:
         found = _object(text)
-    except UnreadableDocument:
+    except UnreadableRecord:
         found = {}
     return Who(*(str(found.get(name, ""))[:_MAX_TEXT] for name in Who._fields))
 
@@ -148,7 +148,7 @@ def read_names(text: str) -> frozenset[str] | None:
     """None: it is no list of names."""
     try:
         found = read_json(text)
-    except UnreadableDocument:
+    except UnreadableRecord:
         return None
     if isinstance(found, list) and all(isinstance(each, str) for each in found):
         return frozenset(found)
@@ -208,7 +208,7 @@ def _plain(value: object) -> object:
 
 def _read_vote(found: Mapping[str, object], scheme: Scheme) -> Vote:
     if len(found) != _VOTE_KEYS:
-        raise UnreadableDocument("its vote has foreign keys, or lacks some")
+        raise UnreadableRecord("its vote has foreign keys, or lacks some")
     cap = found.get("cap")
     return Vote(
         rule=read_rule(found.get("rule")),
@@ -224,15 +224,15 @@ def _text(value: object) -> str:
 
 
 def read_json(text: str) -> object:
-    """Raises `UnreadableDocument`."""
+    """Raises `UnreadableRecord`."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise UnreadableDocument("it is not JSON") from None
+        raise UnreadableRecord("it is not JSON") from None
 
 
 def _object(text: str) -> dict[str, object]:
     found = read_json(text)
     if not isinstance(found, dict):
-        raise UnreadableDocument("it is no object")
+        raise UnreadableRecord("it is no object")
     return found

@@ -1,7 +1,7 @@
 """How this replica stands to one service: what it holds, what it is about to hold, and until when it answers.
 
     out        it has not joined, or was away too long: it answers 503
-    detached   its deadline has passed: it serves by the document that it holds, and refuses no version
+    detached   its deadline has passed: it serves by the record that it holds, and refuses no version
     attached   its `live` stands, and a beat was sent less than 0.9 TTL ago
 
 Only a `Membership` writes its fields. `Replication` reports to it what was read and written, and everybody
@@ -24,12 +24,12 @@ from gateway.core.agreement.attachment import (
     attachment_at,
     deadline,
     has_lost,
-    joined_document,
+    joined_record,
     may_resume,
     seconds_to_forget,
 )
-from gateway.core.agreement.document import Document, seq_of
 from gateway.core.agreement.ladder import all_transparent, legacy_only
+from gateway.core.agreement.record import AgreedRecord, seq_of
 from gateway.core.fleet.offer_state import SavedState
 from gateway.settings import AgreementSettings
 
@@ -41,7 +41,7 @@ _log = logging.getLogger("skewgate.agreement")
 @final
 class Membership:
     """This replica (`replica` is its id) and `service`. `saved`: what the state file says about the service.
-    After a restart it goes on, detached, by the document of that file, unless that is too old."""
+    After a restart it goes on, detached, by the record of that file, unless that is too old."""
 
     def __init__(
         self,
@@ -56,10 +56,10 @@ class Membership:
         self._ttl = settings.ttl
         self._forget = settings.forget
         self._clocks = clocks
-        self.held: Document | None = None
-        """The document by which it answers."""
+        self.held: AgreedRecord | None = None
+        """The record by which it answers."""
         self.joined = False
-        """It may answer by that document."""
+        """It may answer by that record."""
         self.sent_at = NEVER
         """When its last good beat was sent, by the clock of deadlines."""
         self.attached_at = NEVER
@@ -68,10 +68,10 @@ class Membership:
         """Its deadline. It ends early when the store has lost what this replica holds."""
         self.live_revision = 0
         """Revision of its `live` as it stood last; 0: it does not stand."""
-        self.joining: Document | None = None
-        """The document with which it is about to join, and which has to be in the state file before."""
-        self.filed = None if saved is None else saved.document
-        """The document that the state file of an earlier process has, or that was held before everything
+        self.joining: AgreedRecord | None = None
+        """The record with which it is about to join, and which has to be in the state file before."""
+        self.filed = None if saved is None else saved.record
+        """The record that the state file of an earlier process has, or that was held before everything
         ended here: it stays in the file until this replica has joined, whatever comes between."""
         self.transparent = False
         self.legacy_only = False
@@ -99,15 +99,15 @@ class Membership:
     # --- what is asked
 
     @property
-    def to_save(self) -> Document | None:
-        """The document that has to be in the state file before it is acknowledged, or joined with."""
+    def to_save(self) -> AgreedRecord | None:
+        """The record that has to be in the state file before it is acknowledged, or joined with."""
         if self.joined:
             return self.held
         return self.filed if self.joining is None else self.joining
 
     @property
     def seq(self) -> int:
-        """Number of the document that it holds; 0: none."""
+        """Number of the record that it holds; 0: none."""
         return seq_of(self.held)
 
     def attachment(self, now: float) -> Attachment:
@@ -146,9 +146,9 @@ class Membership:
             legacy_only=self.legacy_only,
         )
 
-    def joins_with(self, reading: Reading) -> Document | None:
-        """The document with which it joins now."""
-        return joined_document(self.held if self.joined else None, reading.document)
+    def joins_with(self, reading: Reading) -> AgreedRecord | None:
+        """The record with which it joins now."""
+        return joined_record(self.held if self.joined else None, reading.record)
 
     # --- what is reported to it
 
@@ -164,7 +164,7 @@ class Membership:
         if self.problem:
             self._leave()
         elif self.joined and (
-            has_lost(self.held, reading.document) or (self.live_revision and self.replica not in reading.live)
+            has_lost(self.held, reading.record) or (self.live_revision and self.replica not in reading.live)
         ):
             if self.live_revision:
                 _log.warning("%s: the store has lost what this replica holds; it joins again", self.service)
@@ -179,15 +179,15 @@ class Membership:
             self.predecessors = tuple(each for each in self.predecessors if each in registered)
 
     def follow(self, reading: Reading, now: float) -> None:
-        """Go over to a newer document, or begin to join where `live` does not stand."""
+        """Go over to a newer record, or begin to join where `live` does not stand."""
         if not self.live_revision:
             self.joining = self.joins_with(reading)
             return
         if not self.is_attached(now):
             return
-        if reading.document is not None and adopts(self.held, reading.document):
-            self.held = reading.document
-        if reading.live and self.held == reading.document:
+        if reading.record is not None and adopts(self.held, reading.record):
+            self.held = reading.record
+        if reading.live and self.held == reading.record:
             replicas = [word.replica for word in reading.live.values()]
             self.transparent = not reading.unreadable and all_transparent(self.held, replicas)
             self.legacy_only = legacy_only(self.held, replicas)
@@ -201,9 +201,9 @@ class Membership:
             self.sent_at, self.refuses_until = sent_at, deadline(sent_at, self._ttl)
             self.warned = False
 
-    def registered(self, document: Document | None, revision: int, sent_at: float) -> None:
-        """It has joined, and may answer by `document`."""
-        self.held, self.joined, self.joining, self.filed = document, True, None, None
+    def registered(self, record: AgreedRecord | None, revision: int, sent_at: float) -> None:
+        """It has joined, and may answer by `record`."""
+        self.held, self.joined, self.joining, self.filed = record, True, None, None
         self.live_revision = revision
         self.beaten(sent_at)
 
@@ -211,13 +211,13 @@ class Membership:
         """Its `live` was written anew."""
         self.live_revision = revision
 
-    def reconfigured(self, document: Document | None, *, in_same_scheme: bool) -> None:
-        """The service has another configuration, under which `document` is agreed on."""
-        if self.joined and document is None and self.held is not None:
+    def reconfigured(self, record: AgreedRecord | None, *, in_same_scheme: bool) -> None:
+        """The service has another configuration, under which `record` is agreed on."""
+        if self.joined and record is None and self.held is not None:
             self._leave()  # another dialect or scheme: nothing that was agreed on means anything
             self.filed = None
         elif self.joined:
-            self.held = document
+            self.held = record
         elif not in_same_scheme:
             self.filed = self.joining = None
 

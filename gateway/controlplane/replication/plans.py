@@ -1,10 +1,10 @@
 """What a replica writes next about one service: the protocol's rules, asked in their order.
 
     leave      it cannot read what the store holds: it answers nothing, and ends its registration
-    join       its `live` does not stand: with the document that is in the state file and held by all workers
+    join       its `live` does not stand: with the record that is in the state file and held by all workers
     tell       its acknowledgement and its vote
     remove     others without beats, and registrations to which nobody comes back
-    step       the next document of the ladder
+    step       the next record of the ladder
 
 One transaction for a service in each round at most, guarded by what was read. What operators say, a pin and
 the names of drained backends, stands in the store, too: a replica that joins a store without any writes its
@@ -23,8 +23,8 @@ from gateway.controlplane.replication.membership import Membership
 from gateway.controlplane.replication.reading import DOC, DRAINED, GONE, PIN, Beat, Reading
 from gateway.controlplane.stores.store import NothingNewer, Transaction, Unchanged
 from gateway.core.agreement.attachment import may_end_registration, may_remove
-from gateway.core.agreement.document import Document, form_for_all
-from gateway.core.agreement.ladder import awaited, next_document
+from gateway.core.agreement.ladder import awaited, next_record
+from gateway.core.agreement.record import AgreedRecord, form_for_all
 from gateway.core.fleet.fleet import OperatorCommand, Pin
 from gateway.core.fleet.pool import Pool
 from gateway.core.versions.version import Scheme
@@ -48,8 +48,8 @@ class Plan(NamedTuple):
 
     kind: Kind
     transaction: Transaction
-    document: Document | None = None
-    """The document with which it joins."""
+    record: AgreedRecord | None = None
+    """The record with which it joins."""
 
 
 @final
@@ -66,7 +66,7 @@ class Situation:
     own_text: str
     """What `live` is to say of this replica now. It acknowledges what it holds if `in_force_here`."""
     joining_text: str
-    """The same with the acknowledgement of the document with which it joins."""
+    """The same with the acknowledgement of the record with which it joins."""
     own_words: Mapping[str, str]
     """Texts of the pin and of the drained backends that are in force here, by key."""
     in_force_here: bool
@@ -104,8 +104,8 @@ def _leave(at: Situation) -> Plan | None:
 
 def _join(at: Situation) -> Plan | None:
     me, reading = at.me, at.reading
-    document = me.joins_with(reading)
-    if not at.in_force_here or me.joining != document:
+    record = me.joins_with(reading)
+    if not at.in_force_here or me.joining != record:
         return None
     live = reading.live_key(me.replica)
     puts = {
@@ -117,9 +117,9 @@ def _join(at: Situation) -> Plan | None:
         Unchanged(reading.key(DOC), reading.revision_of(reading.key(DOC))),
         Unchanged(live, reading.revision_of(live)),
     ]
-    if document is not None and document != reading.document:
-        puts[reading.key(DOC)] = reading.written(document)
-    if reading.document is None or document != reading.document:
+    if record is not None and record != reading.record:
+        puts[reading.key(DOC)] = reading.written(record)
+    if reading.record is None or record != reading.record:
         # The store is new, or has lost what was there: what operators have said is written back.
         for name, text in at.own_words.items():
             if (key := reading.key(name)) not in reading:
@@ -132,7 +132,7 @@ def _join(at: Situation) -> Plan | None:
     gone = [key for key in gone if key in reading]
     if gone:
         puts[reading.key(GONE)] = me.replica
-    return Plan(Kind.JOIN, Transaction(tuple(guards), puts, tuple(gone)), document)
+    return Plan(Kind.JOIN, Transaction(tuple(guards), puts, tuple(gone)), record)
 
 
 def _removal(at: Situation) -> Plan | None:
@@ -156,21 +156,19 @@ def _removal(at: Situation) -> Plan | None:
 
 def _step(at: Situation) -> Plan | None:
     reading = at.reading
-    if not at.me.is_attached(at.now) or at.me.held != reading.document:
+    if not at.me.is_attached(at.now) or at.me.held != reading.record:
         return None
     if reading.unreadable:
         return None  # somebody has said what this release cannot read: it may be a vote against all
     if reading.unclear:
         return None  # the pin may be below what would be offered next
     live = {each: word.replica for each, word in reading.live.items()}
-    document = next_document(
-        reading.document, live, reading.known, reading.pin, reading.service.dialect.scheme
-    )
+    record = next_record(reading.record, live, reading.known, reading.pin, reading.service.dialect.scheme)
     form = form_for_all([word.forms for word in reading.live.values()])
-    if document is None or form is None:
+    if record is None or form is None:
         return None
     guard = NothingNewer(reading.prefix, reading.revision)
-    return Plan(Kind.STEP, Transaction((guard,), {reading.key(DOC): reading.written(document, form)}))
+    return Plan(Kind.STEP, Transaction((guard,), {reading.key(DOC): reading.written(record, form)}))
 
 
 def ending(reading: Reading, gone: str, replica: str) -> Transaction:
@@ -188,15 +186,15 @@ def leaving(reading: Reading, replica: str, *, registered: bool) -> Transaction:
 
 def awaits(me: Membership, reading: Reading, *, dirty: bool) -> list[str]:
     """Ids of those for whom the next step waits; this one's own while it has something to do."""
-    document, scheme = reading.document, reading.service.dialect.scheme
+    record, scheme = reading.record, reading.service.dialect.scheme
     live = {each: word.replica for each, word in reading.live.items()}
-    if found := [*awaited(document, live), *reading.unreadable]:
+    if found := [*awaited(record, live), *reading.unreadable]:
         return found
-    if dirty or me.held != document:
+    if dirty or me.held != record:
         return [me.replica]
     if reading.unclear:
         return [reading.key(name) for name in reading.unclear]
-    wanted = next_document(document, live, live, reading.pin, scheme)
+    wanted = next_record(record, live, live, reading.pin, scheme)
     if wanted is None:
         return []
     return [each for each in reading.known if each not in live] or [me.replica]

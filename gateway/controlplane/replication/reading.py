@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, final
 from gateway.controlplane.replication.entries import LiveWord, Who, read_json, read_live, read_names, read_who
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.stores.store import Entry, Store
-from gateway.core.agreement.document import FORM, Document, UnreadableDocument, read_document, write_document
+from gateway.core.agreement.record import FORM, AgreedRecord, UnreadableRecord, read_record, write_record
 from gateway.core.fleet.service import Service
 from gateway.core.versions.version import Version
 
@@ -61,7 +61,7 @@ class Reading:
     """Revision of the store when it was read."""
     entries: Mapping[str, Entry]
     """By what follows `prefix` in the key."""
-    document: Document | None
+    record: AgreedRecord | None
     problem: str
     """Why what stands there cannot be followed, a sentence; empty: it can."""
     pin: Version | None
@@ -97,10 +97,10 @@ class Reading:
         """The key of its registration."""
         return f"{self.prefix}{KNOWN}{replica}"
 
-    def written(self, document: Document, form: int = FORM) -> str:
-        """The text of a document, as it is put there."""
+    def written(self, record: AgreedRecord, form: int = FORM) -> str:
+        """The text of a record, as it is put there."""
         dialect = self.service.dialect
-        return json.dumps(write_document(document, dialect.name, dialect.scheme, form), separators=(",", ":"))
+        return json.dumps(write_record(record, dialect.name, dialect.scheme, form), separators=(",", ":"))
 
 
 def read_service(
@@ -110,14 +110,14 @@ def read_service(
     scheme = service.dialect.scheme
     problem = ""
     live, known, unreadable, foreign, unclear = {}, {}, [], [], []
-    document = pin = None
+    record = pin = None
     drained: frozenset[str] | None = frozenset()
     for name, entry in entries.items():
         if name == DOC:
             try:
-                document = read_document(read_json(entry.text), service.dialect.name, scheme)
-            except UnreadableDocument as error:
-                problem = f"the document under {prefix}{DOC} cannot be followed: {error}"
+                record = read_record(read_json(entry.text), service.dialect.name, scheme)
+            except UnreadableRecord as error:
+                problem = f"the record under {prefix}{DOC} cannot be followed: {error}"
         elif name == PIN:
             pin = scheme.parse(entry.text)
             if pin is None:
@@ -129,7 +129,7 @@ def read_service(
         elif name.startswith(LIVE):
             try:
                 live[name.removeprefix(LIVE)] = read_live(entry.text, scheme)
-            except UnreadableDocument:
+            except UnreadableRecord:
                 unreadable.append(name.removeprefix(LIVE))
         elif name.startswith(KNOWN):
             known[name.removeprefix(KNOWN)] = read_who(entry.text)
@@ -141,7 +141,7 @@ def read_service(
         beats=beats,
         revision=revision,
         entries=entries,
-        document=document,
+        record=record,
         problem=problem,
         pin=pin,
         drained=drained or frozenset(),

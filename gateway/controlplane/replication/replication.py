@@ -4,7 +4,7 @@
       ▲                                                                  │ acknowledged
       └── beats, acknowledgements, votes, steps  ◄──── plans  ◄──────────┘
 
-One loop for all services. A round reads what stands there, sends a beat when it is time, adopts documents,
+One loop for all services. A round reads what stands there, sends a beat when it is time, adopts records,
 and writes at most one transaction for each service; all of them go in a few bundles. The next round follows
 when somebody has changed something, a worker has acknowledged, or a beat is due. While nothing changes, a
 round is one transaction and one small read, however many services there are: its guards say that all is as it
@@ -54,7 +54,7 @@ from gateway.controlplane.stores.store import (
     commit_all,
 )
 from gateway.core.agreement.attachment import Registered, beat_interval
-from gateway.core.agreement.document import Document
+from gateway.core.agreement.record import AgreedRecord
 from gateway.core.fleet.fleet import Drain, OperatorCommand, Pin
 from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.snapshot import Snapshot
@@ -74,13 +74,13 @@ class Replication:
     """The `Agreement` of one of several replicas, for all its services, from `start` to `close`.
 
     `snapshot_holder` must begin every service with `attachment.NOT_JOINED`, and call `agree` for nobody else.
-    `store` is closed here. `held(service)`: the lowest seq of its document that any live worker (or engine)
+    `store` is closed here. `held(service)`: the lowest seq of its record that any live worker (or engine)
     has acknowledged, 0 for none; None: none is live besides this process, where what is agreed is in force.
     `in_flight()`: requests in flight by member key, of all workers. `deadlines(by service)`: until when each
     worker may refuse a version, in seconds of CLOCK_BOOTTIME; it is to reach them all, and be looked at
     before each refusal. A service that is not in it refuses nothing. `restored`: what the state file says, by
     service. `orphans()`: whether workers of an earlier process may still serve. `save`: write `to_save` and
-    `registrations` to the state file (`StateKeeper(documents=…, registrations=…)`), and return whether they
+    `registrations` to the state file (`StateKeeper(records=…, registrations=…)`), and return whether they
     are there; None: there is no file. `name`, `host`, `release`: for people. `clock`: the holder's.
     """
 
@@ -228,7 +228,7 @@ class Replication:
             self._dirty.add(name)
             if old is not None and old.service is not view.service and view.agreed is not None:
                 in_same_scheme = old.service.scheme_id == view.service.scheme_id
-                self._members[name].reconfigured(view.agreed.document, in_same_scheme=in_same_scheme)
+                self._members[name].reconfigured(view.agreed.record, in_same_scheme=in_same_scheme)
                 self._readings.configured_anew(name)
         self._wake.set()
 
@@ -341,7 +341,7 @@ class Replication:
         me.read(reading, self._clocks.boot_time())
         if not me.live_revision:
             self._dirty.add(me.service)
-        if reading.problem or (reading.document is None and not me.live_revision):
+        if reading.problem or (reading.record is None and not me.live_revision):
             return
         pool = self._snapshot_holder.current.fleet.pools[me.service]
         if PIN not in reading.unclear and pool.pin != reading.pin:
@@ -354,7 +354,7 @@ class Replication:
     # --- what follows
 
     def _adopt_all(self) -> None:
-        """Go over to newer documents, and begin to join where `live` does not stand."""
+        """Go over to newer records, and begin to join where `live` does not stand."""
         now = self._clocks.boot_time()
         for name in self._dirty:
             reading = self._readings.services.get(name)
@@ -387,7 +387,7 @@ class Replication:
         in_force_here = (held is None or held == me.seq) and self._saving.is_saved(me)
         before = reading.live.get(self.id)
         ack = me.seq if in_force_here or before is None else before.replica.ack
-        # One that is detached goes over to the document when it is registered, and acknowledges it when all
+        # One that is detached goes over to the record when it is registered, and acknowledges it when all
         # its workers do. One that is out answers nothing until then.
         joins = me.seq if me.joined or me.joining is None else me.joining.seq
 
@@ -421,7 +421,7 @@ class Replication:
                 self._dirty.update({name} & self._members.keys())
                 continue
             if plan.kind is Kind.JOIN:
-                me.registered(plan.document, revision, sent_at)
+                me.registered(plan.record, revision, sent_at)
                 self._own_beat = Unchanged(self._beat_key, revision, FIRST_BEAT)
             elif plan.kind is Kind.TELL:
                 me.rewritten(revision)
@@ -526,8 +526,8 @@ class Replication:
             joining=self.is_joining,
         )
 
-    def to_save(self) -> Mapping[str, Document]:
-        return self._saving.documents()
+    def to_save(self) -> Mapping[str, AgreedRecord]:
+        return self._saving.records()
 
     def registrations(self) -> Mapping[str, Registered]:
         """The registrations that the state file has to hold, by service."""

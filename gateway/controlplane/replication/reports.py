@@ -54,7 +54,7 @@ def _service(me: Membership, reading: Reading | None, now: float) -> ServiceRepo
         for backend in reading.drained
     }
     return report._replace(
-        awaited=awaited(reading.document, {each: word.replica for each, word in reading.live.items()}),
+        awaited=awaited(reading.record, {each: word.replica for each, word in reading.live.items()}),
         idle=frozenset(backend for backend, whom in not_idle.items() if not whom),
         not_idle={backend: whom for backend, whom in not_idle.items() if whom},
         away=tuple(sorted(reading.known.keys() - reading.live.keys() - {*reading.unreadable})),
@@ -83,12 +83,12 @@ def _replica(
 def _holds(each: str, reading: Reading) -> bool:
     """Whether the next step waits for it, or its vote is against what another one wants."""
     word = reading.live.get(each)
-    document = reading.document
+    record = reading.record
     if word is None:
-        return document is not None and document.open != document.accepted
+        return record is not None and record.open != record.accepted
     vote = word.replica.vote
-    if word.replica.ack != (0 if document is None else document.seq) or vote is None:
+    if word.replica.ack != (0 if record is None else record.seq) or vote is None:
         return True
     others = [one.replica.vote for one in reading.live.values() if one.replica.vote is not None]
-    state = None if document is None else document.state
+    state = None if record is None else record.state
     return any(bool(other.want - vote.want - (vote.want if state is None else state)) for other in others)

@@ -1,6 +1,6 @@
-"""What of this replica has to be in the state file before it acknowledges a document, or joins with one.
+"""What of this replica has to be in the state file before it acknowledges a record, or joins with one.
 
-A replica that restarts by an older document than it had acknowledged would serve what it had agreed to give
+A replica that restarts by an older record than it had acknowledged would serve what it had agreed to give
 up. So a round waits for the file without waiting: `is_saved` says whether it is there, `written` is called
 when it may be. The file also says when this replica was attached last: one that restarts without it, or
 longer than `forget` ago, answers nothing while the store is away. Knows no store and no disk.
@@ -18,7 +18,7 @@ from typing import Final, final
 from gateway.controlplane.replication.clocks import Clocks
 from gateway.controlplane.replication.membership import NEVER, Membership
 from gateway.core.agreement.attachment import LastAttached, Registered
-from gateway.core.agreement.document import Document
+from gateway.core.agreement.record import AgreedRecord
 
 SAVE_WAIT: Final = 2.0
 """Seconds for which an acknowledgement waits for the state file."""
@@ -41,7 +41,7 @@ class _Filed:
     """What the state file has of one membership, or is being given."""
 
     wanted: tuple[object, ...] = ()
-    """Document and ids; empty: nothing of this run."""
+    """Record and ids; empty: nothing of this run."""
     last: LastAttached | None = None
     """A moment at which it was attached."""
     recorded_at: float = NEVER
@@ -101,10 +101,10 @@ class Saving:
                 async with asyncio.timeout(SAVE_WAIT / 2):
                     await self._save()
 
-    def documents(self) -> Mapping[str, Document]:
+    def records(self) -> Mapping[str, AgreedRecord]:
         """What the state file has to hold, by service."""
         found = {name: me.to_save for name, me in self._members.items()}
-        return {name: document for name, document in found.items() if document is not None}
+        return {name: record for name, record in found.items() if record is not None}
 
     def registrations(self) -> Mapping[str, Registered]:
         """The same of the registrations."""

@@ -21,7 +21,7 @@ from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.state.file import StateFile, StateFileError
 from gateway.controlplane.state.text import StateTextError, format_state, parse_state
 from gateway.core.agreement.attachment import Registered
-from gateway.core.agreement.document import Document
+from gateway.core.agreement.record import AgreedRecord
 from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
@@ -40,7 +40,7 @@ MAX_WAIT: Final = 5.0
 MAX_NAMED: Final = 20
 """Entries that one log line names when they cannot be restored: the file may be another gateway's."""
 
-_Saved: TypeAlias = tuple[Mapping[str, SavedState], Mapping[str, Document], Mapping[str, Registered]]
+_Saved: TypeAlias = tuple[Mapping[str, SavedState], Mapping[str, AgreedRecord], Mapping[str, Registered]]
 
 _log = logging.getLogger("skewgate.state")
 
@@ -86,7 +86,7 @@ def load_state(file: StateFile, services: Sequence[Service]) -> Mapping[str, Sav
 @final
 class StateKeeper:
     """Writes `Snapshot.saved` to the file when it changes, from `start` to `close`, on the running loop, and
-    beside it what `documents` returns: what workers hold about the offers, or are about to
+    beside it what `records` returns: what workers hold about the offers, or are about to
     (`WorkerAgreement`), and `registrations`: those of one of several replicas (`Replication`)."""
 
     def __init__(
@@ -95,14 +95,14 @@ class StateKeeper:
         snapshot_holder: SnapshotHolder,
         *,
         retry_pause: float = RETRY_PAUSE,
-        documents: Callable[[], Mapping[str, Document]] = dict,
+        records: Callable[[], Mapping[str, AgreedRecord]] = dict,
         registrations: Callable[[], Mapping[str, Registered]] = dict,
         paused: bool = False,
     ) -> None:
         self._file = file
         self._snapshot_holder = snapshot_holder
         self._retry_pause = retry_pause
-        self._documents = documents
+        self._records = records
         self._registrations = registrations
         self._saved: _Saved | None = None
         """What is in the file; None: nothing of this run."""
@@ -151,7 +151,7 @@ class StateKeeper:
         return not self._failing
 
     async def write(self) -> bool:
-        """The same with what `documents` returns now, of which no change of the snapshot tells."""
+        """The same with what `records` returns now, of which no change of the snapshot tells."""
         self._changes += 1
         self._wake.set()
         return await self.written()
@@ -206,11 +206,11 @@ class StateKeeper:
 
     async def _attempt(self) -> None:
         change, snapshot = self._changes, self._snapshot_holder.current
-        documents, registrations = self._documents(), self._registrations()
+        records, registrations = self._records(), self._registrations()
         try:
             async with self._writing:
                 if not self._paused and await asyncio.to_thread(
-                    self._write, snapshot, documents, registrations, wall_offset()
+                    self._write, snapshot, records, registrations, wall_offset()
                 ):
                     self._writes += 1
                     self._written_at = time.time()
@@ -234,14 +234,14 @@ class StateKeeper:
     def _write(
         self,
         snapshot: Snapshot,
-        documents: Mapping[str, Document],
+        records: Mapping[str, AgreedRecord],
         registrations: Mapping[str, Registered],
         offset: float,
     ) -> bool:
         """In a thread: write what is to be saved. False: it is there already. Raises `StateFileError`."""
-        saved = snapshot.saved(), documents, registrations
+        saved = snapshot.saved(), records, registrations
         if not self._failing and saved == self._saved:
             return False
-        self._file.replace(format_state(snapshot, offset, documents, registrations))
+        self._file.replace(format_state(snapshot, offset, records, registrations))
         self._saved = saved
         return True

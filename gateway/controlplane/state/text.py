@@ -21,11 +21,11 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from gateway.core.agreement.attachment import LastAttached, Registered
-from gateway.core.agreement.document import (
-    Document,
-    UnreadableDocument,
-    read_document,
-    write_document,
+from gateway.core.agreement.record import (
+    AgreedRecord,
+    UnreadableRecord,
+    read_record,
+    write_record,
 )
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.offer_state import SavedAdvertisement, SavedState
@@ -75,17 +75,17 @@ class ParsedState(NamedTuple):
 def format_state(
     snapshot: Snapshot,
     wall_offset: float = 0.0,
-    documents: Mapping[str, Document] = MappingProxyType({}),
+    records: Mapping[str, AgreedRecord] = MappingProxyType({}),
     registrations: Mapping[str, Registered] = MappingProxyType({}),
 ) -> str:
     """All of `snapshot` that should survive a restart. `wall_offset`: seconds since 1970, less those of the
-    clock that dates facts. `documents`: what workers hold about the offers, or are about to, by service.
+    clock that dates facts. `records`: what workers hold about the offers, or are about to, by service.
     `registrations`: those of this replica, by service."""
     entries = {}
     for name, saved in snapshot.saved().items():
         dialect = snapshot.views[name].service.dialect
         policy, at_least = saved.policy or (None, None)
-        document, registered = documents.get(name), registrations.get(name)
+        record, registered = records.get(name), registrations.get(name)
         entry: dict[str, object] = {
             "dialect": dialect.name,
             "scheme": dialect.scheme.key,
@@ -100,8 +100,8 @@ def format_state(
                 for backend, known in saved.advertisements.items()
             },
         }
-        if document is not None:
-            entry["document"] = write_document(document, dialect.name, dialect.scheme)
+        if record is not None:
+            entry["document"] = write_record(record, dialect.name, dialect.scheme)
         if registered is not None:
             last = None if registered.last is None else list(registered.last)
             entry["replica"] = {"ids": list(registered.ids), "last_attached": last}
@@ -149,11 +149,11 @@ def parse_state(text: str, services: Iterable[Service], wall_offset: float = 0.0
             dropped += gone
             if "document" in entry:
                 try:
-                    document = read_document(entry["document"], service.dialect.name, service.dialect.scheme)
-                except UnreadableDocument as problem:
+                    record = read_record(entry["document"], service.dialect.name, service.dialect.scheme)
+                except UnreadableRecord as problem:
                     dropped.append(f"{name}: what its workers held of the offer, {problem}")
                 else:
-                    saved[name] = replace(saved[name], document=document)
+                    saved[name] = replace(saved[name], record=record)
             if "replica" in entry:
                 registered = _registered(entry["replica"])
                 if registered is None:

@@ -1,5 +1,5 @@
-"""How several gateways, or workers of one, come to offer the same: document, votes, ladder, attachment.
+"""How several gateways, or workers of one, come to offer the same: record, votes, ladder, attachment.
 
-Values in, values out: no store, no clock, no connection. Whoever keeps a document somewhere, or hands it to
+Values in, values out: no store, no clock, no connection. Whoever keeps a record somewhere, or hands it to
 workers, acts on what is computed here.
 """

@@ -1,4 +1,4 @@
-"""The deadline until which a replica may answer by the document that it holds.
+"""The deadline until which a replica may answer by the record that it holds.
 
 A replica is attached while its deadline has not passed. It counts the deadline by its own clock, from when it
 sent its last good beat; the others take its registration as live away later, by theirs. So whoever goes on
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, NamedTuple, final
 
-from gateway.core.agreement.document import Document, Level, document_anew, level
+from gateway.core.agreement.record import AgreedRecord, Level, level, record_anew
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Scheme, Version
 
@@ -51,11 +51,11 @@ def answer(level: Level, *, attached: bool) -> Answer:
 
 
 class Attachment(Enum):
-    """Whether a replica may answer by the document that it holds, and how."""
+    """Whether a replica may answer by the record that it holds, and how."""
 
     ATTACHED = "attached"
     DETACHED = "detached"
-    """It keeps the document, and refuses no version."""
+    """It keeps the record, and refuses no version."""
     FORGOTTEN = "forgotten"
     """It answers nothing: others may have ended its registration."""
 
@@ -117,27 +117,27 @@ class Registered(NamedTuple):
 def may_resume(
     last: LastAttached, boot: str, boot_time: float, wall_time: float, forget: float | None
 ) -> bool:
-    """Whether a restarted replica may answer as a detached one by the document of its state file. An age
+    """Whether a restarted replica may answer as a detached one by the record of its state file. An age
     below zero is too old: the clock was set back, so nobody knows."""
     age = boot_time - last.boot_time if boot == last.boot else wall_time - last.wall_time
     return age >= 0.0 and (forget is None or age < forget)
 
 
-# --- which document ----------------------------------------------------------------------------------------
+# --- which record ----------------------------------------------------------------------------------------
 
 
-def adopts(held: Document | None, stored: Document) -> bool:
+def adopts(held: AgreedRecord | None, stored: AgreedRecord) -> bool:
     """Whether an attached replica that holds `held` goes over to `stored`. It never goes back."""
     return held is None or stored.seq > held.seq
 
 
-def has_lost(held: Document | None, stored: Document | None) -> bool:
+def has_lost(held: AgreedRecord | None, stored: AgreedRecord | None) -> bool:
     """Whether the store was emptied or restored: a replica that holds `held` detaches, and joins again."""
     return held is not None and (stored is None or stored.seq < held.seq)
 
 
-def joined_document(held: Document | None, stored: Document | None) -> Document | None:
-    """The document with which a replica joins, in one transaction on the revision of `stored`. Its own, with
+def joined_record(held: AgreedRecord | None, stored: AgreedRecord | None) -> AgreedRecord | None:
+    """The record with which a replica joins, in one transaction on the revision of `stored`. Its own, with
     the number after the one that it had, if the store has lost that; else what is stored."""
     if held is None or not has_lost(held, stored):
         return stored
@@ -147,9 +147,9 @@ def joined_document(held: Document | None, stored: Document | None) -> Document 
 @final
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """The document that it holds, and what else it knows from the others."""
+    """The record that it holds, and what else it knows from the others."""
 
-    document: Document | None
+    record: AgreedRecord | None
     attached: bool = True
     """False: its deadline has passed. Whoever is about to refuse a version looks at the clock, too."""
     transparent: bool = False
@@ -157,7 +157,7 @@ class Agreed:
     voting: bool = False
     """True: this is one of several replicas. The offer state of its view is what it remembers for its vote
     (`votes.remember`), and it refuses a version only before its deadline. False: nobody votes, because the
-    workers of one gateway hold the document."""
+    workers of one gateway hold the record."""
     legacy_only: bool = False
     """True: nothing is on offer, and a live replica sees legacy backends only. Until all see others, requests
     pass without negotiation, and only to legacy backends."""
@@ -165,17 +165,17 @@ class Agreed:
     @property
     def offered(self) -> VersionSet:
         """What clients are told."""
-        return NO_VERSIONS if self.document is None else self.document.offered
+        return NO_VERSIONS if self.record is None else self.record.offered
 
     def level(self, version: Version) -> Level:
         """Where `version` stands."""
-        return level(self.document, version)
+        return level(self.record, version)
 
     def read_anew(self, before: Scheme, scheme: Scheme) -> Agreed:
         """The same in a scheme that has only gained versions since `before`."""
-        if self.document is None or before.key == scheme.key:
+        if self.record is None or before.key == scheme.key:
             return self
-        return replace(self, document=document_anew(self.document, before, scheme))
+        return replace(self, record=record_anew(self.record, before, scheme))
 
 
 NOTHING_AGREED: Final = Agreed(None)

@@ -1,11 +1,11 @@
-"""The rules that move a service's document one step, by the votes of all live replicas.
+"""The rules that move a service's record one step, by the votes of all live replicas.
 
     OFFERED 3   ▲ │    One step moves each version by at most one level. The next step is taken only when
     ACCEPTED 2  │ │    every live replica has acknowledged this one. So two attached replicas hold the same
-    UNDECIDED 1 │ │    document or neighbours, and no version is offered by one and refused by another.
+    UNDECIDED 1 │ │    record or neighbours, and no version is offered by one and refused by another.
     REFUSED 0   │ ▼    1 -> 0 also waits for every registered replica that is not attached.
 
-Any replica may compute the next document; all compute the same one from the same values. The caller writes it
+Any replica may compute the next record; all compute the same one from the same values. The caller writes it
 only if nothing has changed since it read those values. Nothing here knows a store or a backend.
 """
 
@@ -17,7 +17,7 @@ from functools import reduce
 from operator import and_
 from typing import Final, NamedTuple, final
 
-from gateway.core.agreement.document import Document, decides_nothing, seq_of
+from gateway.core.agreement.record import AgreedRecord, decides_nothing, seq_of
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, joined, unbroken, union
 from gateway.core.versions.version import Scheme, Version
 
@@ -45,7 +45,7 @@ class LiveReplica:
     """One attached replica, as the others see it."""
 
     ack: int
-    """The seq of the document that it and all its workers hold; 0: it holds none."""
+    """The seq of the record that it and all its workers hold; 0: it holds none."""
     vote: Vote | None = None
     """None: its first round of probes has not ended with an advertisement. That holds everything."""
     transparent: bool = False
@@ -64,39 +64,41 @@ class Target(NamedTuple):
 FIRST_SEQ: Final = 1
 
 
-def next_document(
-    document: Document | None,
+def next_record(
+    record: AgreedRecord | None,
     live: Mapping[str, LiveReplica],
     registered: Collection[str],
     pin: Version | None,
     scheme: Scheme,
-) -> Document | None:
-    """The document after `document`; None: nothing is to be changed, or something is still awaited.
+) -> AgreedRecord | None:
+    """The record after `record`; None: nothing is to be changed, or something is still awaited.
 
     `live` and `registered` by the id of a replica. All values are of one moment of the store.
     """
-    seq = seq_of(document)
+    seq = seq_of(record)
     votes = [replica.vote for replica in live.values() if replica.vote is not None]
     if not live or len(votes) < len(live) or any(replica.ack != seq for replica in live.values()):
         return None
     all_attached = all(replica in live for replica in registered)
-    return step(document, target(document, votes, pin, scheme), scheme, all_attached=all_attached)
+    return step(record, target(record, votes, pin, scheme), scheme, all_attached=all_attached)
 
 
-def target(document: Document | None, votes: Sequence[Vote], pin: Version | None, scheme: Scheme) -> Target:
+def target(record: AgreedRecord | None, votes: Sequence[Vote], pin: Version | None, scheme: Scheme) -> Target:
     """Where `votes`, of every live replica, lead to."""
-    rule, state = _agreed_state(document, votes, scheme)
+    rule, state = _agreed_state(record, votes, scheme)
     caps = [vote.cap for vote in votes if vote.cap is not None]
     return Target(rule, state, min(caps, default=None) if pin is None else pin)
 
 
-def _agreed_state(document: Document | None, votes: Sequence[Vote], scheme: Scheme) -> tuple[str, VersionSet]:
+def _agreed_state(
+    record: AgreedRecord | None, votes: Sequence[Vote], scheme: Scheme
+) -> tuple[str, VersionSet]:
     """The four rules of votes but the last, in their order."""
     rules = sorted({vote.rule for vote in votes})
     wanted = reduce(and_, (vote.want for vote in votes))
-    if document is None:
+    if record is None:
         return rules[0], unbroken(wanted, scheme)
-    rule, state = document.rule, document.state
+    rule, state = record.rule, record.state
     if len(rules) == 1 and rules[0] != rule:
         rule = rules[0]
         state &= union(vote.gives for vote in votes) or state
@@ -105,40 +107,40 @@ def _agreed_state(document: Document | None, votes: Sequence[Vote], scheme: Sche
 
 
 def step(
-    document: Document | None, towards: Target, scheme: Scheme, *, all_attached: bool
-) -> Document | None:
-    """The document one step nearer to `towards`; None: it is there, or what is missing must wait.
+    record: AgreedRecord | None, towards: Target, scheme: Scheme, *, all_attached: bool
+) -> AgreedRecord | None:
+    """The record one step nearer to `towards`; None: it is there, or what is missing must wait.
 
     `all_attached`: every registered replica is live, so a version may become refused.
     """
-    if document is None or document.is_empty:
-        return _begun(document, towards)
+    if record is None or record.is_empty:
+        return _begun(record, towards)
     state = towards.state
     wanted = state if towards.limit is None else state.up_to(towards.limit)
-    offered, accepted, opened = document.offered, document.accepted, document.open
+    offered, accepted, opened = record.offered, record.accepted, record.open
     staying, rising = offered & wanted, (accepted - offered) & wanted
     after = replace(
-        document,
+        record,
         rule=towards.rule,
         state=state,
         offered=joined(staying, rising, scheme) if staying else unbroken(rising, scheme),
         accepted=offered | (opened & wanted),
         open=accepted | wanted | (NO_VERSIONS if all_attached else opened),
     )
-    return None if after == document else replace(after, seq=document.seq + 1)
+    return None if after == record else replace(after, seq=record.seq + 1)
 
 
-def _begun(document: Document | None, towards: Target) -> Document | None:
-    """The document with which versions are offered about which nothing was decided. All replicas answer 503
+def _begun(record: AgreedRecord | None, towards: Target) -> AgreedRecord | None:
+    """The record with which versions are offered about which nothing was decided. All replicas answer 503
     until they hold it, which is one level below `ACCEPTED` and one above `REFUSED`."""
     state = towards.state
-    if document is None:
-        return Document(FIRST_SEQ, towards.rule, state, NO_VERSIONS, state, state) if state else None
-    if not state and towards.rule == document.rule:
+    if record is None:
+        return AgreedRecord(FIRST_SEQ, towards.rule, state, NO_VERSIONS, state, state) if state else None
+    if not state and towards.rule == record.rule:
         return None
     return replace(
-        document,
-        seq=document.seq + 1,
+        record,
+        seq=record.seq + 1,
         rule=towards.rule,
         state=state,
         offered=NO_VERSIONS,
@@ -147,17 +149,17 @@ def _begun(document: Document | None, towards: Target) -> Document | None:
     )
 
 
-def all_transparent(document: Document | None, live: Iterable[LiveReplica]) -> bool:
+def all_transparent(record: AgreedRecord | None, live: Iterable[LiveReplica]) -> bool:
     """Whether nothing is negotiated: nothing is on offer, and each live replica sees legacy backends only."""
-    return decides_nothing(document) and all(replica.transparent for replica in live)
+    return decides_nothing(record) and all(replica.transparent for replica in live)
 
 
-def legacy_only(document: Document | None, live: Iterable[LiveReplica]) -> bool:
+def legacy_only(record: AgreedRecord | None, live: Iterable[LiveReplica]) -> bool:
     """Whether requests go to legacy backends only: nothing is on offer, and a live replica sees no others."""
-    return decides_nothing(document) and any(replica.transparent for replica in live)
+    return decides_nothing(record) and any(replica.transparent for replica in live)
 
 
-def awaited(document: Document | None, live: Mapping[str, LiveReplica]) -> tuple[str, ...]:
+def awaited(record: AgreedRecord | None, live: Mapping[str, LiveReplica]) -> tuple[str, ...]:
     """The live replicas for which the next step waits: they have not acknowledged, or have no vote yet."""
-    seq = seq_of(document)
+    seq = seq_of(record)
     return tuple(sorted(name for name, replica in live.items() if replica.ack != seq or replica.vote is None))

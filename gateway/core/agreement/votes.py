@@ -1,6 +1,6 @@
 """What one replica votes: the rules of the offer, applied to the state that all replicas share.
 
-Each replica has an offer state of its own, whose versions are those of the document: beside them it remembers
+Each replica has an offer state of its own, whose versions are those of the record: beside them it remembers
 since when its policy has given more, and what has fallen. It never moves the versions itself, as
 `offer_state.advance` does for one that stands alone: it says in its vote what it would keep and add, and
 the ladder moves them. Time is a parameter. No pin enters here.
@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import reduce
 from operator import or_
 
-from gateway.core.agreement.document import Document, decides_nothing
 from gateway.core.agreement.ladder import Vote, target
+from gateway.core.agreement.record import AgreedRecord, decides_nothing
 from gateway.core.fleet.offer import is_transparent
 from gateway.core.fleet.offer_state import (
     OfferState,
@@ -30,14 +30,14 @@ from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, joined, unbrok
 
 
 def remember(
-    offer_state: OfferState, document: Document | None, service: Service, pool: Pool, now: float
+    offer_state: OfferState, record: AgreedRecord | None, service: Service, pool: Pool, now: float
 ) -> OfferState:
-    """A replica's offer state after all that is known at `now`, and with the document that it holds. The same
+    """A replica's offer state after all that is known at `now`, and with the record that it holds. The same
     object when nothing changes. What was due before counts: call it when something is `vote_due`."""
-    state = NO_VERSIONS if document is None else document.state
+    state = NO_VERSIONS if record is None else record.state
     after = replace(offer_state, falls=offer_state.falls.at(now))
     if not after.initialized:
-        after = _first_round(after, document, service, pool, now)
+        after = _first_round(after, record, service, pool, now)
     if after.versions != state:
         fallen = after.versions - state - last_reports(pool) - after.removed
         falls = after.falls.after_fall(fallen).following(state, now)
@@ -55,17 +55,17 @@ def remember(
 
 
 def vote(
-    offer_state: OfferState, document: Document | None, service: Service, pool: Pool, now: float
+    offer_state: OfferState, record: AgreedRecord | None, service: Service, pool: Pool, now: float
 ) -> Vote | None:
     """The vote of a replica, by its offer state of now; None: its first round of probes has not ended with an
     advertisement, or it sees legacy backends only and nothing is on offer."""
-    if not offer_state.initialized or votes_transparent(offer_state, document, service, pool):
+    if not offer_state.initialized or votes_transparent(offer_state, record, service, pool):
         return None
     state = offer_state.versions
     at_once = offer_state.legacy_alone and not state
     if not pool.all_probed and not at_once:
         # A backend was added whose first probe has not ended: this replica moves nothing.
-        rule = policy_text(service) if document is None else document.rule
+        rule = policy_text(service) if record is None else record.rule
         return Vote(rule, state, NO_VERSIONS, state, service.ceiling)
     floor = _floor(state, service, pool)
     given = policy_set(service, pool)
@@ -78,23 +78,23 @@ def vote(
 
 
 def wanted(
-    offer_state: OfferState, document: Document | None, service: Service, pool: Pool, now: float | None
+    offer_state: OfferState, record: AgreedRecord | None, service: Service, pool: Pool, now: float | None
 ) -> VersionSet | None:
     """What would be on offer if all voted the same; None: it has no vote. `now` None: nothing is due."""
-    own = vote(offer_state, document, service, pool, float("-inf") if now is None else now)
+    own = vote(offer_state, record, service, pool, float("-inf") if now is None else now)
     if own is None:
         return None
-    towards = target(document, [own], pool.pin, service.dialect.scheme)
+    towards = target(record, [own], pool.pin, service.dialect.scheme)
     return towards.state if towards.limit is None else towards.state.up_to(towards.limit)
 
 
 def votes_transparent(
-    offer_state: OfferState, document: Document | None, service: Service, pool: Pool
+    offer_state: OfferState, record: AgreedRecord | None, service: Service, pool: Pool
 ) -> bool:
     """Whether a replica sees legacy backends only, and nothing is on offer or to be offered anew. As long as
     something is still being withdrawn, the service is negotiated. While the first probe of an added backend
     is missing, nothing is offered anew: what was transparent stays so."""
-    if not decides_nothing(document):
+    if not decides_nothing(record):
         return False
     forms = offer_state.initialized and (pool.all_probed or offer_state.legacy_alone)
     return is_transparent(pool, offer_state) and not (forms and formed_versions(service, pool))
@@ -117,13 +117,13 @@ def policy_text(service: Service) -> str:
 
 
 def _first_round(
-    offer_state: OfferState, document: Document | None, service: Service, pool: Pool, now: float
+    offer_state: OfferState, record: AgreedRecord | None, service: Service, pool: Pool, now: float
 ) -> OfferState:
     """A first offer waits for all that can be known; where something is offered, one advertisement
     suffices."""
     after = first_round(offer_state, service, pool, now)
     heard = any(group.grade.advertised is not None for group in pool.groups)
-    if not decides_nothing(document) and after.round_ended is not None and heard:
+    if not decides_nothing(record) and after.round_ended is not None and heard:
         return replace(after, initialized=True)
     return after
 

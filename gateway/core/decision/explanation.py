@@ -276,7 +276,7 @@ def _without_offer(view: ServiceView) -> str:
         return "some replica sees legacy backends only, so nothing is negotiated and only these get requests"
     if view.offer.transparent:
         return "every backend in service is legacy, so nothing is negotiated and nothing is changed"
-    if agreed is not None and agreed.voting and agreed.document is None and not agreed.attached:
+    if agreed is not None and agreed.voting and agreed.record is None and not agreed.attached:
         return "this replica has not joined the others, or was away from them too long: it answers nothing"
     return "nothing is on offer at the moment: no backend's versions are known, or a ceiling allows none"
 

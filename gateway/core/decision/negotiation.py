@@ -1,7 +1,7 @@
 """Requested version and offer -> the negotiated version, or the reason for a refusal.
 
 Where several replicas or workers agree on an offer, a version that is requested exactly goes by its level in
-their document (`negotiate_agreed`).
+their record (`negotiate_agreed`).
 
 The only place that negotiates a version. Which backend serves it is `core.decision.selection`; how a refusal
 reads is the dialect's.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from gateway.core.agreement.attachment import Agreed, Answer, answer
-from gateway.core.agreement.document import Level
+from gateway.core.agreement.record import Level
 from gateway.core.dialect import (
     DefaultKind,
     DefaultVersion,
@@ -61,7 +61,7 @@ def negotiate_agreed(
     default_version: DefaultVersion,
     match: VersionMatch = VersionMatch.EXACT,
 ) -> Version | Refusal | None:
-    """The same by a document on which replicas agree; None: 503.
+    """The same by a record on which replicas agree; None: 503.
 
     `offered` None: nothing is. Then there is no range that a refusal could tell, so nothing is refused.
     """

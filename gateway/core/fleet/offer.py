@@ -146,7 +146,7 @@ def agreed_offer(offer: Offer, agreed: Agreed) -> Offer:
 def voted_offer(offer: Offer, agreed: Agreed, wanted: VersionSet | None) -> Offer:
     """The same of one of several replicas, with what all agree on. `wanted`: what would be on offer if the
     others voted as this one does; None: it has no vote."""
-    held, phase, document = offer.held, offer.phase, agreed.document
+    held, phase, record = offer.held, offer.phase, agreed.record
     transparent = agreed.transparent or agreed.legacy_only
     waits = agreed.legacy_only or (not transparent and wanted != agreed.offered)
     if waits and held.rule is not HeldRule.CEILING:
@@ -162,7 +162,7 @@ def voted_offer(offer: Offer, agreed: Agreed, wanted: VersionSet | None) -> Offe
         transparent=transparent,
         phase=phase,
         held=held,
-        moving=document is not None and document.offered != document.accepted,
+        moving=record is not None and record.offered != record.accepted,
     )
 
 

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, assert_never, final
 
 from gateway.core.agreement.attachment import Registered
-from gateway.core.agreement.document import Document
+from gateway.core.agreement.record import AgreedRecord
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Member
 from gateway.core.fleet.pool import Pool
@@ -198,7 +198,7 @@ class SavedState:
     """By the name of the backend, without those that are declared."""
     cut: bool = False
     """As in `OfferState`: that of the last change of the policy is still due."""
-    document: Document | None = None
+    record: AgreedRecord | None = None
     """What several workers held about the offer; None: one served alone, or nothing was decided."""
     registered: Registered | None = None
     """Of one of several replicas; None: it stood alone."""

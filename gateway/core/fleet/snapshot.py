@@ -86,7 +86,7 @@ class ServiceView:
             at = due(offer_state, service, pool)
             offer = offer if agreed is None else agreed_offer(offer, agreed)
         else:
-            wanted = votes.wanted(offer_state, agreed.document, service, pool, now)
+            wanted = votes.wanted(offer_state, agreed.record, service, pool, now)
             offer = voted_offer(offer, agreed, wanted)
             at = None if now is None else votes.vote_due(offer_state, service, pool, now)
         found = [group.grade for group in pool.groups]
@@ -112,7 +112,7 @@ class ServiceView:
         if agreed is not None and agreed.voting:
             if self.agreed is None or not self.agreed.voting:
                 offer_state = EMPTY  # what it offered alone, and what fell there, is no word of the others
-            offer_state = votes.remember(offer_state, agreed.document, service, pool, now)
+            offer_state = votes.remember(offer_state, agreed.record, service, pool, now)
         return ServiceView.of(service, pool, offer_state, agreed, now)
 
     def candidates(self, version: Version | None, endpoint: Endpoint) -> Candidates:
@@ -252,15 +252,15 @@ class Snapshot:
 
     def vote(self, service: str, now: float) -> OwnVote:
         """What this replica says to the others about a service, by all that is known at `now` and by the
-        document that its view has. Of a service that is not configured, or does not vote: nothing."""
+        record that its view has. Of a service that is not configured, or does not vote: nothing."""
         view = self.views.get(service)
         if view is None or view.agreed is None or not view.agreed.voting:
             return NO_VOTE
-        document, one, pool = view.agreed.document, view.service, self.fleet.pools[service]
-        remembered = votes.remember(view.offer_state, document, one, pool, now)
+        record, one, pool = view.agreed.record, view.service, self.fleet.pools[service]
+        remembered = votes.remember(view.offer_state, record, one, pool, now)
         return OwnVote(
-            votes.vote(remembered, document, one, pool, now),
-            votes.votes_transparent(remembered, document, one, pool),
+            votes.vote(remembered, record, one, pool, now),
+            votes.votes_transparent(remembered, record, one, pool),
         )
 
     def after(self, facts: Iterable[ObservedFact], now: float) -> Snapshot:
@@ -325,9 +325,9 @@ def names_selected_by(services: Iterable[Service]) -> frozenset[str]:
 def _saved(view: ServiceView, pool: Pool) -> SavedState:
     service, offer_state, agreed = view.service, view.offer_state, view.agreed
     cut = offer_state.cut
-    if agreed is not None and agreed.voting and agreed.document is not None:
+    if agreed is not None and agreed.voting and agreed.record is not None:
         # The file may be read by one that stands alone.
-        cut = agreed.document.rule != votes.policy_text(service)
+        cut = agreed.record.rule != votes.policy_text(service)
     advertisements = {
         member.backend.name: SavedAdvertisement(
             member.backend.url,
@@ -369,7 +369,7 @@ def _brought_up(
 ) -> OfferState:
     """What is on offer, or is remembered for a vote, after all that is known at `now`."""
     if agreed is not None and agreed.voting:
-        return votes.remember(offer_state, agreed.document, service, pool, now)
+        return votes.remember(offer_state, agreed.record, service, pool, now)
     return advance(offer_state, service, pool, now)
 
 
@@ -385,10 +385,10 @@ def _reconfigured(before: ServiceView, service: Service, pool: Pool, now: float)
     removed = ranges.read_anew(removed, scheme, service.dialect.scheme)
     offer_state = read_anew(offer_state, scheme, service.dialect.scheme)
     if before.agreed is not None and before.agreed.voting:
-        document = before.agreed.read_anew(scheme, service.dialect.scheme).document
-        # What leaves the document by the removal of these backends has not fallen.
+        record = before.agreed.read_anew(scheme, service.dialect.scheme).record
+        # What leaves the record by the removal of these backends has not fallen.
         offer_state = replace(offer_state, removed=offer_state.removed | removed)
-        return votes.remember(offer_state, document, service, pool, now)
+        return votes.remember(offer_state, record, service, pool, now)
     return reconfigured(offer_state, before.service, service, pool, now, removed=removed)
 
 
@@ -411,7 +411,7 @@ def _configured(
     if before is not None and service.earlier_scheme(before.service.scheme_id) is not None:
         offer_state = _reconfigured(before, service, pool, now)
     else:
-        # One of several replicas begins by what the others agree on, or by the saved document.
+        # One of several replicas begins by what the others agree on, or by the saved record.
         alone = saved is not None and (agreed is None or not agreed.voting)
         offer_state = restored(saved, service) if saved is not None and alone else EMPTY
         offer_state = _brought_up(offer_state, service, pool, agreed, now)

@@ -97,7 +97,7 @@ class HaproxyDriver:
         self._absent: Mapping[str, int] | None = None
         """While nobody listens: what a process would read that starts now. None: one may listen."""
         self._earlier: list[tuple[float, Mapping[str, int]]] = []
-        """Until when an earlier process may serve, and by which documents."""
+        """Until when an earlier process may serve, and by which records."""
         self._known: frozenset[str] | None = None
         """Names of the route sets of the running process; None: none has answered."""
         self._compiler = TableCompiler()
@@ -133,8 +133,8 @@ class HaproxyDriver:
             await asyncio.gather(self._following, return_exceptions=True)
 
     def held(self, service: str) -> int | None:
-        """The lowest seq of its document by which any process may serve; 0: nobody knows yet. The word of an
-        engine counts in the ladder as that of a worker: no document moves on before it holds this one."""
+        """The lowest seq of its record by which any process may serve; 0: nobody knows yet. The word of an
+        engine counts in the ladder as that of a worker: no record moves on before it holds this one."""
         if self._absent is not None:
             present = self._absent
         else:
@@ -336,9 +336,9 @@ def _sentence(problem: RuntimeProblem | OSError) -> str:
 
 
 def _seqs(snapshot: Snapshot) -> dict[str, int]:
-    """The documents by which a table of `snapshot` serves."""
+    """The records by which a table of `snapshot` serves."""
     return {
-        name: 0 if view.agreed is None or view.agreed.document is None else view.agreed.document.seq
+        name: 0 if view.agreed is None or view.agreed.record is None else view.agreed.record.seq
         for name, view in snapshot.views.items()
     }
 

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.admin import effects
 from gateway.core.agreement.attachment import Agreed
-from gateway.core.agreement.document import Document
+from gateway.core.agreement.record import AgreedRecord
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.fleet import Drain, Pin, ProbeFailed, ProbeSucceeded
 from gateway.core.fleet.service import AtLeast, Policy
@@ -117,10 +117,10 @@ def test_a_pin_below_the_minimum_will_be_refused() -> None:
     )
 
 
-def test_with_replicas_the_document_counts_and_not_what_this_one_remembers() -> None:
+def test_with_replicas_the_record_counts_and_not_what_this_one_remembers() -> None:
     offered = VersionSet.between(v("1.1"), v("1.70"))
-    document = Document(7, "guaranteed", offered, offered, offered, offered)
-    one = view(UNIFORM).with_agreed(Agreed(document, voting=True), 1.0)
+    record = AgreedRecord(7, "guaranteed", offered, offered, offered, offered)
+    one = view(UNIFORM).with_agreed(Agreed(record, voting=True), 1.0)
     assert one.offer.versions == offered
     assert effects.pin(one, v("1.58"), NOTHING_SERVED).startswith("1.59-1.70 will be refused; ")
 

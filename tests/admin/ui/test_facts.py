@@ -17,7 +17,7 @@ from gateway.admin.ui.facts import ROWS, SERVICES, Facts, Rows
 from gateway.admin.ui.model import BackendFacts, Bar, Demand, Overview, Refusal, ReplicaFacts, ServicePage
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.agreement.attachment import Agreed
-from gateway.core.agreement.document import Document
+from gateway.core.agreement.record import AgreedRecord
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.admission import Maintenance
@@ -427,17 +427,17 @@ OWN = ReplicaReport("a1", "gw-a", "host-a", "1.0", True, 1.0)
 OTHER = ReplicaReport("b2", "gw-b", "host-b", "1.0", True, 1.0, holds=("baremetal",))
 
 
-async def test_replicas_show_the_document_that_they_hold_and_who_is_awaited() -> None:
+async def test_replicas_show_the_record_that_they_hold_and_who_is_awaited() -> None:
     report = agreed(OWN, OTHER, about_it=ServiceReport(True, 1.0, 12, awaited=("b2",)))
     found = await page(AdminTestbed(mixed_fleet(), agreement=report))
     assert found.replicas == (
-        ReplicaFacts("replica", "gw-a (this one)", "attached", "document 12", "host-a 1.0"),
+        ReplicaFacts("replica", "gw-a (this one)", "attached", "record 12", "host-a 1.0"),
         ReplicaFacts(
-            *("replica", "gw-b", "attached", "not yet document 12"),
+            *("replica", "gw-b", "attached", "not yet record 12"),
             "the next step waits for it; host-b 1.0",
         ),
     )
-    assert (await overview(AdminTestbed(mixed_fleet(), agreement=report))).replicas[0].level == "document 12"
+    assert (await overview(AdminTestbed(mixed_fleet(), agreement=report))).replicas[0].level == "record 12"
 
 
 async def test_a_detached_replica_and_a_store_that_does_not_answer() -> None:
@@ -459,15 +459,15 @@ async def test_workers_are_shown_where_there_are_several() -> None:
 
     assert (await page(AdminTestbed(mixed_fleet(), workers=(worker(0, "serving"),)))).replicas == ()
     versions = VersionSet.between(Version(1, 1), Version(1, 58))
-    document = Document(3, "guaranteed", versions, versions, versions, versions)
-    holds = mixed_fleet().current.with_agreed({"baremetal": Agreed(document)}, 1.0)
+    record = AgreedRecord(3, "guaranteed", versions, versions, versions, versions)
+    holds = mixed_fleet().current.with_agreed({"baremetal": Agreed(record)}, 1.0)
     workers = worker(0, "starting"), worker(1, "serving", 2, holds)
     testbed = AdminTestbed(mixed_fleet(), workers=workers)
     found = await page(testbed)
     assert found.replicas == (
         ReplicaFacts("worker", "worker 0", "starting", "", "process 70, 0 connections"),
         ReplicaFacts(
-            "worker", "worker 1", "serving", "document 3", "process 71, 1 connection, replaced 2 times"
+            "worker", "worker 1", "serving", "record 3", "process 71, 1 connection, replaced 2 times"
         ),
     )
     assert found.health.problems == ("1 of 2 workers do not serve: 0",)
@@ -481,7 +481,7 @@ async def test_an_engine_that_does_not_follow() -> None:
     found = await page(AdminTestbed(mixed_fleet(), engine=engine))
     assert found.replicas == (
         ReplicaFacts(
-            *("engine", "haproxy 2.6", "does not follow", "document 11"),
+            *("engine", "haproxy 2.6", "does not follow", "record 11"),
             "it does not answer; 4 ways of asking go past the gateway",
         ),
     )

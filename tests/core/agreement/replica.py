@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gateway.core.agreement.attachment import NOT_JOINED, Agreed
-from gateway.core.agreement.document import Document
-from gateway.core.agreement.ladder import LiveReplica, Vote, all_transparent, legacy_only, next_document
+from gateway.core.agreement.ladder import LiveReplica, Vote, all_transparent, legacy_only, next_record
+from gateway.core.agreement.record import AgreedRecord
 from gateway.core.agreement.votes import policy_text
 from gateway.core.fleet.fleet import Fleet
 from gateway.core.fleet.offer_state import OfferState, SavedState
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.versions.ranges import NO_VERSIONS
-from tests.core.agreement.documents import at_rest
+from tests.core.agreement.records import at_rest
 from tests.core.timeline import Timeline
 
 
@@ -23,7 +23,7 @@ class LadderedTimeline(Timeline):
 
     def __init__(self, one: Service, saved: SavedState | None = None, number: int = 2) -> None:
         super().__init__(one, saved)
-        self.document: Document | None = None
+        self.record: AgreedRecord | None = None
         self.last_vote: Vote | None = None
         self.transparent = False
         self.replicas = [Snapshot.configured([one], now=self.now, agreed=NOT_JOINED) for _ in range(number)]
@@ -41,7 +41,7 @@ class LadderedTimeline(Timeline):
         return result
 
     def restart(self, one: Service) -> str:
-        """The document stays: it is in the store, or in the state file."""
+        """The record stays: it is in the store, or in the state file."""
         self._climb_until_now()
         self._note_cut(one)
         result = super().restart(one)
@@ -62,27 +62,27 @@ class LadderedTimeline(Timeline):
     def _follow(self) -> None:
         """Without a vote it keeps what stands, where a gateway that stands alone goes on: from then on it has
         that one's state. The same after a policy that was changed and changed back in between."""
-        state, document = self.view.offer_state, self.document
+        state, record = self.view.offer_state, self.record
         rule = policy_text(self.view.service)
         if self.last_vote is None and state.initialized and not state.versions:
             for at, each in enumerate(self.replicas):
                 view = each.views[self.name]
                 memory = replace(view.offer_state, initialized=True, legacy_alone=False)
                 self.replicas[at] = self._with_memory(each, memory)
-        if self.last_vote is None and state.versions != (NO_VERSIONS if document is None else document.state):
-            seq = 1 if document is None else document.seq + 1
-            rule = rule if document is None else document.rule
-            self.document = at_rest(seq, rule, state.versions) if state.versions else None
-        elif document is not None and state.cut and document.rule == rule:
-            self.document = replace(document, rule="another")
+        if self.last_vote is None and state.versions != (NO_VERSIONS if record is None else record.state):
+            seq = 1 if record is None else record.seq + 1
+            rule = rule if record is None else record.rule
+            self.record = at_rest(seq, rule, state.versions) if state.versions else None
+        elif record is not None and state.cut and record.rule == rule:
+            self.record = replace(record, rule="another")
         self._adopt(self.now)
 
     def _note_cut(self, one: Service) -> None:
         """A gateway alone still cuts by a policy that was changed while a first probe was missing, and that
         is changed back now."""
-        document = self.document
-        if document is not None and self.view.offer_state.cut and document.rule == policy_text(one):
-            self.document = replace(document, rule="another")
+        record = self.record
+        if record is not None and self.view.offer_state.cut and record.rule == policy_text(one):
+            self.record = replace(record, rule="another")
             self._adopt(self.now)
 
     def _with_memory(self, replica: Snapshot, memory: OfferState) -> Snapshot:
@@ -113,13 +113,13 @@ class LadderedTimeline(Timeline):
         """Vote and step until it rests."""
         one, pool = self.voting.service, self.replicas[0].fleet.pools[self.name]
         for _ in range(20):
-            seq = 0 if self.document is None else self.document.seq
+            seq = 0 if self.record is None else self.record.seq
             found = [each.vote(self.name, at) for each in self.replicas]
             live = {str(number): LiveReplica(seq, *each) for number, each in enumerate(found)}
             self.last_vote, self.transparent = found[0]
-            after = next_document(self.document, live, list(live), pool.pin, one.dialect.scheme)
+            after = next_record(self.record, live, list(live), pool.pin, one.dialect.scheme)
             if after is not None:
-                self.document = after
+                self.record = after
             self._adopt(at, live)
             if after is None:
                 return
@@ -128,9 +128,9 @@ class LadderedTimeline(Timeline):
     def _adopt(self, at: float, live: dict[str, LiveReplica] | None = None) -> None:
         replicas = (live or {}).values()
         agreed = Agreed(
-            self.document,
-            transparent=live is not None and all_transparent(self.document, replicas),
+            self.record,
+            transparent=live is not None and all_transparent(self.record, replicas),
             voting=True,
-            legacy_only=legacy_only(self.document, replicas),
+            legacy_only=legacy_only(self.record, replicas),
         )
         self.replicas = [each.with_agreed({self.name: agreed}, at) for each in self.replicas]

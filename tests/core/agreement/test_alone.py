@@ -23,15 +23,15 @@ class LadderedUpgrades(Upgrades):
     def the_ladder_ends_at_the_offer(self) -> None:
         here = self.busy
         assert isinstance(here, LadderedTimeline)
-        document, offer = here.document, here.offer
+        record, offer = here.record, here.offer
         if here.last_vote is None:
             # It moves nothing: its first round has not ended, or it is transparent.
             assert here.transparent is offer.transparent
             return
-        state = NO_VERSIONS if document is None else document.state
+        state = NO_VERSIONS if record is None else record.state
         assert state == here.view.offer_state.versions
-        assert (NO_VERSIONS if document is None else document.offered) == offer.versions
-        assert document is None or document.offered == document.accepted == document.open
+        assert (NO_VERSIONS if record is None else record.offered) == offer.versions
+        assert record is None or record.offered == record.accepted == record.open
         assert here.voting.offer_state.pending_versions == here.view.offer_state.pending_versions
 
     @invariant()
@@ -40,7 +40,7 @@ class LadderedUpgrades(Upgrades):
         assert isinstance(here, LadderedTimeline)
         alone, views = here.view, [each.views[here.name] for each in here.replicas]
         for view in views:
-            assert view.offer.versions == (NO_VERSIONS if here.document is None else here.document.offered)
+            assert view.offer.versions == (NO_VERSIONS if here.record is None else here.record.offered)
             if here.last_vote is not None:
                 assert (view.offer.versions, view.offer.phase) == (alone.offer.versions, alone.offer.phase)
                 assert view.offer.held == alone.offer.held, "nobody else holds anything"

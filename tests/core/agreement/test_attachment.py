@@ -1,4 +1,4 @@
-"""When a replica is attached, what it answers, and which document it follows."""
+"""When a replica is attached, what it answers, and which record it follows."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from gateway.core.agreement.attachment import (
     beat_interval,
     deadline,
     has_lost,
-    joined_document,
+    joined_record,
     may_end_registration,
     may_remove,
     may_resume,
     seconds_to_forget,
 )
-from gateway.core.agreement.document import Document, Level
+from gateway.core.agreement.record import AgreedRecord, Level
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 
 TTL, FORGET = 3.0, 86400.0
 ONE = VersionSet.only(Version(1, 1))
-DOCUMENT = Document(7, "guaranteed", ONE, ONE, ONE, ONE)
+RECORD = AgreedRecord(7, "guaranteed", ONE, ONE, ONE, ONE)
 
 
 @pytest.mark.parametrize(
@@ -126,11 +126,11 @@ def test_a_restart_goes_on_within_forget(
     assert may_resume(last, boot, boot_time, wall_time, forget) is resumes
 
 
-def test_a_replica_adopts_newer_documents_only() -> None:
-    assert adopts(None, DOCUMENT)
-    assert adopts(DOCUMENT, replace(DOCUMENT, seq=8))
-    assert not adopts(DOCUMENT, DOCUMENT)
-    assert not adopts(DOCUMENT, replace(DOCUMENT, seq=6))
+def test_a_replica_adopts_newer_records_only() -> None:
+    assert adopts(None, RECORD)
+    assert adopts(RECORD, replace(RECORD, seq=8))
+    assert not adopts(RECORD, RECORD)
+    assert not adopts(RECORD, replace(RECORD, seq=6))
 
 
 @pytest.mark.parametrize(
@@ -145,11 +145,11 @@ def test_a_replica_adopts_newer_documents_only() -> None:
     ],
     ids=["nothing anywhere", "a first join", "the same", "a newer one", "an emptied store", "an older copy"],
 )
-def test_a_store_that_has_lost_the_document_gets_it_back(
+def test_a_store_that_has_lost_the_record_gets_it_back(
     held: int | None, stored: int | None, lost: bool, joined: int | None
 ) -> None:
-    def of(seq: int | None) -> Document | None:
-        return None if seq is None else replace(DOCUMENT, seq=seq)
+    def of(seq: int | None) -> AgreedRecord | None:
+        return None if seq is None else replace(RECORD, seq=seq)
 
     assert has_lost(of(held), of(stored)) is lost
-    assert joined_document(of(held), of(stored)) == of(joined)
+    assert joined_record(of(held), of(stored)) == of(joined)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.agreement.attachment import Agreed, Answer, answer
-from gateway.core.agreement.document import Document, Level, level
 from gateway.core.agreement.ladder import Target, step
+from gateway.core.agreement.record import AgreedRecord, Level, level
 from gateway.core.decision.decision import Decision, Forward, Refuse, as_detached, decide
 from gateway.core.decision.response import rewrite_head
 from gateway.core.dialect import Advertisement, DefaultKind, DefaultVersion, VersionMatch
@@ -19,7 +19,7 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import RequestHead
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import MajorMinor, Version
-from tests.core.agreement.documents import documents, minors, sets, universe
+from tests.core.agreement.records import minors, records, sets, universe
 from tests.core.builders import XY, Toy, explained, snapshot, upto
 
 EVERYTHING: Final = Advertisement(
@@ -27,16 +27,16 @@ EVERYTHING: Final = Advertisement(
 )
 
 
-RISING: Final = Document(5, "guaranteed", minors(1, 7), minors(1, 3), minors(1, 5), minors(1, 7))
+RISING: Final = AgreedRecord(5, "guaranteed", minors(1, 7), minors(1, 3), minors(1, 5), minors(1, 7))
 """1.1-1.3 are offered, 1.4 and 1.5 accepted, 1.6 and 1.7 undecided."""
-BEGUN: Final = Document(1, "guaranteed", minors(1, 5), NO_VERSIONS, minors(1, 5), minors(1, 5))
-"""The first document: nothing is offered yet."""
+BEGUN: Final = AgreedRecord(1, "guaranteed", minors(1, 5), NO_VERSIONS, minors(1, 5), minors(1, 5))
+"""The first record: nothing is offered yet."""
 
 
-def agreed(document: Document | None, *, attached: bool = True, **more: object) -> Snapshot:
-    """A snapshot with a service that is decided by `document`."""
+def agreed(record: AgreedRecord | None, *, attached: bool = True, **more: object) -> Snapshot:
+    """A snapshot with a service that is decided by `record`."""
     before = snapshot({"a": EVERYTHING}, **more)  # type: ignore[arg-type]  # fields of Service
-    view = before.views["toy"].with_agreed(Agreed(document, attached), 0.0)
+    view = before.views["toy"].with_agreed(Agreed(record, attached), 0.0)
     return Snapshot(before.generation, before.routes, {"toy": view}, before.fleet, before.selected_names)
 
 
@@ -82,7 +82,7 @@ def test_while_nothing_is_offered_only_exact_requests_are_served(version: str | 
 
 
 @pytest.mark.parametrize("version", ["1.5", "latest", None])
-def test_without_a_document_nothing_is_on_offer(version: str | None) -> None:
+def test_without_a_record_nothing_is_on_offer(version: str | None) -> None:
     assert result(sent(agreed(None), version)) == "503"
 
 
@@ -111,7 +111,7 @@ def test_the_first_version_that_is_served_is_all_that_its_response_tells() -> No
 
 
 @pytest.mark.parametrize(
-    "document, version, attached, expected",
+    "record, version, attached, expected",
     [
         (RISING, "1.3", True, "the requested version leads to 1.3 of the offer 1.1-1.3"),
         (RISING, "1.5", True, "all replicas accept 1.5, and tell the offer 1.1-1.3"),
@@ -122,8 +122,8 @@ def test_the_first_version_that_is_served_is_all_that_its_response_tells() -> No
         (BEGUN, "latest", True, "nothing is on offer at the moment"),
     ],
 )
-def test_the_reason_is_explained(document: Document, version: str, attached: bool, expected: str) -> None:
-    one = agreed(document, attached=attached)
+def test_the_reason_is_explained(record: AgreedRecord, version: str, attached: bool, expected: str) -> None:
+    one = agreed(record, attached=attached)
 
     assert expected in explained(one, "GET", "/x", [("X-Version", version)]).because
 
@@ -185,10 +185,10 @@ def test_transparent_is_what_all_replicas_say() -> None:
 
 @given(data=st.data(), attached=st.booleans())
 def test_every_exact_request_gets_what_its_level_says(data: st.DataObject, attached: bool) -> None:
-    document = data.draw(st.none() | documents(MajorMinor()))
-    one = agreed(document, attached=attached)
+    record = data.draw(st.none() | records(MajorMinor()))
+    one = agreed(record, attached=attached)
     for version in universe(XY):
-        given_answer = answer(level(document, version), attached=attached)
+        given_answer = answer(level(record, version), attached=attached)
         if given_answer is Answer.REFUSE and not one.views["toy"].offer.versions:
             given_answer = Answer.UNAVAILABLE
         expected = {Answer.SERVE: XY.format(version), Answer.UNAVAILABLE: "503", Answer.REFUSE: "406"}
@@ -197,7 +197,7 @@ def test_every_exact_request_gets_what_its_level_says(data: st.DataObject, attac
 
 @given(data=st.data())
 def test_neighbours_on_the_ladder_never_serve_here_and_refuse_there(data: st.DataObject) -> None:
-    before = data.draw(st.none() | documents(XY))
+    before = data.draw(st.none() | records(XY))
     towards = Target("guaranteed", data.draw(sets(XY)), None)
     after = step(before, towards, XY, all_attached=True)
     held = (agreed(before), agreed(before if after is None else after))
@@ -208,7 +208,7 @@ def test_neighbours_on_the_ladder_never_serve_here_and_refuse_there(data: st.Dat
             assert answers == {XY.format(version)}
 
 
-def test_a_view_stays_decided_by_its_document_when_facts_come() -> None:
+def test_a_view_stays_decided_by_its_record_when_facts_come() -> None:
     before = agreed(RISING)
 
     after = before.after([("toy", "a", ProbeSucceeded(upto(4), 2.0))], 2.0)

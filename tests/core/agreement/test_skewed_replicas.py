@@ -1,4 +1,4 @@
-"""Replicas that learn at different times and hold the present document or the one before: what a request gets
+"""Replicas that learn at different times and hold the present record or the one before: what a request gets
 from each of them, and where they end once all know the same."""
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from gateway.core.agreement.attachment import NOT_JOINED, Agreed
-from gateway.core.agreement.document import Document
-from gateway.core.agreement.ladder import LiveReplica, all_transparent, legacy_only, next_document
+from gateway.core.agreement.ladder import LiveReplica, all_transparent, legacy_only, next_record
+from gateway.core.agreement.record import AgreedRecord
 from gateway.core.decision.decision import Refuse, decide
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.fleet import ProbeFailed, ProbeSucceeded
@@ -30,13 +30,13 @@ VERSIONS = [v(f"1.{minor}") for minor in range(1, 11)]
 
 
 class SkewedReplicas(RuleBasedStateMachine):
-    """All are attached. Their steps are `next_document`'s, their views those of the snapshot."""
+    """All are attached. Their steps are `next_record`'s, their views those of the snapshot."""
 
     @initialize(policies=st.lists(st.sampled_from(Policy), min_size=NUMBER, max_size=NUMBER))
     def begin(self, policies: list[Policy]) -> None:
         """The policies differ while a changed file is put in force, one replica after the other."""
         self.now = 1.0
-        self.document: Document | None = None
+        self.record: AgreedRecord | None = None
         self.replicas = [
             Snapshot.configured(
                 [service("a", "b", stabilization=STABILIZATION, policy=policy)], now=0.0, agreed=NOT_JOINED
@@ -70,26 +70,26 @@ class SkewedReplicas(RuleBasedStateMachine):
     def adopts(self, at: int) -> None:
         replicas = self._live().values()
         agreed = Agreed(
-            self.document,
-            transparent=all_transparent(self.document, replicas),
+            self.record,
+            transparent=all_transparent(self.record, replicas),
             voting=True,
-            legacy_only=legacy_only(self.document, replicas),
+            legacy_only=legacy_only(self.record, replicas),
         )
         self.replicas[at] = self.replicas[at].with_agreed({"toy": agreed}, self.now)
-        self.holds[at] = 0 if self.document is None else self.document.seq
+        self.holds[at] = 0 if self.record is None else self.record.seq
 
     @rule(adopt=st.booleans())
     def a_step(self, adopt: bool) -> None:
         live = self._live()
-        found = next_document(self.document, live, list(live), None, XY)
-        self.document = found or self.document
+        found = next_record(self.record, live, list(live), None, XY)
+        self.record = found or self.record
         if adopt or found is None:
             for at in range(NUMBER):
                 self.adopts(at)
 
     @rule(at=WHICH, found=st.sampled_from((upto(5), upto(9))))
     def one_is_ahead_after_a_change(self, at: int, found: Advertisement) -> None:
-        """All see it, have seen it stand, and one of them adopts whatever document there is."""
+        """All see it, have seen it stand, and one of them adopts whatever record there is."""
         self.all_but_one_learn(found, None)
         self.time_goes_by(LONG)
         for _ in range(4):
@@ -126,10 +126,10 @@ class SkewedReplicas(RuleBasedStateMachine):
         for at in range(NUMBER):
             self.adopts(at)
         for _ in range(20):
-            before = self.document
+            before = self.record
             self.a_step(adopt=True)
             self.nobody_refuses_what_another_offers()
-            if self.document is before:
+            if self.record is before:
                 return
         raise AssertionError("the ladder does not come to rest")
 

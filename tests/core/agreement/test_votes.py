@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gateway.core.agreement.document import Document
-from gateway.core.agreement.ladder import LiveReplica, Vote, all_transparent, legacy_only, next_document
+from gateway.core.agreement.ladder import LiveReplica, Vote, all_transparent, legacy_only, next_record
+from gateway.core.agreement.record import AgreedRecord
 from gateway.core.agreement.votes import (
     policy_text,
     remember,
@@ -19,7 +19,7 @@ from gateway.core.fleet.offer_state import EMPTY, OfferState, reachable_versions
 from gateway.core.fleet.service import AtLeast, Policy, Service
 from gateway.core.versions.ranges import NO_VERSIONS
 from gateway.core.versions.version import Version
-from tests.core.agreement.documents import at_rest
+from tests.core.agreement.records import at_rest
 from tests.core.builders import legacy, service, upto, v
 from tests.core.timeline import NEW, OLD, STABILIZATION, UPTO_5, UPTO_9, Timeline, policy_of, timeline
 
@@ -31,22 +31,22 @@ class Replica:
         self.timeline = Timeline(one)
         self.memory: OfferState = EMPTY
 
-    def vote(self, document: Document | None) -> Vote | None:
+    def vote(self, record: AgreedRecord | None) -> Vote | None:
         view, now = self.timeline.view, self.timeline.now
-        self.memory = remember(self.memory, document, view.service, view.pool, now)
-        return vote(self.memory, document, view.service, view.pool, now)
+        self.memory = remember(self.memory, record, view.service, view.pool, now)
+        return vote(self.memory, record, view.service, view.pool, now)
 
-    def transparent(self, document: Document | None) -> bool:
+    def transparent(self, record: AgreedRecord | None) -> bool:
         view = self.timeline.view
-        return votes_transparent(self.memory, document, view.service, view.pool)
+        return votes_transparent(self.memory, record, view.service, view.pool)
 
 
 class Cluster:
-    """Several replicas of one service and the document between them; all steps are taken at once."""
+    """Several replicas of one service and the record between them; all steps are taken at once."""
 
     def __init__(self, *services: Service) -> None:
         self.replicas = [Replica(one) for one in services]
-        self.document: Document | None = None
+        self.record: AgreedRecord | None = None
         self.pin: Version | None = None
 
     def probe(self, *results: Mapping[str, Advertisement | None]) -> str:
@@ -70,19 +70,19 @@ class Cluster:
         return self.offer()
 
     def live(self) -> list[LiveReplica]:
-        seq = 0 if self.document is None else self.document.seq
-        found = [(replica.vote(self.document), replica) for replica in self.replicas]
-        return [LiveReplica(seq, one, replica.transparent(self.document)) for one, replica in found]
+        seq = 0 if self.record is None else self.record.seq
+        found = [(replica.vote(self.record), replica) for replica in self.replicas]
+        return [LiveReplica(seq, one, replica.transparent(self.record)) for one, replica in found]
 
     def offer(self) -> str:
         scheme = self.replicas[0].timeline.view.service.dialect.scheme
         for _ in range(20):
             live = {str(at): one for at, one in enumerate(self.live())}
-            found = next_document(self.document, live, list(live), self.pin, scheme)
+            found = next_record(self.record, live, list(live), self.pin, scheme)
             if found is None:
                 break
-            self.document = found
-        return (NO_VERSIONS if self.document is None else self.document.offered).format(scheme)
+            self.record = found
+        return (NO_VERSIONS if self.record is None else self.record.offered).format(scheme)
 
 
 def cluster(**more: object) -> Cluster:
@@ -136,8 +136,8 @@ def test_while_a_first_probe_is_missing_a_replica_keeps_everything_and_adds_noth
     it.reload(0, service("a", "b", "c", stabilization=STABILIZATION, policy=Policy.REACHABLE))
     found = it.live()[0].vote
 
-    assert it.document is not None
-    assert found == Vote("guaranteed", it.document.state, NO_VERSIONS, it.document.state)
+    assert it.record is not None
+    assert found == Vote("guaranteed", it.record.state, NO_VERSIONS, it.record.state)
     it.pin = v("1.7")
     assert it.offer() == "1.1-1.7"
 
@@ -203,8 +203,8 @@ def test_a_policy_acts_with_the_last_replica_that_has_it() -> None:
 
     assert it.reload(0, other) == NEW
     assert it.reload(1, other) == OLD
-    assert it.document is not None
-    assert it.document.rule == "guaranteed"
+    assert it.record is not None
+    assert it.record.rule == "guaranteed"
 
 
 def test_a_lower_ceiling_acts_with_the_first_replica_and_a_higher_one_with_the_last() -> None:
@@ -235,9 +235,9 @@ def test_a_replica_that_sees_legacy_backends_only_votes_transparent() -> None:
     it.probe({"a": legacy("1.1"), "b": legacy("1.1")}, {"a": legacy("1.1"), "b": legacy("1.1")})
     live = it.live()
 
-    assert it.document is None
-    assert all_transparent(it.document, live)
-    assert legacy_only(it.document, live)
+    assert it.record is None
+    assert all_transparent(it.record, live)
+    assert legacy_only(it.record, live)
 
 
 def test_while_one_sees_others_nothing_is_transparent_and_nothing_is_formed() -> None:
@@ -245,9 +245,9 @@ def test_while_one_sees_others_nothing_is_transparent_and_nothing_is_formed() ->
     it.probe({"a": legacy("1.1"), "b": legacy("1.1")}, {"a": legacy("1.1"), "b": UPTO_5})
     live = it.live()
 
-    assert it.document is None
-    assert not all_transparent(it.document, live)
-    assert legacy_only(it.document, live)
+    assert it.record is None
+    assert not all_transparent(it.record, live)
+    assert legacy_only(it.record, live)
     assert it.probe({"b": UPTO_5}, {}) == "1.1"
 
 
@@ -277,9 +277,9 @@ def test_what_only_versioned_backends_served_is_withdrawn_before_a_service_is_tr
         it.probe(*[{"a": legacy(), "b": legacy()}] * 2)
 
     assert it.offer() == "none"
-    assert it.document is not None
-    assert it.document.is_empty
-    assert all_transparent(it.document, it.live())
+    assert it.record is not None
+    assert it.record.is_empty
+    assert all_transparent(it.record, it.live())
 
 
 # --- time, texts -------------------------------------------------------------------------------------------
@@ -290,18 +290,18 @@ def test_when_time_alone_changes_a_vote() -> None:
     replica = Replica(it.view.service)
     replica.timeline = it
     it.probe(OLD_BOTH)
-    document = at_rest(1, "guaranteed", UPTO_5.versions)
-    replica.vote(document)
+    record = at_rest(1, "guaranteed", UPTO_5.versions)
+    replica.vote(record)
     assert vote_due(replica.memory, it.view.service, it.view.pool, it.now) is None
 
     it.probe(NEW_BOTH)
-    first = replica.vote(document)
+    first = replica.vote(record)
     assert first is not None
     assert first.want == NO_VERSIONS
     assert vote_due(replica.memory, it.view.service, it.view.pool, it.now) == it.now + STABILIZATION
 
     it.wait(STABILIZATION)
-    second = replica.vote(document)
+    second = replica.vote(record)
     assert second is not None
     assert second.want == UPTO_9.versions - UPTO_5.versions
     assert vote_due(replica.memory, it.view.service, it.view.pool, it.now) is None
@@ -334,6 +334,6 @@ def test_nothing_new_is_the_same_memory() -> None:
     it = upgraded()
     replica = it.replicas[0]
     before = replica.memory
-    replica.vote(it.document)
+    replica.vote(it.record)
 
     assert replica.memory is before

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gateway.core.agreement.attachment import NOT_JOINED, Agreed
-from gateway.core.agreement.document import Document
 from gateway.core.agreement.ladder import Vote
+from gateway.core.agreement.record import AgreedRecord
 from gateway.core.decision.decision import Decision, Forward, Refuse, decide
 from gateway.core.dialect import Advertisement, DefaultKind, DefaultVersion
 from gateway.core.fleet.fleet import Pin, ProbeFailed, ProbeSucceeded
@@ -17,7 +17,7 @@ from gateway.core.fleet.snapshot import NO_VOTE, OwnVote, ServiceView, Snapshot
 from gateway.core.http.message import RequestHead
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Named
-from tests.core.agreement.documents import at_rest
+from tests.core.agreement.records import at_rest
 from tests.core.builders import OtherToy, Toy, explained, legacy, service, upto, v
 from tests.core.timeline import NEW, OLD, STABILIZATION, UPTO_5, UPTO_9
 
@@ -32,8 +32,8 @@ def begun(*names: str, **more: object) -> Snapshot:
     return Snapshot.configured([one], now=0.0, agreed=NOT_JOINED)
 
 
-def holding(document: Document | None, before: Snapshot, now: float = 0.0, **more: bool) -> Snapshot:
-    return before.with_agreed({"toy": Agreed(document, voting=True, **more)}, now)
+def holding(record: AgreedRecord | None, before: Snapshot, now: float = 0.0, **more: bool) -> Snapshot:
+    return before.with_agreed({"toy": Agreed(record, voting=True, **more)}, now)
 
 
 def probed(before: Snapshot, results: dict[str, Advertisement | None], now: float = 0.0) -> Snapshot:
@@ -45,9 +45,9 @@ def probed(before: Snapshot, results: dict[str, Advertisement | None], now: floa
 
 
 def joined(
-    results: dict[str, Advertisement | None], document: Document | None = RESTS, **more: object
+    results: dict[str, Advertisement | None], record: AgreedRecord | None = RESTS, **more: object
 ) -> Snapshot:
-    return holding(document, probed(begun(*results, **more), results))
+    return holding(record, probed(begun(*results, **more), results))
 
 
 def view(of: Snapshot) -> ServiceView:
@@ -166,13 +166,13 @@ def test_what_holds_the_offer_is_first_an_operators_ceiling() -> None:
     pinned = one.with_fleet(one.fleet.apply("toy", Pin(v("1.5"))), 1.0)
 
     assert (view(pinned).offer.held.rule, view(pinned).offer.pinned) == (HeldRule.CEILING, True)
-    assert shown(pinned) == NEW, "until the document has gone down"
+    assert shown(pinned) == NEW, "until the record has gone down"
 
 
 def test_a_lower_ceiling_of_another_replica_holds_by_agreement() -> None:
     nine = UPTO_9.versions
     five = UPTO_5.versions
-    one = joined(NEW_BOTH, Document(7, "guaranteed", nine, five, five, five))
+    one = joined(NEW_BOTH, AgreedRecord(7, "guaranteed", nine, five, five, five))
 
     assert view(one).offer.held.rule is HeldRule.AGREEMENT
     assert view(one).offer.held.versions == nine - UPTO_5.versions
@@ -187,13 +187,13 @@ def test_a_vote_that_is_missing_holds() -> None:
 
 def test_only_an_offer_between_two_steps_is_moving() -> None:
     five, nine = UPTO_5.versions, UPTO_9.versions
-    for document, moving in (
+    for record, moving in (
         (None, False),
-        (Document(4, "guaranteed", nine, five, five, nine), False),
-        (Document(5, "guaranteed", nine, five, nine, nine), True),
+        (AgreedRecord(4, "guaranteed", nine, five, five, nine), False),
+        (AgreedRecord(5, "guaranteed", nine, five, nine, nine), True),
         (at_rest(6, "guaranteed", nine), False),
     ):
-        assert view(joined(NEW_BOTH, document)).offer.moving is moving
+        assert view(joined(NEW_BOTH, record)).offer.moving is moving
 
 
 # --- reloads -----------------------------------------------------------------------------------------------
@@ -235,8 +235,8 @@ def test_while_a_first_probe_is_missing_after_a_reload_nothing_moves() -> None:
 
 def test_another_scheme_is_joined_anew_and_one_that_gained_names_is_not() -> None:
     few, more = Named(("v1", "v2")), Named(("v1alpha1", "v1", "v2"))
-    document = at_rest(3, "guaranteed", VersionSet.only(few.require("v1")))
-    one = holding(document, begun("a", dialect=Toy(scheme=few)))
+    record = at_rest(3, "guaranteed", VersionSet.only(few.require("v1")))
+    one = holding(record, begun("a", dialect=Toy(scheme=few)))
 
     gained = reloaded(one, 1.0, "a", dialect=Toy(scheme=more))
     assert shown(gained) == "v1"
@@ -279,7 +279,7 @@ def test_a_transparent_service_stays_so_while_the_first_probe_of_an_added_backen
     for at in (1.0, 2.0, 3.0):
         one = probed(one, {"a": legacy()}, at)
     one = holding(
-        Document(9, "guaranteed", NO_VERSIONS, NO_VERSIONS, NO_VERSIONS, NO_VERSIONS),
+        AgreedRecord(9, "guaranteed", NO_VERSIONS, NO_VERSIONS, NO_VERSIONS, NO_VERSIONS),
         one,
         4.0,
         transparent=True,
@@ -322,7 +322,7 @@ def test_one_that_stands_alone_reads_what_is_saved() -> None:
 
     assert (saved.versions, saved.cut) == (UPTO_5.versions, False)
     other = reloaded(one, 1.0, "a", "b", policy=Policy.REACHABLE).saved()["toy"]
-    assert (other.versions, other.cut) == (UPTO_5.versions, True), "another policy than the document's"
+    assert (other.versions, other.cut) == (UPTO_5.versions, True), "another policy than the record's"
 
 
 def test_workers_decide_by_what_is_published_and_have_no_vote() -> None:
@@ -332,10 +332,10 @@ def test_workers_decide_by_what_is_published_and_have_no_vote() -> None:
     assert (shown(there), view(there).agreed) == (OLD, view(first).agreed)
 
     five, nine = UPTO_5.versions, UPTO_9.versions
-    document = Document(4, "guaranteed", nine, five, nine, nine)
-    second = holding(document, first, 12.0, attached=False)
+    record = AgreedRecord(4, "guaranteed", nine, five, nine, nine)
+    second = holding(record, first, 12.0, attached=False)
     there = published(there, publication(first, second))
-    assert view(there).agreed == Agreed(document, attached=False, voting=True)
+    assert view(there).agreed == Agreed(record, attached=False, voting=True)
     assert view(there).offer_state == view(second).offer_state
     for version in ("1.3", "1.7", "1.91", None):
         assert type(sent(there, version)) is type(sent(second, version))

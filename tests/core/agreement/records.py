@@ -1,11 +1,11 @@
-"""Random versions, votes and documents."""
+"""Random versions, votes and records."""
 
 from __future__ import annotations
 
 import hypothesis.strategies as st
 
-from gateway.core.agreement.document import Document
 from gateway.core.agreement.ladder import Vote
+from gateway.core.agreement.record import AgreedRecord
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, joined, unbroken
 from gateway.core.versions.version import CalendarDate, MajorMinor, Scheme, Version, WholeNumber
 
@@ -40,18 +40,18 @@ def sets(scheme: Scheme) -> st.SearchStrategy[VersionSet]:
     )
 
 
-def at_rest(seq: int, rule: str, state: VersionSet) -> Document:
-    """The document at which steps end where there is no ceiling."""
-    return Document(seq, rule, state, state, state, state)
+def at_rest(seq: int, rule: str, state: VersionSet) -> AgreedRecord:
+    """The record at which steps end where there is no ceiling."""
+    return AgreedRecord(seq, rule, state, state, state, state)
 
 
 @st.composite
-def documents(draw: st.DrawFn, scheme: Scheme) -> Document:
-    """Any document that the ladder may make, and more."""
+def records(draw: st.DrawFn, scheme: Scheme) -> AgreedRecord:
+    """Any record that the ladder may make, and more."""
     some = st.sets(st.sampled_from(universe(scheme))).map(lambda found: VersionSet.only(*found))
     offered = draw(sets(scheme))
     accepted = offered | draw(some)
-    return Document(
+    return AgreedRecord(
         draw(st.integers(1, 2**53 - 1)),
         draw(st.sampled_from(("guaranteed", "reachable", "at_least 50%"))),
         draw(sets(scheme)),

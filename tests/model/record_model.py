@@ -1,4 +1,4 @@
-"""The documents of the agreement's model, and the real ladder from one to the next, under all votes."""
+"""The records of the agreement's model, and the real ladder from one to the next, under all votes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from functools import cache
 from itertools import compress, product
 from typing import Final, NamedTuple
 
-from gateway.core.agreement.document import Document, Level
-from gateway.core.agreement.ladder import LiveReplica, Vote, next_document
+from gateway.core.agreement.ladder import LiveReplica, Vote, next_record
+from gateway.core.agreement.record import AgreedRecord, Level
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, unbroken
 from gateway.core.versions.version import CalendarDate, MajorMinor, Scheme, Version
 
 
 class Contents(NamedTuple):
-    """All that matters in a document but its number."""
+    """All that matters in a record but its number."""
 
     levels: tuple[Level, ...]
     """Of each version that moves, by the three sets."""
@@ -27,33 +27,33 @@ class Contents(NamedTuple):
 
 @dataclass(frozen=True)
 class Universe:
-    """The versions that the documents of a model are about."""
+    """The versions that the records of a model are about."""
 
     scheme: Scheme
     versions: tuple[Version, ...]
     """Those that move."""
     base: VersionSet = NO_VERSIONS
-    """Offered all the time beside them, so that no document is empty."""
+    """Offered all the time beside them, so that no record is empty."""
 
     @property
     def first(self) -> Contents:
         """With which a model begins: nothing of what moves is on offer."""
         return Contents(tuple(Level.REFUSED for _ in self.versions), is_empty=not self.base)
 
-    def document(self, levels: tuple[Level, ...], state: VersionSet) -> Document:
-        """The document with these levels, and any state."""
+    def record(self, levels: tuple[Level, ...], state: VersionSet) -> AgreedRecord:
+        """The record with these levels, and any state."""
         both = list(zip(self.versions, levels, strict=True))
         offered, accepted, opened = (
             self.base | VersionSet.only(*(version for version, at in both if at >= level))
             for level in (Level.OFFERED, Level.ACCEPTED, Level.UNDECIDED)
         )
-        return Document(1, "rule", state, offered, accepted, opened)
+        return AgreedRecord(1, "rule", state, offered, accepted, opened)
 
-    def contents(self, document: Document) -> Contents:
+    def contents(self, record: AgreedRecord) -> Contents:
         """The other way round."""
-        sets = (document.open, document.accepted, document.offered)
+        sets = (record.open, record.accepted, record.offered)
         levels = tuple(Level(sum(version in each for each in sets)) for version in self.versions)
-        return Contents(levels, document.is_empty)
+        return Contents(levels, record.is_empty)
 
     def states(self) -> list[VersionSet]:
         """Every state that there can be."""
@@ -77,7 +77,7 @@ TWO: Final = Universe(CalendarDate(), (Version(2024, 1, 1), Version(2024, 2, 1))
 def following(
     universe: Universe, contents: Contents, live: tuple[bool, ...], *, all_attached: bool
 ) -> frozenset[Contents]:
-    """The contents of every document that `next_document` computes after one with `contents`, whatever the
+    """The contents of every record that `next_record` computes after one with `contents`, whatever the
     state, the votes and the pin are. `live`: of each live replica, whether it has acknowledged.
 
     All vote the same: what counts of votes is the union of one part and the intersection of another, and one
@@ -85,8 +85,8 @@ def following(
     """
     found: set[Contents] = set()
     for state in universe.states():
-        document = universe.document(contents.levels, state)
-        if document.is_empty is not contents.is_empty:
+        record = universe.record(contents.levels, state)
+        if record.is_empty is not contents.is_empty:
             continue
         for floor, want, pin in product(
             universe.states(), universe.states(), (None, Version(1, 0), *universe.versions)
@@ -94,7 +94,7 @@ def following(
             vote = Vote("rule", floor & state, want, want)
             replicas = {str(at): LiveReplica(int(acked), vote) for at, acked in enumerate(live)}
             registered = list(replicas) if all_attached else [*replicas, "away"]
-            after = next_document(document, replicas, registered, pin, universe.scheme)
+            after = next_record(record, replicas, registered, pin, universe.scheme)
             if after is not None:
                 found.add(universe.contents(after))
     return frozenset(found)
@@ -109,6 +109,6 @@ def leading(
     vote = Vote("rule", wanted, wanted, wanted)
     replicas = {str(at): LiveReplica(int(acked), vote) for at, acked in enumerate(live)}
     registered = list(replicas) if all_attached else [*replicas, "away"]
-    document = universe.document(contents.levels, NO_VERSIONS if contents.is_empty else wanted)
-    after = next_document(document, replicas, registered, None, universe.scheme)
+    record = universe.record(contents.levels, NO_VERSIONS if contents.is_empty else wanted)
+    after = next_record(record, replicas, registered, None, universe.scheme)
     return frozenset() if after is None else frozenset({universe.contents(after)})

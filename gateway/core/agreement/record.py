@@ -1,7 +1,7 @@
-"""The document: what all replicas of a service hold about its offer, and its form in a store.
+"""The record: what all replicas of a service hold about its offer, and its form in a store.
 
 Four sets of versions say on which level of the ladder each version is (`core.agreement.ladder`). Whatever a
-store holds is read strictly: a replica that cannot read all of a document does not follow it, and does not
+store holds is read strictly: a replica that cannot read all of a record does not follow it, and does not
 follow a part of it either. What `pin` and `drained` say is no part of it.
 """
 
@@ -37,12 +37,12 @@ _MAX_QUOTED: Final = 80
 _KEYS: Final = ("form", "dialect", "scheme", "seq", "rule", "state", "offered", "accepted", "open")
 
 
-class UnreadableDocument(SkewgateError):
-    """What a store holds for a service is no document that this release and this configuration can follow."""
+class UnreadableRecord(SkewgateError):
+    """What a store holds for a service is no record that this release and this configuration can follow."""
 
 
 class Level(IntEnum):
-    """What the replicas that hold a document do with a version."""
+    """What the replicas that hold a record do with a version."""
 
     REFUSED = 0
     """They refuse it."""
@@ -56,11 +56,11 @@ class Level(IntEnum):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Document:
+class AgreedRecord:
     """What all replicas of a service agree on. `offered` is in `accepted`, and that in `open`."""
 
     seq: int
-    """Each document has the number after that of the one before."""
+    """Each record has the number after that of the one before."""
     rule: str
     """The policy, with its number, under which `state` stands."""
     state: VersionSet
@@ -77,99 +77,99 @@ class Document:
         return not self.state and not self.open
 
 
-def level(document: Document | None, version: Version) -> Level:
-    """Where `version` stands; without a document nothing is decided about it."""
-    if document is None:
+def level(record: AgreedRecord | None, version: Version) -> Level:
+    """Where `version` stands; without a record nothing is decided about it."""
+    if record is None:
         return Level.UNDECIDED
-    if version in document.offered:
+    if version in record.offered:
         return Level.OFFERED
-    if version in document.accepted:
+    if version in record.accepted:
         return Level.ACCEPTED
-    if version in document.open or document.is_empty:
+    if version in record.open or record.is_empty:
         return Level.UNDECIDED
     return Level.REFUSED
 
 
-def decides_nothing(document: Document | None) -> bool:
+def decides_nothing(record: AgreedRecord | None) -> bool:
     """Whether nothing is on offer, and nothing is decided about any version."""
-    return document is None or document.is_empty
+    return record is None or record.is_empty
 
 
-def seq_of(document: Document | None) -> int:
-    """The number of a document; 0: there is none."""
-    return 0 if document is None else document.seq
+def seq_of(record: AgreedRecord | None) -> int:
+    """The number of a record; 0: there is none."""
+    return 0 if record is None else record.seq
 
 
-def document_anew(document: Document, before: Scheme, scheme: Scheme) -> Document:
-    """The same document in a scheme that has only gained versions since `before`."""
+def record_anew(record: AgreedRecord, before: Scheme, scheme: Scheme) -> AgreedRecord:
+    """The same record in a scheme that has only gained versions since `before`."""
     return replace(
-        document,
-        state=read_anew(document.state, before, scheme),
-        offered=read_anew(document.offered, before, scheme),
-        accepted=read_anew(document.accepted, before, scheme),
-        open=read_anew(document.open, before, scheme),
-        scheme_key=document.scheme_key or before.key,
+        record,
+        state=read_anew(record.state, before, scheme),
+        offered=read_anew(record.offered, before, scheme),
+        accepted=read_anew(record.accepted, before, scheme),
+        open=read_anew(record.open, before, scheme),
+        scheme_key=record.scheme_key or before.key,
     )
 
 
 # --- its form ----------------------------------------------------------------------------------------------
 
 
-def write_document(document: Document, dialect: str, scheme: Scheme, form: int = FORM) -> dict[str, object]:
-    """The document as values of JSON. Versions are texts, so a named scheme may gain names.
+def write_record(record: AgreedRecord, dialect: str, scheme: Scheme, form: int = FORM) -> dict[str, object]:
+    """The record as values of JSON. Versions are texts, so a named scheme may gain names.
 
     As long as no name is in it that the scheme of its last writer lacks, it is written in that scheme: so a
     replica whose configuration has not gained the names can go on reading it.
     """
     if form not in FORMS:
         raise ValueError(f"form {form} cannot be written")
-    written_in = _writing_scheme(document, scheme)
+    written_in = _writing_scheme(record, scheme)
     return {
         "form": form,
         "dialect": dialect,
         "scheme": list(written_in.key),
-        "seq": document.seq,
-        "rule": document.rule,
-        "state": write_versions(document.state, scheme),
-        "offered": write_versions(document.offered, scheme),
-        "accepted": write_versions(document.accepted, scheme),
-        "open": write_versions(document.open, scheme),
+        "seq": record.seq,
+        "rule": record.rule,
+        "state": write_versions(record.state, scheme),
+        "offered": write_versions(record.offered, scheme),
+        "accepted": write_versions(record.accepted, scheme),
+        "open": write_versions(record.open, scheme),
     }
 
 
-def read_document(value: object, dialect: str, scheme: Scheme) -> Document:
-    """The document that a store holds, read from JSON. Raises `UnreadableDocument`."""
+def read_record(value: object, dialect: str, scheme: Scheme) -> AgreedRecord:
+    """The record that a store holds, read from JSON. Raises `UnreadableRecord`."""
     if not isinstance(value, Mapping):
-        raise UnreadableDocument("it is no object")
+        raise UnreadableRecord("it is no object")
     form = value.get("form")
     if type(form) is not int or form not in FORMS:
-        raise UnreadableDocument(f"its form is {_quoted(form)}, and this release reads form {FORM}")
+        raise UnreadableRecord(f"its form is {_quoted(form)}, and this release reads form {FORM}")
     for key in _KEYS:
         if key not in value:
-            raise UnreadableDocument(f"it lacks `{key}`")
+            raise UnreadableRecord(f"it lacks `{key}`")
     if foreign := [key for key in value if key not in _KEYS]:
-        raise UnreadableDocument(f"it has a foreign key, {_quoted(foreign[0])}")
+        raise UnreadableRecord(f"it has a foreign key, {_quoted(foreign[0])}")
     if value["dialect"] != dialect:
-        raise UnreadableDocument(f"it is about the dialect {_quoted(value['dialect'])}, not {dialect}")
+        raise UnreadableRecord(f"it is about the dialect {_quoted(value['dialect'])}, not {dialect}")
     scheme_key = value["scheme"]
     if not isinstance(scheme_key, list) or not all(isinstance(part, str | bool) for part in scheme_key):
-        raise UnreadableDocument("its scheme is no list of texts")
+        raise UnreadableRecord("its scheme is no list of texts")
     earlier = scheme.earlier(tuple(scheme_key))
     if earlier is None:
         text = _quoted(" ".join(map(str, scheme_key)))
-        raise UnreadableDocument(f"its versions are of another scheme, {text}")
+        raise UnreadableRecord(f"its versions are of another scheme, {text}")
     state, offered, accepted, opened = (
         read_anew(read_versions(value[name], earlier, name), earlier, scheme)
         for name in ("state", "offered", "accepted", "open")
     )
     if not (offered <= accepted <= opened):
-        raise UnreadableDocument("`offered` is not in `accepted`, or `accepted` not in `open`")
+        raise UnreadableRecord("`offered` is not in `accepted`, or `accepted` not in `open`")
     if any(unbroken(each, scheme) != each for each in (state, offered)):
-        raise UnreadableDocument("`state` or `offered` has a gap")
+        raise UnreadableRecord("`state` or `offered` has a gap")
     seq = value["seq"]
     if type(seq) is not int or not 1 <= seq <= MAX_SEQ:
-        raise UnreadableDocument(f"its seq is {_quoted(seq)}, not a whole number from 1")
-    return Document(seq, read_rule(value["rule"]), state, offered, accepted, opened, tuple(scheme_key))
+        raise UnreadableRecord(f"its seq is {_quoted(seq)}, not a whole number from 1")
+    return AgreedRecord(seq, read_rule(value["rule"]), state, offered, accepted, opened, tuple(scheme_key))
 
 
 def write_versions(versions: VersionSet, scheme: Scheme) -> list[object]:
@@ -180,28 +180,26 @@ def write_versions(versions: VersionSet, scheme: Scheme) -> list[object]:
 
 
 def read_versions(value: object, scheme: Scheme, name: str) -> VersionSet:
-    """The versions of a set that a store holds under `name`. Raises `UnreadableDocument`."""
+    """The versions of a set that a store holds under `name`. Raises `UnreadableRecord`."""
     if not isinstance(value, list) or len(value) > MAX_ITEMS:
-        raise UnreadableDocument(f"`{name}` is no list of at most {MAX_ITEMS} items")
+        raise UnreadableRecord(f"`{name}` is no list of at most {MAX_ITEMS} items")
     if not scheme.contiguous:
         return VersionSet.only(*(read_version(item, scheme, name) for item in value))
     return VersionSet.of([_read_range(item, scheme, name) for item in value]) if value else NO_VERSIONS
 
 
 def read_version(value: object, scheme: Scheme, name: str) -> Version:
-    """One version. Raises `UnreadableDocument`."""
+    """One version. Raises `UnreadableRecord`."""
     version = scheme.parse(value) if isinstance(value, str) else None
     if version is None:
-        raise UnreadableDocument(
-            f"{_quoted(value)} in `{name}` is not a version of the form {scheme.example}"
-        )
+        raise UnreadableRecord(f"{_quoted(value)} in `{name}` is not a version of the form {scheme.example}")
     return version
 
 
 def read_rule(value: object) -> str:
-    """A policy with its number, as text. Raises `UnreadableDocument`."""
+    """A policy with its number, as text. Raises `UnreadableRecord`."""
     if not isinstance(value, str) or not 0 < len(value) <= _MAX_RULE or not value.isprintable():
-        raise UnreadableDocument(f"its rule is {_quoted(value)}")
+        raise UnreadableRecord(f"its rule is {_quoted(value)}")
     return value
 
 
@@ -212,23 +210,23 @@ def form_for_all(forms: Collection[Collection[int]]) -> int | None:
     return lowest if lowest in FORMS else None
 
 
-def _writing_scheme(document: Document, scheme: Scheme) -> Scheme:
-    if not document.scheme_key or document.scheme_key == scheme.key:
+def _writing_scheme(record: AgreedRecord, scheme: Scheme) -> Scheme:
+    if not record.scheme_key or record.scheme_key == scheme.key:
         return scheme
-    earlier = scheme.earlier(document.scheme_key)
+    earlier = scheme.earlier(record.scheme_key)
     if earlier is None:
         return scheme
-    everything = document.state | document.open
+    everything = record.state | record.open
     known = all(earlier.parse(scheme.format(version)) is not None for version in everything)
     return earlier if known else scheme
 
 
 def _read_range(item: object, scheme: Scheme, name: str) -> VersionRange:
     if not isinstance(item, list) or len(item) != 2:
-        raise UnreadableDocument(f"`{name}` has {_quoted(item)} in place of a range")
+        raise UnreadableRecord(f"`{name}` has {_quoted(item)} in place of a range")
     low, high = (read_version(end, scheme, name) for end in item)
     if low.major != high.major or low > high:
-        raise UnreadableDocument(f"{_quoted(item)} in `{name}` does not run upwards inside one major version")
+        raise UnreadableRecord(f"{_quoted(item)} in `{name}` does not run upwards inside one major version")
     return VersionRange(low, high)
 
 

@@ -1,4 +1,4 @@
-"""A document in a store: written and read, and refused as a whole when it is not one that can be followed."""
+"""A record in a store: written and read, and refused as a whole when it is not one that can be followed."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.agreement.document import (
+from gateway.core.agreement.record import (
     FORM,
     MAX_ITEMS,
-    Document,
+    AgreedRecord,
     Level,
-    UnreadableDocument,
+    UnreadableRecord,
     form_for_all,
     level,
-    read_document,
-    write_document,
+    read_record,
+    write_record,
 )
 from gateway.core.versions.ranges import NO_VERSIONS, VersionRange, VersionSet
 from gateway.core.versions.version import CalendarDate, MajorMinor, Named, Scheme, Version, WholeNumber
-from tests.core.agreement.documents import documents
+from tests.core.agreement.records import records
 from tests.core.builders import XY
 
 NAMES = Named(("v1alpha1", "v1beta1", "v1"))
@@ -34,7 +34,7 @@ def upto(minor: int) -> VersionSet:
     return VersionSet.between(Version(1, 1), Version(1, minor))
 
 
-EXAMPLE = Document(7, "at_least 2", upto(9), upto(3), upto(5), upto(9))
+EXAMPLE = AgreedRecord(7, "at_least 2", upto(9), upto(3), upto(5), upto(9))
 
 
 def named(*names: str, scheme: Named = NAMES) -> VersionSet:
@@ -42,11 +42,11 @@ def named(*names: str, scheme: Named = NAMES) -> VersionSet:
 
 
 def written(**other: object) -> dict[str, Any]:
-    return {**write_document(EXAMPLE, "toy", XY), **other}
+    return {**write_record(EXAMPLE, "toy", XY), **other}
 
 
-def test_a_document_is_plain_json() -> None:
-    assert json.loads(json.dumps(write_document(EXAMPLE, "toy", XY))) == {
+def test_a_record_is_plain_json() -> None:
+    assert json.loads(json.dumps(write_record(EXAMPLE, "toy", XY))) == {
         "form": 1,
         "dialect": "toy",
         "scheme": ["major.minor"],
@@ -60,9 +60,9 @@ def test_a_document_is_plain_json() -> None:
 
 
 def test_dates_and_names_are_written_one_by_one() -> None:
-    document = Document(1, "reachable", named("v1beta1", "v1"), NO_VERSIONS, NO_VERSIONS, named("v1"))
+    record = AgreedRecord(1, "reachable", named("v1beta1", "v1"), NO_VERSIONS, NO_VERSIONS, named("v1"))
 
-    entry = write_document(document, "toy", NAMES)
+    entry = write_record(record, "toy", NAMES)
 
     assert entry["state"] == ["v1beta1", "v1"]
     assert entry["open"] == ["v1"]
@@ -71,13 +71,13 @@ def test_dates_and_names_are_written_one_by_one() -> None:
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
 @given(data=st.data())
 def test_what_is_written_is_read(scheme: Scheme, data: st.DataObject) -> None:
-    document = data.draw(documents(scheme))
+    record = data.draw(records(scheme))
 
-    found = read_document(json.loads(json.dumps(write_document(document, "toy", scheme))), "toy", scheme)
+    found = read_record(json.loads(json.dumps(write_record(record, "toy", scheme))), "toy", scheme)
 
-    assert (found.seq, found.rule, found.state) == (document.seq, document.rule, document.state)
-    assert (found.offered, found.accepted, found.open) == (document.offered, document.accepted, document.open)
-    assert write_document(found, "toy", scheme) == write_document(document, "toy", scheme)
+    assert (found.seq, found.rule, found.state) == (record.seq, record.rule, record.state)
+    assert (found.offered, found.accepted, found.open) == (record.offered, record.accepted, record.open)
+    assert write_record(found, "toy", scheme) == write_record(record, "toy", scheme)
 
 
 @pytest.mark.parametrize(
@@ -120,15 +120,15 @@ def test_what_is_written_is_read(scheme: Scheme, data: st.DataObject) -> None:
     ],
 )
 def test_nonsense_is_refused_as_a_whole(value: object, reason: str) -> None:
-    with pytest.raises(UnreadableDocument) as caught:
-        read_document(value, "toy", XY)
+    with pytest.raises(UnreadableRecord) as caught:
+        read_record(value, "toy", XY)
 
     assert reason in str(caught.value)
 
 
 def test_a_foreign_text_in_a_message_is_short_and_printable() -> None:
-    with pytest.raises(UnreadableDocument) as caught:
-        read_document(written(dialect="\x1b[2J" + "x" * 100_000), "toy", XY)
+    with pytest.raises(UnreadableRecord) as caught:
+        read_record(written(dialect="\x1b[2J" + "x" * 100_000), "toy", XY)
 
     assert len(str(caught.value)) < 200
     assert str(caught.value).isprintable()
@@ -144,43 +144,41 @@ _NONSENSE = st.recursive(
 @given(key=st.sampled_from(sorted(written())), value=_NONSENSE)
 def test_any_value_in_any_key_is_read_or_refused(key: str, value: object) -> None:
     try:
-        found = read_document(written(**{key: value}), "toy", XY)
-    except UnreadableDocument:
+        found = read_record(written(**{key: value}), "toy", XY)
+    except UnreadableRecord:
         return
     assert found.offered <= found.accepted <= found.open
 
 
-def with_names(*names: str, scheme: Named, key: tuple[object, ...] = ()) -> Document:
+def with_names(*names: str, scheme: Named, key: tuple[object, ...] = ()) -> AgreedRecord:
     all_of_them = named(*names, scheme=scheme)
-    return Document(3, "guaranteed", all_of_them, all_of_them, all_of_them, all_of_them, key)
+    return AgreedRecord(3, "guaranteed", all_of_them, all_of_them, all_of_them, all_of_them, key)
 
 
 def test_a_scheme_that_has_only_gained_names_is_the_same() -> None:
-    value = write_document(with_names("v1beta1", "v1", scheme=NAMES), "toy", NAMES)
+    value = write_record(with_names("v1beta1", "v1", scheme=NAMES), "toy", NAMES)
 
-    found = read_document(value, "toy", MORE_NAMES)
+    found = read_record(value, "toy", MORE_NAMES)
 
     assert found.state == named("v1beta1", "v1", scheme=MORE_NAMES)
 
 
 def test_it_goes_on_being_written_in_the_scheme_with_fewer_names_until_a_new_one_is_in_it() -> None:
     """So a replica whose configuration has not gained the names yet can follow."""
-    value = write_document(with_names("v1beta1", "v1", scheme=NAMES), "toy", NAMES)
-    found = read_document(value, "toy", MORE_NAMES)
+    value = write_record(with_names("v1beta1", "v1", scheme=NAMES), "toy", NAMES)
+    found = read_record(value, "toy", MORE_NAMES)
     later = with_names("v1", "v2", scheme=MORE_NAMES, key=found.scheme_key)
 
-    assert read_document(write_document(found, "toy", MORE_NAMES), "toy", NAMES).state == named(
-        "v1beta1", "v1"
-    )
-    with pytest.raises(UnreadableDocument):
-        read_document(write_document(later, "toy", MORE_NAMES), "toy", NAMES)
+    assert read_record(write_record(found, "toy", MORE_NAMES), "toy", NAMES).state == named("v1beta1", "v1")
+    with pytest.raises(UnreadableRecord):
+        read_record(write_record(later, "toy", MORE_NAMES), "toy", NAMES)
 
 
 def test_a_name_that_the_writing_scheme_lacks_is_nonsense() -> None:
-    value = write_document(with_names("v1", scheme=NAMES), "toy", NAMES)
+    value = write_record(with_names("v1", scheme=NAMES), "toy", NAMES)
 
-    with pytest.raises(UnreadableDocument):
-        read_document({**value, "open": ["v1", "v2"]}, "toy", MORE_NAMES)
+    with pytest.raises(UnreadableRecord):
+        read_record({**value, "open": ["v1", "v2"]}, "toy", MORE_NAMES)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +191,7 @@ def test_a_writer_uses_the_lowest_form_that_all_read(forms: list[list[int]], for
 
 def test_a_form_that_this_release_does_not_know_is_not_written() -> None:
     with pytest.raises(ValueError, match="form 2"):
-        write_document(EXAMPLE, "toy", XY, FORM + 1)
+        write_record(EXAMPLE, "toy", XY, FORM + 1)
 
 
 @pytest.mark.parametrize(
@@ -205,8 +203,8 @@ def test_the_sets_are_levels(minor: int, expected: Level) -> None:
 
 
 def test_without_anything_on_offer_nothing_is_decided() -> None:
-    nothing = Document(4, "guaranteed", NO_VERSIONS, NO_VERSIONS, NO_VERSIONS, NO_VERSIONS)
-    falling = Document(4, "guaranteed", NO_VERSIONS, NO_VERSIONS, NO_VERSIONS, upto(1))
+    nothing = AgreedRecord(4, "guaranteed", NO_VERSIONS, NO_VERSIONS, NO_VERSIONS, NO_VERSIONS)
+    falling = AgreedRecord(4, "guaranteed", NO_VERSIONS, NO_VERSIONS, NO_VERSIONS, upto(1))
 
     assert level(None, Version(1, 1)) is level(nothing, Version(1, 1)) is Level.UNDECIDED
     assert level(falling, Version(1, 1)) is Level.UNDECIDED
@@ -217,8 +215,8 @@ def test_without_anything_on_offer_nothing_is_decided() -> None:
 def test_a_range_is_read_as_it_stands(first: int, last: int) -> None:
     value = [[f"1.{first}", f"1.{last}"]]
     if first > last:
-        with pytest.raises(UnreadableDocument):
-            read_document(written(state=value), "toy", XY)
+        with pytest.raises(UnreadableRecord):
+            read_record(written(state=value), "toy", XY)
     else:
-        found = read_document(written(state=value), "toy", XY)
+        found = read_record(written(state=value), "toy", XY)
         assert found.state.ranges == (VersionRange(Version(1, first), Version(1, last)),)
