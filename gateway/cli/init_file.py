@@ -54,7 +54,7 @@ OFFER: Final = """\
 """
 WIDTH: Final = 110
 MOST_UNVERSIONED: Final = 12
-"""Maximum of proposed paths without a version."""
+"""Maximum number of proposed paths without a version."""
 OPEN: Final = "Open: "
 LONGEST_LIST: Final = 80
 """Maximum length of a server's version list in characters; a longer one is shown as a range."""

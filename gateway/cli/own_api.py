@@ -35,7 +35,7 @@ PATHS: Final = ("/", "/versions", "/version", "/api/versions", OPENAPI)
 """Paths in the order in which they are requested."""
 
 MOST_OTHERS: Final = 4
-"""Maximum of further versioned paths that are named."""
+"""Maximum number of further versioned paths that are named."""
 
 _STATUSES: Final = frozenset({200, 300})
 _SEGMENT: Final = re.compile(

@@ -22,7 +22,7 @@ from gateway.core.versions.version import (
 )
 
 MOST: Final = 1000
-"""Maximum of versions in one field, the same as for probes."""
+"""Maximum number of versions in one field, the same as for probes."""
 DEEPEST: Final = 4
 """Maximum depth of objects that are searched."""
 

@@ -24,9 +24,9 @@ INTERVAL: Final = 2.0
 """Seconds between two pages with --watch: about half the probe interval."""
 
 NAMED: Final = 3
-"""Maximum of names in one cell of a table; the rest is counted."""
+"""Maximum number of names in one cell of a table; the rest is counted."""
 SHOWN: Final = 20
-"""Maximum of rows for healthy backends of a service when all services are shown."""
+"""Maximum number of rows for healthy backends of a service when all services are shown."""
 LONGEST_ERROR: Final = 160
 """Maximum length of an error in a table, in characters."""
 

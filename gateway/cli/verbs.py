@@ -45,8 +45,8 @@ REPLACED: Final = {"fmt": "check --fix"}
 """Verbs of earlier releases and their replacements."""
 
 COMPILED: Final = frozenset({"run", "engine", "explain", "test", "demo", "version"})
-"""The verbs that use the compiled build, if there is one, or tell of it. Whether one fits the sources is a
-question of ten milliseconds, which the others do without."""
+"""Verbs that use or show the compiled build. The others skip the check whether it fits the sources, which
+takes ten milliseconds."""
 
 SERVES: Final = "run"
-"""The verb that runs for months. All others end soon."""
+"""The verb that runs for a long time. All others end soon."""

@@ -1,7 +1,7 @@
-"""The servers of another API in the demonstration: whole numbers in `API-Version`, a header of their own.
+"""API servers of the demonstration's second API, which has whole numbers as versions in `API-Version`.
 
-A server refuses what it does not serve with 406 and a problem document. This module must not know the
-gateway: these are foreign servers that run in the same process.
+A server refuses a version that it does not serve with 406 and a problem document. This module must not know
+the gateway: these are foreign servers that run in the same process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from aiohttp import web
 from gateway.demo.servers import ApiServer, Release
 
 VERSION: Final = "API-Version"
-"""Of requests and of responses."""
+"""Header with the version, in requests and in responses."""
 OLDEST: Final = "API-Min-Version"
 NEWEST: Final = "API-Max-Version"
 
@@ -26,12 +26,12 @@ ITEMS: Final = ("rack", "switch", "server")
 
 @final
 class CatalogServer(ApiServer):
-    """One server of this API. The version of a request without one is 1."""
+    """A server of the catalog API. A request without a version gets version 1."""
 
     documents = frozenset({"/"})
 
     def application(self) -> web.Application:
-        """The API of the present release, for whoever serves it."""
+        """Return the API of the current release as an aiohttp application."""
         application = web.Application(middlewares=[self.present, self._negotiate])
         application.router.add_get("/", self._range)
         application.router.add_get("/items", self._items)
@@ -59,7 +59,7 @@ class CatalogServer(ApiServer):
         return response
 
     def _read(self, text: str) -> int | None:
-        """The number in the text of a header; None: it is not served."""
+        """Parse the header's text; None if that version is not served."""
         if text == "latest":
             return self.release.highest
         short = text.isascii() and text.isdigit() and len(text) <= 6

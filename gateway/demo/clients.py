@@ -1,20 +1,18 @@
-"""The clients of the demonstration: some programs of each kind, one task each.
+"""Clients of the demonstration: some programs of each kind, one task each.
 
-A client knows an address and the behaviour of its own program, nothing else. It sees responses as the real
-program would, and each request gets a judgement. *Lost* is a promise that was broken although a server could
-have kept it (`EmbeddedFleet.could_serve`):
+A client knows an address and the behaviour of its own program, nothing else. Each of its requests gets a
+judgement. A request is *lost* if a server could have answered it (`EmbeddedFleet.could_serve`), but
 
-- no answer, or a status from 500 on, while a server ran all the time that serves the version;
-- a version refused that the client had been told, and that a server served all the time since;
-- a response of another version than the one that was asked for, or none where one must stand;
-- `latest` that goes back to an older version, while a server served the newer one all the time since.
+- the client got no response, or a status of 500 or above;
+- a version was refused that the client had been shown;
+- the response has another version than the request, or none at all;
+- `latest` went back to an older version.
 
-*Refused* is an honest no: what was asked for is not on offer, or no server can serve it at the moment. It
-costs the client an answer and tells it the truth. The measure is the same for whatever stands in front of the
-fleet.
+A request is *refused* if its version is not on offer, or if no server can serve it at the moment. The same
+rules apply to whatever proxy is in front of the fleet.
 
-All requests are safe ones, so a server that dies or hangs under them costs nobody an answer. Others, whose
-answer never came, could be sent again by nobody but the client; the gateway answers them 502 or 504.
+All requests are safe, so a proxy can send them again when a server dies or hangs. The gateway answers others,
+which only the client may repeat, with 502 or 504.
 """
 
 from __future__ import annotations
@@ -37,30 +35,30 @@ TIMEOUT: Final = 10.0
 """Seconds that a client waits for a response."""
 
 SEEN_AFTER: Final = 2.0
-"""Seconds for which a server must have run before a request, to count as one that could have served it: what
-stands in front needs a moment to see that it is back."""
+"""Seconds for which a server must have run before a request to count as one that could have answered it: a
+proxy needs a moment to see that a server is back."""
 
 CLIENT_MAXIMUM: Final = "1.115"
-"""The newest version that python-ironicclient 6.3.0 knows, and requests first."""
+"""Newest version that python-ironicclient 6.3.0 knows, and requests first."""
 
 PROGRAMS: Final = 2
-"""How many programs of each kind run at the same time. In all they send some 40 requests a second."""
+"""Number of programs of each kind. Together they send some 40 requests a second."""
 
 SESSION_REQUESTS: Final = 6
-"""Requests of a client that negotiates before its program ends and the next one starts."""
+"""Number of requests of a negotiating program before it ends and a new one starts."""
 
 EVERYBODY: Final = 1
-"""The last number of the oldest version, which every server serves."""
+"""Minor number of the oldest version, which every server serves."""
 
 HEADERS: Final = {
     BAREMETAL: (SERVED, LOWEST, HIGHEST),
     CATALOG: (catalog.VERSION, catalog.OLDEST, catalog.NEWEST),
 }
-"""By service, the names of the header fields with a version and with the ends of a range."""
+"""Header names of each service: the version, and the oldest and the newest one on offer."""
 
 
 class Result(Enum):
-    """What became of a request."""
+    """Outcome of a request."""
 
     ANSWERED = auto()
     REFUSED = auto()
@@ -68,11 +66,11 @@ class Result(Enum):
 
 
 class Judgement(NamedTuple):
-    """What became of a request, and why."""
+    """Outcome of a request, and why it was lost."""
 
     result: Result
     reason: str = ""
-    """Why it was lost, in a few words that are the same for all losses of its sort."""
+    """Cause of a loss, in a few words that are the same for all losses of this kind."""
 
 
 ANSWERED: Final = Judgement(Result.ANSWERED)
@@ -80,15 +78,15 @@ REFUSED: Final = Judgement(Result.REFUSED)
 
 
 class ApiResponse(NamedTuple):
-    """What came back for a request."""
+    """The parts of a response that matter to the clients."""
 
     status: int
-    """0: nothing came."""
+    """Status code; 0 if no response came."""
     served: str = ""
-    """The version that was served, as the response tells it; empty: it tells none."""
+    """Served version in the response's header; empty if there is none."""
     lowest: str = ""
     highest: str = ""
-    """The ends of the range that the response tells; empty: it tells none."""
+    """Oldest and newest version that the response names; empty if it names none."""
 
     @property
     def success(self) -> bool:
@@ -96,41 +94,41 @@ class ApiResponse(NamedTuple):
 
 
 CouldServe: TypeAlias = Callable[[int, float], bool]
-"""Whether some server served the version with this last number from so many seconds (a clock's) until now."""
+"""Function (minor number, time) -> whether a server has served that version from that time until now."""
 Judge: TypeAlias = Callable[[ApiResponse, float], Judgement]
-"""Judges an answer below 500. The number: seconds from which on a server must have run to count."""
+"""Function (response below 500, time) -> judgement. A server must have run since that time to count."""
 Pause: TypeAlias = Callable[[float], Awaitable[bool]]
-"""Waits so many seconds; False when the demonstration is over."""
+"""Function that waits some seconds and returns False when the demonstration is over."""
 
 
 class ClientContext(NamedTuple):
-    """What a client is given."""
+    """Everything that a client needs from its surroundings."""
 
     url: str
-    """Where it reaches its service; a path is added."""
+    """Base URL of its service, without a slash at the end."""
     random: Random
     could_serve: CouldServe
     report: Callable[[type[Client], str, ApiResponse, Judgement], None]
-    """Called with kind of client, version that it asked for (empty: none), answer and judgement."""
+    """Callback with the kind of client, the requested version (or empty), the response and the judgement."""
 
 
 class Client(ABC):
-    """One kind of client."""
+    """Base class of all kinds of clients."""
 
     kind: ClassVar[str]
-    """At most 14 characters."""
+    """Name of the kind, at most 14 characters."""
     program: ClassVar[str]
-    """What such a client is in real life, a few words."""
+    """Example of such a program in real life, a few words."""
     service: ClassVar[str] = BAREMETAL
     path: ClassVar[str] = "/v1/nodes"
     interval: ClassVar[float] = 0.3
-    """Seconds between two actions, on average."""
+    """Mean seconds between two actions."""
 
     def __init__(self, context: ClientContext) -> None:
         self._context = context
 
     async def run(self, pause: Pause) -> None:
-        """Act until the demonstration is over."""
+        """Repeat `act` until the demonstration is over."""
         timeout, headers = aiohttp.ClientTimeout(total=TIMEOUT), {"Accept": "application/json"}
         async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
             while await pause(self.interval * self._context.random.uniform(0.6, 1.4)):
@@ -138,7 +136,7 @@ class Client(ABC):
 
     @abstractmethod
     async def act(self, session: aiohttp.ClientSession) -> None:
-        """One action of this kind of client."""
+        """Send the requests of one action."""
 
     async def send(
         self,
@@ -148,8 +146,8 @@ class Client(ABC):
         judge: Judge,
         needs: int = EVERYBODY,
     ) -> tuple[ApiResponse, Judgement]:
-        """Send a GET, with a version unless it is empty. `needs`: the last number of the version that a
-        server must serve to answer."""
+        """Send a GET, with `version` unless it is empty, and judge the response. `needs`: minor number of the
+        version that a server must serve to answer."""
         begun = monotonic() - SEEN_AFTER
         answer = await self._fetch(session, path, version)
         if not answer.status:
@@ -179,7 +177,7 @@ class Client(ABC):
 
 @final
 class UnversionedClient(Client):
-    """A script from before versions. It sends none and must always get the oldest one."""
+    """A script without versions, which must always get the oldest one."""
 
     kind = "none"
     program = "curl, without a version"
@@ -196,7 +194,7 @@ class UnversionedClient(Client):
 
 
 class ExactClient(Client):
-    """A program that was written for one version, which every server serves."""
+    """A program written for one version, which every server serves."""
 
     version: ClassVar[str]
 
@@ -209,7 +207,7 @@ class ExactClient(Client):
 
 @final
 class OldClient(ExactClient):
-    """An inventory program that was written for 1.31."""
+    """An inventory program written for 1.31."""
 
     kind = "old 1.31"
     program = "an inventory script of 2017"
@@ -217,15 +215,15 @@ class OldClient(ExactClient):
 
 
 class NegotiatingClient(Client):
-    """A program that reads once in its life which versions there are, and keeps the newest that it knows.
+    """A program that discovers the versions once, at its start, and keeps the newest one that it knows.
 
-    A later refusal of that version ends the program. Programs end and start again, so new versions are found.
+    A refusal of that version ends the program. Programs end and start again, so new versions are found.
     """
 
     first: ClassVar[str] = ""
-    """What it asks for before it has read anything; empty: nothing."""
+    """Version that it requests before any discovery; empty for none."""
     document: ClassVar[str]
-    """Where it reads which versions there are."""
+    """Path of the discovery document."""
 
     def __init__(self, context: ClientContext) -> None:
         super().__init__(context)
@@ -242,7 +240,7 @@ class NegotiatingClient(Client):
             self._left = 0
 
     async def _negotiate(self, session: aiohttp.ClientSession) -> bool:
-        """Find a version. False: there is none at the moment."""
+        """Choose a version; False if none is found at the moment."""
         versions = []
         if self.first:
             answer, _ = await self.send(session, self.path, self.first, self._judge_first)
@@ -273,8 +271,8 @@ class NegotiatingClient(Client):
 
 @final
 class NewClient(NegotiatingClient):
-    """python-ironicclient 6.3.0: it requests its own newest version, reads the range from /v1 when that is
-    refused, and keeps the version that it has found."""
+    """A program with python-ironicclient 6.3.0, which requests its own newest version first and reads the
+    range from /v1 if that is refused."""
 
     kind = "new"
     program = "python-ironicclient 6.3"
@@ -284,8 +282,8 @@ class NewClient(NegotiatingClient):
 
 @final
 class LatestClient(Client):
-    """A dashboard that always uses the newest version. That must never go back to an older one while a
-    server serves the newer."""
+    """A dashboard that always requests `latest`, which must not go back to an older version while a server
+    serves the newer one."""
 
     kind = "latest"
     program = "a dashboard"
@@ -313,7 +311,7 @@ class LatestClient(Client):
 
 @final
 class OldShopClient(ExactClient):
-    """A program that was written for version 3 of the other API."""
+    """A program written for version 3 of the catalog API."""
 
     kind = "catalog 3"
     program = "a shop of last year"
@@ -324,7 +322,7 @@ class OldShopClient(ExactClient):
 
 @final
 class NewShopClient(NegotiatingClient):
-    """A program that takes the newest version of the other API that it finds."""
+    """A program that takes the newest version of the catalog API that it finds."""
 
     kind = "catalog newest"
     program = "a shop of today"
@@ -344,8 +342,8 @@ KINDS: Final[tuple[type[Client], ...]] = (
 
 
 def judged(answer: ApiResponse, version: str, *, promised: bool) -> Judgement:
-    """What became of a request for exactly `version`. `promised`: whether the client had been told of it, and
-    a server could have kept that."""
+    """Judge the response to a request for exactly `version`. `promised`: whether the client had been shown
+    that version, and a server could have served it."""
     if answer.success and answer.served != version:
         return Judgement(Result.LOST, "served another version")
     if answer.success:
@@ -360,7 +358,7 @@ def judged(answer: ApiResponse, version: str, *, promised: bool) -> Judgement:
 
 
 def number(version: str) -> int:
-    """The last number of a version; 0: it is none."""
+    """Return the minor number of a version; 0 if it is not a version."""
     last = version.rpartition(".")[2]
     return int(last) if last.isascii() and last.isdigit() else 0
 
@@ -370,7 +368,8 @@ def _unexpected(answer: ApiResponse) -> Judgement:
 
 
 def _range_in(body: bytes) -> tuple[str, str]:
-    """The ends of the range in a document of the other API; empty texts: it is none."""
+    """Return the oldest and the newest version in a document of the catalog API; empty texts if it has
+    none."""
     try:
         document = json.loads(body)
         return str(document["minimum"]), str(document["maximum"])

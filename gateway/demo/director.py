@@ -1,12 +1,12 @@
-"""Directs the demonstration: starts everything, takes the steps of the upgrade, obeys commands, and ends it.
+"""Director of the demonstration: starts everything, takes the steps of the upgrade, and runs commands.
 
-A step waits until the gateway has learned what the one before has changed. So the sequence of steps, offers
-and phases is the same in every run, however slow the machine is. With HAProxy beside the gateway each step is
+A step waits until the gateway has learned the change of the step before. So the sequence of steps, offers and
+phases is the same in every run, however slow the machine is. With HAProxy beside the gateway each step is
 taken in both fleets at the same time.
 
-With a length the upgrade is taken once, and the demonstration ends after that time, or a little later when a
-slow machine needs it (`LATE`). Without one it goes on until somebody quits: complete, the upgrade is rolled
-back, server by server, and begins anew. What is shown is up to `view` and `report`.
+With a length the upgrade runs once, and the demonstration ends after that time, or a little later on a slow
+machine (`LATE`). Without one it goes on until the user quits: a complete upgrade is rolled back, server by
+server, and begins anew. The display is up to `view` and `report`.
 """
 
 from __future__ import annotations
@@ -34,59 +34,59 @@ from gateway.demo.servers import ApiServer, ServerState
 from gateway.demo.side import NOTHING, Side
 
 ROUND: Final = 45.0
-"""Seconds that stand for the length where there is none."""
+"""Seconds of one upgrade if no length is given."""
 REST: Final = 3
-"""Pauses between steps for which a complete upgrade, or roll-back, is shown before it is turned round."""
+"""Pause after a complete upgrade or roll-back, in pauses between two steps."""
 LATE: Final = 30.0
 """Seconds after the length at which the demonstration ends even if the upgrade is not complete."""
 LEARN_WITHIN: Final = 40.0
-"""Seconds for which a step waits for the gateway: less than one is needed, and more only after many
-roll-backs, when versions that fell wait ever longer."""
+"""Maximum seconds that a step waits for the gateway. Usually one is enough; after many roll-backs the gateway
+waits ever longer before it offers a version again."""
 AWAY: Final = 4.0
-"""Seconds after which a server that was killed, or hangs, comes back."""
+"""Seconds after which a killed or hanging server comes back."""
 TICK: Final = 0.02
-"""Seconds between two looks at whether something is due."""
+"""Seconds between two checks whether something is due."""
 MAX_EVENTS: Final = 200
 MAX_COMMANDS: Final = 4
-"""Commands that wait for their turn. More keys are not remembered."""
+"""Maximum number of waiting commands. Further keys are ignored."""
 TOKEN_BYTES: Final = 12
 
 PROBES: Final = 80
-"""Intervals between probes in the length: many in a step."""
+"""Number of probe intervals in the length, so that a step has many."""
 SHORTEST_INTERVAL: Final = 0.05
 LONGEST_INTERVAL: Final = 0.25
 
 
 class DemoOptions(NamedTuple):
-    """What the user has chosen."""
+    """Options of the demonstration."""
 
     length: float | None
-    """Seconds; None: until somebody quits."""
+    """Seconds; None: until the user quits."""
     seed: int
     port: int = 0
-    """Where the gateway listens; 0: on any free port."""
+    """Port of the gateway; 0 for any free one."""
     haproxy: str = ""
-    """Program of HAProxy, through which the same clients go as well; empty: nothing is compared."""
+    """Path of HAProxy for the comparison; empty for none."""
     operator: bool = False
-    """Whether the operations page takes commands: the admin listener gets a token."""
+    """Whether the operations page takes commands, with a token."""
     admin_port: int = USUAL_ADMIN_PORT
 
 
 @final
 class Director:
-    """One run of the demonstration, inside `async with`. Equal seeds give equal choices.
+    """A run of the demonstration, inside `async with`. Equal seeds give equal choices of the clients.
 
-    `over` is set when it has ended: then no client runs any more, and `scene` stays as it is.
+    `over` is set when it has ended: then no client runs any more, and `scene` does not change.
     """
 
     def __init__(self, options: DemoOptions) -> None:
         self.over = asyncio.Event()
         self.token = secrets.token_urlsafe(TOKEN_BYTES) if options.operator else ""
-        """What the operations page asks for; empty: nothing, and it takes no commands."""
+        """Token of the operations page; empty if it takes no commands."""
         self._options = options
         self._pace = options.length or ROUND
         self._sides: tuple[Side, ...] = ()
-        """That of the gateway first."""
+        """The gateway's side, and HAProxy's in a comparison."""
         self._stack = AsyncExitStack()
         self._task: asyncio.Task[None] | None = None
         self._begun = monotonic()
@@ -96,24 +96,23 @@ class Director:
         self._position = 0
         self._forward = True
         self._due = 0.0
-        """When the next step is taken, seconds since the beginning. It moves while somebody pauses."""
+        """Time of the next step in seconds since the start. A pause postpones it."""
         self._touched = False
-        """Whether a command has changed the course: then nothing is completed after the end."""
+        """Whether a command was given: then the upgrade need not be complete at the end."""
         self._step = "nothing is upgraded yet"
         self._victims = Random(f"{options.seed}/victims")  # noqa: S311 - choices of a demonstration
         self._away: dict[str, tuple[ServerState, float]] = {}
-        """Servers that were struck: what was done to each, and when it comes back."""
+        """Killed and hanging servers: their state, and the time at which they come back."""
         self._events: deque[DemoEvent] = deque(maxlen=MAX_EVENTS)
         self._event_count = 0
-        """Events since the beginning."""
+        """Number of events since the start."""
         self._recording = False
         self._last: Scene | None = None
 
     # --- start and end --------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        """Start servers, gateway and clients, and wait until the gateway knows the servers. Raises
-        `StartupError`."""
+        """Start servers, gateway and clients once the gateway knows the servers. Raises `StartupError`."""
         async with AsyncExitStack() as stack:
             interval = min(LONGEST_INTERVAL, max(SHORTEST_INTERVAL, self._pace / PROBES))
             fleet = await stack.enter_async_context(EmbeddedFleet())
@@ -144,7 +143,7 @@ class Director:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End it if it goes on. Raises what went wrong meanwhile."""
+        """End the demonstration and raise errors of its tasks."""
         async with self._stack:
             self.quit()
             if self._task is not None:
@@ -152,7 +151,7 @@ class Director:
 
     @property
     def lost(self) -> int:
-        """Requests that were lost behind the gateway."""
+        """Number of requests that the gateway lost."""
         return self._sides[0].lost
 
     @property
@@ -161,7 +160,7 @@ class Director:
         return self._gateway.page
 
     def quit(self) -> None:
-        """End it, after the requests that are under way."""
+        """End the demonstration after the requests in flight."""
         self._ending.set()
 
     async def _play(self, clients: Sequence[Client]) -> None:
@@ -177,17 +176,17 @@ class Director:
             self.over.set()
 
     async def _pause(self, seconds: float) -> bool:
-        """Wait. False when the demonstration ends."""
+        """Wait some seconds; return False when the demonstration ends."""
         try:
             await asyncio.wait_for(self._ending.wait(), seconds)
         except TimeoutError:
             return True
         return False
 
-    # --- what is to be seen ---------------------------------------------------------------------------------
+    # --- the scene ------------------------------------------------------------------------------------------
 
     def scene(self) -> Scene:
-        """What is to be seen now."""
+        """Describe the present."""
         if self._last is not None:
             return self._last
         url = self._gateway.url(BAREMETAL).removeprefix("http://")
@@ -211,7 +210,7 @@ class Director:
             self._events.append(DemoEvent(self._event_count, self._now(), text, kind))
 
     def _on_change(self, before: Snapshot, after: Snapshot) -> None:
-        """For each change of what the gateway knows or offers."""
+        """Record events for a change of the gateway's snapshot."""
         for old, new in after.news_since(before):
             if old is None:
                 continue
@@ -236,12 +235,12 @@ class Director:
     # --- the course -----------------------------------------------------------------------------------------
 
     def do(self, command: KeyCommand) -> None:
-        """Begin with what somebody wants. Never waits and never raises."""
+        """Start a command. Never waits and never raises."""
         if command is KeyCommand.QUIT:
             self.quit()
         elif command is KeyCommand.PAUSE:
             self._toggle_pause()
-        elif len(self._commands) < MAX_COMMANDS:  # else somebody holds a key down
+        elif len(self._commands) < MAX_COMMANDS:  # more come from a key that is held down
             self._commands.append(command)
 
     def _toggle_pause(self) -> None:
@@ -253,7 +252,7 @@ class Director:
         self._touched = True
 
     async def _direct(self) -> None:
-        """Take steps when it is time, and obey commands between them."""
+        """Take steps when they are due, and run commands between them."""
         while not self._ending.is_set():
             now = self._now()
             step = self._next_step()
@@ -279,7 +278,7 @@ class Director:
         return self._sides[0].steady() or now >= self._due + LEARN_WITHIN
 
     async def _tick(self) -> None:
-        """Wait a moment, and let those servers come back whose time has come."""
+        """Wait a moment, and bring servers back that are due."""
         await self._pause(TICK)
         for name, (state, due) in tuple(self._away.items()):
             if self._now() >= due:
@@ -287,19 +286,19 @@ class Director:
                 await self._bring_back(name, state)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition` holds, at most `LEARN_WITHIN`, or until the end."""
+        """Wait until `condition` holds, but at most `LEARN_WITHIN` and not beyond the end."""
         deadline = self._now() + LEARN_WITHIN
         while not condition() and not self._ending.is_set() and self._now() < deadline:
             await self._tick()
 
     def _now(self) -> float:
-        """Seconds since the beginning."""
+        """Return the seconds since the start."""
         return monotonic() - self._begun
 
     # --- steps and commands ---------------------------------------------------------------------------------
 
     def _next_step(self) -> Step | None:
-        """The step that follows; None: the upgrade is complete, and nobody wants it rolled back."""
+        """Return the next step; None if the upgrade is complete and is not rolled back."""
         if not self._forward:
             return script.back(self._position) or script.forward(0)
         if self._position == script.LAST and self._options.length is None:
@@ -316,7 +315,7 @@ class Director:
             self._paused_at = self._now()
 
     async def _act(self, step: Step) -> None:
-        """Do to the server, in each fleet, what the step says. Waits rather than stop the last that runs."""
+        """Carry out a step in each fleet. Waits rather than stop the last running server of a service."""
         gateway = self._sides[0]
         service = gateway.fleet.service_of(step.server)
         release = service.new if step.action is Action.UPGRADE else service.old
@@ -332,7 +331,7 @@ class Director:
             await self._for_each(step.server, lambda server: server.start(release))
 
     async def _for_each(self, name: str, change: Callable[[ApiServer], Awaitable[None]]) -> None:
-        """Do something to the server of this name in each fleet, at the same time."""
+        """Change the server of this name in each fleet, concurrently."""
         await asyncio.gather(*(change(each.fleet.server(name)) for each in self._sides))
 
     async def _apply(self, command: KeyCommand) -> None:
@@ -352,7 +351,7 @@ class Director:
                 raise AssertionError(command)
 
     async def _roll_back(self) -> None:
-        """Roll one server back; afterwards the upgrade goes on."""
+        """Roll back one server; the upgrade goes on afterwards."""
         step = script.back(self._position)
         if step is None:
             self._tell("nothing is upgraded: nothing to roll back", "step")
@@ -362,8 +361,8 @@ class Director:
         self._forward = True
 
     async def _strike(self, state: ServerState) -> None:
-        """Kill a server, or let it hang. Never the last one of a service that runs, and only one hangs at a
-        time: a request that two of them leave unanswered is answered by nobody."""
+        """Kill a random server, or let it hang. The last running one of a service is spared, and only one
+        hangs at a time: otherwise a request that is sent again could hang, too."""
         fleet = self._sides[0].fleet
         possible = []
         for service in fleet.services:
@@ -387,7 +386,7 @@ class Director:
         self._away[name] = state, self._now() + AWAY
 
     async def _bring_back(self, name: str, state: ServerState) -> None:
-        """Let a server come back that was struck, unless an upgrade has done so meanwhile."""
+        """Bring back a killed or hanging server, unless the upgrade has restarted it meanwhile."""
         if self._sides[0].fleet.server(name).state is state:
             self._tell(f"{name} comes back", "step")
             await self._for_each(name, ApiServer.come_back)

@@ -1,7 +1,7 @@
-"""The fleet of the demonstration: four servers of one API and two of another, and what they could serve when.
+"""The fleet of the demonstration: four servers of one API, two of another, and a history of what they served.
 
-`EmbeddedFleet.could_serve` is the measure of every loss: whether some server could serve a version all the
-time. It looks at the servers alone, so it is the same for whatever stands in front of them.
+`EmbeddedFleet.could_serve` decides whether a failed request was lost: whether a server could have answered
+it. It depends on the servers alone, so it is the same for whatever proxy is in front of them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ BAREMETAL: Final = "baremetal"
 CATALOG: Final = "catalog"
 
 REMEMBERED: Final = 1000
-"""Changes of the servers that are looked back at: a few in a second at most, and promises stand for some
-seconds."""
+"""Maximum number of changes in the history: a few come in a second, and clients look back some seconds."""
 
 
 class ServiceFleet(NamedTuple):
@@ -36,17 +35,17 @@ class ServiceFleet(NamedTuple):
     oldest: Version
 
     def serves(self, release: Release) -> VersionSet:
-        """What a server of this release serves."""
+        """Return the versions that a server of this release serves."""
         return VersionSet.between(self.oldest, self.oldest.step(release.highest - self.oldest.minor))
 
     def share(self, versions: VersionSet) -> float:
-        """How much of what the new release serves this is, 0 to 1, if it begins at the oldest version."""
+        """Return the share of the new release's versions, from 0 to 1, if `versions` begin at the oldest."""
         return versions.highest.minor / self.new.highest if versions else 0.0
 
 
 @final
 class EmbeddedFleet:
-    """All servers, inside `async with`. `clock`: monotonic seconds."""
+    """All servers of the demonstration, started inside `async with`. `clock`: monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self.services = (
@@ -69,26 +68,26 @@ class EmbeddedFleet:
         )
         self._clock = clock
         self._newest = {each.name: deque([(clock(), 0)], REMEMBERED) for each in self.services}
-        """By service: the last number of the newest version that is served from that time on; 0: none is."""
+        """History by service: (time, minor number of the newest version that is served since; 0 for none)."""
         for each in self.services:
             for server in each.servers:
                 server.changed = self._changed
 
     @property
     def servers(self) -> tuple[ApiServer, ...]:
-        """Those of all services."""
+        """The servers of all services."""
         return tuple(server for each in self.services for server in each.servers)
 
     def service(self, name: str) -> ServiceFleet:
-        """The servers of one API."""
+        """Return the fleet of a service."""
         return next(each for each in self.services if each.name == name)
 
     def service_of(self, server: str) -> ServiceFleet:
-        """The servers of one API, by the name of one of them."""
+        """Return the service fleet that a server belongs to."""
         return next(each for each in self.services if server in {one.name for one in each.servers})
 
     def server(self, name: str) -> ApiServer:
-        """One server. Raises `StopIteration` if there is none of this name."""
+        """Return a server by name. Raises `StopIteration` if there is none."""
         return next(each for each in self.servers if each.name == name)
 
     async def __aenter__(self) -> Self:
@@ -104,8 +103,8 @@ class EmbeddedFleet:
             await server.close()
 
     def could_serve(self, service: str, number: int, since: float) -> bool:
-        """Whether at each moment from `since`, in seconds of the clock, until now some server ran that serves
-        the version whose last number is `number`."""
+        """Whether from `since` (seconds of the clock) until now there was always a running server that serves
+        the version with this minor number."""
         for at, newest in reversed(self._newest[service]):
             if newest < number:
                 return False

@@ -1,8 +1,7 @@
-"""What stands in front of a fleet of the demonstration: the contract, and the gateway as one that keeps it.
+"""The gateway in front of a fleet of the demonstration: that of `skewgate run`, configured by `config.yaml`.
 
-`GatewayFront` is the gateway of `skewgate run`: `gateway.assembly.Gateway`, configured by `config.yaml`
-beside this file. The other `Front` is HAProxy (`gateway.demo.haproxy`). Nothing here starts a server, sends a
-request, or decides what is shown of it.
+`gateway.demo.haproxy` has the front that it is compared with. Nothing here starts a server, sends a request,
+or decides what is shown.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from importlib.resources import files
-from typing import Final, Protocol, final
+from typing import Final, final
 
 from gateway import settings
 from gateway.assembly import Gateway
@@ -24,44 +23,19 @@ from gateway.runtime.terminal import print_error
 from gateway.telemetry.status import ServiceStatus
 
 USUAL_ADMIN_PORT: Final = settings.Admin().listen.port
-"""Where the verbs look for a gateway, so that `skewgate status` beside the demonstration finds it."""
+"""Default port of the admin listener, where `skewgate status` finds the demonstration's gateway."""
 
 PREFIXES: Final = {BAREMETAL: "", CATALOG: "/catalog"}
-"""As `match.path` in `config.yaml`."""
-
-
-class Front(Protocol):
-    """One thing that stands in front of an `EmbeddedFleet`.
-
-    Made with a fleet of which all servers have started, so that their ports are known.
-    """
-
-    @property
-    def name(self) -> str:
-        """`skewgate`, `HAProxy 2.6.12, round robin`."""
-        ...
-
-    def url(self, service: str) -> str:
-        """Where clients reach a service (`BAREMETAL`, `CATALOG`), once it has started: a URL without a slash
-        at its end, to which a path such as `/v1/nodes` is added."""
-        ...
-
-    def status(self, service: str) -> ServiceStatus | None:
-        """What it knows about the service at this moment; None: such a front knows nothing about versions."""
-        ...
-
-    async def start(self, stack: AsyncExitStack) -> None:
-        """Return once requests are served, until `stack` ends. Raises `StartupError`."""
-        ...
+"""Path prefix of each service: `match.path` in `config.yaml`."""
 
 
 @final
 class GatewayFront:
-    """The gateway, by the same code path as `run`.
+    """The gateway in front of a started fleet.
 
-    `port` and `admin_port`: where it listens; 0: on any free port. `interval`: seconds between two probes.
-    `token`: what the admin listener asks for; empty: nothing, and the operations page takes no commands.
-    `changed` is called with each change of what is known or offered.
+    `port` and `admin_port`: 0 for any free port. `interval`: seconds between two probes. `token`: that of the
+    admin listener; without one the operations page takes no commands. `changed`: called with each change of
+    the snapshot.
     """
 
     name = "skewgate"
@@ -85,8 +59,8 @@ class GatewayFront:
         self._gateway: Gateway | None = None
 
     async def start(self, stack: AsyncExitStack) -> None:
-        """Start on the wanted ports. On any free one where a port is taken: one sentence says so of the port
-        for clients, and none of that of the admin listener, which nobody asked for. Raises `StartupError`."""
+        """Start the gateway, and stop it when `stack` ends. If a port is taken, a free one is used instead,
+        with a message unless it is the admin listener's default port. Raises `StartupError`."""
         admin_port = self._admin_port if _is_free(self._admin_port) else 0
         try:
             self._gateway = await stack.enter_async_context(self._make(self._port, admin_port))
@@ -99,7 +73,7 @@ class GatewayFront:
 
     @property
     def gateway(self) -> Gateway:
-        """The gateway that runs."""
+        """The running gateway."""
         assert self._gateway is not None
         return self._gateway
 
@@ -109,12 +83,12 @@ class GatewayFront:
         return f"{self.gateway.admin_url}/ui/"
 
     def url(self, service: str) -> str:
-        """Where clients reach a service: one listener serves all of them."""
+        """Return the base URL of a service, without a slash at the end."""
         host, port = self.gateway.addresses[0]
         return f"http://{host}:{port}{PREFIXES[service]}"
 
     def status(self, service: str) -> ServiceStatus | None:
-        """What the gateway knows about the service at this moment."""
+        """Return what the gateway knows about a service now."""
         return self.gateway.status().service(service)
 
     def _make(self, port: int, admin_port: int) -> Gateway:
@@ -136,7 +110,7 @@ class GatewayFront:
 
 
 def _is_free(port: int) -> bool:
-    """Whether one can listen on this port of the loopback address now."""
+    """Whether a loopback port can be bound now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the event loop does
         try:

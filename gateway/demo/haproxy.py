@@ -1,10 +1,8 @@
-"""HAProxy in front of a fleet of the demonstration: what the gateway is compared with.
+"""HAProxy in front of a fleet of the demonstration, for comparison with the gateway.
 
-It is a plain round-robin balancer, configured as its manual has it: it checks the health of its servers as
-often as the gateway probes them, and tries another server where a connection fails. Nothing in its
-configuration knows versions, which is the point of the comparison; what it loses, the clients judge by the
-same code as for the gateway. It runs in a process of its own. `gateway.engines` has the HAProxy that does
-know versions: nothing of that may be used here.
+It is a plain round-robin balancer in a process of its own, configured as its manual recommends: it checks its
+servers as often as the gateway probes them, and retries a failed connection at another server. It knows
+nothing of versions, which is the point of the comparison. So nothing of `gateway.engines` may be used here.
 """
 
 from __future__ import annotations
@@ -48,15 +46,15 @@ defaults
 ALIVE: Final = "/.haproxy-alive"
 """Path that HAProxy answers itself."""
 START_WITHIN: Final = 10.0
-"""Seconds until it answers. It takes milliseconds."""
+"""Maximum seconds until HAProxy answers. It takes milliseconds."""
 STOP_WITHIN: Final = 5.0
-"""Seconds for requests in flight to end when it stops."""
+"""Maximum seconds for requests in flight when HAProxy stops."""
 SEARCH_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where it is looked for when it is not on `PATH`: ordinary users have no `sbin` there."""
+"""Folders that are searched after `PATH`, which lacks `sbin` for ordinary users."""
 
 
 def find_program() -> str:
-    """The path of HAProxy. Raises `StartupError` if it is not installed."""
+    """Return the path of HAProxy. Raises `StartupError` if it is not installed."""
     path = shutil.which("haproxy") or shutil.which("haproxy", path=SEARCH_PATH)
     if path is None:
         raise StartupError(
@@ -67,7 +65,7 @@ def find_program() -> str:
 
 
 def version_of(path: str) -> str:
-    """`2.6.12`; empty when the program does not tell."""
+    """Return HAProxy's version, such as `2.6.12`; empty if the program does not show it."""
     with suppress(OSError, subprocess.SubprocessError):
         shown = subprocess.run([path, "-v"], capture_output=True, text=True, timeout=5, check=False)  # noqa: S603
         if found := re.match(r"HA-?Proxy version ([0-9]+(?:\.[0-9]+)*)", shown.stdout):
@@ -78,8 +76,8 @@ def version_of(path: str) -> str:
 def configuration(
     services: Sequence[ServiceFleet], sockets: Mapping[str, socket.socket], interval: float
 ) -> str:
-    """The configuration file. `sockets`: for each service the one that HAProxy inherits to listen on.
-    `interval`: seconds between two health checks of a server."""
+    """Return HAProxy's configuration. `sockets`: the listening socket of each service, which HAProxy
+    inherits. `interval`: seconds between two health checks of a server."""
     lines = [CONFIGURATION]
     for each in services:
         lines += [
@@ -96,10 +94,8 @@ def configuration(
 
 @final
 class HAProxyFront:
-    """HAProxy as a `Front`: each service has a port of its own, as is usual with balancers.
-
-    `path` is the program. `interval`: seconds between two health checks of a server.
-    """
+    """HAProxy in front of a fleet, with a port of its own for each service. `path`: the program. `interval`:
+    seconds between two health checks of a server."""
 
     def __init__(self, path: str, fleet: EmbeddedFleet, *, interval: float) -> None:
         self.name = f"HAProxy {version_of(path)}".strip() + ", round robin"
@@ -109,15 +105,14 @@ class HAProxyFront:
         self._ports: dict[str, int] = {}
 
     def url(self, service: str) -> str:
-        """Where clients reach a service."""
+        """Return the base URL of a service, without a slash at the end."""
         return f"http://{LOOPBACK}:{self._ports[service]}"
 
     def status(self, service: str) -> None:
-        """Nothing: it knows no versions. Each response tells the range of the server that sent it."""
-        return
+        """Return None: HAProxy knows no versions."""
 
     async def start(self, stack: AsyncExitStack) -> None:
-        """Return once requests are served, until `stack` ends. Raises `StartupError`."""
+        """Start HAProxy, wait until it serves, and stop it when `stack` ends. Raises `StartupError`."""
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="skewgate-demo-")))
         with ExitStack() as inherited:
             sockets = {
@@ -133,7 +128,7 @@ class HAProxyFront:
 
     async def _spawn(self, folder: Path, descriptors: Sequence[int]) -> Process:
         command = [self._path, "-db", "-f", str(folder / "haproxy.cfg")]
-        # Should this process be killed, HAProxy ends with it, where the system can promise that.
+        # On Linux, HAProxy ends with this process even if this one is killed.
         if guard := shutil.which("setpriv"):
             command = [guard, "--pdeathsig", "TERM", *command]
         with (folder / "messages").open("wb") as messages:
@@ -150,7 +145,7 @@ class HAProxyFront:
                 raise StartupError(f"HAProxy cannot be started: {problem}") from None
 
     async def _await_answer(self, folder: Path) -> None:
-        """Wait until HAProxy answers. When it has ended, nothing listens any more."""
+        """Wait until HAProxy answers. Raises `StartupError` with its own message if it does not."""
         try:
             async with asyncio.timeout(START_WITHIN), aiohttp.ClientSession() as session:
                 for service in self._ports:
@@ -163,7 +158,7 @@ class HAProxyFront:
 
 
 async def _end(process: Process) -> None:
-    """Let requests in flight end, then make sure that the process is gone."""
+    """Stop HAProxy gracefully, then by force."""
     for number, seconds in ((signal.SIGUSR1, STOP_WITHIN), (signal.SIGTERM, 1.0), (signal.SIGKILL, None)):
         with suppress(ProcessLookupError):
             process.send_signal(number)

@@ -1,10 +1,8 @@
-"""Ironic's API servers in the demonstration: on loopback, they handle versions as Ironic 13.0 and 24.1 do.
+"""API servers of the demonstration that negotiate versions as Ironic 13.0 and 24.1 do.
 
-Both know only Ironic's own header (releases before 25.0 ignore `OpenStack-API-Version`). They refuse what
-they do not serve with 406 and Ironic's text. Their cloud remembers no nodes. Each server counts what it
-received, which proves that no server got a version that it does not serve.
-
-This module must not know the gateway: these are foreign servers that run in the same process.
+Both know only Ironic's own header (releases before 25.0 ignore `OpenStack-API-Version`). They refuse versions
+that they do not serve with 406 and Ironic's text. They store no nodes. This module must not know the gateway:
+these are foreign servers that run in the same process.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ NEW: Final = Release("Caracal (24.1)", 90)
 
 @final
 class IronicServer(ApiServer):
-    """One of Ironic's API servers."""
+    """A server of the Bare Metal API."""
 
     documents = frozenset({"/", "/v1", "/v1/"})
 
@@ -35,7 +33,7 @@ class IronicServer(ApiServer):
         super().__init__(name, release)
 
     def application(self) -> web.Application:
-        """The API of the present release, for whoever serves it."""
+        """Return the API of the current release as an aiohttp application."""
         application = web.Application(middlewares=[self.present, self._negotiate])
         application.router.add_get("/", self._root, allow_head=False)
         for path in ("/v1", "/v1/"):
@@ -49,7 +47,8 @@ class IronicServer(ApiServer):
     async def _negotiate(
         self, request: web.Request, handler: Callable[[web.Request], Any]
     ) -> web.StreamResponse:
-        """Ironic's rule: `/` is not negotiated, no version means 1.1, others get 406 with the range."""
+        """Negotiate as Ironic does: `/` has no version, a request without one gets 1.1, and a version that is
+        not served gets 406 with the range."""
         text = request.headers.get(SERVED, "")
         self.received[text] += 1
         if request.path == "/":
@@ -68,7 +67,7 @@ class IronicServer(ApiServer):
         return _with_versions(response, self.release, version[1])
 
     async def _routed(self, request: web.Request, handler: Callable[[web.Request], Any]) -> web.Response:
-        """The response of the route. Without a route: pecan's error, which has no version headers."""
+        """Return the response of the route, or pecan's error without version headers if there is no route."""
         problem = request.match_info.http_exception
         if problem is not None:
             return _fault(problem.status, problem.reason, "")
@@ -104,19 +103,19 @@ class IronicServer(ApiServer):
         return web.json_response({"nodes": []})
 
     async def _create(self, request: web.Request) -> web.Response:
-        """Accept a node, which is not remembered."""
+        """Accept a node without storing it."""
         await request.read()
         return web.json_response({}, status=201)
 
     async def _show(self, request: web.Request) -> web.Response:
-        """An error of Ironic's methods: the form of `_fault` with other keys."""
+        """Answer 404 as Ironic's methods do: the form of `_fault` with other keys."""
         text = f"Node {request.match_info['ident']} could not be found."
         inner = json.dumps({"faultcode": "Client", "faultstring": text, "debuginfo": None})
         return web.json_response({"error_message": inner}, status=404)
 
 
 def _read(text: str, release: Release) -> tuple[int, int] | None:
-    """The version in the text of a header; None when it is not a version."""
+    """Parse a version header; None if it is not a version."""
     if not text:
         return (1, 1)
     if text.lower() == "latest":
@@ -149,6 +148,6 @@ def _not_served(version: tuple[int, int], release: Release) -> str:
 
 
 def _fault(status: int, title: str, description: str) -> web.Response:
-    """An error of Ironic's routing: JSON as a string inside JSON."""
+    """Return an error as Ironic's routing writes it: JSON as a string inside JSON."""
     inner = json.dumps({"code": status, "title": title, "description": description})
     return web.json_response({"error_message": inner}, status=status)

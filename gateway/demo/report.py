@@ -1,7 +1,5 @@
-"""The demonstration as lines: where there is no terminal one each second and for each event; a summary.
-
-It shows what the director says and decides nothing.
-"""
+"""The demonstration as lines of text, for output without a terminal: one a second, one for each event, and a
+summary."""
 
 from __future__ import annotations
 
@@ -13,12 +11,12 @@ from typing import Final
 from gateway.demo.scene import DemoEvent, Demonstration, FrontScene, KeyCommand, Scene
 
 EVERY: Final = 1.0
-"""Seconds between two lines about the present."""
+"""Seconds between two lines with the present counts."""
 
 
 async def report(director: Demonstration) -> None:
-    """Print until it is over, and the summary. Ends the demonstration, and raises `BrokenPipeError`, when
-    the reader of the output has closed it."""
+    """Print lines until the demonstration is over, then the summary. If the output is closed, end the
+    demonstration and raise `BrokenPipeError`."""
     printed = 0
     try:
         print_lines(introduction(director.scene()))
@@ -39,13 +37,13 @@ async def report(director: Demonstration) -> None:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print each line at once."""
+    """Print lines and flush each one."""
     for each in lines:
         print(each, flush=True)
 
 
 def introduction(scene: Scene) -> list[str]:
-    """What is there to be seen, and to be tried."""
+    """Return the first lines: the length, the operations page, and commands to try."""
     gateway = scene.fronts[0]
     backends = sum(len(each.backends) for each in gateway.services)
     length = "until Ctrl-C" if scene.length is None else f"{scene.length:g} s"
@@ -60,7 +58,7 @@ def introduction(scene: Scene) -> list[str]:
 
 
 def line(scene: Scene) -> str:
-    """The present, on one line."""
+    """Format the present as one line."""
     gateway = scene.fronts[0]
     parts = [
         ", ".join(f"{each.name} {each.offer} {each.phase}" for each in gateway.services),
@@ -73,12 +71,12 @@ def line(scene: Scene) -> str:
 
 
 def event_line(event: DemoEvent) -> str:
-    """An event, on one line."""
+    """Format an event as one line."""
     return f"{event.seconds:6.1f} s  {event.kind + ':':<9}{event.text}"
 
 
 def summary(scene: Scene) -> list[str]:
-    """What was seen, in a few lines."""
+    """Return the lines of the summary."""
     lines = ["", f"Summary after {scene.seconds:.0f} s, seed {scene.seed}"]
     for front in scene.fronts:
         lines += _front(front)

@@ -1,7 +1,6 @@
-"""What the demonstration shows at one moment, and what somebody who watches can tell it to do, as values.
+"""Values of the demonstration's display: a scene, which is everything shown at one moment, and the keys.
 
-`side` and `director` make scenes, `view` and `report` show them. Everything is of one moment and
-already in words or numbers that need no further decision.
+`side` and `director` make scenes, `view` and `report` show them. All texts and numbers are ready to be shown.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 
 class KeyCommand(Enum):
-    """One command: its key, a small letter, and a word or two for the line of keys."""
+    """A command by keyboard: its key, a lower-case letter, and its label."""
 
     NEXT = ("n", "next")
     ROLL_BACK = ("r", "roll back")
@@ -27,134 +26,134 @@ class KeyCommand(Enum):
 
     @classmethod
     def of(cls, key: str) -> KeyCommand | None:
-        """The command of `key`, in either case; None: it means nothing."""
+        """Return the command of a key, in either case; None if it has none."""
         return next((each for each in cls if each.key == key.lower()), None)
 
 
 class BackendScene(NamedTuple):
-    """One API server, as it is and as the gateway knows it."""
+    """An API server, as it is and as the gateway knows it."""
 
     name: str
     release: str
-    """What runs on it, or is about to."""
+    """Release that runs, or is about to."""
     serves: str
-    """Range that the gateway knows, such as `1.1-1.58`; empty: nothing known."""
+    """Range that the gateway knows, such as `1.1-1.58`; empty if it knows none."""
     share: float
-    """Share that this range has of the new release's, 0 to 1. All ranges begin at the same version."""
+    """Length of this range as a share of the new release's, from 0 to 1."""
     freshness: str
     """`fresh`, `stale`, `down` or `unknown`; empty behind HAProxy, which knows nothing of versions."""
     state: str
-    """What was done to it: `running`, `upgrading`, `killed`, `hanging`."""
+    """`running`, `upgrading`, `killed` or `hanging`."""
     requests: int
-    """Requests that it got since the start."""
+    """Number of requests since the start."""
 
 
 class ServiceScene(NamedTuple):
-    """One service."""
+    """A service with its offer and its servers."""
 
     name: str
     offer: str
-    """`1.1-1.58`; `nothing yet`. Behind HAProxy: the range that the last answer showed."""
+    """Versions on offer, such as `1.1-1.58`. Behind HAProxy: the range in the last response."""
     share: float
-    """As `BackendScene.share`."""
+    """Length of the offer as a share of the new release's range, from 0 to 1."""
     phase: str
-    """Empty behind HAProxy, which makes no offer."""
+    """Phase of the upgrade; empty behind HAProxy, which makes no offer."""
     held: str
-    """What holds the offer and who must move for it to rise, one short sentence; empty: nothing holds it."""
+    """Short sentence on what holds the offer, and which backends; empty if nothing does."""
     backends: tuple[BackendScene, ...]
 
 
 class ClientScene(NamedTuple):
-    """One kind of client, and what it saw since the start."""
+    """A kind of client, with the outcomes of its requests."""
 
     kind: str
-    """`old 1.31`, `new`, `latest`, `none`: at most 14 characters."""
+    """Name of the kind, such as `old 1.31`: at most 14 characters."""
     program: str
-    """What such a client is in real life, a few words."""
+    """Example of such a program in real life, a few words."""
     answered: int
     refused: int
-    """Refused honestly: the version was not on offer, and the client was told so."""
+    """Number of requests for versions that were not on offer."""
     lost: int
-    """A promise to this client was broken. Must stay 0."""
+    """Number of lost requests."""
     last_loss: str
-    """The newest loss in a few words; empty: there is none."""
+    """Latest loss in a few words; empty if there is none."""
 
 
 class DemoEvent(NamedTuple):
     """A line of the event log."""
 
     number: int
-    """Events are numbered from 1."""
+    """Sequence number, from 1."""
     seconds: float
-    """Since the start."""
+    """Seconds since the start."""
     text: str
     kind: str
     """`step` (something was done to the fleet), `offer` or `backend`."""
 
 
 class FrontScene(NamedTuple):
-    """One thing that stands in front of the fleet: the gateway, or HAProxy to compare it with."""
+    """The gateway or HAProxy, with the services behind it and its clients."""
 
     name: str
-    """`skewgate`, `HAProxy 2.6.12, round robin`."""
+    """Name of the program, such as `skewgate` or `HAProxy 2.6.12, round robin`."""
     services: tuple[ServiceScene, ...]
     clients: tuple[ClientScene, ...]
     losses: tuple[tuple[str, int], ...]
-    """Why requests were lost, a few words each with their number; the most frequent first."""
+    """Reasons for lost requests with their numbers, the most frequent first."""
 
     @property
     def answered(self) -> int:
-        """Requests of all clients that were answered."""
+        """Number of answered requests of all clients."""
         return sum(each.answered for each in self.clients)
 
     @property
     def refused(self) -> int:
-        """Requests of all clients that were refused honestly."""
+        """Number of refused requests of all clients."""
         return sum(each.refused for each in self.clients)
 
     @property
     def lost(self) -> int:
-        """Requests of all clients that were lost."""
+        """Number of lost requests of all clients."""
         return sum(each.lost for each in self.clients)
 
     @property
     def requests(self) -> int:
-        """All requests."""
+        """Number of requests of all clients."""
         return self.answered + self.refused + self.lost
 
 
 class Scene(NamedTuple):
-    """Everything."""
+    """The whole demonstration at one moment."""
 
     seconds: float
-    """Since the start."""
+    """Seconds since the start."""
     length: float | None
-    """Seconds after which the demonstration ends; None: when somebody quits."""
+    """Seconds after which the demonstration ends; None: when the user quits."""
     seed: int
     paused: bool
     step: str
-    """The step of the upgrade that happens now: `3 of 12: api-2 is upgraded to Caracal`."""
+    """The current step of the upgrade, such as `3 of 12: api-2 is upgraded to Caracal`."""
     fronts: tuple[FrontScene, ...]
-    """The gateway first. A second one only where they are compared."""
+    """The gateway, and HAProxy if they are compared."""
     events: tuple[DemoEvent, ...]
-    """The newest last."""
+    """The latest events, the newest last."""
     curl_served: str
-    """A command line to copy: 200."""
+    """Command line to copy for a version that is always served."""
     curl_refused: str
-    """A command line to copy: 406 now, and 200 when the offer rises."""
+    """Command line to copy for the newest version: 406, and 200 once it is on offer."""
     page: str
     """URL of the operations page."""
 
 
 class Demonstration(Protocol):
-    """Who runs the demonstration."""
+    """The director, as the terminal view and the report use it."""
 
     @property
     def over(self) -> asyncio.Event:
         """Set when the demonstration has ended."""
 
     def scene(self) -> Scene:
-        """What is to be seen now."""
+        """Describe the present."""
 
     def do(self, command: KeyCommand) -> None:
-        """Begin with what somebody wants. It never waits and never raises."""
+        """Start a command. It never waits and never raises."""

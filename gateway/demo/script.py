@@ -1,7 +1,7 @@
-"""The rolling upgrade of the demonstration, as values: which step follows which, and what each is called.
+"""The steps of the demonstration's rolling upgrade: their order, and their descriptions. Pure.
 
 An upgrade has two steps for each server: it stops, and it starts with the new release. A roll-back is one
-step: back to the old release. Where the upgrade stands is a number, how many of its steps were taken. Pure.
+step. The position of the upgrade is the number of its steps that were taken.
 """
 
 from __future__ import annotations
@@ -10,46 +10,47 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 START_SHARE: Final = 0.06
-"""Share of the length before the first step: everything is as it was."""
+"""Part of the demonstration's length before the first step."""
 STEP_SHARE: Final = 0.065
-"""Share of the length between two steps. The last step is taken at 78 %, so that its effect is seen."""
+"""Part of the length between two steps. The last step is taken at 78 %, which leaves time to see its
+effect."""
 
 
 class Action(Enum):
-    """What is done to a server."""
+    """Change of a server in one step."""
 
     STOP = auto()
     UPGRADE = auto()
-    """It starts with the new release."""
+    """The server starts with the new release."""
     ROLL_BACK = auto()
-    """It stops if it runs, and starts with the old release."""
+    """The server stops if it runs, and starts with the old release."""
 
 
 class Step(NamedTuple):
-    """One thing that is done to the fleet."""
+    """A step of the upgrade or of its roll-back."""
 
     action: Action
     server: str
     position: int
-    """Where the upgrade stands after it."""
+    """Position of the upgrade after this step."""
 
 
 ORDER: Final = ("api-1", "catalog-1", "api-2", "api-3", "catalog-2", "api-4")
-"""The servers in the order in which they are upgraded. The offer of a service rises with its last one."""
+"""Servers in the order of their upgrade. The offer of a service rises with its last one."""
 
 LAST: Final = 2 * len(ORDER)
-"""Where the upgrade stands when it is complete."""
+"""Position of the complete upgrade."""
 
 
 def forward(position: int) -> Step | None:
-    """The step that follows; None: the upgrade is complete."""
+    """Return the next step; None if the upgrade is complete."""
     if position == LAST:
         return None
     return Step(Action.UPGRADE if position % 2 else Action.STOP, ORDER[position // 2], position + 1)
 
 
 def back(position: int) -> Step | None:
-    """The step that rolls back the server that was upgraded last, or is about to be; None: there is none."""
+    """Return the step that rolls back the latest upgraded or stopped server; None if there is none."""
     if position == 0:
         return None
     number = (position - 1) // 2
@@ -57,7 +58,7 @@ def back(position: int) -> Step | None:
 
 
 def sentence(step: Step, release: str) -> str:
-    """What the step does. `release`: the name of that with which the server starts."""
+    """Describe a step. `release`: name of the release with which the server starts."""
     match step.action:
         case Action.STOP:
             return f"{step.server} stops for its upgrade"

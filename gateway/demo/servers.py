@@ -1,7 +1,7 @@
-"""What all servers of the demonstration share: a port that stays theirs, and what may happen to them.
+"""Base class of the demonstration's API servers, which keep their port while they are stopped.
 
-A server starts with a release, stops as for an upgrade, is killed, or hangs. What it answers is in `ironic`
-and `catalog`. This module must not know the gateway: these are foreign servers in the same process.
+A server starts with a release, stops for an upgrade, is killed, or hangs. Its API is in `ironic` or
+`catalog`. This module must not know the gateway: these are foreign servers in the same process.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from aiohttp import web
 LOOPBACK: Final = "127.0.0.1"
 
 SHUTDOWN_TIMEOUT: Final = 1.0
-"""Seconds for the open requests of a server that stops. Each takes a millisecond."""
+"""Maximum seconds for the open requests of a stopping server. Each takes a millisecond."""
 
 
 class Release(NamedTuple):
-    """A release of an API server: its name, and the last number of the newest version. The oldest's is 1."""
+    """A release of an API server, and the minor number of its newest version. The oldest one's is 1."""
 
     name: str
     highest: int
 
     @property
     def text(self) -> str:
-        """The newest version of an API that counts in steps of 0.1."""
+        """The newest version of an API with versions of the form 1.N."""
         return f"1.{self.highest}"
 
 
 class ServerState(StrEnum):
-    """What was done to a server."""
+    """State of a server."""
 
     RUNNING = "running"
     UPGRADING = "upgrading"
@@ -45,8 +45,7 @@ class ServerState(StrEnum):
 
 @final
 class Port:
-    """A free port on loopback that stays reserved while no server listens on it. A server can stop and come
-    back.
+    """A port on loopback that stays reserved while its server is stopped.
 
     A second socket is bound to the port and never listens. So connections are refused, and no other process
     gets the port.
@@ -57,11 +56,11 @@ class Port:
         self.number: int = self._keeper.getsockname()[1]
 
     def socket(self) -> socket.socket:
-        """A new socket on this port, to listen on."""
+        """Return a new socket on this port, to listen on."""
         return _bound(self.number)
 
     def close(self) -> None:
-        """Let others have the port."""
+        """Release the port."""
         self._keeper.close()
 
 
@@ -74,13 +73,13 @@ def _bound(port: int) -> socket.socket:
 
 
 class ApiServer(ABC):
-    """One API server. It starts with one release, stops, and starts again with another.
+    """An API server that can stop and start again with another release.
 
-    `changed` is called after each change of `state` or `release`, with the server.
+    `changed` is called with the server after each change of `state` or `release`.
     """
 
     documents: ClassVar[frozenset[str]]
-    """Paths of the documents that tell which versions there are."""
+    """Paths of the discovery documents."""
 
     def __init__(self, name: str, release: Release) -> None:
         self.name = name
@@ -88,11 +87,11 @@ class ApiServer(ABC):
         self.state = ServerState.UPGRADING
         self.changed: Callable[[ApiServer], None] = lambda server: None
         self.received: Counter[str] = Counter()
-        """Requests by the text of their version header; empty for requests without one, such as probes."""
+        """Number of requests by the text of their version header, empty without one."""
         self.refused: list[str] = []
-        """Versions that it had to refuse. Behind a correct gateway it stays empty."""
+        """Versions that this server refused. It stays empty behind a correct gateway."""
         self.requests = 0
-        """All but those for documents: a probe, or a health check, is none."""
+        """Number of requests other than for discovery documents: probes and health checks do not count."""
         self._port: Port | None = None
         self._runner: web.AppRunner | None = None
         self._listening: socket.socket | None = None
@@ -102,12 +101,12 @@ class ApiServer(ABC):
 
     @property
     def port(self) -> Port:
-        """Reserved from the first start until `close`."""
+        """The server's port, reserved from the first start until `close`."""
         assert self._port is not None
         return self._port
 
     async def start(self, release: Release) -> None:
-        """Listen, with this release."""
+        """Start to listen, with this release."""
         self.release = release
         self._answers.set()
         self._port = self._port or Port()
@@ -124,7 +123,7 @@ class ApiServer(ABC):
         await self._end()
 
     async def kill(self) -> None:
-        """End at once, as a process that is killed: every connection is cut."""
+        """Cut every connection at once, like a process that is killed."""
         self._is(ServerState.KILLED)
         for connection in self._connections:
             cast(asyncio.Transport, connection).abort()  # aiohttp names its base class only
@@ -136,7 +135,7 @@ class ApiServer(ABC):
         self._is(ServerState.HANGING)
 
     async def come_back(self) -> None:
-        """Run again after `kill` or `hang`; then first the requests that were left waiting are answered."""
+        """Run again after `kill` or `hang`. Requests that wait since `hang` are answered."""
         if self.state is ServerState.KILLED:
             await self.start(self.release)
         elif self.state is ServerState.HANGING:
@@ -152,13 +151,14 @@ class ApiServer(ABC):
 
     @abstractmethod
     def application(self) -> web.Application:
-        """The API of the present release, for whoever serves it."""
+        """Return the API of the current release as an aiohttp application."""
 
     @web.middleware
     async def present(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """The outermost middleware of each `application`: it does not answer while the server hangs."""
+        """Outermost middleware of each `application`: counts the request, and waits while the server
+        hangs."""
         if (connection := request.transport) is not None and connection not in self._connections:
             self._connections = {each for each in self._connections if not each.is_closing()} | {connection}
         self.requests += request.path not in self.documents

@@ -1,7 +1,7 @@
-"""A fleet, what stands in front of it, and its clients: one half of a comparison, or all that there is.
+"""One side of the comparison: a fleet, the gateway or HAProxy in front of it, and its clients.
 
-It counts what became of the requests, says what is to be seen now, and whether the front knows what was done
-to the fleet. What is done to the fleet, and when, is up to `director`.
+It counts the outcomes of requests, describes the present as a scene, and checks whether the gateway has
+learned the latest change of the fleet. What is done to the fleet, and when, is up to `director`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from functools import partial
 from random import Random
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 from gateway.core.fleet.backend import Freshness
 from gateway.core.fleet.offer import HeldRule, Phase
@@ -18,34 +18,36 @@ from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.demo.clients import KINDS, PROGRAMS, ApiResponse, Client, ClientContext, Judgement, Result
 from gateway.demo.fleet import EmbeddedFleet, ServiceFleet
-from gateway.demo.front import Front
+from gateway.demo.front import GatewayFront
+from gateway.demo.haproxy import HAProxyFront
 from gateway.demo.scene import BackendScene, ClientScene, FrontScene, ServiceScene
 from gateway.demo.servers import ApiServer, ServerState
 from gateway.telemetry.status import ServiceStatus
 
 NOTHING: Final = "nothing yet"
+Front: TypeAlias = GatewayFront | HAProxyFront
+"""A proxy in front of a fleet."""
 
 
 @final
 class Side:
-    """`fleet` runs already; `start` starts `front`."""
+    """A running fleet, the front that `start` starts, and the counts of its clients' requests."""
 
     def __init__(self, fleet: EmbeddedFleet, front: Front, seed: int) -> None:
         self.fleet = fleet
         self.front = front
         self._seed = seed
         self._results: Counter[tuple[str, Result]] = Counter()
-        """Requests by kind of client and what became of them."""
+        """Number of requests by kind of client and outcome."""
         self._losses: Counter[str] = Counter()
-        """Lost requests by reason."""
+        """Number of lost requests by reason."""
         self._last_loss: dict[str, str] = {}
-        """By kind of client."""
+        """Latest loss by kind of client."""
         self._shown: dict[str, VersionSet] = {}
-        """By service the range that a client was shown last."""
+        """Range that a client was shown last, by service."""
 
     async def start(self, stack: AsyncExitStack) -> tuple[Client, ...]:
-        """Let the front serve until `stack` ends. The clients, which are not running yet: equal seeds give
-        them equal choices."""
+        """Start the front, to be stopped when `stack` ends, and return the clients, which do not run yet."""
         await self.front.start(stack)
         clients = []
         for kind in KINDS:
@@ -58,7 +60,7 @@ class Side:
         return tuple(clients)
 
     def add(self, client: type[Client], version: str, answer: ApiResponse, judgement: Judgement) -> None:
-        """Count one request of a kind of client that asked for `version` (empty: for none)."""
+        """Count a request of a client. `version`: the requested one, or empty."""
         self._results[client.kind, judgement.result] += 1
         if judgement.result is Result.LOST:
             self._losses[judgement.reason] += 1
@@ -70,11 +72,11 @@ class Side:
 
     @property
     def lost(self) -> int:
-        """Requests that were lost."""
+        """Number of lost requests."""
         return self._losses.total()
 
     def learned(self) -> bool:
-        """Whether the front knows what every server does now. One that knows nothing has nothing to learn."""
+        """Whether the gateway knows the present state of every server. Always true for HAProxy."""
         for each in self.fleet.services:
             knows = self.front.status(each.name)
             if knows is not None and not all(_is_known(server, each, knows) for server in each.servers):
@@ -82,7 +84,7 @@ class Side:
         return True
 
     def steady(self) -> bool:
-        """The same, and no offer moves any more."""
+        """Whether the gateway knows every server and no offer is about to change."""
         statuses = [self.front.status(each.name) for each in self.fleet.services]
         moves = {Phase.UNKNOWN, Phase.STABILIZING}
         return self.learned() and not any(
@@ -90,12 +92,12 @@ class Side:
         )
 
     def can_do_without(self, name: str) -> bool:
-        """Whether a server may stop: another one of its service runs, and the front knows all servers."""
+        """Whether a server may stop: another one of its service runs, and the gateway knows all servers."""
         others = [each for each in self.fleet.service_of(name).servers if each.name != name]
         return any(each.state is ServerState.RUNNING for each in others) and self.learned()
 
     def scene(self) -> FrontScene:
-        """What is to be seen now."""
+        """Describe the present."""
         clients = tuple(
             ClientScene(
                 kind=each.kind,
@@ -111,7 +113,7 @@ class Side:
         return FrontScene(self.front.name, services, clients, tuple(self._losses.most_common()))
 
     def _service(self, each: ServiceFleet) -> ServiceScene:
-        """Of a front that knows nothing of versions the offer is what the server said that answered last."""
+        """Describe a service. HAProxy makes no offer: the range of the last response is shown instead."""
         knows = self.front.status(each.name)
         offer = self._shown.get(each.name, NO_VERSIONS) if knows is None else knows.view.offer.versions
         return ServiceScene(
@@ -125,7 +127,7 @@ class Side:
 
 
 def _server(server: ApiServer, each: ServiceFleet, knows: ServiceStatus | None) -> BackendScene:
-    """A server; behind a front that knows nothing of versions with the range that it serves itself."""
+    """Describe a server. `knows`: the gateway's knowledge; None behind HAProxy."""
     known = None if knows is None else knows.backend(server.name)
     serves = each.serves(server.release) if known is None else known.versions
     return BackendScene(
@@ -147,7 +149,8 @@ def _is_known(server: ApiServer, each: ServiceFleet, knows: ServiceStatus) -> bo
 
 
 def _held(view: ServiceView) -> str:
-    """What holds the offer of a service, and who must move: one short sentence. Empty: nothing holds it."""
+    """Return a short sentence on what holds the offer of a service, and which backends; empty if nothing
+    does."""
     held = view.offer.held
     versions = held.versions.format(view.service.dialect.scheme) if held.versions else ""
     who = ", ".join(held.by)

@@ -1,8 +1,7 @@
-"""The demonstration on a terminal: its view again and again, and single keys.
+"""The demonstration on a terminal: draws the view several times a second and reads single keys.
 
-It shows what the director says and passes keys on; it decides nothing about the demonstration. The terminal
-is as before whatever ends it: the end, an exception, a signal. A terminal that takes its output slowly never
-holds the event loop, on which the gateway serves requests.
+The terminal is restored whatever ends the demonstration: its end, an exception, a signal. A slow terminal
+never blocks the event loop, on which the gateway serves requests.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ from gateway.demo.scene import Demonstration, KeyCommand
 from gateway.demo.view import screen
 
 FRAME: Final = 1 / 8
-"""Seconds between two views. A key is followed by one at once."""
+"""Seconds between two views. After a key the view is drawn at once."""
 READ_SIZE: Final = 256
-"""Bytes that are read at once. Nobody types as many."""
+"""Maximum number of bytes that are read at once from the keyboard."""
 POLL_INTERVAL: Final = 0.2
-"""Seconds between two looks of the keyboard's thread at whether it is needed any more."""
+"""Seconds after which the keyboard's thread checks whether it should end."""
 DUMB: Final = frozenset({"", "dumb", "unknown"})
 SEQUENCE: Final = re.compile(rb"\x1b+(?:\[[0-?]*[ -/]*[@-~]|O.|.)?", re.DOTALL)
-"""What arrows, function keys, and Alt with a letter send."""
+"""Escape sequence of an arrow key, a function key, or Alt with a letter."""
 
 
 def is_terminal(stream_in: TextIO | None, stream_out: TextIO | None) -> bool:
-    """Whether `show` can be used: both are a terminal that can place a cursor, and this process has it. In
-    the background of a shell (`&`) it has not: to change the terminal would stop it."""
+    """Whether `show` can be used: both streams are a terminal that can place a cursor, and this process is in
+    the foreground. In the background of a shell (`&`) changing the terminal would stop it."""
     if stream_in is None or stream_out is None or os.environ.get("TERM", "") in DUMB:
         return False
     try:
@@ -58,8 +57,8 @@ def is_terminal(stream_in: TextIO | None, stream_out: TextIO | None) -> bool:
 
 
 async def show(director: Demonstration) -> None:
-    """Show views of the demonstration on standard output until it is over, then a summary on the normal
-    screen; obey keys from standard input. When the terminal is gone the director is told to quit."""
+    """Show the demonstration on the terminal until it is over, then the summary on the normal screen. Keys
+    from standard input become commands. When the terminal is gone, quit."""
     wake = asyncio.Event()
 
     def on_key(key: str) -> None:
@@ -70,10 +69,10 @@ async def show(director: Demonstration) -> None:
     def on_end() -> None:
         director.do(KeyCommand.QUIT)
 
-    # What the terminal's characters cannot say is a question mark.
+    # Characters that the terminal's encoding lacks become question marks.
     assert isinstance(sys.stdout, io.TextIOWrapper)
     sys.stdout.reconfigure(errors="replace")
-    # Some parents leave a terminal non-blocking: then it takes the beginning of a view only.
+    # Some parent processes leave a terminal non-blocking: then only the beginning of a view is written.
     os.set_blocking(sys.stdout.fileno(), True)
     try:
         with single_keys(sys.stdin.fileno()), keyboard(sys.stdin.fileno(), on_key, on_end):
@@ -91,7 +90,7 @@ async def _show_views(director: Demonstration, wake: asyncio.Event) -> None:
     ) as live:
         while not director.over.is_set():
             wake.clear()
-            # Not COLUMNS, which rich would believe: it stays what it was when the terminal grows.
+            # Not COLUMNS, which rich would use: it does not change when the terminal is resized.
             columns, lines = os.get_terminal_size(sys.stdout.fileno())
             console.size = columns or 80, lines or 24
             view = screen(director.scene(), *console.size)
@@ -102,8 +101,8 @@ async def _show_views(director: Demonstration, wake: asyncio.Event) -> None:
 
 @contextmanager
 def single_keys(fd: int) -> Iterator[None]:
-    """Inside, the terminal `fd` gives each key at once and shows none; Ctrl-Z and Ctrl-S do nothing. What was
-    typed and not read is gone afterwards: it was not meant for a shell."""
+    """Let the terminal `fd` deliver single keys without echo; Ctrl-Z and Ctrl-S do nothing. On exit, unread
+    keys are discarded, because they were not meant for the shell."""
     before = termios.tcgetattr(fd)
     stop = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
     try:
@@ -120,11 +119,9 @@ def single_keys(fd: int) -> Iterator[None]:
 
 @contextmanager
 def keyboard(fd: int, on_key: Callable[[str], None], on_end: Callable[[], None]) -> Iterator[None]:
-    """Inside, call `on_key` on this loop with each key from the terminal `fd`, and `on_end` once when the
-    terminal is gone.
+    """Call `on_key` on this loop with each key from the terminal `fd`, and `on_end` when that is gone.
 
-    A thread waits for keys. A loop of libuv would make the terminal non-blocking to wait for it, and so for
-    the shell, and for whoever writes to it.
+    A thread waits for keys: an event loop of libuv would make the terminal non-blocking, also for the shell.
     """
     loop = asyncio.get_running_loop()
     stopped = threading.Event()
@@ -159,6 +156,6 @@ def keyboard(fd: int, on_key: Callable[[str], None], on_end: Callable[[], None])
 
 
 def keys_in(data: bytes) -> str:
-    """The printable ASCII characters that were typed. Arrows and function keys are sequences with letters in
-    them: they are left out."""
+    """Return the typed printable ASCII characters, without the escape sequences of arrow and function
+    keys."""
     return "".join(chr(byte) for byte in SEQUENCE.sub(b"", data) if 0x20 < byte < 0x7F)

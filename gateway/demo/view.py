@@ -1,7 +1,7 @@
-"""The view of the demonstration on a terminal: a `Scene` becomes a layout of rich, which draws it.
+"""The view of the demonstration on a terminal: turns a `Scene` into a layout that rich draws. Pure.
 
-One front has the screen for itself, two stand side by side, made by the same functions. Where lines or
-columns are scarce, what matters least is left out. Nothing is told by a colour alone. Pure.
+Two fronts are shown side by side. On a small terminal the least important parts are left out. Colours never
+carry information alone.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from rich.text import Text
 from gateway.demo.scene import BackendScene, FrontScene, KeyCommand, Scene, ServiceScene
 
 ROOMY: Final = 24
-"""Lines of a terminal that has room for blank lines and commands to copy."""
+"""Minimum number of lines for blank lines and commands to copy."""
 WIDE: Final = 110
-"""Columns of a terminal that has room for releases, and for what clients are in real life."""
+"""Minimum number of columns for the releases of servers and the programs of clients."""
 NARROW: Final = 72
-"""Columns below which a word must do for what was done to a server and what the gateway knows of it."""
+"""Minimum number of columns for both the state of a server and its freshness."""
 CLIENTS: Final = 42
-"""Columns of the table of clients, and of what they are in real life."""
+"""Width of the table of clients, without their programs."""
 PROGRAMS: Final = 30
+"""Width of the column with the clients' programs."""
 
 LEFT: Final = (0, 0, 0, 1)
 RIGHT: Final = (0, 1, 0, 0)
-"""One column of blanks."""
+"""Padding of one column."""
 
 OFFER: Final = "bold cyan"
 GOOD: Final = "green"
@@ -42,11 +43,11 @@ PHASES: Final = {"uniform": GOOD, "mixed": DOUBT, "capped": DOUBT, "stabilizing"
 STATES: Final = {"running": GOOD, "upgrading": DOUBT, "killed": BAD, "hanging": BAD}
 FRESHNESS: Final = {"fresh": GOOD, "stale": DOUBT, "down": BAD, "unknown": DOUBT}
 EVENTS: Final = {"step": "bold", "offer": "cyan"}
-"""Styles. Green is well, yellow on its way or in doubt, red bad, cyan the offer."""
+"""Styles of texts: green is good, yellow is changing or in doubt, red is bad, cyan is the offer."""
 
 
 def screen(scene: Scene, width: int, height: int) -> Layout:
-    """What a terminal of `width` x `height` cells shows."""
+    """Return the layout for a terminal of `width` x `height` cells."""
     alone, roomy = len(scene.fronts) == 1, height >= ROOMY
     foot = 3 if alone and roomy else 1
     room = height - 2 - foot
@@ -59,7 +60,7 @@ def screen(scene: Scene, width: int, height: int) -> Layout:
 
 
 def _alone(scene: Scene, width: int, room: int, *, roomy: bool) -> list[Layout]:
-    """The services of the only front; below them its clients and the events, if `room` lines are enough."""
+    """Lay out the only front: its services, and its clients and the events below if there is room."""
     front, wide = scene.fronts[0], width >= WIDE
     wanted = _lines_of_services(front, roomy=roomy)
     parts = [Layout(_services(front, width, roomy=roomy), size=min(wanted, room))]
@@ -74,7 +75,7 @@ def _alone(scene: Scene, width: int, room: int, *, roomy: bool) -> list[Layout]:
 
 
 def _side_by_side(scene: Scene, width: int, room: int) -> list[Layout]:
-    """The fronts beside each other; below them the events, if `room` lines are enough."""
+    """Lay out two fronts side by side, and the events below if there is room."""
     wanted = max(map(_lines_of_front, scene.fronts))
     halves = Layout(size=min(wanted, room))
     halves.split_row(*(Layout(Padding(_front(each, width // 2), RIGHT)) for each in scene.fronts))
@@ -82,7 +83,7 @@ def _side_by_side(scene: Scene, width: int, room: int) -> list[Layout]:
 
 
 def _head(scene: Scene) -> RenderableType:
-    """What this is, how long it runs; the step that happens now; what the gateway has lost."""
+    """Draw the head: the page and the time, the current step, the number of lost requests."""
     length = "" if scene.length is None else f" of {scene.length:g}"
     time = Text(f"{scene.seconds:.1f}{length} s", style=DIM)
     paused = Text(" PAUSED ", style="bold black on yellow")
@@ -95,7 +96,7 @@ def _head(scene: Scene) -> RenderableType:
 
 
 def _foot(scene: Scene, width: int, *, commands: bool) -> RenderableType:
-    """Commands to copy, the keys, the seed."""
+    """Draw the foot: commands to copy, the keys, the seed."""
     keys = Text()
     for command in KeyCommand:
         label = "go on" if scene.paused and command is KeyCommand.PAUSE else command.label
@@ -109,7 +110,7 @@ def _foot(scene: Scene, width: int, *, commands: bool) -> RenderableType:
 
 
 def _line(left: Text, right: Text) -> RenderableType:
-    """A line with something at its end."""
+    """Draw a line with a left and a right part."""
     begin = Column(ratio=1, no_wrap=True, overflow="ellipsis")
     line = Table(begin, Column(), box=None, show_header=False, expand=True, padding=RIGHT)
     line.add_row(left, right)
@@ -124,7 +125,7 @@ def _lost(front: FrontScene) -> Text:
 
 
 def _front(front: FrontScene, width: int) -> RenderableType:
-    """Everything of one front, for one half of the screen."""
+    """Draw a front in one half of the screen."""
     reasons = [
         Text(f" {number:,} times: {reason}", no_wrap=True, overflow="ellipsis")
         for reason, number in front.losses
@@ -143,7 +144,7 @@ def _lines_of_front(front: FrontScene) -> int:
 
 
 def _services(front: FrontScene, width: int, *, roomy: bool) -> RenderableType:
-    """All services; `roomy`: with a blank line above each."""
+    """Draw all services. `roomy`: with a blank line above each."""
     above = 1 if roomy else 0
     return Group(*(Padding(_service(each, width), (above, 0, 0, 1)) for each in front.services))
 
@@ -153,7 +154,7 @@ def _lines_of_services(front: FrontScene, *, roomy: bool) -> int:
 
 
 def _service(service: ServiceScene, width: int) -> RenderableType:
-    """Name, phase and what holds the offer; the offer; each server. A bar for each range, all on one axis."""
+    """Draw a service: its phase, its offer and its servers, with bars on a common axis for the ranges."""
     phase = service.phase or "no offer of its own"
     held = service.held or ("nothing holds the offer" if service.phase else "")
     table = Table(
@@ -188,7 +189,7 @@ def _service(service: ServiceScene, width: int) -> RenderableType:
 
 
 def _backend(backend: BackendScene, width: int) -> list[RenderableType]:
-    """The cells of a server, as many as `width` has room for."""
+    """Return the cells of a server, as many as `width` has room for."""
     state = Text(backend.state, style=STATES.get(backend.state, ""))
     known = Text(backend.freshness, style=FRESHNESS.get(backend.freshness, ""))
     is_well = backend.state == "running"
@@ -204,7 +205,7 @@ def _backend(backend: BackendScene, width: int) -> list[RenderableType]:
 
 
 def _bar(share: float, style: str) -> RenderableType:
-    """A bar over the versions of the new release, of which a range has this share."""
+    """Draw a bar for a range that is this share of the new release's versions."""
     return ProgressBar(total=1.0, completed=share, complete_style=style, finished_style=style)
 
 
@@ -212,7 +213,7 @@ def _bar(share: float, style: str) -> RenderableType:
 
 
 def _clients(front: FrontScene, *, programs: bool) -> RenderableType:
-    """What became of the requests of each kind of client."""
+    """Draw the table of clients with the outcomes of their requests."""
     table = Table(Column("clients", min_width=14, no_wrap=True), box=None, padding=RIGHT, header_style="bold")
     if programs:
         table.add_column("", min_width=PROGRAMS - 2, no_wrap=True, style=DIM)
@@ -230,7 +231,7 @@ def _clients(front: FrontScene, *, programs: bool) -> RenderableType:
 
 
 def _events(scene: Scene, height: int) -> RenderableType:
-    """The log of events, the newest first, so that the oldest have no room; above it the losses."""
+    """Draw the latest loss of each client and the events, the newest first: old ones drop off at the end."""
     table = Table(Column("", justify="right", no_wrap=True), Column("events, the newest first"), box=None)
     table.header_style = "bold"
     for each in scene.fronts[0].clients:

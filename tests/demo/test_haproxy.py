@@ -17,10 +17,10 @@ import pytest
 from gateway.demo import haproxy
 from gateway.demo.clients import Client, LatestClient, NewClient, OldClient
 from gateway.demo.fleet import BAREMETAL, CATALOG, EmbeddedFleet
-from gateway.demo.front import Front, GatewayFront
+from gateway.demo.front import GatewayFront
 from gateway.demo.haproxy import HAProxyFront, find_program, version_of
 from gateway.demo.scene import FrontScene
-from gateway.demo.side import Side
+from gateway.demo.side import Front, Side
 from gateway.errors import StartupError
 from tests.kit.processes import call
 from tests.kit.waiting import PATIENCE
