@@ -1,9 +1,9 @@
-"""Keeps the certificates of listeners up to date with their files, and says when one is about to expire.
+"""Reloads the certificates of listeners when their files change, and warns before one expires.
 
     every few seconds, in a thread: stat -> changed? -> ServerCertificates.reload -> log, metrics
 
-A pair that is wrong is told with its reason and changes nothing: new connections go on with what was in
-force. Connections that are open never notice. Reads no configuration.
+A pair that is wrong is logged with its reason and changes nothing: new connections continue with the old
+certificate. Open connections never notice. This module does not read the configuration.
 """
 
 from __future__ import annotations
@@ -23,19 +23,22 @@ from gateway.tls.server import ServerCertificates
 from gateway.tls.values import WARN_BEFORE, ServerTls
 
 INTERVAL: Final = 5.0
-"""Seconds between two looks. One costs a few microseconds for each file."""
+"""Seconds between two checks. One takes a few microseconds for each file."""
 ADMIN: Final = "the admin listener"
 WARN_AGAIN: Final = 86_400.0
-"""Seconds after which it is said again that a certificate is about to expire."""
+"""Seconds between two warnings that the same certificate is about to expire."""
 
 _log = logging.getLogger("skewgate.tls")
 
 
 @final
 class CertificateWatch:
-    """Watches the certificates of some listeners, by the names of the listeners. `shown_to_backends`: when
-    those expire that the gateway shows to backends (seconds since the epoch, by path), which are only warned
-    of here: a reload reads them again. `on_read`: called when files were read again and are in force here."""
+    """A task that watches the certificates of some listeners, by the names of the listeners.
+
+    `shown_to_backends` returns the expiry of the client certificates that the gateway shows to backends (Unix
+    time, by path). They are only warned of here: a reload reads them again. `on_read` is called when
+    certificates were read again and are in force here.
+    """
 
     def __init__(
         self,
@@ -54,31 +57,31 @@ class CertificateWatch:
         self._interval = interval
         self._wall = wall
         self._warned_at: dict[str, float] = {}
-        """By path."""
+        """Unix time of the last warning, by path."""
         self._task: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
 
     def start(self) -> None:
-        """Look from now on."""
+        """Begin to watch."""
         self._warn_of_expiry()
         # Owned by this object until `close`.
         self._task = asyncio.get_running_loop().create_task(self._run(), name="certificates")
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
     def expiry(self) -> Mapping[str, float]:
-        """When each certificate in force expires: seconds since the epoch, by path."""
+        """Unix time at which each certificate in force expires, by path."""
         served = (each for certificates in self._watched.values() for each in certificates.certificates)
         return {**self._shown_to_backends(), **{each.path: each.not_after for each in served}}
 
     async def reload(self, wanted: Settings) -> None:
-        """A configuration is about to be in force: read its certificates, whether they have changed or not.
-        Of listeners that are the same otherwise; the others need a restart."""
+        """Read all certificates of a configuration that is about to be in force. Listeners with other changes
+        need a restart, and are skipped."""
         for name, settings in tls_of(wanted).items():
             certificates = self._watched.get(name)
             if certificates is not None:
@@ -86,7 +89,7 @@ class CertificateWatch:
         self._warn_of_expiry()
 
     async def check_for_changes(self) -> None:
-        """Read again what has changed."""
+        """Read the certificates again whose files have changed."""
         for name, certificates in self._watched.items():
             if await asyncio.to_thread(certificates.changed):
                 await self._reload(name, certificates, None)
@@ -128,7 +131,7 @@ class CertificateWatch:
 
 
 def names_of(listen: Sequence[Listen]) -> tuple[str, ...]:
-    """A name for each listener. Several may be on port 0 of one host."""
+    """Names of the listeners, made unique: several may be on port 0 of one host."""
     texts = [str(each) for each in listen]
     return tuple(
         text if texts.count(text) == 1 else f"{text} ({number})" for number, text in enumerate(texts, start=1)
@@ -136,7 +139,7 @@ def names_of(listen: Sequence[Listen]) -> tuple[str, ...]:
 
 
 def tls_of(settings: Settings) -> dict[str, ServerTls]:
-    """TLS of those listeners that have it, by their names."""
+    """TLS settings of the listeners that have them, by name, with the admin listener."""
     names = names_of(settings.listen)
     listeners = zip(names, settings.listen, strict=True)
     found = {name: each.tls for name, each in listeners if each.tls is not None}

@@ -1,11 +1,11 @@
-"""Reloads when the content of the configuration's files has changed, and has stayed so for a moment.
+"""Reloads when the files of the configuration have changed and then stayed the same for one second.
 
     every second, in a thread: read all files that were read last -> another content than then?
-    -> the same at the next look -> Reloader.reload
+    -> the same at the next check -> Reloader.reload
 
-A file that somebody is still writing changes from one look to the next, so it is not read before it rests.
-What is broken and rests is refused once, and stays so until a file changes again: no timer tries it anew.
-What a signal or an operator has reloaded meanwhile is not reloaded again. This module reads no configuration.
+A file that is still being written changes from one check to the next, so it is not read too early. A broken
+file is refused once, and not read again before it changes. A file that a signal or an operator has already
+reloaded is not reloaded again. This module does not parse the configuration.
 """
 
 from __future__ import annotations
@@ -19,43 +19,43 @@ from gateway.controlplane.reload import Reloader
 from gateway.settings.files import Seen
 
 INTERVAL: Final = 1.0
-"""Seconds between two looks. One costs some 0.1 ms for a file."""
+"""Seconds between two checks. One takes about 0.1 ms for a file."""
 SHARE: Final = 100
-"""A look may take one part in so many of the time: thousands of files are looked at less often."""
+"""Checks take at most one part in so many of the time: thousands of files are checked less often."""
 RESTLESS: Final = 60
-"""Looks in a row that find another content each, after which a warning says so."""
+"""Consecutive checks that each find another content, after which a warning is logged."""
 
 _log = logging.getLogger("skewgate.reload")
 
 
 @final
 class ConfigWatch:
-    """Watches the files that `reloader` has read, from `start` to `close`."""
+    """A task that watches the files which `reloader` has read, from `start` to `close`."""
 
     def __init__(self, reloader: Reloader, *, interval: float = INTERVAL) -> None:
         self._reloader = reloader
         self._interval = interval
         self._waiting: Seen | None = None
-        """A content that is another one than was read, and has not yet rested."""
+        """Changed content that must be found once more before it is loaded."""
         self._restless = 0
         self._took = 0.0
-        """Seconds, of the last look."""
+        """Duration of the last check, in seconds."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Look from now on."""
+        """Begin to watch."""
         # Owned by this object until `close`.
         self._task = asyncio.get_running_loop().create_task(self._run(), name="configuration")
 
     async def close(self) -> None:
-        """Look no more. A reload that it has begun is given up."""
+        """Stop watching. A reload that was started here is cancelled."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
     async def check_for_changes(self) -> None:
-        """Look once, and reload if there is a reason to. What changes during a take-over is found after
+        """Check the files once, and reload if they have changed. Changes during a take-over are found after
         it."""
         if self._reloader.held:
             return

@@ -1,8 +1,8 @@
 """Writes one log line when a backend is ejected, and one when it gets requests again.
 
-The data plane tells it of each change (`dataplane.backends.ejection`). What changes too often is told
-together (`controlplane.flap_damping`). It changes nothing. `controlplane.change_log` writes what is learned
-of a backend; an ejection is no such fact.
+`dataplane.backends.ejection` reports each change. Frequent changes are summarized
+(`controlplane.flap_damping`). An ejection is no fact about a backend, so `controlplane.change_log` does not
+know it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _log = logging.getLogger("skewgate.ejection")
 
 @final
 class EjectionLog:
-    """`clock`: monotonic seconds. Used on one event loop."""
+    """Log of ejections. `clock`: monotonic seconds. For one event loop."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._damping = FlapDamping()
         self._last: dict[str, tuple[bool, str]] = {}
-        """What was told last, or would have been: (ejected, text) by `service/backend`."""
+        """The newest state, logged or not: (ejected, text) by `service/backend`."""
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
     def changed(self, key: str, text: str, ejected: bool) -> None:  # noqa: FBT001
-        """A backend was ejected, or is no longer. `key`: `service/backend`."""
+        """Log that a backend was ejected, or is no longer. `key`: `service/backend`."""
         self._last[key] = (ejected, text)
         if self._damping.change(key, self._clock()):
             _write(key, text, ejected=ejected)
@@ -40,7 +40,7 @@ class EjectionLog:
             self._set_timer()
 
     def on_change(self, before: Snapshot, after: Snapshot) -> None:
-        """Forget backends that are gone; a subscriber of the snapshot holder."""
+        """Forget removed backends; a subscriber of the snapshot holder."""
         if self._last and (
             after.routes is not before.routes
             or any(old is None or old.service is not view.service for old, view in after.news_since(before))
@@ -51,7 +51,7 @@ class EjectionLog:
                 self._damping.forget(key)
 
     def close(self) -> None:
-        """Log what has not been told: the last line about every backend is true."""
+        """Log the changes that were only counted, so that the last line about every backend is true."""
         self._closed = True
         self._set_timer()
         self._tell(self._damping.take_all(self._clock()))

@@ -1,9 +1,8 @@
-"""How often the change log tells about something that changes again and again, such as a backend that flaps.
+"""Limits log lines about things that change again and again, such as a backend that flaps.
 
-The first changes are told at once. When there are too many, they are only counted, and told together at a
-falling rate. When nothing has changed for a while, what is left is told, so that the last line is true. Pure:
-times are parameters, seconds of one clock; nobody is told anything here. What the lines say is up to
-`controlplane.change_log`.
+The first changes are logged at once. Further ones are only counted, and summarized at a falling rate. When
+nothing has changed for a while the rest is summarized, so that the last line is true. Pure: times are
+parameters, seconds of one clock. `controlplane.change_log` writes the lines.
 """
 
 from __future__ import annotations
@@ -12,26 +11,27 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple, final
 
 BURST: Final = 6
-"""Changes that are told at once: a restart takes three or four (stale, down, answers again, new versions)."""
+"""Changes that are logged at once: a restart takes three or four (stale, down, answers again, new
+versions)."""
 
 REFILL: Final = 30.0
-"""Seconds after which one more change may be told at once: at most 120 an hour for ever."""
+"""Seconds after which one more change may be logged at once: at most 120 an hour in the long run."""
 
 QUIET: Final = 30.0
 """Seconds without a change after which something counts as settled."""
 
 FIRST_PAUSE: Final = 10.0
 LONGEST_PAUSE: Final = 600.0
-"""Seconds until changes are told together: at first, and at most. Each pause is twice as long as the last."""
+"""Seconds until changes are summarized: the first pause, doubled each time up to the longest."""
 
 
 class Damped(NamedTuple):
-    """What is to be told together."""
+    """A summary of changes that were not logged one by one."""
 
     key: str
     changes: int
     seconds: float
-    """For how long it was not told."""
+    """Duration of the summarized time."""
 
     def __str__(self) -> str:
         """`changed 14 times in the last 60 s`."""
@@ -41,16 +41,16 @@ class Damped(NamedTuple):
 
 @final
 class _Changes:
-    """What is known of one key."""
+    """Damping state of one key."""
 
     __slots__ = ("allowance", "last_change", "pause", "refilled", "since", "untold")
 
     def __init__(self, allowance: float, now: float) -> None:
         self.allowance = allowance
-        """Changes that may still be told at once."""
+        """Changes that may still be logged at once."""
         self.refilled = self.last_change = self.since = now
         self.pause = 0.0
-        """Seconds from `since` until the changes are told together; 0: they are told at once."""
+        """Seconds from `since` until the next summary; 0: changes are logged at once."""
         self.untold = 0
 
     @property
@@ -60,13 +60,13 @@ class _Changes:
 
 @final
 class FlapDamping:
-    """The changes by key."""
+    """Damping of changes, by key."""
 
     def __init__(self) -> None:
         self._by_key: dict[str, _Changes] = {}
 
     def change(self, key: str, now: float, burst: int = BURST) -> bool:
-        """Something changed. True: tell it now. False: it is counted, and `take_due` brings it."""
+        """Count a change. True: log it now. False: `take_due` will return it."""
         changes = self._by_key.get(key)
         if changes is None:
             changes = self._by_key[key] = _Changes(burst, now)
@@ -83,21 +83,21 @@ class FlapDamping:
         return False
 
     def clear(self, key: str, now: float) -> None:
-        """The present state was told for another reason: nothing is left to tell."""
+        """Drop what was counted: the present state was logged for another reason."""
         if (changes := self._by_key.get(key)) is not None:
             changes.untold, changes.since = 0, now
 
     def forget(self, key: str) -> None:
-        """What had this key exists no more."""
+        """Remove a key: its subject is gone."""
         self._by_key.pop(key, None)
 
     @property
     def next_due(self) -> float | None:
-        """When `take_due` has something to tell, if nothing changes until then."""
+        """The time of the next summary, if nothing changes until then."""
         return min((changes.due for changes in self._by_key.values() if changes.untold), default=None)
 
     def take_due(self, now: float) -> Iterator[Damped]:
-        """What is to be told now."""
+        """Take the summaries that are due."""
         for key, changes in self._by_key.items():
             if changes.untold and changes.due <= now:
                 yield self._take(key, changes, now)
@@ -105,7 +105,7 @@ class FlapDamping:
                     changes.pause = min(2 * changes.pause, LONGEST_PAUSE)
 
     def take_all(self, now: float) -> Iterator[Damped]:
-        """What has not been told, due or not."""
+        """Take all summaries, due or not."""
         for key, changes in self._by_key.items():
             if changes.untold:
                 yield self._take(key, changes, now)

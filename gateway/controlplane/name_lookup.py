@@ -1,12 +1,11 @@
-"""One lookup of one name, as libc does it: the hosts file, else the name servers of resolv.conf.
+"""Looks a name up as libc does: in the hosts file, else at the name servers of resolv.conf.
 
     hosts file -> localhost -> each name of the search list: AAAA and A -> Found or Failed
                                each name of the search list: SRV        -> Services or Failed
 
-The library speaks to the name servers, by datagrams and streams of this event loop. No thread is made, so
-neither another lookup nor the end of the process ever waits for one. Nothing is remembered and nothing is
-asked again here: that is `resolver`. The files belong to the system and are read again when they change.
-nsswitch.conf is not read.
+The library talks to the name servers on this event loop. No thread is made, so neither another lookup nor the
+end of the process ever waits for one. Nothing is cached or retried here (`resolver` does that), except that
+the two files are read again only when they change. nsswitch.conf is not read.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ RESOLV_CONF: Final = Path("/etc/resolv.conf")
 DNS_PORT: Final = 53
 
 HOSTS_TTL: Final = 5.0
-"""Seconds after which a name of the hosts file is looked up again."""
+"""TTL of names in the hosts file, in seconds."""
 
 MAX_ADDRESSES: Final = 16
-"""Addresses of one name and family that are used: a response may hold thousands."""
+"""Most addresses of one name and family that are used: a response may hold thousands."""
 
 DEFAULT_RESOLV_CONF: Final = "nameserver 127.0.0.1"
-"""What an empty or missing resolv.conf means, and one without a name server (resolv.conf(5))."""
+"""Meaning of an empty or missing resolv.conf, and of one without a name server (resolv.conf(5))."""
 
 SETTINGS: Final = frozenset({"domain", "options", "search"})
-"""What resolv.conf may hold besides name servers and still be complete."""
+"""Keywords besides `nameserver` that make a resolv.conf complete."""
 
 LONGEST_TRY: Final = 30
-"""Seconds: the upper bound of `options timeout` (resolv.conf(5))."""
+"""Upper bound of `options timeout`, in seconds (resolv.conf(5))."""
 
 NO_ANSWER: Final = "no name server answers"
 NO_SUCH_NAME: Final = "there is no such name"
@@ -58,45 +57,45 @@ Parsed = TypeVar("Parsed")
 
 
 class Found(NamedTuple):
-    """At least one address. None instead of a family's addresses: nothing was learned about that family."""
+    """Successful lookup: at least one address. None for a family: nothing was learned about it."""
 
     ipv6: Addresses | None
     ipv4: Addresses | None
     ttl: float
-    """Seconds for which it is valid: the shortest on the way through aliases to the addresses."""
+    """Seconds for which it is valid: the shortest TTL on the way through aliases."""
 
 
 class Failed(NamedTuple):
-    """Nothing was found, and why."""
+    """Failed lookup, or failed poll of a source."""
 
     reason: str
-    """Part of a sentence."""
+    """Reason, as a part of a sentence."""
     errno: int | None = None
-    """Of the system's error, where that is the reason."""
+    """Error number of the system, where it is the cause."""
 
 
 Result: TypeAlias = Found | Failed
 
 
 class SrvRecord(NamedTuple):
-    """One SRV record (RFC 2782)."""
+    """SRV record (RFC 2782)."""
 
     priority: int
     target: str
-    """A full name in lower case, without the dot at its end. Whoever answers has chosen it."""
+    """Full name in lower case, without the final dot. It is chosen by whoever answers."""
     port: int
     weight: int
 
 
 class Services(NamedTuple):
-    """The SRV records of a name; none: its only record says that there is no such service."""
+    """SRV records of a name. They are empty if the only record says that there is no such service."""
 
     records: tuple[SrvRecord, ...]
     ttl: float
 
 
 class _FamilyResult(NamedTuple):
-    """The addresses of one family; None: not known, because of `problem`."""
+    """Addresses of one family; None: unknown, because of `problem`."""
 
     addresses: Addresses | None
     ttl: float
@@ -104,7 +103,8 @@ class _FamilyResult(NamedTuple):
 
 
 def _import_library() -> None:
-    """Import what speaks to name servers. It costs a tenth of all imports, and many need it never."""
+    """Import the DNS library when it is first needed. It costs a tenth of all imports, and many gateways
+    never need it."""
     global dns
     import dns.asyncresolver  # noqa: PLC0415
     import dns.exception  # noqa: PLC0415
@@ -115,7 +115,7 @@ def _import_library() -> None:
 
 @final
 class NameLookup:
-    """Looks names up. For one event loop; it keeps nothing but the two parsed files."""
+    """Looks up names. For one event loop; keeps nothing but the two parsed files."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class NameLookup:
         self._stub = _File(resolv_conf, lambda text: _read_resolv_conf(text, port), DEFAULT_RESOLV_CONF)
 
     async def __call__(self, name: str) -> Result:
-        """`name` is in lower case and no IP address."""
+        """Look up the addresses of a name in lower case that is no IP address."""
         addresses = self._hosts.current().get(name)
         if addresses is None and (name == "localhost" or name.endswith(".localhost")):
             addresses = ("::1", "127.0.0.1")  # never asked of a name server: RFC 6761 6.3
@@ -140,11 +140,11 @@ class NameLookup:
         return await self._search(name, absolute=False)
 
     async def absolute(self, name: str) -> Result:
-        """The same for a full name that a record has named: no search list, no file."""
+        """Look up a full name from an SRV record: no search list, no hosts file."""
         return await self._search(name, absolute=True)
 
     async def services(self, name: str) -> Services | Failed:
-        """The SRV records of `name`, in lower case."""
+        """Look up the SRV records of a name in lower case."""
         stub, candidates = self._asked(name, absolute=False)
         result = Failed(NO_SUCH_NAME if candidates else INVALID_NAME)
         for candidate in candidates:
@@ -160,7 +160,7 @@ class NameLookup:
         return result
 
     def _asked(self, name: str, *, absolute: bool) -> tuple[dns.asyncresolver.Resolver, list[dns.name.Name]]:
-        """The servers to ask, and the full names to try, one after the other; none: the name cannot be."""
+        """The servers to ask, and the full names to try in this order; none: the name is invalid."""
         _import_library()
         stub = self._stub.current()
         try:
@@ -169,9 +169,9 @@ class NameLookup:
             return stub, []
 
     async def _search(self, name: str, *, absolute: bool) -> Result:
-        """The first candidate with an address. After one that no name server answers the others are not
-        tried: they may be other machines. One for which the servers report a failure is passed over, as by
-        libc."""
+        """Return the addresses of the first candidate that has some. If no name server answers about a
+        candidate the others are not tried: they may be other machines. A candidate for which the servers
+        report a failure is skipped, as by libc."""
         stub, candidates = self._asked(name, absolute=absolute)
         result = Failed(NO_SUCH_NAME if candidates else INVALID_NAME)
         for candidate in candidates:
@@ -201,7 +201,6 @@ def _services(answer: dns.resolver.Answer) -> Services:
 async def _query(
     stub: dns.asyncresolver.Resolver, name: dns.name.Name, family: RdataType, max_addresses: int
 ) -> _FamilyResult:
-    """The addresses of one family."""
     no_ttl = float("inf")
     answer = await _resolve(stub, name, family)
     if isinstance(answer, Failed):
@@ -214,7 +213,7 @@ async def _query(
 async def _resolve(
     stub: dns.asyncresolver.Resolver, name: dns.name.Name, kind: RdataType
 ) -> dns.resolver.Answer | Failed:
-    """One query; the one table from the library's exceptions to reasons."""
+    """Send one query. The only place where exceptions of the library become reasons."""
     try:
         return await stub.resolve(name, kind, search=False, raise_on_no_answer=False)
     except dns.resolver.NXDOMAIN:
@@ -228,7 +227,7 @@ async def _resolve(
 
 
 def _failure(error: dns.resolver.NoNameservers) -> Failed:
-    """Why each name server is out of the question: the reason of the last one."""
+    """Reason why the last of the name servers failed."""
     errors = error.kwargs.get("errors") or ()
     cause = errors[-1][3] if errors else None
     if isinstance(cause, OSError) and cause.errno:
@@ -237,7 +236,7 @@ def _failure(error: dns.resolver.NoNameservers) -> Failed:
 
 
 def _candidates(name: str, stub: dns.asyncresolver.Resolver) -> list[dns.name.Name]:
-    """The full names to try, by resolv.conf. Raises what the library raises for a name that cannot be."""
+    """Full names to try, by the rules of resolv.conf. Raises the library's exceptions for an invalid name."""
     relative = dns.name.from_text(name, None)
     absolute = relative.concatenate(dns.name.root)
     domains = stub.search or ([] if stub.domain == dns.name.root else [stub.domain])
@@ -255,7 +254,7 @@ def _candidates(name: str, stub: dns.asyncresolver.Resolver) -> list[dns.name.Na
 
 
 def _read_hosts(text: str) -> Mapping[str, Addresses]:
-    """The hosts file: names in lower case, with their addresses in the order of the file."""
+    """Parse a hosts file: addresses by name in lower case, in the order of the file."""
     found: dict[str, Addresses] = {}
     for line in text.splitlines():
         address, *names = line.partition("#")[0].split() or [""]
@@ -271,8 +270,8 @@ def _read_hosts(text: str) -> Mapping[str, Addresses]:
 
 
 def _read_resolv_conf(text: str, port: int) -> dns.asyncresolver.Resolver:
-    """A stub of the library that asks the servers of this file, each once (`attempts` means nothing here: a
-    name is looked up again and again). Raises `ValueError` for a file that it cannot use."""
+    """Parse resolv.conf into a stub resolver that asks each server once. `attempts` is ignored, because
+    lookups are repeated anyway. Raises `ValueError` for an unusable file."""
     stub = dns.asyncresolver.Resolver(configure=False)
     try:
         stub.read_resolv_conf(io.StringIO(text))
@@ -291,7 +290,8 @@ def _read_resolv_conf(text: str, port: int) -> dns.asyncresolver.Resolver:
 
 @final
 class _File(Generic[Parsed]):
-    """A small file of the system, parsed again when it has changed. What it last held counts meanwhile."""
+    """System file that is parsed again when it has changed. While it is unreadable the last content
+    counts."""
 
     def __init__(self, path: Path, parse: Callable[[str], Parsed], default: str) -> None:
         self._path = path

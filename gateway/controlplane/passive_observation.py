@@ -1,10 +1,10 @@
-"""Limits how often facts from requests change the snapshot.
+"""Rate limit for snapshot changes by facts from requests.
 
 Every response may bring a fact, and every new fact costs a snapshot, its tables and a log line. Two servers
 behind one address contradict each other with every response. So a token bucket applies facts while they are
-few, those of one turn of the event loop as one change for one token. Beyond that, the newest fact of each
-kind about each backend waits for the next token, and all that wait become one change. Judges no fact:
-`core.fleet` decides what is new. Facts from probes do not come this way.
+few; a batch costs one token. Beyond that, the newest fact of each kind about each backend waits for the next
+token, and all that wait become one change. `core.fleet` decides which facts are new. Facts from probes do not
+come this way.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from gateway.telemetry.series.backend import OfBackend
 from gateway.telemetry.series.declaring import Counting
 
 CHANGES_PER_SECOND: Final = 5
-"""Tokens that are added in a second, and the most that are saved up. So no second sees more than ten changes,
-and a fact waits for a fifth of a second at most."""
+"""Tokens added per second, and the size of the bucket. So there are at most ten changes in a second, and a
+fact waits 0.2 s at most."""
 
 Kind: TypeAlias = tuple[object, ...]
 
 
 @final
 class PassiveObserver:
-    """Takes in what the data plane observes, by `observe`, on the running loop, until `close`.
+    """Receiver of the facts that the data plane observes; on the running loop, until `close`.
 
-    `clock` measures the pace only, in monotonic seconds; it dates no fact.
+    `clock` measures the rate only, in monotonic seconds; it dates no fact.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class PassiveObserver:
         self._waiting: dict[Kind, ObservedFact] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._views_before: object = None
-        """The views when the first fact of this turn was batched; None: none was, or its change is paid."""
+        """The views before the first fact of this batch; None: there is none, or its change is paid for."""
 
     def observe(self, service: str, backend: str, fact: Fact) -> None:
-        """Apply a fact, now or with the next token. A fact that changes nothing takes no token."""
+        """Apply a fact, now or with the next token. A fact that changes nothing costs no token."""
         self._pay()
         self._refill()
         if not self._waiting and self._tokens >= 1:
@@ -77,7 +77,7 @@ class PassiveObserver:
             self._timer = asyncio.get_running_loop().call_later(pause, self._on_timer)
 
     def close(self) -> None:
-        """Apply what still waits: it may be saved for the next start."""
+        """Apply the facts that still wait: they may be saved for the next start."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -89,15 +89,14 @@ class PassiveObserver:
         self._views_before = None
 
     def _pay(self) -> None:
-        """Take a token for the change that was collected, once it is made, perhaps before the end of the
-        turn."""
+        """Take a token if the batch has been applied and has changed something."""
         before = self._views_before
         if before is not None and self._snapshot_holder.current.views is not before:
             self._views_before = None
             self._tokens -= 1
 
     def _on_timer(self) -> None:
-        """The timer of a loop may be early by the resolution of its clock. The facts go in all the same."""
+        """Apply the waiting facts, also if the timer is early by the resolution of its clock."""
         self._timer = None
         self._refill()
         self._apply_waiting()

@@ -1,9 +1,9 @@
-"""Sends one probe over HTTP: the requests that the dialect wants, and the backend's responses to them.
+"""Sends probes over HTTP: the requests that the dialect wants, and the responses of the backend.
 
-A probe trusts little: it follows no redirect, asks only the configured address, keeps no cookie and uses no
-proxy of the environment. A name's addresses come from `resolver`; none is looked up here. It reads no
-compressed body and at most `limits.document` of any other, all within one deadline (threats O1, O2, O4).
-Exceptions of the libraries end here. What a response means is up to the dialect.
+A probe trusts little: it follows no redirect, requests only from the configured address, keeps no cookie and
+uses no proxy of the environment. Addresses come from `resolver`. It reads no compressed body and at most
+`limits.document` of any other, all within one deadline (threats O1, O2, O4). Exceptions of the libraries end
+here. The dialect decides what a response means.
 """
 
 from __future__ import annotations
@@ -33,38 +33,39 @@ if TYPE_CHECKING:
     from aiohttp.connector import Connection
 
 MAX_REQUESTS: Final = 4
-"""Requests in one probe (`Dialect.probe`)."""
+"""Largest number of requests in one probe (`Dialect.probe`)."""
 
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-"""Statuses that point elsewhere. 300 is not among them: it lists what this server has."""
+"""Statuses of redirects. 300 is not one: it lists what this server has."""
 
 NO_SUCH_CHECK: Final = frozenset({404, 405, 501})
-"""Answers of a server without a health check. Old ones may lack it, and must not lose requests for that."""
+"""Statuses of a server that has no health check. An old server may lack it, and must not lose requests for
+that."""
 
 
 @final
 class HealthAnswer(NamedTuple):
-    """What a health check brought."""
+    """Result of a health check."""
 
     answered: bool
-    """False: it says nothing."""
+    """False: there was no usable answer."""
     error: str | None = None
-    """What was answered, if that was no."""
+    """Description of a negative answer; None: the answer was positive."""
 
 
 @final
 class Probed(NamedTuple):
-    """What a probe brought."""
+    """Result of a probe."""
 
     found: Advertisement | ProbeFault
     document: ProbedDocument | None = None
-    """The discovery document among the responses, if one can be shown to clients."""
+    """A discovery document among the responses that can be shown to clients."""
 
 
 @final
 class ProbeClient:
-    """Sends the requests and owns the connections. For one event loop. `certificate_seen` is called with
-    service, backend, and when the certificate of the backend expires: seconds since the epoch."""
+    """HTTP client for probes, with its connections. For one event loop. `certificate_seen` is called with
+    service, backend, and the Unix time at which the backend's certificate expires."""
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class ProbeClient:
 
     @asynccontextmanager
     async def _session_for(self, backend: Backend) -> AsyncIterator[aiohttp.ClientSession]:
-        """The session for TCP; for a backend on a unix socket, one for this request."""
+        """The shared session for TCP, or a session of its own for a backend on a Unix socket."""
         if not backend.socket_path:
             yield self._session
             return
@@ -94,7 +95,7 @@ class ProbeClient:
         await self._session.close()
 
     async def probe(self, service: Service, backend: Backend) -> Probed:
-        """One whole probe, within `probe.timeout` seconds."""
+        """Send a whole probe, within `probe.timeout` seconds."""
         plan = service.probe
         try:
             async with asyncio.timeout(plan.timeout):
@@ -103,11 +104,11 @@ class ProbeClient:
             return Probed(ProbeFault("timeout", f"no complete response within {plan.timeout:g} s"))
 
     async def fetch(self, path: str, service: Service, backend: Backend) -> ProbeResponse | ProbeFault:
-        """One request for a document as JSON that belongs to no probe. The caller has a deadline."""
+        """Fetch one JSON document outside of a probe. The caller sets a deadline."""
         return await self._send(ProbeRequest(path, (("Accept", "application/json"),)), service, backend)
 
     async def check_health(self, service: Service, health: Health, backend: Backend) -> HealthAnswer:
-        """Ask whether the backend wants requests, within `probe.timeout` seconds."""
+        """Send a health check, within `probe.timeout` seconds."""
         try:
             async with asyncio.timeout(service.probe.timeout):
                 response = await self._send(ProbeRequest(health.path), service, backend)
@@ -120,7 +121,7 @@ class ProbeClient:
         return HealthAnswer(answered=True, error=f"its health check {health.path} answers {response.status}")
 
     async def _run_dialect(self, service: Service, backend: Backend) -> Probed:
-        """One request after the other, until the dialect has read the versions or gives up."""
+        """Send requests one by one, until the dialect has found the versions or gives up."""
         dialect, plan = service.dialect, service.probe
         responses: tuple[ProbeResponse, ...] = ()
         document: ProbedDocument | None = None
@@ -142,7 +143,7 @@ class ProbeClient:
     async def _send(
         self, request: ProbeRequest, service: Service, backend: Backend
     ) -> ProbeResponse | ProbeFault:
-        """One request; the one table from the libraries' exceptions to texts for operators."""
+        """Send one request. The only place where exceptions of the libraries become texts for operators."""
         try:
             return await self._get(request, service, backend)
         except aiohttp.ServerDisconnectedError:
@@ -164,7 +165,6 @@ class ProbeClient:
     async def _get(
         self, request: ProbeRequest, service: Service, backend: Backend
     ) -> ProbeResponse | ProbeFault:
-        """One GET. A header of `probe.headers` replaces the dialect's of the same name."""
         headers = CIMultiDict[str]({"User-Agent": "skewgate"})
         headers.update(request.headers)
         headers.update(service.probe.headers)
@@ -198,11 +198,11 @@ class ProbeClient:
 
 @final
 class _Response(aiohttp.ClientResponse):
-    """A response that has looked at its server's certificate: the connection is gone when the caller has
+    """Response that keeps the expiry of its server's certificate: the connection is gone when the caller gets
     it."""
 
     certificate_expiry: float | None = None
-    """Seconds since the epoch; None: there is no certificate, or nobody has verified it."""
+    """Unix time; None: there is no certificate, or it was not verified."""
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
         transport = connection.transport
@@ -226,7 +226,8 @@ def _new_session(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
 
 @final
 class _KnownAddresses(AbstractResolver):
-    """What aiohttp asks for the addresses of a name. Its own way makes a thread wait for each of them."""
+    """Resolver for aiohttp that uses the addresses known to `resolver`. aiohttp's own occupies a thread for
+    each lookup."""
 
     def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve
@@ -247,11 +248,11 @@ class _KnownAddresses(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Nothing: whoever made the resolver closes it."""
+        """Do nothing: the creator of the resolver closes it."""
 
 
 async def _read(response: aiohttp.ClientResponse, size: int) -> bytes | None:
-    """The body; None if it has more than `size` bytes, and then the rest is not read."""
+    """Read the body; None if it has more than `size` bytes."""
     if (response.content_length or 0) > size:
         return None
     body = bytearray()

@@ -1,10 +1,10 @@
-"""Asks every backend, at its own address, which versions it serves: regularly, and at once when a response
-casts doubt on what is known of it (a prompted probe).
+"""Probes every backend at its own address for the versions that it serves: regularly, and at once when a
+response casts doubt on what is known (a prompted probe).
 
     task -> ProbeClient (HTTP) -> the dialect reads the responses -> fact -> SnapshotHolder.batch
 
-Each backend has two tasks and one probe at a time, and all of them together at most `AT_ONCE`. What a failed
-probe means is up to `core.fleet`. Here it is dated, counted, and followed by a longer pause. No client and no
+Each backend has two tasks and one probe at a time; all backends together have at most `AT_ONCE`. `core.fleet`
+decides what a failed probe means. This module dates it, counts it, and makes the next pause longer. No
 request ever waits for a probe. Time and randomness are passed in.
 """
 
@@ -33,22 +33,22 @@ from gateway.telemetry.series.declaring import Counting
 from gateway.tls.client import ClientContexts
 
 JITTER: Final = 0.2
-"""Share by which a pause varies, so that many gateways do not probe in step (threats O4)."""
+"""Relative variation of a pause, so that many gateways do not probe in step (threats O4)."""
 
 LONGEST_INTERVALS: Final = 8
 LONGEST_PAUSE: Final = 30.0
-"""Back-off: at most 8 intervals and 30 s (semantics, Knowing), so that a recovery is seen by then."""
+"""Back-off: at most 8 intervals and 30 s (semantics, Knowing), so that a recovery is noticed in time."""
 
 AT_ONCE: Final = 256
-"""Probes that are under way at the same time. A thousand backends that never answer are found out within a
-few timeouts, and take no more descriptors than these."""
+"""Probes under way at the same time. A thousand backends that never answer are known after a few timeouts,
+and use no more descriptors than these."""
 
 BEGUN_PER_TURN: Final = 8
-"""Backends whose first probe begins in one turn of the event loop: about 3 ms, then requests have theirs."""
+"""First probes per event-loop iteration: about 3 ms, then requests are served."""
 
 PROMPTED_SPACING: Final = 0.25
-"""Seconds after a prompted probe before the next one of the same backend. A backend that contradicts itself
-with every response is not probed for every request (threats O4, V11)."""
+"""Seconds between two prompted probes of one backend. A backend that contradicts itself with every response
+is not probed for every request (threats O4, V11)."""
 
 Key: TypeAlias = tuple[str, str]
 """(service, backend)"""
@@ -57,10 +57,9 @@ _log = logging.getLogger("skewgate.prober")
 
 
 def pause(failures: int, interval: float, rng: random.Random) -> float:
-    """Seconds until the next probe after `failures` failed ones in a row: the interval, doubled with every
-    failure after the first, and jitter. The first failure is soon confirmed or refuted so. Never shorter than
-    the jittered interval.
-    """
+    """Seconds until the next probe, after `failures` consecutive failures: the interval, doubled with every
+    failure after the first, and jitter. The first failure is thus soon confirmed or refuted. Never shorter
+    than the interval with its jitter."""
     longest = max(interval, min(LONGEST_INTERVALS * interval, LONGEST_PAUSE))
     plain = min(interval * 2.0 ** min(max(failures - 1, 0), LONGEST_INTERVALS), longest)
     jittered = plain * rng.uniform(1 - JITTER, 1 + JITTER)
@@ -70,27 +69,28 @@ def pause(failures: int, interval: float, rng: random.Random) -> float:
 @final
 @dataclass(eq=False, slots=True)
 class _Target:
-    """One backend that is probed, and its tasks, which go on when a reload replaces its service."""
+    """A probed backend and its tasks, which continue when a reload replaces its service."""
 
     service: Service
     backend: Backend
     tasks: tuple[asyncio.Task[None], ...] = ()
     failures: int = 0
     probed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set: its first probe has ended, or it is no longer probed."""
+    """Set when the first probe has ended, or the backend is no longer probed."""
     prompt: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set: a probe is wanted at once."""
+    """Set when a probe is wanted at once."""
     prompted_for: float = float("-inf")
-    """The newest `Member.probe_wanted_at` that has set it. It asks only once, also if the probe fails."""
+    """The newest `Member.probe_wanted_at` that has set `prompt`. Each prompts only once, even if the probe
+    fails."""
     probing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @final
 class Prober:
-    """Probes the undeclared backends of `services`; `start`, `retarget` and `close`, or `async with`.
+    """Probes the backends of `services`; `start`, `retarget` and `close`, or `async with`.
 
-    `resolve` gives the addresses of a backend's host; `clock` must be the one by which the data plane dates
-    passive observations: the loop's, in seconds. `wall` is what people are shown.
+    `resolve` returns the addresses of a host. `clock` must be the one by which the data plane dates passive
+    observations: the loop's, in seconds. `wall`: Unix time, for people.
     """
 
     def __init__(
@@ -120,24 +120,24 @@ class Prober:
         self._unsubscribe: Callable[[], None] | None = None
         self._targets: dict[Key, _Target] = {}
         self._new: deque[Key] = deque()
-        """Targets whose tasks have not begun."""
+        """Backends whose tasks have not been started yet."""
         self._beginning: asyncio.Handle | None = None
         self._under_way = asyncio.Semaphore(AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self.last_probe_at: dict[Key, float] = {}
-        """Wall-clock seconds at which the last finished probe of each backend was sent."""
+        """Unix time at which the last finished probe of each backend was sent."""
         self._probe_client: ProbeClient | None = None
 
     async def start(self) -> None:
-        """Begin to probe; the first probes are sent at once, a few in each turn of the event loop."""
+        """Begin to probe. The first probes are sent at once, a few in each event-loop iteration."""
         if self._probe_client is None:
             self._probe_client = ProbeClient(self._resolve, self._client_contexts, self._certificate_seen)
             self._unsubscribe = self._snapshot_holder.subscribe(self._on_change)
             self.retarget(self._services)
 
     def retarget(self, services: Iterable[Service]) -> None:
-        """Probe what is configured now. Backends that stay keep the time of their next probe. Those that were
-        removed, or have another address, are no longer probed there."""
+        """Probe the backends of these services from now on. Backends that stay keep the time of their next
+        probe. Those that were removed, or have another address, are no longer probed there."""
         self._services = tuple(services)
         if self._probe_client is None:
             return
@@ -191,7 +191,6 @@ class Prober:
     # --- tasks ----------------------------------------------------------------------------------------------
 
     def _begin_some(self) -> None:
-        """Begin the first of the new targets, and the others in further turns of the event loop."""
         self._beginning = None
         for _ in range(min(BEGUN_PER_TURN, len(self._new))):
             key = self._new.popleft()
@@ -224,7 +223,6 @@ class Prober:
             task.cancel()
 
     async def _probe_regularly(self, key: Key, target: _Target) -> None:
-        """Probe one backend while it is configured. One probe at a time, each after a pause."""
         while True:
             async with target.probing:
                 await self._probe(key, target, prompted=False)
@@ -232,7 +230,7 @@ class Prober:
             await self._sleep(pause(target.failures, target.service.probe.interval, self._rng))
 
     async def _probe_when_prompted(self, key: Key, target: _Target) -> None:
-        """Probe one backend whenever a response has cast doubt on it. The regular probes keep their times."""
+        """Probe a backend whenever a response has cast doubt on it. Regular probes keep their times."""
         while True:
             await target.prompt.wait()
             async with target.probing:
@@ -259,13 +257,13 @@ class Prober:
                     target.prompt.set()
 
     def _member(self, key: Key) -> Member | None:
-        """What is known of a backend now, also by facts in the batch that is not applied yet."""
+        """The member as it is known now, after the batch."""
         self._snapshot_holder.apply_batch()
         pool = self._snapshot_holder.current.fleet.pools.get(key[0])
         return None if pool is None else pool.member(key[1])
 
     async def _probe(self, key: Key, target: _Target, *, prompted: bool) -> None:
-        """One probe and its fact, dated by when its first request was sent."""
+        """Send one probe and batch its fact, dated by the time of its first request."""
         assert self._probe_client is not None
         if target.backend.declared is not None:
             self._declare_again(key, target, self._clock(), prompted=prompted)
@@ -288,7 +286,8 @@ class Prober:
                 self._snapshot_holder.batch(*key, ProbeFailed(detail, sent))
 
     async def _check_health(self, key: Key, target: _Target) -> None:
-        """Ask a backend whether it wants requests. After silence what the check answered last stands."""
+        """Send the health check of a backend, if one is configured. Without an answer the last result
+        stays."""
         check = target.service.probe.health
         if check is None:
             return
@@ -320,8 +319,8 @@ class Prober:
         )
 
     def _declare_again(self, key: Key, target: _Target, sent: float, *, prompted: bool) -> None:
-        """A declared backend is not asked. What is declared is observed once more, which clears what requests
-        have made suspect. The pauses grow while it stays suspect."""
+        """Observe the declared versions once more, in place of a probe. This clears what requests have made
+        suspect. The pauses grow while it stays suspect."""
         assert target.backend.declared is not None
         if not prompted:
             member = self._member(key)
@@ -331,7 +330,7 @@ class Prober:
 
 
 def _is_unchanged(target: _Target, service: Service, backend: Backend) -> bool:
-    """Whether the same address is probed at the same interval: then its task goes on."""
+    """Whether address, TLS and probe settings stay the same, so that the tasks can continue."""
     before = target.backend
     return target.service.is_written_as(service) or (
         before.url == backend.url

@@ -1,10 +1,10 @@
-"""Reads the configuration again and puts it in force: all of it, or nothing.
+"""Reads the configuration again and puts it in force, completely or not at all.
 
     read -> Settings -> Configured -> Resolver.retarget -> SnapshotHolder.put_in_force -> Prober.retarget
 
-A file with an error changes nothing, and neither does one with a new value of what is fixed when the process
-starts (listeners, limits): no configuration is ever in force in part. What takes long is done in a thread:
-reading the files, and working out the snapshot. What is known of backends that stay is kept.
+A file with an error changes nothing, and neither does one with a new value of a key that is fixed at the
+start (listeners, limits): no configuration is ever in force in part. Reading the files and computing the
+snapshot is done in a thread. Knowledge about backends that stay is kept.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from gateway.telemetry.status import ConfigInForce
 from gateway.tls.client import ClientContexts, backends_tls, read_contexts
 
 RELOADED: Final = frozenset({"services", "untrusted_headers", "log", "hash"})
-"""What of the settings a reload puts in force. All else is read once, when the process starts. Of `timeouts`
-and `limits` those that a service may have, too, are a part of the services."""
+"""Settings that a reload puts in force. All others are read once, at the start. `timeouts` and `limits` of
+services are a part of `services`."""
 
 PER_SERVICE: Final = {"timeouts": SERVICE_TIMEOUTS.keys, "limits": SERVICE_LIMITS.keys}
-"""Keys of sections that a service has, too."""
+"""Keys that a service can override, by section."""
 
 _REFUSED: Final = "reload refused, the old configuration stays in force: "
 
@@ -48,12 +48,13 @@ _log = logging.getLogger("skewgate.reload")
 @final
 @dataclass(frozen=True, slots=True)
 class ReloadResult:
-    """The result of a reload."""
+    """Result of a reload."""
 
     problems: tuple[str, ...] = ()
-    """Why it is refused, each as `skewgate check` shows it. Then the old configuration stays in force."""
+    """Reasons for a refusal, each as `skewgate check` prints it. The old configuration then stays in
+    force."""
     restart: tuple[str, ...] = ()
-    """The keys that need a restart, which are among the problems."""
+    """Keys that need a restart; they are among the problems."""
 
     @property
     def ok(self) -> bool:
@@ -62,9 +63,11 @@ class ReloadResult:
 
 @final
 class Reloader:
-    """Reloads for SIGHUP, `POST /-/reload` and `ConfigWatch`. `read` reads and checks the files as they are
-    now, and blocks. `settings` are those with which the process was started, `seen` the files they are from.
-    `announce` is called when a reload begins, and when it has ended; `applied` with what it put in force.
+    """Reloads the configuration for SIGHUP, `POST /-/reload` and `ConfigWatch`.
+
+    `read` reads and checks the files, and blocks. `settings`: the configuration at the start; `seen`: its
+    files. `announce` is called at the beginning and the end of a reload, `applied` with the settings that it
+    put in force.
     """
 
     def __init__(
@@ -89,11 +92,11 @@ class Reloader:
         self._client_contexts = client_contexts or ClientContexts()
         self._started = settings
         self.settings = settings
-        """The configuration in force, as settings."""
+        """Settings in force."""
         self._announce = announce
         self._applied = applied
         self.seen = seen or Seen()
-        """The files that were read last, whether they were refused or not."""
+        """Files that were read last, whether they were refused or not."""
         self._discovery = discovery or Discovery()
         self._snapshot_holder = snapshot_holder
         self._resolver = resolver
@@ -102,9 +105,9 @@ class Reloader:
         self._wall = wall
         self._lock = asyncio.Lock()
         self._held = ""
-        """Why nothing is reloaded, a sentence; empty: it is."""
+        """Reason for refusing all reloads, a sentence; empty: they are allowed."""
         self.config = ConfigInForce(settings.hash, wall())
-        """The configuration in force."""
+        """Hash, load time and last error of the configuration in force, for `/status`."""
 
     @property
     def reloading(self) -> bool:
@@ -113,15 +116,15 @@ class Reloader:
 
     @property
     def held(self) -> bool:
-        """Whether reloads are refused at the moment, whatever the files say."""
+        """Whether all reloads are refused at the moment."""
         return bool(self._held)
 
     def refuse(self, reason: str) -> None:
-        """Refuse reloads for `reason`, a sentence. One that is under way goes on."""
+        """Refuse reloads from now on. `reason`: a sentence. A reload that is under way continues."""
         self._held = reason
 
     async def hold(self, reason: str) -> None:
-        """Refuse reloads for `reason`. When this returns, none is under way."""
+        """Refuse reloads from now on. When this returns, none is under way."""
         self.refuse(reason)
         try:
             async with self._lock:
@@ -131,11 +134,11 @@ class Reloader:
             raise
 
     def go_on(self) -> None:
-        """Reload again."""
+        """Allow reloads again."""
         self._held = ""
 
     async def reload(self) -> ReloadResult:
-        """The new configuration is in force when this returns, unless there are errors."""
+        """Read the files and put them in force, unless there are errors."""
         async with self._lock:
             if self._held:
                 # The log alone answers SIGHUP. The file is not to blame: no metric and no `error` tell of it.
@@ -180,7 +183,6 @@ class Reloader:
     def _refuse(
         self, loaded: Loaded, problems: Sequence[Problem], restart: tuple[str, ...] = ()
     ) -> ReloadResult:
-        """Reports errors only: warnings do not prevent a reload."""
         self._refused([problem.sentence(loaded.filename) for problem in problems])
         return ReloadResult(tuple(map(loaded.shown, problems)), restart)
 
@@ -194,7 +196,8 @@ class Reloader:
         return ReloadResult(tuple(sentences))
 
     def _apply(self, settings: Settings, services: Sequence[Service], configured: Configured) -> ReloadResult:
-        """Without `await`: nothing may run between the new snapshot and the new probes."""
+        """Put the configuration in force. Without `await`: no other task may run between the new snapshot and
+        the new probes."""
         self._resolver.retarget(services)
         self._snapshot_holder.put_in_force(configured)
         self._prober.retarget(services)
@@ -211,7 +214,7 @@ class Reloader:
 
 
 def _needs_restart(key: str, loaded: Loaded) -> Problem:
-    """At the key, or at the one above it where it is not in the file."""
+    """The problem of a key that needs a restart, at the key's position or at that of its section."""
     at = loaded.positions.get(key) or loaded.positions.get(key.partition(".")[0]) or Position()
     return Problem(
         at.line,
@@ -224,7 +227,7 @@ def _needs_restart(key: str, loaded: Loaded) -> Problem:
 
 
 def _changed(started: Settings, wanted: Settings) -> Iterator[str]:
-    """The keys whose values are read only when the process starts, and are not those of the start."""
+    """Keys that have changed since the start and that a reload does not read."""
     for each in fields(Settings):
         if each.name in RELOADED:
             continue
@@ -236,7 +239,7 @@ def _changed(started: Settings, wanted: Settings) -> Iterator[str]:
 
 
 def _read_at_start(settings: Settings, name: str) -> object:
-    """A value, as far as it is read only when the process starts. Of a section: its keys."""
+    """The part of a setting that is read only at the start; for a section a dict by key."""
     value = getattr(settings, name)
     if name == "listen":  # certificates are read again
         return [each.fixed for each in settings.listen]

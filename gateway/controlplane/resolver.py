@@ -1,11 +1,11 @@
-"""Knows the addresses of all backends with names: looks them up in the background, for ever.
+"""Resolves the names of all backends in the background, again and again.
 
     task of each name -> NameLookup -> Found: its addresses, until the TTL ends | Failed: the last ones stay
 
-A connection never waits for a name server, with one exception: while the first lookup of a name is under way,
-for as long as its own deadline allows. After that the last addresses that were found are used for as long as
-there are no newer ones: a name server that is away, or wrong for a while, is no reason to lose a backend that
-works (threats R-B9). What a connection fails with, and what a probe makes of it, is decided by the callers.
+A connection never waits for a name server, except while the first lookup of a name is under way, and only
+within its own deadline. After that the last addresses stay in use until there are newer ones: a name server
+that is away, or wrong for a while, is no reason to lose a backend that works (threats R-B9). The callers
+decide what an unresolved name means.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from gateway.telemetry.neighbours import NameReport
 
 SHORTEST_TTL: Final = 1.0
 LONGEST_TTL: Final = 60.0
-"""Seconds between two lookups of a name that was found: its TTL within these bounds. A TTL of 0 is no reason
-to ask all the time, and one of a day would hide an entry that was just made in the hosts file."""
+"""Bounds of the pause after a successful lookup, in seconds; within them it is the TTL. A TTL of 0 is no
+reason to ask all the time, and one of a day would hide a new entry in the hosts file."""
 
 FIRST_RETRY: Final = 1.0
 LONGEST_RETRY: Final = 8.0
@@ -37,53 +37,54 @@ LONGEST_RETRY: Final = 8.0
 A name that is back is soon found, and a name server that has just come back is not overrun."""
 
 JITTER: Final = 0.2
-"""Share by which these are lengthened or shortened, so that many gateways do not ask in step."""
+"""Relative variation of these pauses, so that many gateways do not ask in step."""
 
 LONGEST_LOOKUP: Final = 60.0
-"""Seconds after which a lookup is given up, whatever resolv.conf says."""
+"""Time limit of a lookup in seconds, whatever resolv.conf says."""
 
 LOG_INTERVAL: Final = 60.0
 LINES_PER_INTERVAL: Final = 4
-"""Log lines about one name in that many seconds. An address that changes with every answer is no news."""
+"""Most log lines about one name in `LOG_INTERVAL` seconds. An address that changes with every answer is no
+news."""
 
 Resolve: TypeAlias = Callable[[str], Awaitable[Addresses]]
-"""The addresses of a host, in the order in which they are to be tried. Raises `UnresolvedError`."""
+"""Returns the addresses of a host in the order to try them. Raises `UnresolvedError`."""
 
 _log = logging.getLogger("skewgate.resolver")
 
 
 class UnresolvedError(OSError):
-    """A name without a known address. `errno` where the system is the cause."""
+    """Error: a name has no known address. `errno` is set where the system is the cause."""
 
 
 async def addresses_only(host: str) -> Addresses:
-    """A `Resolve` for callers whose backends have no names."""
+    """Resolve IP addresses only: a `Resolve` for callers whose backends have no names."""
     if _is_address(host):
         return (host,)
     raise UnresolvedError(f"no address of {host}: names are not resolved here")
 
 
 def pause_after(ttl: float) -> float:
-    """Seconds until what was found with this TTL is looked up again."""
+    """Seconds until the next lookup after a success with this TTL."""
     return min(max(ttl, SHORTEST_TTL), LONGEST_TTL)
 
 
 def pause_after_failures(failures: int, rng: random.Random) -> float:
-    """Seconds until the next lookup after so many failed ones in a row."""
+    """Seconds until the next lookup after so many consecutive failures."""
     pause = min(FIRST_RETRY * 2.0 ** min(failures - 1, 10), LONGEST_RETRY)
     return pause * rng.uniform(1 - JITTER, 1 + JITTER)
 
 
 @final
 class FewLines:
-    """Log lines about one thing: what changes often is logged for who asks for it only."""
+    """Rate limit for log lines about one thing: further lines get the level DEBUG."""
 
     def __init__(self) -> None:
         self._number = 0
         self._since = float("-inf")
 
     def level(self, level: int, now: float) -> int:
-        """The level of one more line."""
+        """Level of the next line."""
         if now >= self._since + LOG_INTERVAL:
             self._number, self._since = 0, now
         self._number += 1
@@ -93,20 +94,20 @@ class FewLines:
 @final
 @dataclass(eq=False, slots=True)
 class _Name:
-    """What is known of one name."""
+    """State of one name."""
 
     host: str
     ipv6: Addresses = ()
     ipv4: Addresses = ()
     problem: Failed | None = None
-    """Why the last lookup failed; None: it did not."""
+    """Reason why the last lookup failed; None: it succeeded."""
     failures: int = 0
-    """Failed lookups in a row."""
+    """Consecutive failed lookups."""
     all_failures: int = 0
     found_at: float | None = None
-    """Wall-clock seconds of the last lookup that found addresses."""
+    """Unix time of the last lookup that found addresses."""
     looked_up: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once the first lookup has ended, or the name is not configured any more."""
+    """Set when the first lookup has ended, or the name is no longer configured."""
     removed: bool = False
     task: asyncio.Task[None] | None = None
     lines: FewLines = field(default_factory=FewLines)
@@ -114,7 +115,7 @@ class _Name:
 
 @final
 class Resolver:
-    """Resolves the names of backends; `retarget` and `close`, or `async with`. For one event loop."""
+    """Resolver for the names of backends; `retarget` and `close`, or `async with`. For one event loop."""
 
     def __init__(
         self,
@@ -130,9 +131,10 @@ class Resolver:
         self._sleep = sleep
         self._names: dict[str, _Name] = {}
         self._known: dict[str, Addresses] = {}
-        """By name, never empty."""
+        """Known addresses by name, never empty."""
         self._networks: dict[str, set[tuple[Network, ...] | None]] = {}
-        """Networks of the sources that list a name, by name; None among them: the configuration names it."""
+        """Allowed networks by name, of the sources that list it; None among them: the configuration itself
+        names it."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -141,7 +143,7 @@ class Resolver:
         await self.close()
 
     def retarget(self, services: Iterable[Service]) -> None:
-        """From now on, resolve the names of these backends. The lookups of new ones begin at once."""
+        """Set the backends whose names are resolved. The lookups of new names begin at once."""
         backends = [backend for service in services for backend in service.backends]
         hosts = {backend.host for backend in backends if not backend.socket_path}
         configured = {host for host in hosts if not _is_address(host)}
@@ -160,7 +162,7 @@ class Resolver:
             name.task = asyncio.get_running_loop().create_task(self._keep(name), name=f"resolve {host}")
 
     async def close(self) -> None:
-        """End all lookups at once, whether a name server answers or not."""
+        """Cancel all lookups."""
         tasks = [name.task for name in self._names.values() if name.task is not None]
         for name in self._names.values():
             self._remove(name)
@@ -168,8 +170,8 @@ class Resolver:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def resolve(self, host: str) -> Addresses:
-        """The known addresses, IPv6 before IPv4, otherwise in the order in which they came; an address is its
-        own. Waits only while the first lookup is under way. Raises `UnresolvedError`."""
+        """Return the known addresses, IPv6 before IPv4, otherwise as the name server orders them. Waits only
+        while the first lookup is under way. Raises `UnresolvedError`."""
         addresses = self._known.get(host)
         if addresses is not None:
             return addresses
@@ -187,7 +189,7 @@ class Resolver:
         raise UnresolvedError(errno, text) if errno else UnresolvedError(text)
 
     def report(self) -> tuple[NameReport, ...]:
-        """What is known of each name."""
+        """State of each name, for `/status` and metrics."""
         return tuple(NameReport(each.host, each.found_at, each.all_failures) for each in self._names.values())
 
     # --- one name -------------------------------------------------------------------------------------------
@@ -199,7 +201,6 @@ class Resolver:
             name.task.cancel()
 
     async def _keep(self, name: _Name) -> None:
-        """Look a name up while it is configured. One lookup at a time, each after a pause."""
         while True:
             result = await self._look_up(name.host)
             if name.removed:  # Python 3.11 may lose a cancellation inside `asyncio.wait_for`
@@ -209,7 +210,6 @@ class Resolver:
             await self._sleep(pause)
 
     async def _look_up(self, host: str) -> Result:
-        """One lookup, with an end, and without an exception."""
         try:
             async with asyncio.timeout(LONGEST_LOOKUP):
                 return await self._lookup(host)
@@ -221,7 +221,8 @@ class Resolver:
             return Failed("the lookup failed because of a bug in the gateway, see its log")
 
     def _found(self, name: _Name, found: Found) -> float:
-        """Take in addresses; gives the pause until the next lookup. A family that was not learned stays."""
+        """Store addresses and return the pause until the next lookup. A family that was not learned keeps its
+        addresses."""
         before, failed = self._known.get(name.host, ()), name.problem is not None
         name.ipv6 = name.ipv6 if found.ipv6 is None else found.ipv6
         name.ipv4 = name.ipv4 if found.ipv4 is None else found.ipv4
@@ -236,8 +237,8 @@ class Resolver:
         return pause_after(found.ttl)
 
     def _taken(self, host: str, addresses: Addresses) -> tuple[Addresses, str | None]:
-        """The addresses that backends of this name may have, and why one is refused: not if the file names
-        it."""
+        """Filter addresses by the networks of the sources that list the name. Returns the allowed ones, and a
+        reason for one that is refused. Everything is allowed for a name in the configuration."""
         rules = self._networks.get(host, {None})
         if None in rules:
             return addresses, None
@@ -249,7 +250,7 @@ class Resolver:
         return tuple(each for each, why in reasons.items() if why is None), next(refused, None)
 
     def _failed(self, name: _Name, problem: Failed) -> float:
-        """The last addresses stay; gives the pause until the next lookup."""
+        """Log and count a failure, and return the pause until the next lookup. The last addresses stay."""
         if problem != name.problem:
             known = ", ".join(self._known.get(name.host, ()))
             rest = f"its last known addresses stay in use: {known}" if known else "none is known so far"

@@ -29,20 +29,21 @@ _log = logging.getLogger("skewgate.snapshot")
 
 
 class Configured(NamedTuple):
-    """A configuration that is worked out and not yet in force."""
+    """A new configuration that is computed and not yet in force."""
 
     before: Snapshot
-    """The one that was current."""
+    """The snapshot that was current when it was computed."""
     snapshot: Snapshot
 
 
 @final
 class SnapshotHolder:
-    """Holds the current snapshot and calls subscribers with (before, after) when another one replaces it.
+    """The current snapshot, and the subscribers that are called with (before, after) when another one
+    replaces it.
 
-    `clock` must be the one by which facts are dated: seconds, monotonic. `agreed`: with what a service begins
-    that is new; None: it stands alone. `learned` is called with the facts of each change that facts have made
-    here, and not with those that `follow` gets.
+    `clock`: monotonic seconds, the clock that dates facts. `agreed`: the initial agreement of a new service;
+    None: it decides alone. `learned` is called with the facts of each change that was made by facts here, not
+    by `follow`.
     """
 
     def __init__(
@@ -57,17 +58,17 @@ class SnapshotHolder:
         self._agreed = agreed
         self._learned = learned
         self._batch: list[ObservedFact] = []
-        """In the order in which they came."""
+        """Facts that are not applied yet, in the order of arrival."""
         self._subscribers: list[Subscriber] = []
         self._pending: deque[tuple[Snapshot, Snapshot]] = deque()
-        """Changes of which the subscribers have not been notified yet."""
+        """Changes about which the subscribers have not been notified yet."""
         self._notifying = False
         self._in_turns: Iterator[None] | None = None
-        """What is left to notify, one subscriber in each turn of the event loop."""
+        """Remaining notifications after a reload: one subscriber per event-loop iteration."""
         self._all_notified = asyncio.Event()
 
     def update(self, snapshot: Snapshot) -> None:
-        """Make `snapshot` the one that requests see. Subscribers have been notified when this returns."""
+        """Make `snapshot` the current one. Subscribers have been notified when this returns."""
         before = self.current
         if snapshot is not before:
             self.current = snapshot
@@ -77,8 +78,8 @@ class SnapshotHolder:
     def configured(
         self, services: Sequence[Service], untrusted_headers: tuple[str, ...] = UNTRUSTED_HEADERS
     ) -> Configured:
-        """Another configuration, with all that is known, offered and commanded now. May be called in a
-        thread. What is learned in the time that it takes is carried over here, too: so little is left."""
+        """Compute the snapshot of another configuration. Keeps all knowledge, offers and commands. May run in
+        a thread; what is learned meanwhile is included, so that little is left for `put_in_force`."""
         before = self.current
         snapshot = Snapshot.configured(
             services,
@@ -91,9 +92,9 @@ class SnapshotHolder:
         return Configured(known_now, snapshot.brought_up(before, known_now, self._clock()))
 
     def put_in_force(self, configured: Configured) -> None:
-        """Make it the current one. What was learned or commanded meanwhile is carried over, too. Requests see
-        it when this returns; the subscribers are notified one in each turn of the event loop, because a
-        configuration may be large. `notified` waits for that."""
+        """Make a computed configuration current, with all that was learned or commanded since. Requests use
+        it when this returns. Subscribers are notified one per event-loop iteration, because a configuration
+        may be large; `notified` waits for them."""
         self.notify_now()
         before = self.current
         self.current = configured.snapshot.brought_up(configured.before, before, self._clock())
@@ -103,7 +104,7 @@ class SnapshotHolder:
         asyncio.get_running_loop().call_soon(self._notify_one)
 
     async def notified(self) -> None:
-        """Wait until the subscribers have been notified of everything."""
+        """Wait until all subscribers have been notified of every change."""
         if self._in_turns is not None:
             await self._all_notified.wait()
 
@@ -119,7 +120,7 @@ class SnapshotHolder:
             self.observe_all(())
 
     def notify_now(self) -> None:
-        """Apply the batch: every subscriber knows what is in force when this returns."""
+        """Apply the batch and notify every subscriber of all changes."""
         self.apply_batch()
         self._notify()
 
@@ -143,26 +144,27 @@ class SnapshotHolder:
         self._replace(before.with_fleet(before.fleet.apply(service, command), self._clock()))
 
     def agree(self, agreed: Mapping[str, Agreed | None]) -> None:
-        """Decide these services by what is agreed on from now on; None: by their offer states. In force when
-        this returns, and the subscribers have been notified, unless a configuration is being put in force."""
+        """Replace the agreements of these services; None: a service decides alone, by its own offer state. In
+        force when this returns. Subscribers have been notified, too, unless a configuration is being put in
+        force."""
         self.apply_batch()
         self._replace(self.current.with_agreed(agreed, self._clock()))
 
     def follow(self, snapshot: Snapshot, facts: Iterable[ObservedFact] = ()) -> None:
-        """Take over what another holder has published, with `facts` that it has not seen. The batch
-        must have been applied before. In force, and notified as one change, when this returns; nobody is
-        notified if it says nothing new."""
+        """Replace the current snapshot by one that another process has published, and apply `facts` that it
+        has not seen. The batch must have been applied before. In force when this returns; subscribers are
+        notified once if there is news."""
         assert not self._batch, "a fact would be lost"
         self._replace(snapshot.after(facts, self._clock()))
 
     def discover(self, services: Iterable[Service]) -> None:
-        """These services have other backends now. In force when this returns, and the subscribers have been
-        notified, unless a configuration is being put in force."""
+        """Replace services whose backends were discovered anew. In force when this returns. Subscribers have
+        been notified, too, unless a configuration is being put in force."""
         self.notify_now()
         self._replace(self.current.with_discovered(services, self._clock()))
 
     def advance(self) -> None:
-        """Account for the time that has passed: pending versions may have become due."""
+        """Compute what time alone has changed: pending versions may have become due."""
         self.observe_all(())
 
     def _replace(self, after: Snapshot) -> None:
@@ -187,7 +189,8 @@ class SnapshotHolder:
         return unsubscribe
 
     def _notify(self) -> None:
-        """A change that a subscriber makes waits until all subscribers were called for the one before."""
+        """Call the subscribers. A change that one of them makes waits until all were called for the change
+        before."""
         if self._notifying:
             return
         self._notifying = True
@@ -229,8 +232,8 @@ class SnapshotHolder:
 
 @final
 class StabilizationTimer:
-    """Wakes the snapshot holder when time alone changes an offer: one timer for the whole gateway, from
-    `start` to `close`, on the running loop. `clock` must be the snapshot holder's."""
+    """A timer that calls `SnapshotHolder.advance` when time alone changes an offer. One for the whole
+    gateway, from `start` to `close`, on the running loop. `clock` must be the snapshot holder's."""
 
     def __init__(self, snapshot_holder: SnapshotHolder, clock: Callable[[], float] = monotonic) -> None:
         self._snapshot_holder = snapshot_holder
@@ -260,7 +263,7 @@ class StabilizationTimer:
             self._timer = asyncio.get_running_loop().call_later(pause, self._on_timer)
 
     def _on_timer(self) -> None:
-        """A timer may be early by the resolution of its clock. Then nothing is due, and it is set again."""
+        """Advance the holder. A timer may fire early by the resolution of its clock; it is then set again."""
         self._timer = None
         self._snapshot_holder.advance()
         if self._timer is None:

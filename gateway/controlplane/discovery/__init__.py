@@ -1,4 +1,5 @@
-"""Backends that come and go: what a name or a file lists now, and who leaves because it is listed no more.
+"""Discovery of backends that come and go: DNS names, SRV records and files list them.
 
-Knows nothing of requests, versions and offers: `core.fleet.source` has the rule, `core.fleet` what it means.
+This room knows nothing of requests, versions and offers: `core.fleet.source` has the rules for members that
+are listed no more, `core.fleet` their meaning.
 """

@@ -1,10 +1,11 @@
-"""Keeps the backends of every service up to date with what their sources list.
+"""Keeps the backends of every service up to date with the lists of their sources.
 
     task of a source -> Lister.poll -> Listed -> after_answer -> SnapshotHolder.discover -> Prober, Resolver
                                        Failed or empty: the last answer stays
 
-One look at a source at a time, by its TTL. What a list means for who is there is up to `core.fleet.source`.
-A reload takes what was discovered with it (`completed`), and no list comes into force during one (`changes`).
+One poll of a source at a time, by its TTL. `core.fleet.source` decides which backends a list adds and
+removes. A reload includes the discovered backends (`completed`), and no list comes into force during one
+(`changes`).
 """
 
 from __future__ import annotations
@@ -49,25 +50,25 @@ from gateway.telemetry.neighbours import SourceReport
 from gateway.telemetry.process_log import about
 
 MAX_NAMED: Final = 4
-"""Backends that a log line names; the others are only counted."""
+"""Most backends that a log line names; the others are only counted."""
 
 NOTHING_LISTED: Final = "it lists no backend"
 
 MakeLister: TypeAlias = Callable[[Source], Lister]
 Key: TypeAlias = tuple[str, str]
-"""(service, `Source.key`)."""
+"""A source: (service, `Source.key`)."""
 
 _log = logging.getLogger("skewgate.discovery")
 
 
 class Retargetable(Protocol):
-    """A `prober.Prober` or a `resolver.Resolver`: what is told which backends there are."""
+    """Interface of `prober.Prober` and `resolver.Resolver`: set the current backends."""
 
     def retarget(self, services: Iterable[Service]) -> None: ...
 
 
 def lister_of(source: Source, lookup: NameLookup) -> Lister:
-    """What asks this source."""
+    """Make the lister for a source."""
     match source.kind:
         case SourceKind.DNS:
             return DnsLister(lookup, source.name, source.port)
@@ -80,24 +81,24 @@ def lister_of(source: Source, lookup: NameLookup) -> Lister:
 @final
 @dataclass(eq=False, slots=True)
 class _Watched:
-    """One source of one service, and its backends."""
+    """A source of a service, and its backends."""
 
     service: str
     source: Source
     backends: tuple[Backend, ...] = ()
     addresses: dict[str, Address] = field(default_factory=dict)
-    """What was listed of each backend, by name."""
+    """Addresses in the last list, by the name of the backend."""
     unlisted: tuple[str, ...] = ()
-    """Names of those that stay although they are listed no more."""
+    """Names of backends that stay although they are listed no more."""
     ended: bool = False
-    """Its first look has ended."""
+    """Whether its first poll has ended."""
     problem: str | None = None
     failures: int = 0
-    """In a row."""
+    """Consecutive failures."""
     answers: int = 0
     all_failures: int = 0
     answered_at: float | None = None
-    """Wall-clock seconds of the last list that was taken."""
+    """Unix time of the last list that was taken."""
     task: asyncio.Task[None] | None = None
     removed: bool = False
     lines: FewLines = field(default_factory=FewLines)
@@ -105,8 +106,8 @@ class _Watched:
 
 @final
 class Discovery:
-    """Backends of sources; `restore`, then `retarget` any number of times, then `close`. For one event loop.
-    `retargetables` are told of new backends, in this order around the new snapshot: before, after."""
+    """Discovered backends of all services; `restore`, then `retarget` any number of times, then `close`. For
+    one event loop."""
 
     def __init__(
         self,
@@ -125,13 +126,13 @@ class Discovery:
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, protects no secret
         self._sleep = sleep
         self._watched: dict[Key, _Watched] = {}
-        """In the order of the configuration."""
+        """Sources in the order of the configuration."""
         self._own: Sequence[OwnAddress] = ()
         self._snapshot_holder: SnapshotHolder | None = None
         self._before: Retargetable | None = None
         self._after: Retargetable | None = None
         self.changes = asyncio.Lock()
-        """Held while a configuration is worked out and put in force."""
+        """Lock that is held while a configuration is computed and put in force."""
 
     def connect(
         self,
@@ -141,15 +142,15 @@ class Discovery:
         prober: Retargetable,
         own: Sequence[OwnAddress] = (),
     ) -> None:
-        """Set where backends go. `own`: where the gateway itself listens, which is no backend."""
+        """Set the receivers of new backends: the resolver before the new snapshot, the prober after it.
+        `own`: the addresses of the gateway itself, which are no backends."""
         self._snapshot_holder, self._before, self._after = snapshot_holder, resolver, prober
         self._own = own
 
     # --- configurations -------------------------------------------------------------------------------------
 
     def restore(self, services: Iterable[Service], saved: Mapping[str, SavedState]) -> None:
-        """Take in the backends that the state file remembers: they are there until their source says
-        otherwise."""
+        """Restore the backends of the state file: they exist until their source says otherwise."""
         for service in services:
             state = saved.get(service.name)
             for source in service.sources if state is not None else ():
@@ -169,11 +170,11 @@ class Discovery:
                 watched.backends = restored[:MAX_BACKENDS]
 
     def completed(self, services: Iterable[Service]) -> tuple[Service, ...]:
-        """The services of a configuration with the backends that are discovered."""
+        """Add the discovered backends to the services of a configuration."""
         return tuple(self._completed(service) if service.sources else service for service in services)
 
     def retarget(self, services: Iterable[Service]) -> None:
-        """Watch the sources of these services, which `completed` has given, and no others."""
+        """Poll the sources of these services, which `completed` has returned, and no others."""
         configured = {
             (service.name, source.key): source for service in services for source in service.sources
         }
@@ -193,7 +194,7 @@ class Discovery:
                 )
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop all polls."""
         tasks = [each.task for each in self._watched.values() if each.task is not None]
         for each in self._watched.values():
             self._remove(each)
@@ -205,7 +206,8 @@ class Discovery:
             watched.task.cancel()
 
     def _completed(self, service: Service) -> Service:
-        """With discovered backends. A name belongs to the configuration, else to the first source with it."""
+        """Add discovered backends to one service. A name that several have belongs to the configuration, else
+        to the first source."""
         taken = _own_names(service)
         found: list[Backend] = []
         undiscovered = False
@@ -221,7 +223,6 @@ class Discovery:
     # --- one source -----------------------------------------------------------------------------------------
 
     async def _watch(self, watched: _Watched) -> None:
-        """Look at a source while it is configured. One look at a time, each after a pause."""
         lister = self._make_lister(watched.source)
         while True:
             answer = await self._poll(watched, lister)
@@ -232,7 +233,6 @@ class Discovery:
             await self._pause(watched, pause)
 
     async def _poll(self, watched: _Watched, lister: Lister) -> Answer:
-        """One look, with an end, and without an exception."""
         try:
             async with asyncio.timeout(LONGEST_LOOKUP):
                 return await lister.poll()
@@ -244,7 +244,7 @@ class Discovery:
             return Failed("the look failed because of a bug in the gateway, see its log")
 
     async def _pause(self, watched: _Watched, seconds: float) -> None:
-        """Wait until the next look. Those whose time has come leave meanwhile."""
+        """Wait for the next poll. Backends whose time to leave has come are removed meanwhile."""
         until = self._clock() + seconds
         while (now := self._clock()) < until and not watched.removed:
             next_departure = min(
@@ -258,7 +258,8 @@ class Discovery:
                         self._put_in_force(watched, left, ended=watched.ended)
 
     def _take_in(self, watched: _Watched, answer: Answer, after_failure: float | None) -> float:
-        """What an answer means; gives the pause until the next look, `after_failure` that of its lister."""
+        """Put an answer in force and return the pause until the next poll. `after_failure`: the lister's own
+        pause, if any."""
         refused = self._refused(watched.source, answer)
         if isinstance(answer, Failed) or all(each in refused for each in answer.addresses):
             if isinstance(answer, Failed):
@@ -297,8 +298,8 @@ class Discovery:
         return pause_after(answer.ttl)
 
     def _refused(self, source: Source, answer: Answer) -> dict[Address, str]:
-        """Addresses that would send the gateway its own requests, or that a source may not name, with the
-        reason."""
+        """Addresses that may not be used, with the reason: the gateway's own, and those that a source may not
+        name."""
         if isinstance(answer, Failed):
             return {}
         ports = {each.port for each in self._own}
@@ -314,7 +315,8 @@ class Discovery:
         return found
 
     def _known(self, watched: _Watched) -> tuple[dict[str, Member], set[str]]:
-        """What is observed of the members of its service, and the names that are not its own."""
+        """Members of the service by name, and the names that belong to the configuration or to earlier
+        sources."""
         assert self._snapshot_holder is not None
         self._snapshot_holder.apply_batch()
         view = self._snapshot_holder.current.views[watched.service]
@@ -328,7 +330,8 @@ class Discovery:
         return {member.backend.name: member for member in members}, taken
 
     def _put_in_force(self, watched: _Watched, backends: tuple[Backend, ...], *, ended: bool) -> None:
-        """Without `await`: nothing may run between the new snapshot and the new probes."""
+        """Replace the backends of a source. Without `await`: no other task may run between the new snapshot
+        and the new probes."""
         assert self._snapshot_holder is not None
         assert self._before is not None
         assert self._after is not None
@@ -348,7 +351,7 @@ class Discovery:
     # --- for people -----------------------------------------------------------------------------------------
 
     def report(self) -> tuple[SourceReport, ...]:
-        """What each source has said."""
+        """State of each source, for `/status` and metrics."""
         return tuple(map(_report, self._watched.values()))
 
     def _failed(self, watched: _Watched, reason: str) -> None:
@@ -391,19 +394,19 @@ class Discovery:
 
 
 def _not_taken(refused: Mapping[Address, str]) -> str | None:
-    """What a list has that is no backend; None: nothing."""
+    """Description of the entries of a list that are refused; None: there are none."""
     more = f" ({len(refused) - 1} more are not taken)" if len(refused) > 1 else ""
     first = next(iter(refused.items()), None)
     return None if first is None else f"{first[0].name} is not taken: {first[1]}{more}"
 
 
 def _own_names(service: Service) -> set[str]:
-    """The names of the backends that the configuration has itself."""
+    """Names of the backends that are written in the configuration."""
     return {backend.name for backend in service.backends if not backend.source}
 
 
 def _anew(watched: _Watched, source: Source) -> tuple[Backend, ...]:
-    """Its backends as `source` has them, which a reload may have changed."""
+    """Backends of a source with the options of `source`, which a reload may have changed."""
     if source == watched.source:
         return watched.backends
     return tuple(

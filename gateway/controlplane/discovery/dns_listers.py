@@ -1,10 +1,10 @@
-"""The sources `dns` and `srv`: the addresses of a name, and those of the targets of SRV records (RFC 2782).
+"""Sources `dns` and `srv`: the addresses of a name, and those of the targets of SRV records (RFC 2782).
 
     NameLookup -> Found or Services -> Listed
 
-A headless service of Kubernetes is such a name. What a lookup does not learn (one family of addresses, one
-target) keeps its last answer here. Names of targets come from others: they are looked up and never shown as
-they are, and a backend is named by its address.
+A headless service of Kubernetes is such a name. A family of addresses, or a target, that a lookup did not
+learn keeps its last answer. Names of targets come from others: they are never shown as they are, and a
+backend is named by its address.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from gateway.controlplane.name_lookup import Addresses, Failed, NameLookup, Serv
 from gateway.core.fleet.source import MAX_BACKENDS, MAX_WEIGHT, Address
 
 LOOKUPS_AT_ONCE: Final = 16
-"""Targets that are looked up at the same time."""
+"""SRV targets that are looked up at the same time."""
 
 
 class _Families:
-    """The last addresses of one name."""
+    """Last known IPv4 and IPv6 addresses of a name."""
 
     __slots__ = ("ipv4", "ipv6")
 
@@ -38,7 +38,7 @@ class _Families:
         return self.ipv6 + self.ipv4
 
     async def look_up(self, lookup: NameLookup, name: str, *, absolute: bool = False) -> float | Failed:
-        """Look the name up; gives the TTL. What was not learned stays."""
+        """Look the name up and return the TTL. A family that was not learned keeps its addresses."""
         found = await (lookup.absolute(name) if absolute else lookup(name))
         if isinstance(found, Failed):
             return found
@@ -49,7 +49,7 @@ class _Families:
 
 @final
 class DnsLister(Lister):
-    """Each address of a name is a backend, all at the same port."""
+    """Lister of the addresses of a name, all at the same port."""
 
     def __init__(self, lookup: NameLookup, name: str, port: int) -> None:
         self._lookup = lookup
@@ -58,7 +58,7 @@ class DnsLister(Lister):
         self._known = _Families()
 
     async def poll(self) -> Answer:
-        """One lookup of the name."""
+        """Look the name up once."""
         ttl = await self._known.look_up(self._lookup, self._name)
         if isinstance(ttl, Failed):
             return ttl
@@ -70,17 +70,17 @@ class DnsLister(Lister):
 
 @final
 class SrvLister(Lister):
-    """Each address of each target is a backend, at its record's port; backups unless of the lowest
-    priority."""
+    """Lister of the targets of SRV records: each address is a backend at its record's port, and a backup
+    unless it has the lowest priority value."""
 
     def __init__(self, lookup: NameLookup, name: str) -> None:
         self._lookup = lookup
         self._name = name
         self._known: dict[str, _Families] = {}
-        """By target."""
+        """Addresses by target."""
 
     async def poll(self) -> Answer:
-        """One lookup of the records, and one of each target."""
+        """Look up the records once, and then each target."""
         found = await self._lookup.services(self._name)
         if isinstance(found, Failed):
             return found
@@ -108,7 +108,7 @@ class SrvLister(Lister):
 
 
 def _addresses(records: Sequence[SrvRecord], known: dict[str, _Families]) -> tuple[Address, ...]:
-    """Every address once, with the best priority and the largest weight that it has."""
+    """List every address once, with its best priority and its largest weight."""
     if not records:
         return ()
     best = min(record.priority for record in records)
@@ -122,8 +122,8 @@ def _addresses(records: Sequence[SrvRecord], known: dict[str, _Families]) -> tup
 
 
 def _weights(weights: Sequence[int]) -> list[int]:
-    """The same shares as whole numbers from 1 to `MAX_WEIGHT`, as small as they can be: so replicas that are
-    equal stay as they are when their number changes, as those of Kubernetes do not. 0 is nearly nothing."""
+    """Scale weights to whole numbers from 1 to `MAX_WEIGHT`, as small as possible: equal replicas thus keep
+    their weight when their number changes, unlike those of Kubernetes. 0 becomes 1."""
     divisor = reduce(gcd, weights) or 1
     small = [weight // divisor for weight in weights]
     largest = max(small)

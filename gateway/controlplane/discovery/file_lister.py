@@ -1,8 +1,8 @@
-"""The source `file`: a list of backends on the disk, read again whenever it has changed.
+"""Source `file`: a list of backends in a file, read again when it has changed.
 
-It is looked at by its status, through symbolic links: a file that is renamed over the old one, and the links
-of a Kubernetes ConfigMap, are seen like any other change. All of that is done in a thread that nobody waits
-for: a file system that hangs holds neither the event loop nor the end of the process.
+Changes are found by the file's status, through symbolic links: a file that is renamed over the old one, and
+the links of a Kubernetes ConfigMap, are noticed like any other change. This is done in a daemon thread: a
+file system that hangs blocks neither the event loop nor the end of the process.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from gateway.core.fleet.source import Address
 from gateway.settings.target_file import MAX_SIZE, TargetsError, read_targets
 
 INTERVAL: Final = 1.0
-"""Seconds between two looks. One costs some 50 µs, in a thread."""
+"""Seconds between two polls. One takes about 50 µs, in a thread."""
 
 PATIENCE: Final = 5.0
-"""Seconds after which a file that does not answer is reported."""
+"""Seconds after which a file system that does not answer is reported."""
 
 RECENT: Final = 2.0
-"""Seconds after a change in which a file is read at every look: one that is written in place may be complete
-a moment later with the same times."""
+"""Seconds after a change in which every poll reads the file: one that is written in place may be complete a
+moment later with the same times."""
 
 Seen: TypeAlias = tuple[int, ...]
-"""By which a change is recognized."""
+"""File status by which a change is recognized: times, size, inode and device."""
 
 
 @final
 class FileLister(Lister):
-    """The targets of the file at `path`."""
+    """Lister of the targets in the file at `path`."""
 
     def __init__(self, path: str, *, interval: float = INTERVAL, patience: float = PATIENCE) -> None:
         self._path = path
@@ -49,7 +49,7 @@ class FileLister(Lister):
         self._reading: asyncio.Future[None] | None = None
 
     async def poll(self) -> Answer:
-        """Read the file if it has changed."""
+        """Return the targets. The file is read if it has changed."""
         if self._reading is None:
             self._reading = _in_daemon_thread(self._read)
         done, _ = await asyncio.wait([self._reading], timeout=self._patience)
@@ -61,7 +61,7 @@ class FileLister(Lister):
         return answer if isinstance(answer, Failed) else Listed(answer, self._interval)
 
     def _read(self) -> None:
-        """In a thread, one at a time."""
+        """Read the file, in a thread. One read at a time."""
         try:
             # Without O_NONBLOCK a pipe of this name would block.
             fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -93,7 +93,7 @@ class FileLister(Lister):
 
 
 def _in_daemon_thread(work: Callable[[], None]) -> asyncio.Future[None]:
-    """The end of `work`, which a thread does that the end of the process does not wait for."""
+    """Run `work` in a daemon thread. The end of the process does not wait for it."""
     ended: Future[None] = Future()
     ended.set_running_or_notify_cancel()  # so that nobody can cancel it
 

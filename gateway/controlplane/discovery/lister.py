@@ -1,7 +1,8 @@
-"""The one interface of a source of backends: asked for its list, it gives it, or says why not.
+"""Interface of the sources of backends: a lister returns the current list of its source, or why there is
+none.
 
-A lister keeps what it needs of its earlier answers and decides nothing: when it is asked again, and what
-becomes of those that are listed no more, is up to `discovery`.
+A lister keeps what it needs of its earlier answers. `discovery` decides when to poll again, and what happens
+to backends that are listed no more.
 """
 
 from __future__ import annotations
@@ -13,27 +14,29 @@ from gateway.core.fleet.source import MAX_BACKENDS, Address
 
 
 class Listed(NamedTuple):
-    """What a source lists now."""
+    """List of backends from a source."""
 
     addresses: tuple[Address, ...]
     ttl: float
-    """Seconds for which it is valid."""
+    """Seconds for which the list is valid."""
 
 
 Answer: TypeAlias = Listed | Failed
 
 
 class Lister:
-    """A source of backends. `poll` never raises what is the source's fault."""
+    """Base class of the listers. `poll` reports failures of the source as values, not as exceptions."""
 
     pause_after_failure: float | None = None
-    """Seconds. None: soon and then less often, so that a server that others ask, too, is spared."""
+    """Seconds until the poll after a failure. None: a growing pause, to spare a server that others use,
+    too."""
 
     async def poll(self) -> Answer:
-        """Ask once. May take long; it is cancelled when nobody waits for it any more."""
+        """Get the list once. May take long, and may be cancelled."""
         raise NotImplementedError
 
 
 def too_many(number: int) -> Failed:
-    """For a list that is refused as a whole: to take a part of it would drive out the others."""
+    """Failure for a list that is too long. It is refused as a whole: a part of it would remove the other
+    backends."""
     return Failed(f"it lists {number} backends, more than {MAX_BACKENDS}")

@@ -1,9 +1,9 @@
-"""One small file that is replaced as a whole: a reader finds the old text or the new one, after a crash too.
+"""A small file that is replaced atomically: a reader finds the old text or the new one, even after a crash.
 
     NAME.new, written and fsynced  ->  rename to NAME  ->  fsync of the folder
 
-Blocks; knows no service and no event loop, which are the `keeper`'s. A symbolic link is followed once, at the
-start, and stays one. `NAME.lock` is held from the first write on, so that two gateways never write one file.
+Blocks; knows no service and no event loop (`keeper`). A symbolic link is followed once, at the start, and
+stays one. `NAME.lock` is held from the first write on, so that two gateways never write one file.
 """
 
 from __future__ import annotations
@@ -27,21 +27,23 @@ from gateway.runtime.file_trust import (
 )
 
 MAX_SIZE: Final = 4 << 20
-"""Bytes that are read at most. A service with a hundred drained backends takes a few KiB."""
+"""Largest file that is read, in bytes. A service with a hundred drained backends takes a few KiB."""
 
 MODE: Final = 0o600
-"""Mode of a new file, less what the umask forbids: other users need not know the names of backends."""
+"""Mode of a new file, before the umask: other users need not know the names of backends."""
 
 
 class StateFileError(SkewgateError):
-    """The file cannot be used; the text says why."""
+    """Error: the state file cannot be used. The text gives the reason."""
 
 
 @final
 class StateFile:
-    """The file at `path`. Call `read` first, then `replace` any number of times, then `close`. `lock` and
-    `text`: of the gateway that is taken over, which knows better than the disk what is in force.
-    `users`: whose files it relies on. Raises `ForeignFileError` for those of others."""
+    """State file at `path`. Call `read` first, then `replace` any number of times, then `close`.
+
+    `lock` and `text` come from the gateway that is taken over: its state is newer than the disk's. `users`:
+    trusted owners of the files. Raises `ForeignFileError` if another user owns them.
+    """
 
     def __init__(
         self,
@@ -55,12 +57,12 @@ class StateFile:
         require_all_own((self.path, self._beside(".lock")), self._users)
         self._new = self._beside(".new")
         self.lock = lock
-        """The descriptor that holds the lock, for the gateway that takes over."""
+        """Descriptor that holds the lock, for the gateway that takes over."""
         self._text = text
         self._damaged = False
 
     def read(self) -> str | None:
-        """The text; None: there is no file. Raises `StateFileError` if it cannot be read as text."""
+        """Read the text; None: there is no file. Raises `StateFileError` if it cannot be read as text."""
         if self._text is not None:
             return self._text
         try:
@@ -92,13 +94,12 @@ class StateFile:
 
     @property
     def was_used(self) -> bool:
-        """Whether some gateway has had the lock: its file stays behind."""
+        """Whether a gateway has ever held the lock: the lock file stays behind."""
         return os.path.lexists(self._beside(".lock"))
 
     def mark_damaged(self) -> Path | None:
-        """Report that the content cannot be used: the next `replace` first moves it to `NAME.damaged`.
-
-        Returns that path; None: it is not a regular file, and stays."""
+        """Note that the content is unusable: the next `replace` first moves it to `NAME.damaged`. Returns
+        that path; None: it is no regular file, and stays."""
         self._damaged = True
         try:
             movable = stat.S_ISREG(self.path.lstat().st_mode)
@@ -107,8 +108,8 @@ class StateFile:
         return self._beside(".damaged") if movable else None
 
     def replace(self, text: str) -> None:
-        """The text is durable when this returns. Raises `StateFileError`: then the file holds either text,
-        whole."""
+        """Replace the text. It is durable when this returns. Raises `StateFileError`; the file then holds the
+        old or the new text."""
         try:
             self._acquire_lock()
             if self._damaged:
@@ -122,7 +123,7 @@ class StateFile:
             raise StateFileError(self._reason(problem)) from None
 
     def close(self) -> None:
-        """Let other gateways write the file, unless one that takes over has the lock, too."""
+        """Release the lock. A gateway that has taken over still holds it."""
         if self.lock is not None:
             os.close(self.lock)
             self.lock = None
@@ -131,7 +132,8 @@ class StateFile:
         return self.path.with_name(self.path.name + suffix)
 
     def _reason(self, problem: OSError) -> str:
-        """Whose files they are is what people get wrong: after one start by hand as root they are root's."""
+        """Reason for the operator. For missing permissions with a hint: after one start as root the files
+        belong to root."""
         reason = (problem.strerror or str(problem)).lower()
         if problem.errno not in (errno.EACCES, errno.EPERM):
             return reason
@@ -141,7 +143,8 @@ class StateFile:
         )
 
     def _acquire_lock(self) -> None:
-        """Become the only writer. The lock is another file, since every write replaces the state file."""
+        """Become the only writer. The lock is a separate file, because every write replaces the state
+        file."""
         if self.lock is not None:
             return
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -162,7 +165,8 @@ class StateFile:
         self.lock = fd
 
     def _move_damaged(self) -> None:
-        """Moves a regular file only: a folder or a pipe of this name is a mistake, not our state."""
+        """Move a damaged file away, if it is regular: a folder or a pipe of this name is a mistake, not our
+        state."""
         with suppress(FileNotFoundError):
             if not stat.S_ISREG(self.path.lstat().st_mode):
                 raise StateFileError("it is not a regular file")
@@ -171,7 +175,7 @@ class StateFile:
 
     def _write(self, data: bytes) -> None:
         """Write `NAME.new` and sync it to the disk. A file of that name, left behind by a killed process, is
-        removed first: it might be a link to another file, which must not be overwritten."""
+        removed first: it may be a link to a file that must not be overwritten."""
         self._new.unlink(missing_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         with os.fdopen(os.open(self._new, flags, MODE), "wb") as file:
@@ -180,7 +184,7 @@ class StateFile:
             os.fsync(file.fileno())
 
     def _sync_folder(self) -> None:
-        """Without this a power cut could lose the rename."""
+        """Sync the folder: without this a power failure could lose the rename."""
         fd = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
