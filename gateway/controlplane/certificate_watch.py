@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
 from gateway.errors import CertificateError
+from gateway.runtime.process import end_tasks
 from gateway.settings.sections.listen import Listen
 from gateway.settings.values import Settings
 from gateway.telemetry.series.declaring import Counting
@@ -69,10 +70,7 @@ class CertificateWatch:
 
     async def close(self) -> None:
         """Stop watching."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await end_tasks(self._task)
 
     def expiry(self) -> Mapping[str, float]:
         """Unix time at which each certificate in force expires, by path."""

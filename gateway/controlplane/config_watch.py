@@ -16,6 +16,7 @@ from time import monotonic
 from typing import Final, final
 
 from gateway.controlplane.reload import Reloader
+from gateway.runtime.process import end_tasks
 from gateway.settings.files import Seen
 
 INTERVAL: Final = 1.0
@@ -49,10 +50,7 @@ class ConfigWatch:
 
     async def close(self) -> None:
         """Stop watching. A reload that was started here is cancelled."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await end_tasks(self._task)
 
     async def check_for_changes(self) -> None:
         """Check the files once, and reload if they have changed. Changes during a take-over are found after

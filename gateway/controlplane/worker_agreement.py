@@ -30,6 +30,7 @@ from gateway.core.fleet.offer import is_transparent
 from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.versions.ranges import VersionSet
+from gateway.runtime.process import end_tasks
 from gateway.telemetry.process_log import about
 
 SAVE_WAIT: Final = 2.0
@@ -111,10 +112,7 @@ class WorkerAgreement:
     async def close(self) -> None:
         """Move no record any more. What is being saved is not published."""
         self._stop_following()
-        if self._publishing is not None:
-            self._publishing.cancel()
-            await asyncio.gather(self._publishing, return_exceptions=True)
-            self._publishing = None
+        await end_tasks(self._publishing)
 
     # --- what happens elsewhere
 

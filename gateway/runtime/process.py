@@ -111,6 +111,14 @@ def keep_for_long() -> None:
         gc.freeze()
 
 
+async def end_tasks(*tasks: asyncio.Task[Any] | None) -> None:
+    """Cancel tasks and wait until they have ended. None is ignored."""
+    running = [task for task in tasks if task is not None]
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
 def boot_time() -> float:
     """Seconds of the clock by which replicas count deadlines: it also counts while the machine sleeps, and is
     the same in all its processes."""

@@ -4,7 +4,7 @@
 
 JSON, or YAML where the name of the file ends so. Of the labels `__scheme__` counts, all others are for
 Prometheus. A list is believed as a whole: with one target that is not valid nothing of it counts. Values in,
-values out; `controlplane.discovery.file_lister` reads the disk.
+values out; `controlplane.discovery.listers` reads the disk.
 """
 
 from __future__ import annotations

@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from gateway.controlplane.discovery.discovery import NOTHING_LISTED, Discovery
-from gateway.controlplane.discovery.file_lister import FileLister
-from gateway.controlplane.discovery.lister import Answer, Listed, Lister
+from gateway.controlplane.discovery.listers import Answer, FileLister, Listed, Lister
 from gateway.controlplane.name_lookup import NO_ANSWER, NO_SUCH_NAME, Failed
 from gateway.controlplane.resolver import (
     FIRST_RETRY,

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.controlplane.discovery.dns_listers import DnsLister, SrvLister
-from gateway.controlplane.discovery.lister import Listed
+from gateway.controlplane.discovery.listers import DnsLister, Listed, SrvLister
 from gateway.controlplane.name_lookup import (
     NO_ADDRESS,
     NO_ANSWER,

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.controlplane.discovery.file_lister import FileLister
-from gateway.controlplane.discovery.lister import Answer, Listed
+from gateway.controlplane.discovery.listers import Answer, FileLister, Listed
 from gateway.controlplane.name_lookup import Failed
 from gateway.core.fleet.source import MAX_BACKENDS, Address
 from gateway.settings.target_file import MAX_ITEMS, MAX_SIZE, MAX_YAML_SIZE, TargetsError, read_targets
@@ -156,7 +155,7 @@ async def test_an_old_file_is_not_read_again(tmp_path: Path, monkeypatch: pytest
         reads.append(filename)
         return read_targets(data, filename)
 
-    monkeypatch.setattr("gateway.controlplane.discovery.file_lister.read_targets", read)
+    monkeypatch.setattr("gateway.controlplane.discovery.listers.read_targets", read)
     lister = FileLister(str(path))
     assert names(await lister.poll()) == names(await lister.poll()) == ["a:1"]
     assert len(reads) == 1
@@ -180,7 +179,7 @@ async def test_a_file_system_that_hangs_holds_neither_the_loop_nor_another_look(
         os.read(read_end, 1)
         return opened(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("gateway.controlplane.discovery.file_lister.os.open", hang)
+    monkeypatch.setattr("gateway.controlplane.discovery.listers.os.open", hang)
     lister = FileLister(str(path), patience=0.01)
     for _ in range(3):
         assert await lister.poll() == Failed("it cannot be read: the file system does not answer")

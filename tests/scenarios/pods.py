@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from gateway.controlplane.discovery.discovery import Discovery, lister_of
+from gateway.controlplane.discovery.discovery import Discovery
+from gateway.controlplane.discovery.listers import lister_of
 from gateway.controlplane.name_lookup import NameLookup
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.fleet.source import MAX_BACKENDS

@@ -20,9 +20,7 @@ from functools import partial
 from time import monotonic
 from typing import Final, Protocol, TypeAlias, final
 
-from gateway.controlplane.discovery.dns_listers import DnsLister, SrvLister
-from gateway.controlplane.discovery.file_lister import FileLister
-from gateway.controlplane.discovery.lister import Answer, Lister
+from gateway.controlplane.discovery.listers import Answer, Lister, lister_of
 from gateway.controlplane.name_lookup import NO_ANSWER, Failed, NameLookup
 from gateway.controlplane.resolver import (
     LONGEST_LOOKUP,
@@ -38,7 +36,6 @@ from gateway.core.fleet.source import (
     MAX_BACKENDS,
     Address,
     Source,
-    SourceKind,
     after_answer,
     after_time,
     why_refused,
@@ -65,17 +62,6 @@ class Retargetable(Protocol):
     """Interface of `prober.Prober` and `resolver.Resolver`: set the current backends."""
 
     def retarget(self, services: Iterable[Service]) -> None: ...
-
-
-def lister_of(source: Source, lookup: NameLookup) -> Lister:
-    """Make the lister for a source."""
-    match source.kind:
-        case SourceKind.DNS:
-            return DnsLister(lookup, source.name, source.port)
-        case SourceKind.SRV:
-            return SrvLister(lookup, source.name)
-        case SourceKind.FILE:
-            return FileLister(source.text)
 
 
 @final

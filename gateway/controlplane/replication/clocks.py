@@ -1,10 +1,9 @@
-"""The clocks by which a replica counts: one that goes on while the machine sleeps, and the wall's.
+"""The clocks of a replica: one that goes on while the machine sleeps, and the wall clock.
 
     CLOCK_BOOTTIME    deadlines, in this process and in its workers: one clock for the whole machine
     wall clock        only what a state file says to a process after another start of the machine
 
-A deadline that was counted by a clock that stops with the machine would not have passed after a night in
-which the others have gone on. Nothing here waits for a time.
+A clock that stops with the machine would leave a deadline open after a night in which the others went on.
 """
 
 from __future__ import annotations
@@ -17,42 +16,34 @@ from typing import Final, NamedTuple, final
 from uuid import uuid4
 
 from gateway.core.agreement.attachment import LastAttached
+from gateway.runtime.process import boot_time
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-
-_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Only Linux has the first one. Elsewhere the other one counts while the machine sleeps, or a machine that
-sleeps is no place for a replica."""
 
 
 @final
 class Clocks(NamedTuple):
-    """What time it is."""
+    """The clocks, which tests replace."""
 
     boot_time: Callable[[], float]
     """Seconds of a clock that also counts while the machine sleeps, the same for all processes."""
     wall: Callable[[], float]
     """Seconds since 1970."""
     boot: str
-    """Which start of the machine `boot_time` counts from."""
+    """Identifies the start of the machine from which `boot_time` counts."""
 
     def last_attached(self, boot_time: float) -> LastAttached:
-        """A moment of `boot_time`, for a state file."""
-        return LastAttached(self.boot, boot_time, self.wall() - (self.boot_time() - boot_time))
+        """Convert a moment of `boot_time` for a state file."""
+        return LastAttached(self.boot, boot_time, self.wall_of(boot_time))
 
     def wall_of(self, boot_time: float) -> float:
-        """A moment of `boot_time`, for people."""
+        """Convert a moment of `boot_time` to Unix time."""
         return self.wall() - (self.boot_time() - boot_time)
 
 
-def boot_time() -> float:
-    """Seconds of the clock of deadlines."""
-    return time.clock_gettime(_CLOCK)
-
-
 def system_clocks() -> Clocks:
-    """Those of this machine."""
-    boot = uuid4().hex  # where it cannot be known, no process believes the boot time of another one
+    """The clocks of this machine."""
+    boot = uuid4().hex  # where it cannot be known, no process relies on the boot time of another one
     with suppress(OSError, UnicodeDecodeError):
         boot = _BOOT_ID.read_text("ascii").strip() or boot
     return Clocks(boot_time, time.time, boot)

@@ -58,6 +58,7 @@ from gateway.core.agreement.record import AgreedRecord
 from gateway.core.fleet.fleet import Drain, OperatorCommand, Pin
 from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.runtime.process import end_tasks
 from gateway.settings import AgreementSettings
 from gateway.telemetry.neighbours import AgreementReport
 
@@ -163,10 +164,7 @@ class Replication:
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await end_tasks(self._task)
         await self._saving.close()
         if self._timer is not None:
             self._timer.cancel()

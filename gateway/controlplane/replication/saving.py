@@ -19,6 +19,7 @@ from gateway.controlplane.replication.clocks import Clocks
 from gateway.controlplane.replication.membership import NEVER, Membership
 from gateway.core.agreement.attachment import LastAttached, Registered
 from gateway.core.agreement.record import AgreedRecord
+from gateway.runtime.process import end_tasks
 
 SAVE_WAIT: Final = 2.0
 """Seconds for which an acknowledgement waits for the state file."""
@@ -87,10 +88,7 @@ class Saving:
 
     async def close(self) -> None:
         """Wait for no write any more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await end_tasks(self._task)
 
     async def end(self) -> None:
         """The registrations end: others may refuse by the next moment what is on offer here. So the file says

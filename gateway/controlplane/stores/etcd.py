@@ -18,7 +18,7 @@ import json
 import socket
 import ssl
 from base64 import b64decode, b64encode
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar, final
 
@@ -35,6 +35,7 @@ from gateway.controlplane.stores.store import (
     Transaction,
 )
 from gateway.errors import CertificateError
+from gateway.runtime.process import end_tasks
 from gateway.settings.sections.agreement import EtcdSettings
 from gateway.telemetry.access_log import printable
 from gateway.tls.client import client_context, reason_of
@@ -111,10 +112,7 @@ class EtcdStore:
 
     async def close(self) -> None:
         self._closed = True
-        tasks: list[asyncio.Task[Any]] = [*self._watches]
-        if self._login is not None:
-            tasks.append(self._login)
-        await _end(tasks)
+        await end_tasks(self._login, *self._watches)
         await self._addresses.close()
         if self._session is not None:
             await self._session.close()
@@ -171,7 +169,7 @@ class EtcdStore:
                         self._prefer(index)
                         return answer
         finally:
-            await _end(list(asked))
+            await end_tasks(*asked)
         raise errors[0]
 
     async def _send_in_turn(self, path: str, body: Json) -> Json:
@@ -388,19 +386,12 @@ class _Addresses(AbstractResolver):
             self._found[key] = await self._system.resolve(*key)
 
     async def close(self) -> None:
-        await _end(list(self._looking.values()))
+        await end_tasks(*self._looking.values())
 
 
 def _start(doing: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """Whoever calls this keeps the task, and ends it."""
     return asyncio.create_task(doing)  # noqa: TID251 - a set, a name or a `finally` has each of them
-
-
-async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Nobody wants their results any more."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 # -- what is written

@@ -33,6 +33,7 @@ from gateway.engines.haproxy.configuration import (
 )
 from gateway.engines.haproxy.runtime import Conversation, Info, NobodyListens, RuntimeProblem, conversation
 from gateway.engines.table import ROUTE_SET_PREFIX, EngineServer, Table, TableCompiler
+from gateway.runtime.process import end_tasks
 from gateway.telemetry.neighbours import EngineReport
 
 NAME: Final = "haproxy"
@@ -128,9 +129,7 @@ class HaproxyDriver:
         """Follow no more. HAProxy keeps its last map."""
         if self._unsubscribe is not None:
             self._unsubscribe()
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.gather(self._following, return_exceptions=True)
+        await end_tasks(self._following)
 
     def held(self, service: str) -> int | None:
         """The lowest seq of its record by which any process may serve; 0: nobody knows yet. The word of an
