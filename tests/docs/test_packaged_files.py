@@ -33,7 +33,7 @@ def test_R3_N10_so_has_the_debian_package() -> None:
 
 def test_R3_N10_what_is_not_in_a_package_is_linked() -> None:
     home = "https://github.com/skewgate/skewgate"
-    page = (ROOT / "docs" / "deploy-debian.md").read_text()
+    page = (ROOT / "docs" / "deploy.md").read_text()
 
     assert home in (ROOT / "README.md").read_text()
     assert f"Homepage: {home}\n" in (ROOT / "deploy" / "debian" / "control").read_text()

@@ -85,4 +85,4 @@ def test_the_settings_for_kolla_name_the_folder_that_the_page_names() -> None:
     volumes = re.findall(r'- "(.*):(.*):ro"', (DEPLOY / "engine/globals.yml").read_text())
 
     assert volumes == [("/var/lib/skewgate/haproxy", "/var/lib/skewgate/haproxy")]
-    assert volumes[0][0] in page("docs/kolla.md")
+    assert volumes[0][0] in page("docs/haproxy.md")

@@ -22,7 +22,7 @@ import pytest
 import yaml
 
 from tests.architecture.source import ROOT
-from tests.docs.pages import page
+from tests.docs.pages import page, section
 from tests.engines.equality.haproxy import program
 from tests.engines.machines import Machine, apis, machines
 from tests.kit.waiting import until
@@ -269,7 +269,9 @@ async def test_R3_V0_the_prometheus_configuration_scrapes_the_admin_listener(tmp
 async def test_R3_V0_keepalived_gives_the_address_to_the_machine_whose_gateway_is_ready(
     tmp_path: Path,
 ) -> None:
-    (block,) = re.findall(r"```yaml\n(.*?)```", page("docs/deploy-keepalived.md"), re.DOTALL)
+    (block,) = re.findall(
+        r"```yaml\n(.*?)```", section(page("docs/deploy.md"), "Two machines with keepalived"), re.DOTALL
+    )
     source = tmp_path / "page.yaml"
     source.write_text(re.sub("(?m)^   ", "", block))
     file = configuration(source, tmp_path, "gw-1")

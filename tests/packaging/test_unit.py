@@ -1,5 +1,5 @@
 """The unit of systemd: without mistakes, with no more rights than it needs, and running under systemd from a
-virtual environment in /opt, as deploy/README.md has it."""
+virtual environment in /opt, as docs/deploy.md has it."""
 # ruff: noqa: N802 -- ids of threats are written with capitals
 
 from __future__ import annotations
