@@ -24,7 +24,7 @@ from gateway.dialects import discover
 from gateway.settings import AccessLogSettings, Limits, Timeouts
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Tracing
-from gateway.workers.recording import open_access_log, reads_ids, recorder
+from gateway.workers.request_recorder import open_access_log, reads_ids, recorder
 
 NO_LOG: Final = AccessLogSettings(format="off")
 

@@ -25,7 +25,7 @@ from gateway.dataplane.context import Context
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.dataplane.worker import Worker
 from gateway.workers.data_plane import DataPlane, OwnWorker
-from gateway.workers.recording import reads_ids, recorder
+from gateway.workers.request_recorder import reads_ids, recorder
 
 
 @final

@@ -36,7 +36,7 @@ from gateway.settings.files import Seen
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.process_log import ProcessLog
 from gateway.telemetry.status import GatewayStatus
-from gateway.workers.recording import Listener
+from gateway.workers.request_recorder import Listener
 
 if TYPE_CHECKING:
     from gateway.engines.haproxy.driver import MakeEngine

@@ -3,7 +3,7 @@
 `open_logs` comes before the data plane and is closed after it: cut requests are logged, too, and the last
 spans are sent after the last request. `follow_snapshot` comes before the first probe and the first change of
 an offer, so that both are counted. The change log begins with what is offered once the agreement has given
-views their records. Worker processes have their own access log and traces (`workers.parts`).
+views their records. Worker processes have their own access log and traces (`workers.worker_parts`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gateway.telemetry.access_log import AccessLog
 from gateway.telemetry.otel import start_tracing
 from gateway.telemetry.recent import Rates, RecentRequests
 from gateway.telemetry.tracing import Tracing
-from gateway.workers.recording import open_access_log
+from gateway.workers.request_recorder import open_access_log
 
 
 @final

@@ -6,7 +6,7 @@ that no number of reloads can make counts without bound.
 
     worker   Counters -> take -> Counted -> channel -> add -> Counters   main process -> /metrics
 
-`workers.parts` takes, `workers.messages.Report` carries, `workers.reports` adds.
+`workers.worker_parts` takes, `workers.messages.Report` carries, `workers.reports` adds.
 
 A worker gives away what it has counted since the last time, and begins at zero. So the main process holds the
 sums of all workers, those that have ended included, and none of its series falls because a worker ends, is

@@ -7,5 +7,5 @@
 
 What belongs here: all that reads a certificate or makes a context. `settings` checks files with it, so what
 was checked is what runs. What does not: connections (`dataplane`, `admin`), the configuration file, and when
-files are looked at again (`controlplane.certificate_watch`, `workers.parts`).
+files are looked at again (`controlplane.certificate_watch`, `workers.worker_parts`).
 """

@@ -1,5 +1,5 @@
 """A worker process: `python -m gateway.workers --channel FD --code IDENTITY`. Its main process starts it,
-nobody else does. It ends at once if it is not the code that the main process runs (`identity`). The form of
+nobody else does. It ends at once if it is not the code that the main process runs (`build_id`). The form of
 its arguments stays, so that the worker of another release can tell that.
 
 Nothing is imported here before the signals are settled: what they mean is decided by the main process, which
@@ -29,10 +29,10 @@ def main() -> int:
         return 2
     gc.set_threshold(200_000, 50, 100)  # for the imports; `process` sets its own
     import_module("gateway.runtime.compiled").use_compiled()
-    identity = import_module("gateway.workers.identity")
-    if identity.identity() != code:
-        return int(identity.OTHER_CODE)  # the main process says it in its log, whose form it knows
-    return int(import_module("gateway.workers.process").run(channel))
+    build_id = import_module("gateway.workers.build_id")
+    if build_id.build_id() != code:
+        return int(build_id.OTHER_CODE)  # the main process says it in its log, whose form it knows
+    return int(import_module("gateway.workers.worker_main").run(channel))
 
 
 def _arguments(arguments: list[str]) -> tuple[int | None, str]:

@@ -67,7 +67,7 @@ class _Stock:
 
 @final
 @dataclass(slots=True)
-class _Borrower:
+class _LeaseUser:
     """What one worker was told."""
 
     number: int = 0
@@ -75,13 +75,13 @@ class _Borrower:
     changed: bool = True
     grants: dict[str, int] = field(default_factory=dict)
     """Not sent yet."""
-    returns: dict[str, int] = field(default_factory=dict)
-    asked_at: dict[str, int] = field(default_factory=dict)
-    """By key of `returns`: the number of the message that has it first."""
-    taken: set[str] = field(default_factory=set)
+    recalled: dict[str, int] = field(default_factory=dict)
+    recalled_at: dict[str, int] = field(default_factory=dict)
+    """By key of `recalled`: the number of the message that has it first."""
+    exhausted: set[str] = field(default_factory=set)
 
     def has_nothing_idle(self, key: str) -> bool:
-        return key in self.asked_at and self.heard >= self.asked_at[key]
+        return key in self.recalled_at and self.heard >= self.recalled_at[key]
 
 
 @final
@@ -91,7 +91,7 @@ class LeaseLedger:
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._stocks: dict[str, _Stock] = {}
-        self._borrowers: dict[int, _Borrower] = {}
+        self._users: dict[int, _LeaseUser] = {}
         self._changed: dict[str, None] = {}
         """Keys to look at."""
         self._count = 0
@@ -110,13 +110,13 @@ class LeaseLedger:
 
     def joined(self, worker: int) -> None:
         """A worker has come, which has none yet."""
-        self._borrowers[worker] = _Borrower()
+        self._users[worker] = _LeaseUser()
         for key in self._stocks:
             self._top_up(key, worker)
 
     def left(self, worker: int) -> None:
         """It has ended: nothing that it had is in use any more."""
-        del self._borrowers[worker]
+        del self._users[worker]
         for key, stock in self._stocks.items():
             if stock.held.pop(worker, 0) or stock.wanted.pop(worker, 0):
                 self._changed[key] = None
@@ -125,9 +125,9 @@ class LeaseLedger:
 
     def used(self, worker: int, use: LeaseUse) -> None:
         """A worker says what it does with its leases."""
-        borrower = self._borrowers[worker]
-        borrower.heard = max(borrower.heard, use.heard)
-        for key, number in use.freed.items():
+        user = self._users[worker]
+        user.heard = max(user.heard, use.heard)
+        for key, number in use.released.items():
             stock = self._stocks.get(key)
             if stock is not None:
                 left = stock.held.pop(worker, 0) - number
@@ -141,7 +141,7 @@ class LeaseLedger:
                 if number > 0:
                     stock.wanted[worker] = number
                 self._changed[key] = None
-        for key in borrower.returns:
+        for key in user.recalled:
             self._changed[key] = None  # what it has heard may say that all are taken
 
     def deal(self) -> list[tuple[int, Leases]]:
@@ -149,7 +149,7 @@ class LeaseLedger:
         changed, self._changed = self._changed, {}
         for key in changed:
             self._deal_key(key)
-        return [(worker, self._message(one)) for worker, one in self._borrowers.items() if one.changed]
+        return [(worker, self._message(one)) for worker, one in self._users.items() if one.changed]
 
     @property
     def keys(self) -> KeysView[str]:
@@ -166,7 +166,7 @@ class LeaseLedger:
             return
         stock.bound, stock.gone = bound, False
         self._changed[key] = None
-        for worker in self._borrowers:
+        for worker in self._users:
             self._top_up(key, worker)
 
     def _top_up(self, key: str, worker: int) -> None:
@@ -178,9 +178,9 @@ class LeaseLedger:
     def _grant(self, key: str, stock: _Stock, worker: int, number: int) -> None:
         if number > 0:
             stock.held[worker] = stock.held.get(worker, 0) + number
-            borrower = self._borrowers[worker]
-            borrower.grants[key] = borrower.grants.get(key, 0) + number
-            borrower.changed = True
+            user = self._users[worker]
+            user.grants[key] = user.grants.get(key, 0) + number
+            user.changed = True
 
     def _deal_key(self, key: str) -> None:
         stock = self._stocks[key]
@@ -193,32 +193,32 @@ class LeaseLedger:
             if left:
                 stock.wanted[worker] = left
         part = stock.part()
-        for worker, borrower in self._borrowers.items():
-            self._claim(key, borrower, part if stock.wanted_from(worker) else None)
-        for worker, borrower in self._borrowers.items():
-            if self._is_taken(key, stock, worker) != (key in borrower.taken):
-                borrower.changed = True
-                borrower.taken ^= {key}
+        for worker, user in self._users.items():
+            self._call_back(key, user, part if stock.wanted_from(worker) else None)
+        for worker, user in self._users.items():
+            if self._is_exhausted(key, stock, worker) != (key in user.exhausted):
+                user.changed = True
+                user.exhausted ^= {key}
 
-    def _claim(self, key: str, borrower: _Borrower, part: int | None) -> None:
+    def _call_back(self, key: str, user: _LeaseUser, part: int | None) -> None:
         """Have a worker give back what it has beyond `part`; None: nobody wants it any more."""
-        if borrower.returns.get(key) == part:
+        if user.recalled.get(key) == part:
             return
-        borrower.changed = True
+        user.changed = True
         if part is None:
-            del borrower.returns[key], borrower.asked_at[key]
+            del user.recalled[key], user.recalled_at[key]
         else:
-            borrower.returns[key] = part
-            borrower.asked_at.setdefault(key, borrower.number + 1)
+            user.recalled[key] = part
+            user.recalled_at.setdefault(key, user.number + 1)
 
-    def _is_taken(self, key: str, stock: _Stock, worker: int) -> bool:
+    def _is_exhausted(self, key: str, stock: _Stock, worker: int) -> bool:
         """Whether a worker that wants one has to wait until somebody ends a request."""
         return worker in stock.wanted and all(
-            other == worker or self._borrowers[other].has_nothing_idle(key) for other in stock.held
+            other == worker or self._users[other].has_nothing_idle(key) for other in stock.held
         )
 
-    def _message(self, borrower: _Borrower) -> Leases:
-        borrower.number += 1
-        borrower.changed = False
-        grants, borrower.grants = borrower.grants, {}
-        return Leases(borrower.number, grants, dict(borrower.returns), frozenset(borrower.taken))
+    def _message(self, user: _LeaseUser) -> Leases:
+        user.number += 1
+        user.changed = False
+        grants, user.grants = user.grants, {}
+        return Leases(user.number, grants, dict(user.recalled), frozenset(user.exhausted))

@@ -58,7 +58,7 @@ class Serve(NamedTuple):
 
 
 @final
-class Beat(NamedTuple):
+class ReportRequest(NamedTuple):
     """The worker answers with a `Report` of this number. `counters`: with what it has counted since
     the last such report. What it has not told yet is lost if it is killed."""
 
@@ -75,12 +75,12 @@ class Do(NamedTuple):
 
 @final
 class Pause(NamedTuple):
-    """Accept nobody (answered by `Stopped`) until `Serve` comes again, or `Drain`: another gateway is about
-    to accept from the same sockets."""
+    """Accept nobody (answered by `Stopped`) until `Serve` comes again, or `Shutdown`: another gateway is
+    about to accept from the same sockets."""
 
 
 @final
-class Drain(NamedTuple):
+class Shutdown(NamedTuple):
     """Accept no more (answered by `Stopped`), finish the requests under way within `seconds`, and end."""
 
     seconds: float
@@ -113,10 +113,10 @@ class Leases(NamedTuple):
     """1 and up."""
     granted: Mapping[str, int]
     """By key, in addition to those that it has."""
-    returns: Mapping[str, int]
-    """As `SharedLimits.returns`. All of them."""
-    taken: frozenset[str]
-    """As `SharedLimits.taken`. All of them."""
+    recalled: Mapping[str, int]
+    """As `SharedLimits.recalled`. All of them."""
+    exhausted: frozenset[str]
+    """As `SharedLimits.exhausted`. All of them."""
 
 
 @final
@@ -132,7 +132,7 @@ class ClientUse(NamedTuple):
 
 AtOnce: TypeAlias = HeldBack | Deadlines | Leases | ClientUse
 """Put in force at once, whatever else is under way."""
-FromMainProcess: TypeAlias = Start | Update | Serve | Beat | Do | Pause | Drain | AtOnce
+FromMainProcess: TypeAlias = Start | Update | Serve | ReportRequest | Do | Pause | Shutdown | AtOnce
 
 # --- from a worker -----------------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class Serving(NamedTuple):
 
 
 @final
-class Facts(NamedTuple):
+class LearnedFacts(NamedTuple):
     """What requests have shown."""
 
     number: int
@@ -159,7 +159,7 @@ class Facts(NamedTuple):
 
 
 @final
-class Failed(NamedTuple):
+class AttemptFailed(NamedTuple):
     """An attempt at a member has failed in a way that may count for its ejection, or (`reason` None) one that
     has failed before has answered."""
 
@@ -175,7 +175,7 @@ class LeaseUse(NamedTuple):
 
     heard: int
     """The number of the last `Leases` that is in force here: of what these want back nothing is idle."""
-    freed: Mapping[str, int]
+    released: Mapping[str, int]
     """By key: those that it gives back with this message."""
     wanted: Mapping[str, int]
     """By key, where it has changed: requests that wait for one."""

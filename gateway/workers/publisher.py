@@ -22,7 +22,7 @@ from gateway.core.agreement.record import AgreedRecord
 from gateway.core.fleet.publication import Publication, publication
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.settings import Settings
-from gateway.workers.messages import Facts, Start, Update
+from gateway.workers.messages import LearnedFacts, Start, Update
 
 PAUSE: Final = 0.01
 """Seconds at least between two Updates to a worker."""
@@ -108,7 +108,7 @@ class Publisher:
         self._look_when_due(recipient)
         return True
 
-    def facts(self, recipient: Recipient, facts: Facts) -> bool:
+    def facts(self, recipient: Recipient, facts: LearnedFacts) -> bool:
         """Take in what requests of the worker have shown. False: this is not the number after the last."""
         if facts.number != recipient.facts_seen + 1:
             return False

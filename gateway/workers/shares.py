@@ -28,7 +28,7 @@ from gateway.dataplane.worker import Worker
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.worker_report import Ejected
 from gateway.workers.leases import LeaseLedger
-from gateway.workers.messages import ClientUse, Failed, HeldBack, Leases, LeaseUse
+from gateway.workers.messages import AttemptFailed, ClientUse, HeldBack, Leases, LeaseUse
 
 LOOK: Final = 0.25
 """Seconds between two looks at ejections that end, and at members that have come or gone."""
@@ -121,13 +121,13 @@ class TokenBroker:
                     timer.cancel()
             self._tick = self._failures = self._exchange = None
 
-    def received(self, slot: int, message: Failed | LeaseUse | ClientUse) -> None:
+    def received(self, slot: int, message: AttemptFailed | LeaseUse | ClientUse) -> None:
         """What one of them has met, or used."""
         worker = self._workers.get(slot)
         if worker is None:
             return
         match message:
-            case Failed():
+            case AttemptFailed():
                 self._failed(worker, message)
             case LeaseUse():
                 if message.wanted.keys() - self._leases.keys:
@@ -148,7 +148,7 @@ class TokenBroker:
         """Who is ejected, by member key."""
         return self._ejections.ejected()
 
-    def _failed(self, worker: _Worker, message: Failed) -> None:
+    def _failed(self, worker: _Worker, message: AttemptFailed) -> None:
         member = _member(self._snapshots, message.key)
         if member is None or (message.url and member.backend.url != message.url):
             return  # it has been removed, or replaced by another one
@@ -293,7 +293,7 @@ class BrokerClient:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         shared.on_leases = self._leases_soon
         shared.on_use = self._use_soon
-        shared.on_failure = lambda key, url, reason: self._send(Failed(key, url, reason))
+        shared.on_failure = lambda key, url, reason: self._send(AttemptFailed(key, url, reason))
 
     def close(self) -> None:
         """Tell nothing more. What is in force stays so."""
@@ -337,7 +337,7 @@ class BrokerClient:
         for key, number in leases.granted.items():
             shared.leases[key] = shared.leases.get(key, 0) + number
             self._wanted[key] = -1  # what the main process thinks of it depends on what it has heard
-        shared.recalled, shared.exhausted = leases.returns, leases.taken
+        shared.recalled, shared.exhausted = leases.recalled, leases.exhausted
         self._heard = leases.number
         context.retry_budget.admit()
         context.request_queue.leases_changed()
@@ -359,11 +359,11 @@ class BrokerClient:
             for key in self._wanted.keys() | wanted.keys()
             if wanted.get(key, 0) != self._wanted.get(key, 0)
         }
-        freed = self._freed()
-        if changed or freed or self._heard != self._answered:
+        released = self._released()
+        if changed or released or self._heard != self._answered:
             self._wanted = wanted
             self._answered = self._heard
-            self._send(LeaseUse(self._heard, freed, changed))
+            self._send(LeaseUse(self._heard, released, changed))
 
     def _used(self, key: str) -> int:
         context = self._worker.context
@@ -371,21 +371,21 @@ class BrokerClient:
             return context.in_flight_by_member.get(key, 0)
         return context.retry_budget.leases_used(key)
 
-    def _freed(self) -> dict[str, int]:
+    def _released(self) -> dict[str, int]:
         """Leases that go back now. One for a member that takes only so many connections does so when this
         worker has one connection less."""
-        shared, freed = self._shared, dict(self._shared.released)
-        for key in tuple(freed):
+        shared, released = self._shared, dict(self._shared.released)
+        for key in tuple(released):
             member = _member(self._worker.context.snapshots, key)
             if member is not None and member.backend.max_connections:
                 leased = shared.leases.get(key, 0)
-                freed[key] -= max(0, self._worker.trim(member, leased) - leased)
-            shared.released[key] -= max(0, freed[key])
+                released[key] -= max(0, self._worker.trim(member, leased) - leased)
+            shared.released[key] -= max(0, released[key])
             if not shared.released[key]:
                 del shared.released[key]
         if shared.released:
             self._timers["closing"] = self._loop.call_later(CLOSING, self._leases_soon)
-        return {key: number for key, number in freed.items() if number > 0}
+        return {key: number for key, number in released.items() if number > 0}
 
     # --- what clients use
 

@@ -29,12 +29,12 @@ from gateway.telemetry.counters import Counted
 from gateway.telemetry.status import WorkerState
 from gateway.telemetry.worker_report import WorkerReport, WorkerStats, plus
 from gateway.workers import messages
-from gateway.workers.identity import identity
+from gateway.workers.build_id import build_id
 from gateway.workers.publisher import Publisher, Recipient, holds_records, lowest_held, offers
 from gateway.workers.reports import Reports
 from gateway.workers.shares import TokenBroker
 from gateway.workers.stand_in_acceptor import StandInAcceptor
-from gateway.workers.worker_handle import PROGRAM, Stage, WorkerHandle, ending_of
+from gateway.workers.worker_handle import PROGRAM, WorkerHandle, WorkerStage, ending_of
 
 _PROBED: Final = CachedDocuments()
 """Nothing has come through this process: what it knows is what probes have read."""
@@ -96,7 +96,7 @@ class WorkerProcesses:
         self._acknowledged = acknowledged
         self._timing = timing
         self._program = tuple(program)
-        self._code = identity()
+        self._code = build_id()
         self._deadlines: messages.Deadlines | None = None
         """As told last; None: never, because no other replica is there."""
         self._connection_counts = ConnectionCounts(number)
@@ -129,7 +129,7 @@ class WorkerProcesses:
             self._slots.add(asyncio.get_running_loop().create_task(self._keep(slot), name=f"worker {slot}"))
         self._on_beat()
         # Not for ever: who takes too long is killed.
-        await self._changes.until(lambda: bool(self._start_failure) or self._all_are(Stage.LIVE))
+        await self._changes.until(lambda: bool(self._start_failure) or self._all_are(WorkerStage.LIVE))
         if self._start_failure:
             await self.abort()
             raise StartupError(self._start_failure)
@@ -140,7 +140,7 @@ class WorkerProcesses:
 
         def serves() -> bool:
             stages = {handle.stage for handle in self._handles.values()}
-            return Stage.SERVING in stages and Stage.LIVE not in stages
+            return WorkerStage.SERVING in stages and WorkerStage.LIVE not in stages
 
         self._listening = True
         for handle in self._handles.values():
@@ -154,7 +154,8 @@ class WorkerProcesses:
         self._listening, self._paused = False, True
         self._cover()
         # One that is about to serve says so before it says that it has stopped.
-        paused = [each for each in self._handles.values() if each.stage in {Stage.SERVING, Stage.LIVE}]
+        ready = {WorkerStage.SERVING, WorkerStage.LIVE}
+        paused = [each for each in self._handles.values() if each.stage in ready]
         for handle in paused:
             handle.pause()
         await self._all_stopped(paused)
@@ -164,9 +165,9 @@ class WorkerProcesses:
         self._cover()
         self._changes.changed()  # no slot waits any longer to start another worker
         for handle in list(self._handles.values()):
-            if handle.stage is Stage.STARTING:
+            if handle.stage is WorkerStage.STARTING:
                 handle.dismiss()
-            elif handle.stage is not Stage.DRAINING:
+            elif handle.stage is not WorkerStage.DRAINING:
                 handle.drain(seconds)
         await self._all_stopped(tuple(self._handles.values()))
         if not await self._changes.until(lambda: not self._handles, seconds + CUT):
@@ -178,7 +179,7 @@ class WorkerProcesses:
         """End all of them at once. Nothing of them is left when this returns."""
         self._ending = True
         self._cover()
-        serving = [handle for handle in self._handles.values() if handle.stage is Stage.SERVING]
+        serving = [handle for handle in self._handles.values() if handle.stage is WorkerStage.SERVING]
         for handle in serving:
             handle.drain(0.0)
         if serving:
@@ -297,9 +298,11 @@ class WorkerProcesses:
         vacant = []
         if self._listening and not self._ending:
             stages = {slot: handle.stage for slot, handle in self._handles.items()}
-            if Stage.SERVING in stages.values():
+            if WorkerStage.SERVING in stages.values():
                 slots = range(self._number)
-                vacant = [slot for slot in slots if stages.get(slot, Stage.STARTING) is Stage.STARTING]
+                vacant = [
+                    slot for slot in slots if stages.get(slot, WorkerStage.STARTING) is WorkerStage.STARTING
+                ]
         self._stand_in.cover(vacant, self._receivers())
 
     # --- what a worker says
@@ -316,11 +319,11 @@ class WorkerProcesses:
         elif isinstance(message, messages.Report):
             handle.unanswered = 0
             self._reports.received(handle, message)
-        elif isinstance(message, messages.Facts):
+        elif isinstance(message, messages.LearnedFacts):
             well = self._publisher.facts(recipient, message)
-        elif isinstance(message, messages.Failed | messages.LeaseUse | messages.ClientUse):
+        elif isinstance(message, messages.AttemptFailed | messages.LeaseUse | messages.ClientUse):
             self._shared.received(handle.slot, message)
-        elif isinstance(message, messages.Serving) and handle.stage is not Stage.STARTING:
+        elif isinstance(message, messages.Serving) and handle.stage is not WorkerStage.STARTING:
             self._serves(handle)
         elif isinstance(message, messages.Stopped) and handle.stops_due:
             self._stops(handle)
@@ -333,24 +336,24 @@ class WorkerProcesses:
     def _advance(self, handle: WorkerHandle, recipient: Recipient) -> None:
         """It has acknowledged something. It may serve once it holds all that everybody holds."""
         if (
-            handle.stage is Stage.STARTING
+            handle.stage is WorkerStage.STARTING
             and recipient.held is not None
             and recipient.changes >= self._promised
             and holds_records(recipient.held, self._snapshot_holder.current)
         ):
-            handle.stage = Stage.LIVE
+            handle.stage = WorkerStage.LIVE
             if self._listening:
                 self._serve(handle)
                 self._cover()
         self._acknowledged()
 
     def _serve(self, handle: WorkerHandle) -> None:
-        if handle.stage in {Stage.LIVE, Stage.SERVING} and not self._ending:
+        if handle.stage in {WorkerStage.LIVE, WorkerStage.SERVING} and not self._ending:
             handle.serve()
 
     def _serves(self, handle: WorkerHandle) -> None:
-        if handle.stage is Stage.LIVE:
-            handle.stage = Stage.SERVING
+        if handle.stage is WorkerStage.LIVE:
+            handle.stage = WorkerStage.SERVING
             handle.serving_at = monotonic()
             self._cover()
             _log.info(
@@ -361,8 +364,8 @@ class WorkerProcesses:
     def _stops(self, handle: WorkerHandle) -> None:
         handle.stops_due -= 1
         handle.stopped = not handle.stops_due
-        if handle.stage is Stage.SERVING:
-            handle.stage = Stage.LIVE
+        if handle.stage is WorkerStage.SERVING:
+            handle.stage = WorkerStage.LIVE
             self._cover()
 
     # --- watching
@@ -380,7 +383,7 @@ class WorkerProcesses:
                 handle.kill(f"has not answered for {self._timing.ttl:g} s")
             else:
                 handle.unanswered += 1
-                handle.send(messages.Beat(self._beat, counters=True))
+                handle.send(messages.ReportRequest(self._beat, counters=True))
 
     async def look(self, *, counters: bool) -> None:
         """Ask all workers, and wait a second for those that do not answer."""
@@ -388,7 +391,7 @@ class WorkerProcesses:
         number = self._beat
         asked = [handle for handle in self._handles.values() if handle.held is not None]
         for handle in asked:
-            handle.send(messages.Beat(number, counters))
+            handle.send(messages.ReportRequest(number, counters))
 
         def answered(handle: WorkerHandle) -> bool:
             report = handle.report
@@ -412,7 +415,7 @@ class WorkerProcesses:
             lambda: all(
                 handle.recipient is not None and handle.recipient.changes >= target
                 for handle in self._handles.values()
-                if handle.stage is not Stage.STARTING
+                if handle.stage is not WorkerStage.STARTING
             ),
             2 * self._timing.ttl,
         )
@@ -445,7 +448,7 @@ class WorkerProcesses:
     def not_serving(self) -> str:
         if self._ending:
             return "the gateway is shutting down"
-        serving = [handle for handle in self._handles.values() if handle.stage is Stage.SERVING]
+        serving = [handle for handle in self._handles.values() if handle.stage is WorkerStage.SERVING]
         if serving:
             # The main process is a moment ahead: what it knows is of use to clients once the workers hold it.
             ahead = offers(self._snapshot_holder.current) and not all(offers(each.held) for each in serving)
@@ -458,7 +461,7 @@ class WorkerProcesses:
 
     def report(self) -> WorkerReport:
         """Returns the sum of all last reports, with what the main process knows of its workers."""
-        serving = {slot for slot, handle in self._handles.items() if handle.stage is Stage.SERVING}
+        serving = {slot for slot, handle in self._handles.items() if handle.stage is WorkerStage.SERVING}
         processes = {
             str(slot): WorkerStats(up=slot in serving, restarts=restarts)
             for slot, restarts in self._restarts.items()
@@ -484,12 +487,12 @@ class WorkerProcesses:
         for slot, restarts in self._restarts.items():
             handle = self._handles.get(slot)
             if handle is None:
-                yield WorkerState(slot, 0, 0, Stage.STARTING.value, restarts)
+                yield WorkerState(slot, 0, 0, WorkerStage.STARTING.value, restarts)
             else:
                 connections = 0 if handle.report is None else handle.report.worker.use[str(slot)].clients
                 yield WorkerState(slot, handle.pid, connections, handle.stage.value, restarts, handle.held)
 
-    def _all_are(self, stage: Stage) -> bool:
+    def _all_are(self, stage: WorkerStage) -> bool:
         return len(self._handles) == self._number and all(
             handle.stage is stage for handle in self._handles.values()
         )

@@ -21,9 +21,9 @@ from typing import Final, final
 
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.runtime.compiled import SOURCES
+from gateway.workers.build_id import OTHER_CODE, OTHER_CODE_REASON
 from gateway.workers.channel import Channel
-from gateway.workers.identity import OTHER_CODE, OTHER_CODE_REASON
-from gateway.workers.messages import Drain, Pause, Report, Serve
+from gateway.workers.messages import Pause, Report, Serve, Shutdown
 from gateway.workers.publisher import Recipient
 
 PROGRAM: Final = (sys.executable, "-P", "-m", "gateway.workers")
@@ -35,7 +35,7 @@ LONGEST_LOOK: Final = 0.05
 """Seconds between two looks at whether a process has ended."""
 
 
-class Stage(Enum):
+class WorkerStage(Enum):
     """How far a worker is. The values are shown in `/status`."""
 
     STARTING = "starting"
@@ -53,7 +53,7 @@ class WorkerHandle:
 
     def __init__(self, slot: int, on_message: Callable[[WorkerHandle, object], None]) -> None:
         self.slot = slot
-        self.stage = Stage.STARTING
+        self.stage = WorkerStage.STARTING
         self.began_at = monotonic()
         self.serving_at: float | None = None
         """Since when it serves."""
@@ -86,7 +86,7 @@ class WorkerHandle:
         return None if self.recipient is None else self.recipient.held
 
     async def start(self, program: Sequence[str], code: str, inherited: Sequence[int]) -> None:
-        """Start the process, which must run this `code` (`identity`). It inherits these descriptors, and the
+        """Start the process, which must run this `code` (`build_id`). It inherits these descriptors, and the
         other end of the channel. Raises `OSError` if it cannot be started."""
         ours, theirs = socket.socketpair()
         with theirs:
@@ -139,8 +139,8 @@ class WorkerHandle:
         """It is not needed any more, and has `seconds` for what it has begun."""
         self.dismissed, self.stopped = True, False
         self.stops_due += 1
-        self.stage = Stage.DRAINING
-        self.send(Drain(seconds))
+        self.stage = WorkerStage.DRAINING
+        self.send(Shutdown(seconds))
 
     async def ended(self) -> int:
         """Wait until it has ended, and see to it once its channel has. The return code of the process."""

@@ -23,7 +23,7 @@ from tests.kit.waiting import PATIENCE
 
 NOT_AT_THE_START = ("cryptography", "dns", "gateway.demo", "jinja2", "opentelemetry", "rich")
 """What many gateways never need, or only when they are asked for something."""
-PROGRAMS = ("gateway.cli.run", "gateway.workers.process")
+PROGRAMS = ("gateway.cli.run", "gateway.workers.worker_main")
 
 NOT_FOR_THIS_FILE = (
     *NOT_AT_THE_START,

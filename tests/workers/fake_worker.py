@@ -34,15 +34,15 @@ FIELDS: Final = {
     "Start": "settings publication slot workers listeners balance",
     "Update": "number publication facts_seen settings",
     "Serve": "",
-    "Beat": "number counters",
+    "ReportRequest": "number counters",
     "Do": "what",
     "Deadlines": "deadlines",
     "Pause": "",
-    "Drain": "seconds",
+    "Shutdown": "seconds",
     "Ack": "number",
     "Serving": "",
     "Stopped": "",
-    "Facts": "number facts",
+    "LearnedFacts": "number facts",
     "Report": "number worker counted",
 }
 
@@ -148,11 +148,11 @@ class FakeWorker:
             self.say_kind("Ack", 1 if kind == "Start" else message.number)
         elif kind == "Serve":
             self.say_kind("Serving")
-        elif kind == "Beat":
+        elif kind == "ReportRequest":
             self.report(message.number)
         elif kind == "Pause":
             self.say_kind("Stopped")
-        elif kind == "Drain":
+        elif kind == "Shutdown":
             self.say_kind("Stopped")
             if "end" not in self.silent:
                 self.end(0)

@@ -21,7 +21,7 @@ from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.settings import Settings
 from gateway.settings.sections.listen import Listen
 from gateway.telemetry.worker_report import Ejected
-from gateway.workers.messages import ClientUse, Failed, LeaseUse
+from gateway.workers.messages import AttemptFailed, ClientUse, LeaseUse
 from gateway.workers.shares import TokenBroker
 from gateway.workers.supervisor import Timing, WorkerProcesses
 from tests.controlplane.fakes import service
@@ -129,7 +129,7 @@ class SharedByAll:
     def joined(self, slot: int, send: Callable[[object], None]) -> None:
         self.heard.append((slot, "joined"))
 
-    def received(self, slot: int, message: Failed | LeaseUse | ClientUse) -> None:
+    def received(self, slot: int, message: AttemptFailed | LeaseUse | ClientUse) -> None:
         self.heard.append((slot, type(message).__name__))
 
     def left(self, slot: int) -> None:

@@ -24,9 +24,9 @@ from gateway.dataplane.edge.balance import ConnectionCounts
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.settings import Settings, Timeouts
 from gateway.settings.sections.listen import Listen
+from gateway.workers.build_id import build_id
 from gateway.workers.channel import Channel
-from gateway.workers.identity import identity
-from gateway.workers.messages import Ack, Facts, Report, Serve, Serving, Start, Update
+from gateway.workers.messages import Ack, LearnedFacts, Report, Serve, Serving, Start, Update
 from tests.kit.clients import Client
 from tests.kit.ironic import versions
 from tests.kit.networks import LOOPBACK
@@ -74,7 +74,7 @@ class MainProcess:
         inherited = [*listening, *self.connection_counts.descriptors(0).all()]
         with theirs:
             self._process = subprocess.Popen(  # noqa: ASYNC220 - as the main process does it
-                [*program, "--channel", str(theirs.fileno()), "--code", identity()],
+                [*program, "--channel", str(theirs.fileno()), "--code", build_id()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -182,8 +182,8 @@ class MainProcess:
         """Wait until the worker holds what was sent last."""
         await self.until(lambda: Ack(self._number) in self.said)
 
-    async def facts(self, number: int = 1) -> Facts:
-        return await self.heard(Facts, number)
+    async def facts(self, number: int = 1) -> LearnedFacts:
+        return await self.heard(LearnedFacts, number)
 
     async def report(self, number: int) -> Report:
         """The answer to the beat of this number."""

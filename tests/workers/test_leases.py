@@ -16,7 +16,7 @@ from tests.kit.examples import examples
 KEY = "baremetal/api-1"
 
 
-class Borrower:
+class LeaseUser:
     """A worker with requests that are in flight or wait, all for one member."""
 
     def __init__(self, workers: int) -> None:
@@ -40,7 +40,7 @@ class Borrower:
         leases = self.inbox.popleft()
         for key, number in leases.granted.items():
             self.shared.leases[key] = self.shared.leases.get(key, 0) + number
-        self.shared.recalled, self.shared.exhausted = leases.returns, leases.taken
+        self.shared.recalled, self.shared.exhausted = leases.recalled, leases.exhausted
         self.heard = leases.number
         self.goes_on()
 
@@ -60,12 +60,12 @@ class Fleet:
     def __init__(self, workers: int, bound: int) -> None:
         self.ledger = LeaseLedger(workers)
         self.ledger.configure({KEY: bound})
-        self.workers: dict[int, Borrower] = {}
+        self.workers: dict[int, LeaseUser] = {}
         for number in range(workers):
             self.starts(number)
 
     def starts(self, number: int) -> None:
-        self.workers[number] = Borrower(len(self.workers) + 1)
+        self.workers[number] = LeaseUser(len(self.workers) + 1)
         self.ledger.joined(number)
         self.deal()
 

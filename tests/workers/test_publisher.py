@@ -17,7 +17,7 @@ from gateway.core.fleet.publication import published
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.version import Version
 from gateway.dataplane.edge.balance import Descriptors
-from gateway.workers.messages import Facts, Start, Update
+from gateway.workers.messages import LearnedFacts, Start, Update
 from gateway.workers.publisher import FACTS_PAUSE, PAUSE, Publisher, Recipient
 from gateway.workers.supervisor import Changes
 from tests.controlplane.fakes import service
@@ -171,7 +171,7 @@ async def test_facts_are_taken_in_and_told_to_be(holder: SnapshotHolder, publish
     worker = Worker(publisher)
     worker.acknowledge()
     fact = ("baremetal", "api-1", PassiveObservation(upto(20), 5.0))
-    assert publisher.facts(worker.recipient, Facts(1, (fact,)))
+    assert publisher.facts(worker.recipient, LearnedFacts(1, (fact,)))
     await worker.told_of(2)
 
     assert worker.last_update.facts_seen == 1
@@ -186,7 +186,7 @@ async def test_facts_that_say_nothing_new_are_told_to_be_seen_too(
     worker.acknowledge()
     for number in range(1, 4):
         fact = ("baremetal", "api-1", PassiveObservation(upto(20), 20.0 + number))
-        assert publisher.facts(worker.recipient, Facts(number, (fact,)))
+        assert publisher.facts(worker.recipient, LearnedFacts(number, (fact,)))
     await worker.told_of(2)
 
     assert worker.last_update.facts_seen == 3
@@ -200,7 +200,7 @@ async def test_facts_out_of_order_are_not_taken_in(
 ) -> None:
     worker = Worker(publisher)
     fact = ("baremetal", "api-1", PassiveObservation(upto(20), 5.0))
-    assert not publisher.facts(worker.recipient, Facts(number, (fact,)))
+    assert not publisher.facts(worker.recipient, LearnedFacts(number, (fact,)))
     holder.apply_batch()
     assert highest_known(holder.current) is None
 

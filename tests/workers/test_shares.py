@@ -25,7 +25,7 @@ from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.dataplane.local_responses.failures import Failure
 from gateway.dataplane.worker import Worker
 from gateway.telemetry.metrics import Metrics
-from gateway.workers.messages import ClientUse, Failed, HeldBack
+from gateway.workers.messages import AttemptFailed, ClientUse, HeldBack
 from gateway.workers.shares import BrokerClient, TokenBroker
 from tests.dataplane.test_request_queue import Held, bounded, sent
 from tests.kit.backends import ScriptedBackend
@@ -344,20 +344,20 @@ async def test_an_answer_is_told_once(fleets: Any) -> None:
     fleet = await fleets(2, *two_backends(), ejection=PLAN)
     for _ in range(50):
         fleet.respond(0)
-    assert not any(isinstance(each, Failed) for each in fleet.messages), "nobody has failed"
+    assert not any(isinstance(each, AttemptFailed) for each in fleet.messages), "nobody has failed"
 
     fleet.fail(0)
     for _ in range(50):
         fleet.respond(0)
-    told = [each for each in fleet.messages if isinstance(each, Failed)]
+    told = [each for each in fleet.messages if isinstance(each, AttemptFailed)]
     assert [each.reason is None for each in told] == [False, True]
 
 
 async def test_failures_of_a_backend_that_was_replaced_do_not_count(fleets: Any) -> None:
     fleet = await fleets(2, *two_backends(), ejection=PLAN)
     for _ in range(4):
-        fleet.broker.received(0, Failed(KEY, "http://127.0.0.1:99", next(iter(PLAN.on))))
-    fleet.broker.received(0, Failed("gone/api-1", "", next(iter(PLAN.on))))
+        fleet.broker.received(0, AttemptFailed(KEY, "http://127.0.0.1:99", next(iter(PLAN.on))))
+    fleet.broker.received(0, AttemptFailed("gone/api-1", "", next(iter(PLAN.on))))
     assert not fleet.broker.ejected()
 
 
@@ -517,7 +517,7 @@ async def test_after_its_end_a_worker_is_told_nothing_and_heard_no_more(fleets: 
     fleet.broker.left(1)
     fleet.broker.left(1)
     said = len(fleet.messages)
-    fleet.broker.received(1, Failed(KEY, "", next(iter(PLAN.on))))
+    fleet.broker.received(1, AttemptFailed(KEY, "", next(iter(PLAN.on))))
     fleet.broker.received(1, ClientUse({}, {}))
     fleet.clients[1].close()
     fleet.fail(1, 9)

@@ -264,7 +264,7 @@ async def test_a_worker_that_hangs_is_killed_and_replaced(
 
 async def test_a_worker_that_answers_no_beats_but_acknowledges_lives(tmp_path: Path) -> None:
     async with plane_at(tmp_path, timing=QUICK) as plane:
-        plane.control.silent = ("Beat",)
+        plane.control.silent = ("ReportRequest",)
         await plane.serve()
         first = {worker.pid for worker in plane.control.workers}
         for highest in range(20, 40):  # for four times as long as a TTL
@@ -276,8 +276,8 @@ async def test_a_worker_that_answers_no_beats_but_acknowledges_lives(tmp_path: P
 
 
 def more_beats(worker: FakeWorker) -> Callable[[], bool]:
-    before = len(worker.of("Beat"))
-    return lambda: len(worker.of("Beat")) > before
+    before = len(worker.of("ReportRequest"))
+    return lambda: len(worker.of("ReportRequest")) > before
 
 
 async def test_after_the_main_process_stood_still_nobody_is_killed(tmp_path: Path) -> None:
@@ -332,9 +332,9 @@ async def test_nothing_is_served_while_nobody_is_there(plane: Plane) -> None:
     [
         ("Ack", 1),
         ("Ack", 99),
-        ("Facts", 2, ()),
+        ("LearnedFacts", 2, ()),
         ("Stopped",),
-        ("Drain", 1.0),
+        ("Shutdown", 1.0),
     ],
     ids=str,
 )
@@ -383,9 +383,9 @@ async def test_a_look_does_not_wait_for_those_that_end(plane: Plane, monkeypatch
     monkeypatch.setattr("gateway.workers.supervisor.LOOK", 10 * PATIENCE)
     await plane.serve()
     victim = plane.control.workers[0]
-    victim.order("silent", "Beat")
+    victim.order("silent", "ReportRequest")
     look = asyncio.create_task(plane.processes.look(counters=False))
-    await plane.control.until(lambda: bool(victim.of("Beat")))
+    await plane.control.until(lambda: bool(victim.of("ReportRequest")))
     victim.order("exit", 1)
     async with asyncio.timeout(PATIENCE):
         await look
@@ -399,7 +399,7 @@ async def test_a_drain_ends_everybody_in_order(plane: Plane, caplog: pytest.LogC
     with caplog.at_level(logging.WARNING):
         await plane.processes.drain(5.0)
 
-    assert [worker.of("Drain")[0]["seconds"] for worker in plane.control.workers] == [5.0, 5.0]
+    assert [worker.of("Shutdown")[0]["seconds"] for worker in plane.control.workers] == [5.0, 5.0]
     assert plane.processes.not_serving == "the gateway is shutting down"
     assert [each for each in caplog.records if each.name == "skewgate.workers"] == []
     assert no_children()
@@ -427,7 +427,7 @@ async def test_stop_accepting_returns_when_nobody_accepts(plane: Plane) -> None:
 
     plane.control.workers[1].order("exit", 0)  # who has ended accepts nobody
     await stopping
-    assert not plane.control.workers[0].of("Drain")
+    assert not plane.control.workers[0].of("Shutdown")
     await plane.processes.drain(5.0)
     assert no_children()
 
@@ -515,7 +515,7 @@ async def test_a_drain_while_a_worker_starts(plane: Plane) -> None:
 async def test_abort_lets_those_that_serve_end_by_themselves(plane: Plane) -> None:
     await plane.serve()
     await plane.processes.abort()
-    assert [worker.of("Drain")[0]["seconds"] for worker in plane.control.workers] == [0.0, 0.0]
+    assert [worker.of("Shutdown")[0]["seconds"] for worker in plane.control.workers] == [0.0, 0.0]
     assert no_children()
 
 

@@ -21,7 +21,18 @@ from gateway.runtime.process import boot_time
 from gateway.settings import AccessLogSettings, LogSettings
 from gateway.telemetry.counters import Counted
 from gateway.telemetry.series.service import OfRequests
-from gateway.workers.messages import Ack, Beat, Deadlines, Do, Drain, Pause, Report, Serve, Serving, Stopped
+from gateway.workers.messages import (
+    Ack,
+    Deadlines,
+    Do,
+    Pause,
+    Report,
+    ReportRequest,
+    Serve,
+    Serving,
+    Shutdown,
+    Stopped,
+)
 from tests.dataplane.listener_tls import tls_listener
 from tests.kit.backends import ScriptedBackend, UpstreamConnection, ironic_response, serve
 from tests.kit.certificates import authority
@@ -52,7 +63,7 @@ async def test_it_serves_what_it_was_told_once_it_may(api: ScriptedBackend) -> N
         await main.acknowledged()
         client = await main.client()
         await client.send(get())
-        main.send(Beat(1, counters=True))
+        main.send(ReportRequest(1, counters=True))
         assert (await main.report(1)).worker.use["0"].clients == 0  # it waits to be accepted
 
         main.send(Serve())
@@ -154,11 +165,11 @@ async def test_a_report_tells_what_it_has_and_counts_each_request_once(api: Scri
         for _ in range(3):
             assert (await client.request(get())).status == 200
 
-        main.send(Beat(7, counters=True))
+        main.send(ReportRequest(7, counters=True))
         first = await main.report(7)
-        main.send(Beat(8, counters=True))
+        main.send(ReportRequest(8, counters=True))
         second = await main.report(8)
-        main.send(Beat(9, counters=False))
+        main.send(ReportRequest(9, counters=False))
         third = await main.report(9)
 
     assert first.worker.use["0"].clients == 1
@@ -195,11 +206,11 @@ async def test_a_drain_accepts_no_more_finishes_and_reports_all_that_was_counted
         await client.send(get())
         await api.received()
 
-        main.send(Drain(10.0))
+        main.send(Shutdown(10.0))
         await main.heard(Stopped)
         late = await main.client()  # it waits for the next worker of the slot
         await late.send(get())
-        main.send(Beat(2, counters=False))  # a worker that drains still answers
+        main.send(ReportRequest(2, counters=False))  # a worker that drains still answers
         assert (await main.report(2)).worker.use["0"].clients == 1
         may_answer.set()
         answer = await client.response()
@@ -230,7 +241,7 @@ async def test_a_request_that_is_cut_at_the_end_of_a_drain_is_in_the_last_report
             await client.send(get())
         await api.received(3)
 
-        main.send(Drain(0.1))
+        main.send(Shutdown(0.1))
         code, logged = await main.ended()
 
         last = await main.heard(Report)
@@ -244,7 +255,7 @@ async def test_a_request_that_is_cut_at_the_end_of_a_drain_is_in_the_last_report
 async def test_a_drain_before_it_serves_ends_it(api: ScriptedBackend) -> None:
     async with main_process_of(service_of(api), agreed=OFFERED) as main:
         main.send_start()
-        main.send(Drain(10.0))
+        main.send(Shutdown(10.0))
         await main.heard(Stopped)
         assert (await main.ended())[0] == 0
 
@@ -271,7 +282,7 @@ async def test_signals_mean_nothing_while_the_main_process_lives(api: ScriptedBa
             main.send(Serve())
             await main.heard(Serving)
         assert (await (await main.client()).request(get())).status == 200
-        main.send(Drain(1.0))
+        main.send(Shutdown(1.0))
         assert (await main.ended())[0] == 0
 
 
@@ -305,7 +316,7 @@ async def test_it_looks_at_the_deadline_before_it_refuses(api: ScriptedBackend) 
         assert (await client.request(get("1.91"))).status == 406
 
         main.send(Deadlines({"baremetal": boot_time() - 0.001}))
-        main.send(Beat(1, counters=False))
+        main.send(ReportRequest(1, counters=False))
         await main.report(1)
         assert (await client.request(get("1.91"))).status == 503
         assert (await client.request(get("1.31"))).status == 200
@@ -383,13 +394,13 @@ async def test_a_stop_signal_that_is_quicker_than_the_end_of_the_channel_counts(
         worker = int(pid.read_text())
         for number in (1, 2):
             os.kill(worker, signal.SIGTERM)
-            main.send(Beat(number, counters=False))
+            main.send(ReportRequest(number, counters=False))
             await main.report(number)  # it means nothing yet
 
         main.signal(signal.SIGKILL)
         await main.dead()
         os.kill(worker, signal.SIGTERM)
-        main.send(Beat(3, counters=False))
+        main.send(ReportRequest(3, counters=False))
         await main.report(3)
         main.hang_up()
         os.kill(worker, signal.SIGTERM)
@@ -422,10 +433,10 @@ async def test_the_access_log_is_reopened(api: ScriptedBackend, tmp_path: Path) 
         assert (await client.request(get())).status == 200
         log.rename(tmp_path / "old.log")
         main.send(Do("reopen_logs"))
-        main.send(Beat(1, counters=False))
+        main.send(ReportRequest(1, counters=False))
         await main.report(1)
         assert (await client.request(get("1.32"))).status == 200
-        main.send(Drain(1.0))
+        main.send(Shutdown(1.0))
         await main.ended()
 
     assert '"version": "1.31"' in (tmp_path / "old.log").read_text()
@@ -471,7 +482,7 @@ async def test_certificates_are_read_again_and_a_wrong_one_changes_nothing(
         async with asyncio.timeout(PATIENCE):
             while await shown() == second:
                 pass
-        main.send(Drain(1.0))
+        main.send(Shutdown(1.0))
         _, logged = await main.ended()
     assert "the certificates stay as they were" in logged
 
@@ -526,7 +537,7 @@ async def test_a_paused_worker_goes_on_with_its_clients_and_serves_again(api: Sc
         await waits.send(get())
         await client.send(get()[20:])
         assert (await client.response()).status == 200
-        main.send(Beat(1, counters=False))
+        main.send(ReportRequest(1, counters=False))
         assert (await main.report(1)).worker.use["0"].clients <= 1
 
         main.send(Serve())

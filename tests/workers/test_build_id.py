@@ -17,7 +17,7 @@ import pytest
 
 from gateway import __version__
 from gateway.runtime import compiled
-from gateway.workers.identity import OTHER_CODE, OTHER_CODE_REASON, identity
+from gateway.workers.build_id import OTHER_CODE, OTHER_CODE_REASON, build_id
 from tests.kit.backends import ScriptedBackend, serve
 from tests.kit.networks import free_port
 from tests.kit.processes import ROOT, finish, kill_left, ready, start
@@ -80,24 +80,24 @@ def moved_text(package: Path) -> None:
 
 @pytest.mark.parametrize("change", [edited, added, removed, renamed, moved_text])
 def test_every_change_of_the_sources_is_other_code(package: Path, change: Callable[[Path], None]) -> None:
-    before = identity(package)
+    before = build_id(package)
     change(package)
-    assert identity(package) != before
+    assert build_id(package) != before
 
 
 def test_what_is_no_source_and_when_it_was_written_does_not_count(package: Path) -> None:
-    before = identity(package)
+    before = build_id(package)
     (package / "__pycache__").mkdir()
     (package / "__pycache__" / "one.cpython-311.pyc").write_bytes(b"x")
     (package / "one.py").write_text("1")
-    assert identity(package) == before
+    assert build_id(package) == before
 
 
 def test_the_release_and_the_build_count(monkeypatch: pytest.MonkeyPatch, package: Path) -> None:
-    before = identity(package)
+    before = build_id(package)
     assert before.startswith(f"{__version__}-")
-    monkeypatch.setattr("gateway.workers.identity.is_compiled", lambda: not compiled.is_compiled())
-    assert identity(package) != before
+    monkeypatch.setattr("gateway.workers.build_id.is_compiled", lambda: not compiled.is_compiled())
+    assert build_id(package) != before
 
 
 # --- a worker

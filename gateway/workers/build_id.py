@@ -25,7 +25,7 @@ OTHER_CODE_REASON: Final = (
 _PACKAGE: Final = Path(__file__).resolve().parent.parent
 
 
-def identity(package: Path = _PACKAGE) -> str:
+def build_id(package: Path = _PACKAGE) -> str:
     """Of the code in this folder as it is now: the release, whether it runs compiled, and a checksum of all
     sources. It takes 7 ms. The main process must ask when it starts: later, the disk may have something
     else."""

@@ -44,14 +44,14 @@ from gateway.tls.client import ClientContexts, backends_tls, read_contexts
 from gateway.tls.server import ServerCertificates
 from gateway.tls.values import ServerTls
 from gateway.workers import messages
-from gateway.workers.recording import open_access_log, reads_ids, recorder
+from gateway.workers.request_recorder import open_access_log, reads_ids, recorder
 from gateway.workers.shares import BrokerClient
 
 _tls_log = logging.getLogger("skewgate.tls")
 
 
 @final
-class Parts:
+class WorkerParts:
     """Those of one worker. `send` tells the main process. `start` comes first, and `close` in any case."""
 
     def __init__(self, start: messages.Start, send: Callable[[object], None]) -> None:
@@ -202,7 +202,7 @@ class Parts:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def report(self, beat: messages.Beat, process_log: ProcessLog) -> messages.Report:
+    def report(self, beat: messages.ReportRequest, process_log: ProcessLog) -> messages.Report:
         """How this worker is."""
         stats = read_stats()
         process = WorkerStats(
@@ -222,10 +222,10 @@ class OwnFacts:
     it has just met because the main process did not know it yet. Judges no fact. `send` tells the main
     process."""
 
-    def __init__(self, send: Callable[[messages.Facts], None]) -> None:
+    def __init__(self, send: Callable[[messages.LearnedFacts], None]) -> None:
         self._send = send
         self._number = 0
-        self._unseen: deque[messages.Facts] = deque()
+        self._unseen: deque[messages.LearnedFacts] = deque()
         """Those that no Update had in it so far, in the order in which they were told."""
         self._main_process_is_gone = False
 
@@ -234,7 +234,7 @@ class OwnFacts:
         if self._main_process_is_gone:
             return
         self._number += 1
-        message = messages.Facts(self._number, tuple(facts))
+        message = messages.LearnedFacts(self._number, tuple(facts))
         self._unseen.append(message)
         self._send(message)
 

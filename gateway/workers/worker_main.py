@@ -1,8 +1,8 @@
 """The life of a worker process: it does what its main process tells it.
 
-    Start   ->  `Parts`: everything but accepting clients
+    Start   ->  `WorkerParts`: everything but accepting clients
     Update  ->  SnapshotHolder, with the facts on top that the main process has not taken in yet
-    Serve   ->  listens      Beat -> Report      Drain -> accepts no more, finishes, ends
+    Serve   ->  listens      ReportRequest -> Report      Shutdown -> accepts no more, finishes, ends
 
 Each Start and Update is acknowledged once it is in force. While the main process lives it alone says when a
 worker ends: signals that every process of a service or of a terminal gets mean nothing here. When its channel
@@ -28,7 +28,7 @@ from gateway.telemetry.stacks import capture_stacks
 from gateway.telemetry.stall_watch import StallWatch
 from gateway.workers import messages
 from gateway.workers.channel import Channel
-from gateway.workers.parts import Parts
+from gateway.workers.worker_parts import WorkerParts
 
 LAST_WORDS: Final = 1.0
 """Seconds in which the main process takes the last report."""
@@ -60,7 +60,7 @@ def run(channel: int) -> int:
 async def _serve(sock: socket.socket, process_log: ProcessLog) -> int:
     process_log.start()
     stall_watch = StallWatch()
-    worker = WorkerProcess(sock, process_log, stall_watch.begin_serving)
+    worker = WorkerMain(sock, process_log, stall_watch.begin_serving)
     stall_watch.start()
     with (
         closing(stall_watch),
@@ -71,7 +71,7 @@ async def _serve(sock: socket.socket, process_log: ProcessLog) -> int:
 
 
 @final
-class WorkerProcess:
+class WorkerMain:
     """One worker, from its first message to its end. `sock` leads to the main process. `on_serving` is called
     when it accepts connections."""
 
@@ -92,7 +92,7 @@ class WorkerProcess:
         """The main process is."""
         self._stopping = False
         """The main process is gone, and somebody has sent a stop signal."""
-        self._parts: Parts | None = None
+        self._parts: WorkerParts | None = None
         """Since `Start`."""
 
     async def run(self) -> None:
@@ -113,7 +113,7 @@ class WorkerProcess:
                     case messages.Pause() if self._parts is not None:
                         await self._parts.worker.stop_accepting()
                         self._channel.send(messages.Stopped())
-                    case messages.Drain():
+                    case messages.Shutdown():
                         await self._drain(message.seconds)
                         return
                     case _:
@@ -126,7 +126,7 @@ class WorkerProcess:
         self._process_log.of_worker(str(start.slot))
         self._process_log.configure(start.settings.log)
         with process.collector_paused():
-            parts = Parts(start, self._channel.send)
+            parts = WorkerParts(start, self._channel.send)
             stack.push_async_callback(parts.close)
             await parts.start()
         self._parts = parts
@@ -144,7 +144,7 @@ class WorkerProcess:
             await self._news.wait()
         return self._inbox.popleft()
 
-    async def _update(self, parts: Parts, update: messages.Update) -> None:
+    async def _update(self, parts: WorkerParts, update: messages.Update) -> None:
         if update.settings is None:
             parts.update(update)
         else:
@@ -161,9 +161,9 @@ class WorkerProcess:
         self._channel.send(messages.Stopped())
         if parts is not None:
             await parts.worker.drain(seconds)
-            self._channel.send(parts.report(messages.Beat(0, counters=True), self._process_log))
+            self._channel.send(parts.report(messages.ReportRequest(0, counters=True), self._process_log))
 
-    async def _end_as_orphan(self, parts: Parts) -> None:
+    async def _end_as_orphan(self, parts: WorkerParts) -> None:
         """Give the addresses free for the next gateway, finish the requests under way, and end."""
         seconds = parts.settings.timeouts.drain
         _log.error(
@@ -185,7 +185,7 @@ class WorkerProcess:
         """What can be answered or done at once is not kept waiting by what takes longer."""
         parts = self._parts
         match message:
-            case messages.Beat() if parts is not None:
+            case messages.ReportRequest() if parts is not None:
                 self._channel.send(parts.report(message, self._process_log))
             case messages.Do() if parts is not None:
                 parts.do(message.what)
@@ -194,7 +194,7 @@ class WorkerProcess:
                     self._early.append(message)
                 else:
                     parts.received(message)
-            case messages.Beat() | messages.Do():
+            case messages.ReportRequest() | messages.Do():
                 pass
             case _:
                 self._inbox.append(message)
