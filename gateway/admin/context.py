@@ -23,7 +23,7 @@ from gateway.telemetry.status import GatewayStatus
 
 
 class Refresh(Protocol):
-    """`DataPlane.look`: brings what workers have reported up to date."""
+    """`DataPlane.collect`: brings what workers have reported up to date."""
 
     def __call__(self, *, counters: bool) -> Awaitable[None]:
         """Takes a second at most. `counters`: whatever the workers have counted, too."""

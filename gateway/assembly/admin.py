@@ -84,7 +84,7 @@ def admin_context(parts: Parts) -> AdminContext:
         snapshots=plan.known.snapshot_holder,
         not_serving=lambda: plane.not_serving,
         agreement=parts.agreed.report,
-        refresh=plane.look,
+        refresh=plane.collect,
         status=lambda: status(parts),
         metrics=plan.metrics,
         history=parts.history,

@@ -47,7 +47,7 @@ MIN_ADMIN_CONNECTIONS: Final = 8
 _log = logging.getLogger("skewgate")
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
-Look = Callable[[asyncio.AbstractEventLoop], Callable[[], None]]
+CaptureStacks = Callable[[asyncio.AbstractEventLoop], Callable[[], None]]
 """Called in the thread of the loop; what it returns in any thread."""
 Result = TypeVar("Result")
 
@@ -146,21 +146,26 @@ def handle_signals(
     stop: Callable[[], None],
     reload: Callable[[], None] | None = None,
     reopen: Callable[[], None] | None = None,
-    look: Look | None = None,
+    capture: CaptureStacks | None = None,
     *,
     take_over: Callable[[], None] | None = None,
     always: bool = False,
     before_exit: Callable[[], None] = lambda: None,
 ) -> Iterator[None]:
-    """Inside, SIGTERM and SIGINT call `stop`, and a second one `before_exit`, and ends the process (`always`:
-    each of them calls `stop`, which knows whether it means anything); SIGHUP calls `reload` and
-    SIGUSR1 `reopen`, SIGUSR2 `take_over`. Those without a function mean nothing: one line says so.
-    Without a handler each of them would end the process.
+    """Handles the signals of this process inside the context. Without a handler each would end the process.
 
-    SIGQUIT calls `look`, if there is one, wherever the program is, also when the loop stands still, and in a
-    thread of its own what that returns. One at a time, and one in a second."""
+    SIGTERM, SIGINT   `stop`. A second one calls `before_exit` and ends the process, unless `always` is set:
+                      then each calls `stop`, which decides.
+    SIGHUP            `reload`
+    SIGUSR1           `reopen`
+    SIGUSR2           `take_over`
+    SIGQUIT           `capture`, wherever the program is and also when the loop stands still. What it returns
+                      is called in a thread. One at a time, and at most one a second.
+
+    A signal without a function is logged and ignored.
+    """
     loop = asyncio.get_running_loop()
-    stopping, dumps = False, None if look is None else _Dumps(look, loop)
+    stopping, dumps = False, None if capture is None else _Dumps(capture, loop)
 
     def on_stop_signal(_number: int, _frame: FrameType | None) -> None:
         # Not by `loop.add_signal_handler`: a signal that comes while uvloop handles another one (a SIGHUP, a
@@ -194,12 +199,15 @@ def handle_signals(
 
 @final
 class _Dumps:
-    """Calls `look`, for SIGQUIT. The signal interrupts the main thread wherever it is, perhaps while it holds
-    a lock of the log, for which another thread waits that holds one that a dump needs. So what was seen is
-    written by a thread, for which the main thread never waits."""
+    """The handler of SIGQUIT: captures stacks and writes them from a thread.
 
-    def __init__(self, look: Look, loop: asyncio.AbstractEventLoop) -> None:
-        self._look, self._loop = look, loop
+    The signal interrupts the main thread wherever it is, perhaps while it holds a lock of the log. Another
+    thread may wait for that lock and hold one that the dump needs. So the main thread never waits for the
+    writing thread.
+    """
+
+    def __init__(self, capture: CaptureStacks, loop: asyncio.AbstractEventLoop) -> None:
+        self._capture, self._loop = capture, loop
         self._dump: Callable[[], None] = _nothing
         self._dumping = False
         self._dumped_at = float("-inf")
@@ -211,7 +219,7 @@ class _Dumps:
             return
         self._dumping = True
         try:
-            self._dump = self._look(self._loop)
+            self._dump = self._capture(self._loop)
         except Exception as error:  # noqa: BLE001 - it would be raised in whatever the signal has interrupted
             self._dump = partial(_log.error, "SIGQUIT: the tasks cannot be seen: %r", error)
         self._thread = threading.Thread(target=self._run, name="skewgate-stacks", daemon=True)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gateway.workers.supervisor import WorkerProcesses
 
 DataPlane: TypeAlias = "OwnWorker | WorkerProcesses"
-"""All requests go through it. What it says of worker processes is as of the last look, at most a beat old."""
+"""The data plane, through which all requests go. What it reports of worker processes is at most a beat old."""
 
 
 @final
@@ -98,7 +98,7 @@ class OwnWorker:
     def read_certificates(self) -> None:
         """Files of certificates have changed. Here: whoever has read them has changed what is in force."""
 
-    async def look(self, *, counters: bool) -> None:
+    async def collect(self, *, counters: bool) -> None:
         """Bring what is said below up to date, if that takes no longer than a second. `counters`: what is in
         `Metrics`, too. Here: it is always of this moment."""
 

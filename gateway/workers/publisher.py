@@ -105,7 +105,7 @@ class Publisher:
             return False
         recipient.held, recipient.sent = recipient.sent, None
         recipient.changes = recipient.sent_changes
-        self._look_when_due(recipient)
+        self._schedule(recipient)
         return True
 
     def facts(self, recipient: Recipient, facts: LearnedFacts) -> bool:
@@ -115,13 +115,13 @@ class Publisher:
         for service, backend, fact in facts.facts:
             self._snapshot_holder.batch(service, backend, fact)
         recipient.facts_seen = facts.number
-        self._look_when_due(recipient)
+        self._schedule(recipient)
         return True
 
     def _changed(self) -> None:
         self.changes += 1
         for recipient in self._recipients:
-            self._look_when_due(recipient)
+            self._schedule(recipient)
 
     def _when_due(self, recipient: Recipient) -> float | None:
         """When the next Update to a worker is due; None: nothing is new, or something is under way."""
@@ -131,7 +131,7 @@ class Publisher:
             return recipient.sent_at + PAUSE
         return recipient.sent_at + FACTS_PAUSE if recipient.facts_seen > recipient.facts_seen_there else None
 
-    def _look_when_due(self, recipient: Recipient) -> None:
+    def _schedule(self, recipient: Recipient) -> None:
         """At the end of this turn of the loop at the earliest: a turn may bring many changes."""
         due = self._when_due(recipient)
         if due is None or (self._timer is not None and self._due <= due):
@@ -139,9 +139,9 @@ class Publisher:
         if self._timer is not None:
             self._timer.cancel()
         pause = max(0.0, due - monotonic())
-        self._due, self._timer = due, asyncio.get_running_loop().call_later(pause, self._look)
+        self._due, self._timer = due, asyncio.get_running_loop().call_later(pause, self._send_due)
 
-    def _look(self) -> None:
+    def _send_due(self) -> None:
         """Send what is due. The batch is applied before: `facts_seen` is true then."""
         self._snapshot_holder.apply_batch()
         now, self._timer = monotonic(), None
@@ -149,7 +149,7 @@ class Publisher:
             due = self._when_due(recipient)
             if due is not None and due <= now:
                 self._send(recipient, now)
-            self._look_when_due(recipient)
+            self._schedule(recipient)
 
     def _send(self, recipient: Recipient, now: float) -> None:
         current, settings = self._snapshot_holder.current, self._settings

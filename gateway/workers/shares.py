@@ -30,7 +30,7 @@ from gateway.telemetry.worker_report import Ejected
 from gateway.workers.leases import LeaseLedger
 from gateway.workers.messages import AttemptFailed, ClientUse, HeldBack, Leases, LeaseUse
 
-LOOK: Final = 0.25
+TICK: Final = 0.25
 """Seconds between two looks at ejections that end, and at members that have come or gone."""
 EXCHANGE: Final = 0.05
 """Seconds for which the main process adds up what clients have used. The workers do so as long. So others
@@ -94,7 +94,7 @@ class TokenBroker:
     def joined(self, slot: int, send: Send) -> None:
         """A worker has started, and may be told with `send`."""
         worker = self._workers[slot] = _Worker(send)
-        self._look_for_members()
+        self._update_stocks()
         self._leases.joined(slot)
         worker.failing = self._ejections.failing
         for one in self._workers.values():
@@ -131,7 +131,7 @@ class TokenBroker:
                 self._failed(worker, message)
             case LeaseUse():
                 if message.wanted.keys() - self._leases.keys:
-                    self._look_for_members()
+                    self._update_stocks()
                 self._leases.used(slot, message)
                 self._deal_soon()
             case ClientUse():
@@ -177,15 +177,15 @@ class TokenBroker:
                 worker.send(HeldBack(held_back, failing))
 
     def _on_tick(self) -> None:
-        self._tick = asyncio.get_running_loop().call_later(LOOK, self._on_tick)
+        self._tick = asyncio.get_running_loop().call_later(TICK, self._on_tick)
         self._ejections.tick()
         self._tell_held_back()
-        if self._look_for_members():
+        if self._update_stocks():
             self._deal()
 
     # --- leases
 
-    def _look_for_members(self) -> bool:
+    def _update_stocks(self) -> bool:
         """Whether a configuration or a source of backends may have changed them."""
         views = self._snapshots.current.views
         if views is self._views:

@@ -42,8 +42,8 @@ _PROBED: Final = CachedDocuments()
 BEATS: Final = 4
 """In one TTL. A worker that leaves so many unanswered is replaced. They are counted, not timed: when the
 main process itself has stood still, the workers get their time all the same."""
-LOOK: Final = 1.0
-"""Seconds in which `look` gets its answers, or goes by the last ones."""
+COLLECT: Final = 1.0
+"""Seconds in which `collect` gets its answers, or goes by the last ones."""
 CUT: Final = 5.0
 """Seconds after the time of a drain in which the workers must have ended."""
 END: Final = 1.0
@@ -385,7 +385,7 @@ class WorkerProcesses:
                 handle.unanswered += 1
                 handle.send(messages.ReportRequest(self._beat, counters=True))
 
-    async def look(self, *, counters: bool) -> None:
+    async def collect(self, *, counters: bool) -> None:
         """Ask all workers, and wait a second for those that do not answer."""
         self._beat += 1
         number = self._beat
@@ -397,7 +397,7 @@ class WorkerProcesses:
             report = handle.report
             return (report is not None and report.number >= number) or handle not in self._handles.values()
 
-        await self._changes.until(lambda: all(map(answered, asked)), LOOK)
+        await self._changes.until(lambda: all(map(answered, asked)), COLLECT)
 
     # --- what is in force
 

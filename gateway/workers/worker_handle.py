@@ -31,8 +31,8 @@ LAST_WORDS: Final = 1.0
 """Seconds from the end of its channel to the end of a worker, for its last lines. Then it is killed."""
 LAST_SPANS: Final = 5.0
 """The same for one that ends in order, which sends its last spans, too."""
-LONGEST_LOOK: Final = 0.05
-"""Seconds between two looks at whether a process has ended."""
+LONGEST_POLL: Final = 0.05
+"""Seconds between two polls for the end of a process."""
 
 
 class WorkerStage(Enum):
@@ -168,7 +168,7 @@ class WorkerHandle:
         end, pause = monotonic() + seconds, 0.001
         while (code := process.poll()) is None and monotonic() < end:
             await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_LOOK)
+            pause = min(2 * pause, LONGEST_POLL)
         if code is not None and self._channel is not None:
             self._channel.close()
         return code

@@ -64,7 +64,7 @@ async def _serve(sock: socket.socket, process_log: ProcessLog) -> int:
     stall_watch.start()
     with (
         closing(stall_watch),
-        process.handle_signals(worker.on_stop_signal, look=capture_stacks, always=True),
+        process.handle_signals(worker.on_stop_signal, capture=capture_stacks, always=True),
     ):
         await worker.run()
     return 0

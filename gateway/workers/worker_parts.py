@@ -198,7 +198,7 @@ class WorkerParts:
             self._access_log.reopen()
         elif what == "read_certificates":
             # Owned by `_tasks` until it is done.
-            task = asyncio.get_running_loop().create_task(self.tls.look(), name="certificates")
+            task = asyncio.get_running_loop().create_task(self.tls.check_for_changes(), name="certificates")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -289,7 +289,7 @@ class WorkerTls:
             await self._reload(certificates, settings.listen[position].tls)
         await self._read_contexts(settings)
 
-    async def look(self) -> None:
+    async def check_for_changes(self) -> None:
         """Read again the certificates whose files have changed."""
         for certificates in self._certificates.values():
             if await asyncio.to_thread(certificates.changed):

@@ -80,7 +80,7 @@ async def test_sigquit_shows_a_loop_that_stands_still(caplog: pytest.LogCaptureF
 
     thread = threading.Thread(target=blocked.wait, name="waiting")
     thread.start()
-    with process.handle_signals(lambda: None, look=look):
+    with process.handle_signals(lambda: None, capture=look):
         hold_the_loop_up()
         thread.join()
         await asyncio.sleep(0)
@@ -98,7 +98,7 @@ async def test_a_storm_of_sigquit_neither_nests_nor_holds_the_loop() -> None:
         if dumps < 3:
             os.kill(os.getpid(), signal.SIGQUIT)
 
-    with process.handle_signals(lambda: None, look=lambda _loop: dump):
+    with process.handle_signals(lambda: None, capture=lambda _loop: dump):
         for _ in range(3):
             os.kill(os.getpid(), signal.SIGQUIT)
     assert dumps == 1
@@ -113,7 +113,7 @@ async def test_a_loop_that_stands_still_is_shown_a_second_time(monkeypatch: pyte
         nonlocal dumps
         dumps += 1
 
-    with process.handle_signals(lambda: None, look=lambda _loop: dump):
+    with process.handle_signals(lambda: None, capture=lambda _loop: dump):
         os.kill(os.getpid(), signal.SIGQUIT)
         for thread in threading.enumerate():
             if thread.name == "skewgate-stacks":
@@ -143,7 +143,7 @@ async def test_a_dump_waits_for_the_log_without_the_thread_that_was_interrupted(
     thread = threading.Thread(target=log)
     logger.addHandler(handler)
     try:
-        with process.handle_signals(lambda: None, look=capture_stacks):
+        with process.handle_signals(lambda: None, capture=capture_stacks):
             with lock:
                 thread.start()
                 held.wait()
@@ -160,7 +160,7 @@ async def test_without_a_thread_the_loop_dumps(monkeypatch: pytest.MonkeyPatch) 
 
     dumped = asyncio.Event()
     monkeypatch.setattr(threading.Thread, "start", fail)
-    with process.handle_signals(lambda: None, look=lambda _loop: dumped.set):
+    with process.handle_signals(lambda: None, capture=lambda _loop: dumped.set):
         os.kill(os.getpid(), signal.SIGQUIT)
         await dumped.wait()
 
@@ -196,7 +196,7 @@ def dump():
 async def main():
     for _ in range(20):
         stop = asyncio.Event()
-        with process.handle_signals(stop.set, look=lambda loop: dump):
+        with process.handle_signals(stop.set, capture=lambda loop: dump):
             other = await asyncio.create_subprocess_exec("kill", "-QUIT", str(os.getpid()))
             await other.wait()
             await stop.wait()
@@ -235,7 +235,7 @@ async def short():
 
 async def main():
     loop = asyncio.get_running_loop()
-    with process.handle_signals(lambda: None, look=capture_stacks):
+    with process.handle_signals(lambda: None, capture=capture_stacks):
         for _ in range(150):
             os.kill(os.getpid(), signal.SIGQUIT)
             for _ in range(20):

@@ -534,8 +534,8 @@ async def test_who_comes_during_a_pause_waits_for_its_end(tmp_path: Path) -> Non
         plane = each.gateway.parts.plane
         await plane.stop_accepting()
         asked = [asyncio.create_task(each.ask(0)) for _ in range(20)]
-        await plane.look(counters=False)
-        await plane.look(counters=False)
+        await plane.collect(counters=False)
+        await plane.collect(counters=False)
         assert not any(task.done() for task in asked)
 
         await plane.listen()

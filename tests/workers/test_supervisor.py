@@ -150,7 +150,7 @@ async def test_in_force_waits_for_late_acknowledgements(plane: Plane) -> None:
     plane.learn(20)
     waiting = asyncio.create_task(plane.processes.in_force())
     await plane.control.until(lambda: all(worker.of("Update") for worker in plane.control.workers))
-    await plane.processes.look(counters=False)  # so that an acknowledgement would have come, too
+    await plane.processes.collect(counters=False)  # so that an acknowledgement would have come, too
     assert not waiting.done()
 
     plane.learn(21)  # while that one is under way: it waits
@@ -285,7 +285,7 @@ async def test_after_the_main_process_stood_still_nobody_is_killed(tmp_path: Pat
         await plane.serve()
         first = {worker.pid for worker in plane.control.workers}
         time.sleep(2.5 * QUICK.ttl)  # noqa: ASYNC251
-        await plane.processes.look(counters=False)
+        await plane.processes.collect(counters=False)
         assert {each.pid for each in plane.processes.workers()} == first
 
 
@@ -369,7 +369,7 @@ async def test_what_is_said_is_of_all_workers_and_of_this_moment(plane: Plane) -
     await plane.serve()
     for number, worker in enumerate(plane.control.workers, start=1):
         worker.order("clients", number)
-    await plane.processes.look(counters=True)
+    await plane.processes.collect(counters=True)
 
     assert plane.processes.in_flight_by_member == {"baremetal/api-1": 3}
     report = plane.processes.report()
@@ -379,16 +379,18 @@ async def test_what_is_said_is_of_all_workers_and_of_this_moment(plane: Plane) -
     assert sorted(use.clients for use in report.use.values()) == [1, 2]
 
 
-async def test_a_look_does_not_wait_for_those_that_end(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.workers.supervisor.LOOK", 10 * PATIENCE)
+async def test_collecting_reports_does_not_wait_for_those_that_end(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.workers.supervisor.COLLECT", 10 * PATIENCE)
     await plane.serve()
     victim = plane.control.workers[0]
     victim.order("silent", "ReportRequest")
-    look = asyncio.create_task(plane.processes.look(counters=False))
+    collected = asyncio.create_task(plane.processes.collect(counters=False))
     await plane.control.until(lambda: bool(victim.of("ReportRequest")))
     victim.order("exit", 1)
     async with asyncio.timeout(PATIENCE):
-        await look
+        await collected
 
 
 # --- the end
@@ -422,7 +424,7 @@ async def test_stop_accepting_returns_when_nobody_accepts(plane: Plane) -> None:
     stopping = asyncio.create_task(plane.processes.stop_accepting())
     await plane.control.until(lambda: all(worker.of("Pause") for worker in plane.control.workers))
     plane.control.workers[0].say("Stopped")
-    await plane.processes.look(counters=False)
+    await plane.processes.collect(counters=False)
     assert not stopping.done()
 
     plane.control.workers[1].order("exit", 0)  # who has ended accepts nobody
