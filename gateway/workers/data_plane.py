@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gateway.workers.supervisor import WorkerProcesses
 
 DataPlane: TypeAlias = "OwnWorker | WorkerProcesses"
-"""The data plane, through which all requests go. What it reports of worker processes is at most a beat old."""
+"""The data plane, which all requests go through. What it reports of workers is at most a beat old."""
 
 
 @final
