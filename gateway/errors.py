@@ -4,6 +4,8 @@ Expected refusals are values (`core.decision.decision.Refuse`), never exceptions
 peers, wrong files and our own bugs. This module imports nothing of ours.
 """
 
+from typing import Final, NamedTuple
+
 
 class SkewgateError(Exception):
     """The base of all. The text is one sentence that an operator can act on."""
@@ -18,21 +20,31 @@ class PathTemplateError(SkewgateError):
 
 
 class TextRefused(SkewgateError):
-    """A text of the configuration is not a value of its key. The message never quotes the text. `hint` may be
-    empty."""
+    """A text of the configuration is not a value of its key. Neither the message nor `hint` quotes the text,
+    which may be a secret. `quoting` is a better hint, for a text that may be shown."""
 
-    def __init__(self, message: str, hint: str) -> None:
+    def __init__(self, message: str, hint: str = "", quoting: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.quoting = quoting
+
+
+class OptionProblem(NamedTuple):
+    """One problem in the options of a dialect. `quoting`: as in `TextRefused`."""
+
+    at: tuple[str | int, ...]
+    """The keys and list indexes that lead to the option."""
+    message: str
+    hint: str = ""
+    quoting: str = ""
 
 
 class OptionsError(SkewgateError, ValueError):
-    """Options from which no dialect can be made. `problems` holds every problem: where it is in the options
-    (keys, and numbers of list items), what is wrong, and a hint, which may be empty."""
+    """Options from which no dialect can be made. `problems` holds every problem."""
 
-    def __init__(self, problems: tuple[tuple[tuple[str | int, ...], str, str], ...]) -> None:
-        super().__init__("; ".join(f"{'.'.join(map(str, at))}: {text}" for at, text, _ in problems))
+    def __init__(self, problems: tuple[OptionProblem, ...]) -> None:
+        super().__init__("; ".join(f"{'.'.join(map(str, each.at))}: {each.message}" for each in problems))
         self.problems = problems
 
 
@@ -44,51 +56,52 @@ class SettingsError(SkewgateError):
         self.problems = problems
 
 
-CLIENT_ERROR_REASONS = (
-    "chunk",
-    "chunk_overhead",
-    "connection_listed",
-    "content_length",
-    "control_byte",
-    "expect",
-    "folded_line",
-    "head",
-    "head_too_large",
-    "header_name",
-    "host",
-    "http_version",
-    "line_end",
-    "line_too_long",
-    "loop",
-    "method",
-    "overload",
-    "path",
-    "plain_http",
-    "proxy_header",
-    "request_line",
-    "smuggling",
-    "target",
-    "timeout",
-    "tls",
-    "tls_record",
-    "too_many_connections",
-    "too_many_headers",
-    "transfer_encoding",
-)
-"""The closed set of values of the label `reason` of skewgate_client_errors_total."""
+CLIENT_ERROR_REASONS: Final = {
+    "chunk": "a chunk of the body is malformed",
+    "chunk_overhead": "the chunks of the body are too small for their extensions and trailers",
+    "connection_listed": "`Connection` lists a field that must not be removed",
+    "content_length": "`Content-Length` is malformed, or there are several",
+    "control_byte": "a header holds a control character",
+    "expect": "`Expect` has another value than 100-continue",
+    "folded_line": "a header is folded over several lines",
+    "head": "the head is not valid HTTP",
+    "head_too_large": "the head is larger than `limits.head`",
+    "header_name": "the name of a header is not valid",
+    "host": "`Host` is missing, malformed, or there are several",
+    "http_version": "this version of HTTP is not supported",
+    "line_end": "a line of the head does not end with CR LF",
+    "line_too_long": "a line of the head is longer than `limits.line`",
+    "loop": "the request has passed through this gateway already",
+    "method": "this method is not proxied",
+    "overload": "the event loop is late",
+    "path": "other servers could read the path as another one",
+    "plain_http": "plain HTTP was sent to a TLS listener",
+    "proxy_header": "the PROXY header of a trusted peer is missing or malformed",
+    "request_line": "the request line is malformed",
+    "smuggling": "two readers could disagree about where the body ends",
+    "target": "the target is malformed",
+    "timeout": "the request was not complete in time",
+    "tls": "the TLS handshake failed",
+    "tls_record": "TLS is broken after the handshake, or begins another one",
+    "too_many_connections": "there are too many connections",
+    "too_many_headers": "there are more headers than `limits.headers`",
+    "transfer_encoding": "`Transfer-Encoding` is not chunked, or there are several",
+}
+"""The closed set of values of the label `reason` of skewgate_client_errors_total, each in words."""
 
 
 class FramingError(SkewgateError):
     """A peer broke HTTP/1.1 framing, or sent something ambiguous that we refuse to guess about.
 
     `status` is the response's if the peer is a client (400, 413, 414, 431, 501, 505 …). `reason` is one of
-    `CLIENT_ERROR_REASONS`.
+    `CLIENT_ERROR_REASONS`, `detail` a sentence that is more exact than the one there.
     """
 
-    def __init__(self, reason: str, status: int = 400) -> None:
+    def __init__(self, reason: str, status: int = 400, detail: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
         self.status = status
+        self.detail = detail
 
 
 class CertificateError(SkewgateError):

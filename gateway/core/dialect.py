@@ -339,8 +339,9 @@ class OptionWarning(NamedTuple):
 class ConfigurationRules:
     """What a dialect demands of its service's configuration beyond its own options, for settings to check."""
 
-    can_be_probed: bool = True
-    """False: nothing tells what its servers serve, so every backend must declare its versions."""
+    missing_option: str = ""
+    """The option without which probes cannot read what a server serves, as an operator writes it. Until it is
+    set, every backend must declare its versions. Empty: backends can be probed."""
     path_is_signed: bool = False
     """True: clients sign the path, so a configuration under which backends get another one is refused."""
     option_paths: tuple[tuple[tuple[str | int, ...], str], ...] = ()

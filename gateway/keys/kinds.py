@@ -61,6 +61,8 @@ class Key:
     `divided`, `shared` or `per worker`."""
     whole_file: str = ""
     """Why the key has no meaning in a service, where its section may be written there, too."""
+    form: str = ""
+    """How a required value is written, for hints: what the operator chooses is in capitals."""
     more: Mapping[str, int] = field(default_factory=dict)
     """Further entries of its JSON Schema."""
 
@@ -117,15 +119,17 @@ class Kind(ABC, Generic[T]):
             return field(default_factory=lambda: self.value(default), metadata=metadata)
         return field(default=value, metadata=metadata)
 
-    def required(self, meaning: str = "", *, reason: str, example: object, **more: int) -> Mapping[str, Key]:
+    def required(
+        self, meaning: str = "", *, reason: str, example: object, form: str = "", **more: int
+    ) -> Mapping[str, Key]:
         """The metadata of a dataclass field for a required key: `field(metadata=KIND.required(...))`. `more`
         adds to its JSON Schema."""
-        return {_KEY: Key(self, meaning or self.about, reason, example, more=more)}
+        return {_KEY: Key(self, meaning or self.about, reason, example, form=form, more=more)}
 
 
-def reject(message: str, hint: str = "") -> NoReturn:
-    """Refuse a text. The message must not quote it, because it may come from the environment."""
-    raise TextRefused(message, hint)
+def reject(message: str, hint: str = "", quoting: str = "") -> NoReturn:
+    """Refuse a text. Only `quoting` may quote it: it is shown unless the text comes from the environment."""
+    raise TextRefused(message, hint, quoting)
 
 
 def matching(pattern: str) -> Schema:
@@ -140,13 +144,20 @@ class Text(Kind[T]):
     """One text that becomes a value, strictly: `1_000`, `5.0` and ` 5` are not whole numbers."""
 
     def __init__(
-        self, read: Callable[[str], T], schema: Mapping[str, object], *, is_key: bool = False
+        self,
+        read: Callable[[str], T],
+        schema: Mapping[str, object],
+        *,
+        is_key: bool = False,
+        has_commas: bool = False,
     ) -> None:
         self.read = read
         self.json = schema
         """The schema of the text, without what every text may be: a variable."""
         self._is_key = is_key
         """True: the text is a name in a table, in which no variable is replaced."""
+        self.has_commas = has_commas
+        """True: the text may hold several values, with commas between them."""
 
     def value(self, written: Any) -> T:  # noqa: ANN401
         return self.read(str(written).lower() if isinstance(written, bool) else str(written))

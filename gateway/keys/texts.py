@@ -7,6 +7,7 @@ never quote the text, because it may come from the environment; the caret shows 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Final, TypeVar, get_args
@@ -62,6 +63,27 @@ _DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m|h)", re.ASCII)
 _SIZE: Final = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)", re.ASCII)
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES: Final = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+_NUMBER_WITH_UNIT: Final = re.compile(r"([0-9]{1,9}) ?([a-z]*)", re.ASCII | re.IGNORECASE)
+_TIME_UNITS: Final = {
+    "": "s",
+    "ms": "ms",
+    **dict.fromkeys(("s", "sec", "second", "seconds"), "s"),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), "m"),
+    **dict.fromkeys(("h", "hr", "hour", "hours"), "h"),
+}
+_SIZE_UNITS: Final = {
+    **dict.fromkeys(("", "b", "byte", "bytes"), "B"),
+    **dict.fromkeys(("k", "kb", "kib"), "KiB"),
+    **dict.fromkeys(("m", "mb", "mib"), "MiB"),
+    **dict.fromkeys(("g", "gb", "gib"), "GiB"),
+}
+
+
+def _with_our_unit(text: str, units: Mapping[str, str]) -> str:
+    """A hint with the same number and the unit that was probably meant; empty: it cannot be guessed."""
+    found = _NUMBER_WITH_UNIT.fullmatch(text)
+    unit = units.get(found[2].lower()) if found else None
+    return f"did you mean `{found[1]}{unit}`?" if found and unit else ""
 
 
 def read_duration(text: str, otherwise: str = "") -> float:
@@ -76,7 +98,8 @@ def read_wait(text: str, otherwise: str = "") -> float:
     """A duration that may be zero, `0s`."""
     found = _DURATION.fullmatch(text)
     if found is None:
-        reject("not a valid duration", f"write a whole number and its unit: 250ms, 5s, 2m or 24h{otherwise}")
+        hint = f"write a whole number and its unit: 250ms, 5s, 2m or 24h{otherwise}"
+        reject("not a valid duration", hint, _with_our_unit(text, _TIME_UNITS))
     seconds = int(found[1]) * _SECONDS[found[2]]
     if seconds > 86_400:
         reject("a duration must be at most 24h")
@@ -94,7 +117,8 @@ def read_size(text: str) -> int:
     """`512B`, `64KiB`, `1MiB`, `1GiB` as bytes."""
     found = _SIZE.fullmatch(text)
     if found is None:
-        reject("not a valid size", "write a whole number and its unit: 512B, 64KiB, 1MiB or 1GiB")
+        hint = "write a whole number and its unit: 512B, 64KiB, 1MiB or 1GiB"
+        reject("not a valid size", hint, _with_our_unit(text, _SIZE_UNITS))
     return int(found[1]) * _BYTES[found[2]]
 
 
@@ -112,13 +136,13 @@ def read_flag(text: str) -> bool:
     return text == "true"
 
 
-def count(low: int, high: int) -> Text[int]:
-    """A whole number from `low` to `high`."""
+def count(low: int, high: int, hint: str = "") -> Text[int]:
+    """A whole number from `low` to `high`. `hint`: what to do instead of writing another one."""
 
     def read(text: str) -> int:
         value = read_count(text)
         if not low <= value <= high:
-            reject(f"the number must be from {low} to {high}")
+            reject(f"the number must be from {low} to {high}", hint)
         return value
 
     return Text(read, {"type": "integer", "minimum": low, "maximum": high})
@@ -260,3 +284,5 @@ VARIABLE_NAME: Final = written_as(
 VERSION: Final = Text(read_text, {"type": ["string", "integer"], "minLength": 1})
 """A version as it was written. Whole numbers need no quotation marks. 1.90 needs them where other tools read
 the file."""
+VERSIONS: Final = Text(VERSION.read, VERSION.json, has_commas=True)
+"""Versions and ranges, as they were written."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from glob import glob
 from hashlib import sha256
 from pathlib import Path
+from pwd import getpwuid
 from typing import Final, final
 
 from gateway.errors import SkewgateError
@@ -104,13 +105,7 @@ class Sources:
         anywhere.
         """
         place = self.resolve(path)
-        try:
-            data = self.read(place) if folders is None else self._read_beneath(place, folders)
-        except SourceError as error:
-            if Path(path).is_absolute():
-                raise
-            reason = f"{error} ({str(Path(place).absolute())!a})"
-            raise SourceError(error.code, reason, error.hint) from None
+        data = self.read(place) if folders is None else self._read_beneath(place, folders)
         if len(data) > MAX_VALUE:
             raise SourceError("too-large", f"the file is larger than {MAX_VALUE >> 10} KiB")
         try:
@@ -125,7 +120,7 @@ class Sources:
     def _read_beneath(self, path: str, folders: Iterable[str]) -> bytes:
         """The content of a regular file beneath one of these folders. Raises `SourceError`."""
         self.note(path)
-        return _content(_open_beneath(path, map(self.resolve, folders)))
+        return _content(_open_beneath(path, map(self.resolve, folders)), path)
 
     def match(self, pattern: str) -> tuple[str, ...]:
         """The paths that a pattern matches, in order."""
@@ -142,6 +137,17 @@ def folder_of(path: str | Path) -> Path:
     """Where the relative paths in a configuration begin: in its folder, and for a pipe, which has none, in
     the working folder."""
     return Path() if is_stream(path) else Path(path).parent
+
+
+def reader_of(path: str | Path) -> str:
+    """A hint for a file that cannot be read: its absolute path, and the user who tries."""
+    user = os.geteuid()
+    try:
+        name = getpwuid(user).pw_name
+    except KeyError:  # as in a container
+        name = str(user)
+    place = str(Path(path).absolute())
+    return f"user {name} reads it at {place if place.isprintable() else ascii(place)}"
 
 
 def is_stream(path: str | Path) -> bool:
@@ -170,8 +176,8 @@ def _read(path: str) -> bytes:
     try:
         fd = os.open(path, _OPEN)
     except (OSError, ValueError) as error:
-        raise _unreadable(error) from None
-    return _content(fd)
+        raise _unreadable(error, path) from None
+    return _content(fd, path)
 
 
 def _open_beneath(path: str, folders: Iterable[str]) -> int:
@@ -198,24 +204,26 @@ def _open_beneath(path: str, folders: Iterable[str]) -> int:
         finally:
             os.close(folder)
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links that lead to each other
-        raise _unreadable(error) from None
+        raise _unreadable(error, path) from None
 
 
-def _unreadable(error: Exception) -> SourceError:
-    return SourceError("unreadable", f"the file cannot be read: {_reason(error)}")
+def _unreadable(error: Exception, path: str) -> SourceError:
+    reason, hint = getattr(error, "strerror", None), reader_of(path)
+    if not reason:
+        reason, hint = "not a valid file name", ""
+    return SourceError("unreadable", f"the file cannot be read: {reason}", hint)
 
 
-def _content(fd: int) -> bytes:
+def _content(fd: int, path: str) -> bytes:
     """Reads the file and closes the descriptor. Raises `SourceError`."""
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             is_folder = stat.S_ISDIR(os.fstat(fd).st_mode)
-            reason = "Is a directory" if is_folder else "not a regular file"
-            raise SourceError("unreadable", f"the file cannot be read: {reason}")
+            raise OSError(0, "Is a directory" if is_folder else "not a regular file")
         with os.fdopen(fd, "rb", closefd=False) as file:
             data = file.read(MAX_SIZE + 1)
     except OSError as error:
-        raise _unreadable(error) from None
+        raise _unreadable(error, path) from None
     finally:
         os.close(fd)
     return _bounded(data)
@@ -225,7 +233,3 @@ def _bounded(data: bytes) -> bytes:
     if len(data) > MAX_SIZE:
         raise SourceError("too-large", f"the file is larger than {MAX_SIZE >> 20} MiB")
     return data
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or "not a valid file name"

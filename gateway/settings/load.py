@@ -93,7 +93,9 @@ def read_file(
     try:
         data = sources.read(str(path)) if again else sources.read_main(path)
     except SourceError as error:
-        return Loaded(str(path), None, (Problem(1, 1, error.code, str(error)),), seen=sources.seen)
+        return Loaded(
+            str(path), None, (Problem(1, 1, error.code, str(error), error.hint),), seen=sources.seen
+        )
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a valid file name"
         return Loaded(str(path), None, (Problem(1, 1, "unreadable", f"the file cannot be read: {reason}"),))

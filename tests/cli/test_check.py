@@ -70,7 +70,7 @@ def test_warnings_alone_leave_a_file_fine(tmp_path: Path, capfd: pytest.CaptureF
     assert out.endswith(f"{file}: fine, 1 warning\n")
 
 
-def test_a_file_that_is_not_there_is_a_problem_in_one_line(
+def test_a_file_that_is_not_there_is_a_problem_with_its_path_and_reader(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "absent.yaml"
@@ -79,7 +79,9 @@ def test_a_file_that_is_not_there_is_a_problem_in_one_line(
 
     out, err = capfd.readouterr()
     assert (code, err) == (2, "")
-    assert out == f"{file}:1:1: error[unreadable]: the file cannot be read: No such file or directory\n"
+    headline, hint = out.splitlines()
+    assert headline == f"{file}:1:1: error[unreadable]: the file cannot be read: No such file or directory"
+    assert hint.endswith(f" reads it at {file}")
 
 
 def test_strict_a_warning_is_exit_2(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

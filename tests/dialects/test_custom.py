@@ -544,10 +544,10 @@ def test_status_and_type_must_be_right() -> None:
 def test_versions_are_learned_from_headers_where_there_is_no_document() -> None:
     options = replace(INTEGER, learn=LearnOptions())
 
-    assert custom(options).configuration_rules.can_be_probed
+    assert not custom(options).configuration_rules.missing_option
     assert probed(options, None, *RANGE_LINES) == "1-9"
     assert probed(options, None, RANGE_LINES[0]) == "range"
-    assert not custom(CustomOptions()).configuration_rules.can_be_probed
+    assert "learn" in custom(CustomOptions()).configuration_rules.missing_option
 
 
 def test_the_request_of_a_probe() -> None:

@@ -14,7 +14,7 @@ from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects.custom.dialect import Custom
 from gateway.dialects.custom.options import CustomOptions, LearnOptions
-from gateway.errors import OptionsError
+from gateway.errors import OptionProblem, OptionsError
 from gateway.settings import load
 
 LIST = {"list": "$.versions[*]"}
@@ -139,8 +139,8 @@ def test_R3_N4_what_is_neither_a_path_nor_a_version_is_refused() -> None:
     with pytest.raises(OptionsError) as refused:
         Custom.configured(CustomOptions(learn=LearnOptions(minimum="1.2", maximum="$.newest")))
 
-    [(at, message, _)] = refused.value.problems
-    assert (at, message) == (("learn", "minimum"), "a JSON path begins with `$`")
+    [problem] = refused.value.problems
+    assert problem == OptionProblem(("learn", "minimum"), "a JSON path begins with `$`")
 
 
 def test_R3_N4_a_number_needs_no_quotation_marks() -> None:

@@ -26,7 +26,7 @@ from gateway.core.dialect import (
 from gateway.core.http.message import Header, Response
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import CalendarDate, MajorMinor, Scheme, Version
-from gateway.errors import OptionsError, VersionTextError
+from gateway.errors import OptionProblem, OptionsError, VersionTextError
 from gateway.keys.kinds import ListOf, section
 from gateway.keys.texts import COUNT, FLAG, LINE, LINES, VERSION, literal
 
@@ -124,13 +124,13 @@ class Dated(Plain):
     @classmethod
     def configured(cls, options: object) -> Self:
         assert isinstance(options, DatedOptions)
-        problems: list[tuple[tuple[str | int, ...], str, str]] = [
-            (("steps", at, "name"), "this step is impossible", "take another")
+        problems = [
+            OptionProblem(("steps", at, "name"), "this step is impossible", "take another")
             for at, step in enumerate(options.steps)
             if step.name == "impossible"
         ]
         if options.paper.size == 0:
-            problems.append((("paper", "size"), "no paper is so small", ""))
+            problems.append(OptionProblem(("paper", "size"), "no paper is so small"))
         if problems:
             raise OptionsError(tuple(problems))
         if options.title == "impossible":

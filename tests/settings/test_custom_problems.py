@@ -154,7 +154,7 @@ NEAREST_EARLIER = "scheme: date\nmatch: nearest_earlier\nreply: {served: A}"
 @pytest.mark.parametrize(
     "options, default_version, message",
     [
-        ("scheme: date", "2024-1-31", "not a valid version"),
+        ("scheme: date", "2024-1-31", "not a version of the form 2024-01-31"),
         ("scheme: date", "2024-02-01", "the declared versions are 2024-01-31"),
         (NEAREST_EARLIER, "2024-01-30", "the declared"),
     ],

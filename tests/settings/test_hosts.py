@@ -93,7 +93,7 @@ def test_services_that_match_the_same_requests_are_an_error_with_both_places(
 
     [problem] = problems
     assert (problem.code, problem.line, problem.column) == ("duplicate-match", 11, column)
-    assert problem.message == "services 'api' and 'b' match the same requests in line 7"
+    assert problem.message == "services 'api' (line 7) and 'b' match the same requests"
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_a_problem_of_an_included_file_is_at_its_place_in_it(
 def test_a_message_about_two_files_names_the_other_one(read: Read, tmp_path: Path) -> None:
     (problem,) = read(MAIN + services("one"), {"a.yaml": services("x").replace("/x", "/one")}).problems
 
-    assert problem.message.endswith(f" in line 6 of {tmp_path}/main.yaml")
+    assert f"'one' (line 6 of {tmp_path}/main.yaml) and" in problem.message
 
 
 def test_the_problems_of_all_files_are_told_at_once(read: Read) -> None:

@@ -114,7 +114,7 @@ class WholeNumber(Scheme):
 
     name = "integer"
     contiguous = True
-    example = "2"
+    example = "3"
     _pattern = re.compile(_NUMBER, re.ASCII)
 
     def parse(self, text: str) -> Version | None:

@@ -39,7 +39,7 @@ from gateway.dataplane.http1.fields import (
 )
 from gateway.dataplane.http1.llhttp import check_head
 from gateway.dataplane.http1.names import NameTable
-from gateway.errors import FramingError
+from gateway.errors import CLIENT_ERROR_REASONS, FramingError
 from gateway.telemetry.trace_context import trace_of
 
 KNOWN_METHODS: Final = {name.encode(): name for name in METHODS}
@@ -379,18 +379,20 @@ def read_described(
 
 def refusal_sentence(refusal: FramingError) -> str:
     """What the gateway does with such a request, for people."""
-    return f"the gateway answers {refusal.status} to this request, before any service: {refusal.reason}"
+    reason = refusal.detail or CLIENT_ERROR_REASONS.get(refusal.reason, refusal.reason)
+    return f"refused with {refusal.status}: {reason}"
 
 
 def _check_path(path: bytes) -> None:
     """Check a path with escapes or dots. Raises `FramingError` for one that another reader could read as
     another path (threats P1-P6)."""
-    if _BAD_ESCAPE.search(path):
-        raise FramingError("path")
+    if escape := _BAD_ESCAPE.search(path):
+        raise FramingError("path", detail=f"the path contains the escape `{escape[0].decode()}`")
     decoded = unquote_to_bytes(path)
     try:
         decoded.decode("utf-8")
     except UnicodeDecodeError:
-        raise FramingError("path") from None
-    if any(segment.split(b";", 1)[0] in (b".", b"..") for segment in decoded.split(b"/")):
-        raise FramingError("path")
+        raise FramingError("path", detail="the path is not UTF-8") from None
+    for segment in decoded.split(b"/"):
+        if (name := segment.split(b";", 1)[0]) in (b".", b".."):
+            raise FramingError("path", detail=f"the path contains `{name.decode()}`")

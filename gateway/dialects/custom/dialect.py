@@ -84,7 +84,9 @@ class Custom(Dialect):
         self.owned_response = frozenset(map(normalize_name, api.response_codec.names))
         self.target_has_version = bool(api.in_target)
         self.configuration_rules = ConfigurationRules(
-            can_be_probed=api.advertisement_codec.has_versions or api.response_codec.advertises,
+            missing_option=""
+            if api.advertisement_codec.has_versions or api.response_codec.advertises
+            else "custom.learn: {path: /versions, ...}",
             option_paths=api.options.paths,
             warnings=api.warnings,
             notes=api.notes,

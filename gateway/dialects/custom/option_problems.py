@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, TypeVar, final
 
 from gateway.core.http.message import FORWARDING, HEADER_NAME, HOP_BY_HOP, HTTPOXY, UNLISTABLE, normalize_name
 from gateway.dialects.custom.locations import Affixes
-from gateway.errors import OptionsError
+from gateway.errors import OptionProblem, OptionsError
 
 Position: TypeAlias = tuple[str | int, ...]
 """Where an option stands: keys, and indexes of list items."""
@@ -24,6 +24,7 @@ PLAIN: Final = re.compile(r"[A-Za-z0-9._~-]*", re.ASCII)
 """Text that needs no escape in a header, in a path and in a query."""
 SUFFIX: Final = re.compile(r"\.[A-Za-z0-9]+", re.ASCII)
 PATH: Final = re.compile(r"/|(?:/[A-Za-z0-9._~!$&'()*+,=:@-]+)+", re.ASCII)
+_LIKE_VERSION: Final = re.compile(r"[0-9]+(?:[.-][0-9]+)*", re.ASCII)
 _OTHER_MEANING: Final = (
     HOP_BY_HOP
     | FORWARDING
@@ -62,11 +63,11 @@ class OptionProblems:
     """Every problem found so far."""
 
     def __init__(self) -> None:
-        self._found: list[tuple[Position, str, str]] = []
+        self._found: list[OptionProblem] = []
 
-    def add(self, at: Position, message: str, hint: str = "") -> None:
-        """Note a problem."""
-        self._found.append((at, message, hint))
+    def add(self, at: Position, message: str, hint: str = "", quoting: str = "") -> None:
+        """Note a problem. `quoting`: a better hint, which quotes the option."""
+        self._found.append(OptionProblem(at, message, hint, quoting))
 
     def raise_if_any(self) -> None:
         """Raises `OptionsError` with every problem, if there is one."""
@@ -100,14 +101,17 @@ class OptionProblems:
             self.add(at, message, "it begins with a slash, does not end with one, and has no escapes")
         return path
 
-    def read_affixes(self, at: Position, text: str, *, free: bool = False) -> Affixes:
-        """The text around `{version}`. `free`: any text is allowed, and a `*` at the end."""
+    def read_affixes(self, at: Position, text: str, prefix: str = "", *, free: bool = False) -> Affixes:
+        """The text around `{version}`. `free`: any text is allowed, and a `*` at the end. `prefix`: what the
+        option has before the text."""
         before, found, after = text.partition(VERSION)
         open_end = free and after.endswith("*")
         if open_end:
             after = after[:-1]
         if not found:
-            self.add(at, "{version} is missing here", "write it where the version stands")
+            meant = _LIKE_VERSION.sub(VERSION, text, count=1)
+            quoting = f"did you mean `{prefix}{meant}`?" if meant != text else ""
+            self.add(at, "{version} is missing here", "write it where the version stands", quoting)
         elif VERSION in after:
             self.add(at, "{version} stands here twice", "write it once")
         elif not free and PLAIN.fullmatch(before + after) is None:

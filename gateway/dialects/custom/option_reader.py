@@ -64,6 +64,8 @@ TargetLocation: TypeAlias = QueryLocation | PathLocation
 _LOCATION_KINDS: Final = ("header", "query", "path", "parameter")
 _OTHER_PARAMETERS: Final = frozenset({"q", "charset", "boundary"})
 """Parameters of media types that already mean something else."""
+_VERSION_SEGMENT: Final = re.compile(r".*?/[A-Za-z.-]*[0-9]+(?:[.-][0-9]+)*(?=/|\Z)", re.ASCII)
+"""A path up to the segment that looks like a version."""
 _BODY_TYPE: Final = re.compile(r"([a-z0-9.-]+/[a-z0-9.+-]+)(; ?charset=utf-8)?", re.ASCII)
 _RESERVED: Final = frozenset({"minimum", "maximum", "refused", "none"})
 """Words that mean something else where a version may stand (`default_version`)."""
@@ -498,12 +500,14 @@ def _path_location(
         )
     at = (*at, "path")
     prefix, _, segment = path.rpartition("/")
+    if VERSION not in path and (found := _VERSION_SEGMENT.match(path)) is not None:
+        prefix, _, segment = found[0].rpartition("/")  # what follows the version is not part of the place
     if VERSION in prefix:
         problems.add(at, "the version must stand in the last segment", "leave out what follows it")
         return PathLocation(prefix, syntax, Affixes(), options.sent)
     if not path.startswith("/") or (prefix and PATH.fullmatch(prefix) is None):
         problems.add(at, "not a valid path", "write /v{version} or /admin/api/{version}")
-    return PathLocation(prefix, syntax, problems.read_affixes(at, segment), options.sent)
+    return PathLocation(prefix, syntax, problems.read_affixes(at, segment, prefix + "/"), options.sent)
 
 
 def _check_together(

@@ -25,7 +25,7 @@ from gateway.dialects.openstack.microversion import (
     Latest,
     release_table,
 )
-from gateway.errors import OptionsError
+from gateway.errors import OptionProblem, OptionsError
 from gateway.keys.kinds import ListOf
 from gateway.keys.texts import FLAG, LINE, literal
 
@@ -336,7 +336,7 @@ def read_options(options: OpenStackOptions) -> tuple[str, ServiceProfile]:
     """
     if options.service_type is None:
         hint = f"write `openstack: {{service_type: TYPE}}`; TYPE is {HOW_TO_NAME_IT}"
-        raise OptionsError(((("service_type",), NO_SERVICE_TYPE, hint),))
+        raise OptionsError((OptionProblem(("service_type",), NO_SERVICE_TYPE, hint),))
     service_type = ALIASES.get(options.service_type, options.service_type)
     if _SERVICE_TYPE.fullmatch(service_type) is None:
         raise ValueError("a service type is lower-case letters, digits and `-`")

@@ -14,12 +14,11 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Final, final
 
+from gateway.core.dialect import Dialect
 from gateway.core.fleet.backend import Backend, BackendTls
 from gateway.core.fleet.connections import QUEUE, Queue
 from gateway.core.fleet.source import Source, SourceKind
 from gateway.core.versions.ranges import VersionSet
-from gateway.core.versions.version import Scheme
-from gateway.errors import VersionTextError
 from gateway.keys.addresses import DNS_URL, NETWORK, SRV_URL, URL, Address, BackendUrl
 from gateway.keys.kinds import SHARED, ListOf, section
 from gateway.keys.texts import (
@@ -27,11 +26,13 @@ from gateway.keys.texts import (
     BACKEND_NAME_PATTERN,
     FILE_PATH,
     FLAG,
-    VERSION,
+    VERSIONS,
     WAIT,
     count,
 )
+from gateway.settings.files import reader_of
 from gateway.settings.sections.tls import WrittenTls, read_backend_tls
+from gateway.settings.sections.versions import read_versions, versions_form
 from gateway.settings.target_file import MAX_SIZE, TargetsError, read_targets
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import Location, MappingNode, Node, Scalar, SequenceNode, child
@@ -102,14 +103,14 @@ class WrittenBackend:
         reason="People look for HOST:PORT first.",
         example="api-1",
     )
-    versions: str | None = VERSION.key(
+    versions: str | None = VERSIONS.key(
         None,
         "The versions that it serves, instead of probes: `1.1-1.58`, `1.1-1.58, 1.60`; dates and names as "
         "`a..b` or a list.",
         reason="A probe is always true; declared versions are for servers that do not say what they serve.",
         example="1.1-1.58",
     )
-    weight: int = count(1, 1000).key(
+    weight: int = count(1, 1000, "to take a backend out, `skewgate drain SERVICE/BACKEND`").key(
         1,
         "Its share of the requests, relative to the other backends.",
         reason="Replicas are usually equal.",
@@ -176,7 +177,7 @@ def check_backends(
     """Report what needs no dialect: no backend at all, names and URLs that are there twice, backups only.
     `node`: of the key `backends`, `at`: its place."""
     if not written and not (isinstance(node, SequenceNode) and node.broken):
-        findings.bad_value(node, "the service has no backend", "add one: `- url: http://HOST:PORT`")
+        findings.bad_value(node, "the service has no backend", "add `backends: [{url: http://HOST:PORT}]`")
     if written and all(backend.backup for backend in written):
         findings.warn(
             child(node, 0, "backup"),
@@ -248,14 +249,14 @@ def _check_place(written: WrittenBackend, node: Node | None, at: Location, findi
 
 
 def read_backends(
-    written: Sequence[WrittenBackend], scheme: Scheme, service: Node | None, findings: Findings
+    written: Sequence[WrittenBackend], dialect: Dialect, service: Node | None, findings: Findings
 ) -> tuple[tuple[Backend, ...], tuple[Source, ...]]:
     """The backends that the file names, and the sources of others. Problems go to the findings."""
     backends: list[Backend] = []
     sources: list[Source] = []
     for index, each in enumerate(written):
         node = child(service, "backends", index)
-        template = _template(each, scheme, node, findings)
+        template = _template(each, dialect, node, findings)
         if each.url is not None:
             host, port, path, _, socket_path = each.url
             backends.append(
@@ -286,15 +287,12 @@ def url_nodes(backends: Node | None) -> list[Node]:
     return [url for item in items if (url := child(item, "url")) is not None]
 
 
-def _template(written: WrittenBackend, scheme: Scheme, node: Node | None, findings: Findings) -> Backend:
+def _template(written: WrittenBackend, dialect: Dialect, node: Node | None, findings: Findings) -> Backend:
     """A backend without name and address, as the file describes it."""
     declared = None
     if written.versions is not None:
-        try:
-            declared = VersionSet.read(written.versions, scheme)
-        except VersionTextError as error:
-            hint = f'write one version such as "{scheme.example}", or a range'
-            findings.refused(child(node, "versions"), error, hint)
+        place, hint = child(node, "versions"), f"write `{versions_form(dialect.scheme)}`"
+        declared = read_versions(VersionSet.read, written.versions, dialect, hint, place, findings)
     template = Backend(
         name="", host="", port=0, weight=written.weight, declared=declared, backup=written.backup
     )
@@ -396,6 +394,8 @@ def _is_plain(source: Source, findings: Findings) -> bool:
 def _check_file(path: str, node: Node | None, findings: Findings) -> None:
     if not findings.check_files:
         return
+    until_then = "until then the gateway uses the backends that it knows"
+    hint, quoting = f'write a list such as [{{"targets": ["10.0.0.1:6385"]}}]; {until_then}', ""
     try:
         if not Path(path).is_file() and Path(path).exists():
             problem = "it is not a regular file"
@@ -406,12 +406,7 @@ def _check_file(path: str, node: Node | None, findings: Findings) -> None:
     except TargetsError as error:
         problem = str(error)
     except OSError as error:
-        hidden = not isinstance(node, Scalar) or node.substituted or Path(node.text).is_absolute()
-        where = "it" if hidden else f"{str(Path(path).absolute())!a}"
-        problem = f"{where} cannot be read: {(error.strerror or 'unknown reason').lower()}"
-    findings.warn(
-        node,
-        "bad-targets",
-        f"no backends from this file: {problem}",
-        'write a list such as [{"targets": ["10.0.0.1:6385"]}]; until then the gateway goes by what it knows',
-    )
+        problem = f"it cannot be read: {(error.strerror or 'unknown reason').lower()}"
+        quoting = f"{reader_of(path)}; {until_then}"
+    message = f"no backends from this file: {problem}"
+    findings.warn(node, "bad-targets", message, hint, quoting=quoting)

@@ -22,8 +22,9 @@ from gateway.core.dialect import (
     VersionMatch,
 )
 from gateway.core.fleet.service import Service
-from gateway.errors import OptionsError, VersionTextError
+from gateway.errors import OptionProblem, OptionsError, VersionTextError
 from gateway.settings.sections.backend import PLACES
+from gateway.settings.sections.versions import versions_form
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import MappingNode, Node, SequenceNode, child
 
@@ -73,21 +74,20 @@ def read_dialect(
         # Where an option was refused, the dialect got a default that nobody wrote. Problems with that default
         # are not reported.
         if not findings.is_dropped("services", service, name):
-            for at, message, hint in error.problems:
-                _refuse_option((name, *at), message, hint, node, findings)
+            for problem in error.problems:
+                _report_option(name, problem, node, findings)
     except (VersionTextError, ValueError) as error:
-        findings.refused(child(node, name) or place, error)
+        findings.refused(child(node, name) or place, str(error))
     return None
 
 
-def _refuse_option(
-    at: tuple[str | int, ...], message: str, hint: str, node: Node | None, findings: Findings
-) -> None:
+def _report_option(dialect: str, problem: OptionProblem, node: Node | None, findings: Findings) -> None:
     """Report an option that the dialect refuses: at the option, where it is missing, or at the dialect."""
+    at = (dialect, *problem.at)
     paths = [*(at[:length] for length in range(len(at), 0, -1)), ("dialect",), ()]
     places = (child(node, *path) for path in paths)
     place = next((each for each in places if each is not None), None)
-    findings.bad_value(place, message, hint)
+    findings.add(place, "bad-value", problem.message, problem.hint, quoting=problem.quoting)
 
 
 # --- what a dialect demands
@@ -103,8 +103,8 @@ def check_rules(service: Service, node: Node | None, findings: Findings) -> None
         findings.warn(place, "misleading", message, hint)
     if rules.path_is_signed:
         _check_signed_paths(service, node, findings)
-    if not rules.can_be_probed:
-        _check_declared(child(node, "backends"), findings)
+    if rules.missing_option:
+        _check_declared(service, child(node, "backends"), findings)
     if service.default_version is not None:  # the dialect's own is not in the file
         _check_default_version(service, child(node, "default_version"), findings)
 
@@ -148,15 +148,18 @@ def _check_signed_paths(service: Service, node: Node | None, findings: Findings)
         )
 
 
-def _check_declared(backends: Node | None, findings: Findings) -> None:
+def _check_declared(service: Service, backends: Node | None, findings: Findings) -> None:
     """Where backends cannot be probed, each needs declared versions."""
-    for item in backends.items if isinstance(backends, SequenceNode) else ():
-        if child(item, "versions") is None:
+    at = ("services", service.name, "backends")
+    form = versions_form(service.dialect.scheme)
+    hint = f'add `versions: "{form}"`, or `{service.dialect.configuration_rules.missing_option}`'
+    for index, item in enumerate(backends.items if isinstance(backends, SequenceNode) else ()):
+        if child(item, "versions") is None and not findings.is_dropped(*at, index, "versions"):
             findings.add(
                 next((place for key in PLACES if (place := child(item, key)) is not None), item),
                 "missing-key",
                 "nothing says which versions this backend serves",
-                "add `versions: ...`, or configure in the dialect's options where its servers say it",
+                hint,
             )
 
 

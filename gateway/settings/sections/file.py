@@ -122,6 +122,7 @@ class WrittenFile:
             "The APIs, each under a name of 1 to 64 letters, digits, `_`, `.` or `-`.",
             reason="Without a service the gateway has nothing to do.",
             example={"baremetal": {"dialect": "ironic", "backends": [{"url": "http://127.0.0.1:6385"}]}},
+            form="{NAME: {...}}",
             minProperties=1,
         )
     )
@@ -307,11 +308,11 @@ def check_matches(services: Sequence[Service], root: MappingNode, findings: Find
                 continue
             node = _match_node(root, service, host)
             first = _match_node(root, next(one for one in services if one.name == other), host)
+            line = f" ({findings.line_of(first, node)})" if first else ""
             findings.add(
                 node,
                 "duplicate-match",
-                f"services {other!r} and {service.name!r} match the same requests"
-                + (f" in {findings.line_of(first, node)}" if first else ""),
+                f"services {other!r}{line} and {service.name!r} match the same requests",
                 "give one of them another match.path or match.host",
             )
 

@@ -18,7 +18,7 @@ from typing import Final, final
 
 from gateway.keys.kinds import ListOf
 from gateway.keys.texts import FILE_PATTERN, LINE, VARIABLE_NAME
-from gateway.settings.files import MAX_FILES, SourceError, Sources
+from gateway.settings.files import MAX_FILES, SourceError, Sources, reader_of
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import Problem, Severity, quoted
 from gateway.settings.yaml.tree import (
@@ -126,9 +126,11 @@ def _paths(node: Scalar, sources: Sources, findings: Findings) -> list[str]:
     if not found and findings.check_files:
         folder = Path(sources.resolve(pattern)).parent
         if not has_magic(pattern):
-            findings.add(node, "unreadable", "there is no such file", "write a pattern: conf.d/*.yaml")
+            path, hint = sources.resolve(pattern), "write a pattern: conf.d/*.yaml"
+            findings.add(node, "unreadable", "there is no such file", hint, quoting=reader_of(path))
         elif not has_magic(str(folder)) and not folder.is_dir():
-            findings.add(node, "unreadable", "the folder of these files does not exist")
+            message = "the folder of these files does not exist"
+            findings.add(node, "unreadable", message, quoting=reader_of(folder))
         else:
             findings.add(
                 node, "no-effect", "no file matches", "add files to the folder", severity=Severity.WARNING
@@ -147,7 +149,7 @@ def _read(path: str, sources: Sources, findings: Findings) -> str | None:
     try:
         return sources.read(path).decode("utf-8-sig")
     except SourceError as error:
-        findings.problems.append(Problem(1, 1, error.code, str(error), file=path))
+        findings.problems.append(Problem(1, 1, error.code, str(error), error.hint, file=path))
     except UnicodeDecodeError:
         message = "the file is not UTF-8"
         findings.problems.append(Problem(1, 1, "not-utf-8", message, "save it as UTF-8", file=path))

@@ -11,10 +11,10 @@ from typing import Final, final
 from gateway.core.dialect import DefaultKind, DefaultVersion, Dialect
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.service import ALL_BACKENDS, AtLeast, Policy
-from gateway.core.versions.version import Scheme, Version
-from gateway.errors import VersionTextError
+from gateway.core.versions.version import Version
 from gateway.keys.kinds import Either, Text, reject, section
 from gateway.keys.texts import LINE, VERSION, WAIT, one_of
+from gateway.settings.sections.versions import read_versions
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import quoted
 from gateway.settings.yaml.tree import Node, child
@@ -132,7 +132,7 @@ def read_releases(
     releases = {}
     for name, text in written.items():
         place = child(node, name)
-        version = _read_version(text, dialect.scheme, place, findings)
+        version = _read_version(text, dialect, place, findings)
         if version is None:
             continue
         known = dialect.releases.get(name)
@@ -147,25 +147,25 @@ def read_releases(
     return releases
 
 
-def _read_version(text: str, scheme: Scheme, node: Node | None, findings: Findings) -> Version | None:
-    try:
-        return scheme.require(text)
-    except VersionTextError as error:
-        findings.refused(node, error)
-        return None
+def _read_version(
+    text: str, dialect: Dialect, node: Node | None, findings: Findings, otherwise: str = ""
+) -> Version | None:
+    """One version. `otherwise`: the words that may stand in its place, for the hint."""
+    hint = f"write `{dialect.scheme.example}`{otherwise}"
+    return read_versions(lambda text, scheme: scheme.require(text), text, dialect, hint, node, findings)
 
 
 def read_ceiling(
     offer: WrittenOffer,
     releases: Mapping[str, Version],
     backends: Sequence[Backend],
-    scheme: Scheme,
+    dialect: Dialect,
     node: Node | None,
     findings: Findings,
 ) -> Version | None:
     """The highest version on offer; None: there is no ceiling. `releases`: those of the dialect, too; `node`:
     of `offer`."""
-    written, place = offer.ceiling, child(node, "ceiling")
+    written, place, scheme = offer.ceiling, child(node, "ceiling"), dialect.scheme
     if written is None:
         return None
     if isinstance(written, ReleaseCeiling):
@@ -175,7 +175,7 @@ def read_ceiling(
         hint = f"write {{release: {quoted(written)}}}"
         findings.bad_value(place, "this is the name of a release", hint)
     else:
-        ceiling = _read_version(written, scheme, place, findings)
+        ceiling = _read_version(written, dialect, place, findings)
     if ceiling is None:
         return None
     if releases and ceiling > (highest := max(releases.values())):
@@ -213,16 +213,12 @@ def _read_release(
 
 
 def read_default_version(
-    text: str | None, scheme: Scheme, node: Node | None, findings: Findings
+    text: str | None, dialect: Dialect, node: Node | None, findings: Findings
 ) -> DefaultVersion | None:
     """What a request without a version gets; None: what the dialect says."""
     if text is None:
         return None
     if kind := DEFAULT_VERSION_WORDS.get(text):
         return DefaultVersion(kind)
-    version = scheme.parse(text)
-    if version is None:
-        message = f"not a valid version, write one like {scheme.example}"
-        findings.bad_value(node, message, "or write minimum, maximum or refused")
-        return None
-    return DefaultVersion(DefaultKind.CONSTANT, version)
+    version = _read_version(text, dialect, node, findings, ", minimum, maximum or refused")
+    return None if version is None else DefaultVersion(DefaultKind.CONSTANT, version)

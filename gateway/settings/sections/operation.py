@@ -17,9 +17,10 @@ from gateway.core.dialect import Dialect
 from gateway.core.http.message import METHODS
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Scheme
-from gateway.errors import PathTemplateError, VersionTextError
+from gateway.errors import PathTemplateError
 from gateway.keys.kinds import ListOf, Text, reject
-from gateway.keys.texts import VERSION, one_of, read_count
+from gateway.keys.texts import VERSIONS, one_of, read_count
+from gateway.settings.sections.versions import read_versions
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import quoted
 from gateway.settings.yaml.tree import Node, child
@@ -71,7 +72,7 @@ class WrittenOperation:
         )
     )
     versions: str = field(
-        metadata=VERSION.required(
+        metadata=VERSIONS.required(
             'The versions in which it exists: `">=1.58"`, `"<=2.4"`, `1.1-1.58` (dates and names `a..b`), '
             "one version, or several separated by commas. `next`: in development, in no version yet. Items "
             "with the same method and path add up. YAML needs quotation marks around `>`.",
@@ -123,12 +124,12 @@ def _rule(
                 "write unstable or active for `next`",
             )
     else:
-        try:
-            versions = VersionSet.read_open(written.versions, scheme)
-        except VersionTextError as error:
-            hint = f"write >={scheme.example}, <={scheme.example}, a range, one version or {NEXT}"
-            findings.refused(child(item, "versions"), error, hint)
+        hint = f"write >={scheme.example}, <={scheme.example}, a range, one version or {NEXT}"
+        place = child(item, "versions")
+        found = read_versions(VersionSet.read_open, written.versions, dialect, hint, place, findings)
+        if found is None:
             return None
+        versions = found
     # The segments are as those of requests will be. The text is shown as it was written.
     plain = PathTemplate.read(dialect.operation_path(written.path.text)).segments
     path = PathTemplate(written.path.text, plain)

@@ -76,6 +76,7 @@ class WrittenService:
             "The replicas, at least one.",
             reason="A service without a backend cannot respond.",
             example=[{"url": "http://127.0.0.1:6385"}],
+            form="[{url: http://HOST:PORT}]",
             minItems=1,
         )
     )
@@ -258,8 +259,8 @@ class _ServiceReader:
 
     def _service(self, dialect: Dialect, at_least: AtLeast, timeouts: Timeouts, limits: Limits) -> Service:
         written, node, findings = self.written, self.node, self.findings
-        scheme, offer = dialect.scheme, written.offer
-        backends, sources = read_backends(written.backends, scheme, node, findings)
+        offer = written.offer
+        backends, sources = read_backends(written.backends, dialect, node, findings)
         releases = read_releases(written.releases, dialect, child(node, "releases"), findings)
         known_releases = {**dialect.releases, **releases}
         request_edits, response_edits = read_header_edits(
@@ -278,9 +279,9 @@ class _ServiceReader:
             policy=Policy(offer.policy),
             at_least=at_least,
             stabilization=offer.stabilization,
-            ceiling=read_ceiling(offer, known_releases, backends, scheme, child(node, "offer"), findings),
+            ceiling=read_ceiling(offer, known_releases, backends, dialect, child(node, "offer"), findings),
             default_version=read_default_version(
-                written.default_version, scheme, child(node, "default_version"), findings
+                written.default_version, dialect, child(node, "default_version"), findings
             ),
             retry_after=written.retry_after,
             releases=releases,

@@ -15,6 +15,7 @@ from gateway.core.fleet.backend import BackendTls
 from gateway.errors import CertificateError
 from gateway.keys.addresses import HOST
 from gateway.keys.texts import FILE_PATH, one_of
+from gateway.settings.files import reader_of
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import Node, child
 from gateway.tls.values import WARN_BEFORE, CertificateFiles, ServerTls
@@ -100,9 +101,8 @@ def read_digest(tls: BackendTls, node: Node | None, findings: Findings) -> str:
     try:
         digest: str = import_module("gateway.tls.client").read_digest(tls)
     except CertificateError as error:
-        place = child(node, error.part)
-        if not findings.has_at(place):
-            findings.add(place, "bad-certificate", error.message, error.hint)
+        if not findings.has_at(child(node, error.part)):
+            _report(error, node, findings)
         return ""
     return digest
 
@@ -126,7 +126,7 @@ def check_server_tls(tls: ServerTls | None, node: Node | None, findings: Finding
             # It imports `cryptography`, which a file without TLS does without.
             import_module("gateway.tls.certificate").read_authorities(tls.client_ca, "client_ca")
         except CertificateError as error:
-            findings.add(child(node, "client_ca"), "bad-certificate", error.message, error.hint)
+            _report(error, node, findings)
 
 
 def check_pair(files: CertificateFiles, node: Node | None, findings: Findings) -> None:
@@ -137,8 +137,7 @@ def check_pair(files: CertificateFiles, node: Node | None, findings: Findings) -
         # It imports ssl, which a file without TLS does without.
         not_after = import_module("gateway.tls.server").check_pair(files).not_after
     except CertificateError as error:
-        at = child(node, error.part)
-        findings.add(at, "bad-certificate", error.message, error.hint)
+        _report(error, node, findings)
         return
     left = not_after - datetime.now(UTC).timestamp()
     if left < WARN_BEFORE:
@@ -148,3 +147,10 @@ def check_pair(files: CertificateFiles, node: Node | None, findings: Findings) -
             f"the certificate expires in {max(0, int(left // 86_400))} days",
             "renew it; the gateway reads files that have changed by itself",
         )
+
+
+def _report(error: CertificateError, node: Node | None, findings: Findings) -> None:
+    """Report a file that cannot be used. `node`: the mapping that has the key of the file."""
+    path = getattr(error.__cause__, "filename", None)  # of a file that cannot be opened
+    quoting = reader_of(path) if path else ""
+    findings.add(child(node, error.part), "bad-certificate", error.message, error.hint, quoting=quoting)

@@ -34,7 +34,7 @@ class Findings:
     note_file: Callable[[str], None] = lambda path: None
     """Called with each file that a check is about to read."""
 
-    def is_dropped(self, *path: str) -> bool:
+    def is_dropped(self, *path: str | int) -> bool:
         """Whether something at, above or below `path` was removed, so that its value means nothing."""
         return any(dropped[: len(path)] == path[: len(dropped)] for dropped in self.dropped)
 
@@ -52,11 +52,18 @@ class Findings:
         *,
         severity: Severity = Severity.ERROR,
         mend: str = "",
+        quoting: str = "",
     ) -> None:
-        """Report a problem of a node, unless one of it was reported before. `mend`: what to write instead; it
-        counts only for a text that is written plainly, whole and in this place."""
+        """Report a problem of a node, unless one of it was reported before.
+
+        `mend`: what to write instead; it counts only for a text that is written plainly, whole and in this
+        place. `quoting`: a hint that quotes the value, in place of `hint`; it is not shown for a value that
+        comes from the environment or from a file.
+        """
         if node is not None and node.broken:
             return
+        if quoting and not (isinstance(node, Scalar) and node.substituted):
+            hint = quoting
         if isinstance(node, Scalar) and severity is Severity.ERROR:
             more = _invisible(node) or _source(node, code)
             hint = f"{hint}; {more}" if hint and more else hint or more
@@ -85,10 +92,17 @@ class Findings:
         self.add(node, "bad-value", message, hint)
 
     def warn(
-        self, node: Node | None, code: str, message: str, hint: str | None = None, *, mend: str = ""
+        self,
+        node: Node | None,
+        code: str,
+        message: str,
+        hint: str | None = None,
+        *,
+        mend: str = "",
+        quoting: str = "",
     ) -> None:
         """Report what is allowed, and probably not what was meant."""
-        self.add(node, code, message, hint, severity=Severity.WARNING, mend=mend)
+        self.add(node, code, message, hint, severity=Severity.WARNING, mend=mend, quoting=quoting)
 
     def require_both(self, node: Node | None, one: str, other: str) -> None:
         """Report a key of a mapping that is there without the other one."""
@@ -109,11 +123,11 @@ class Findings:
         same = beside is None or file == beside.position.file
         return f"line {line}" if same else f"line {line} of {file or self.filename}"
 
-    def refused(self, node: Node | None, error: Exception, hint: str | None = None) -> None:
-        """Report a text that `core` or a dialect refused. The message of the error quotes the text, so it is
-        not shown when the text comes from the environment."""
+    def refused(self, node: Node | None, message: str, hint: str | None = None) -> None:
+        """Report a text that `core` or a dialect refused. The message quotes the text, so it is not shown
+        when the text comes from the environment."""
         secret = isinstance(node, Scalar) and node.substituted
-        self.bad_value(node, "not a valid value" if secret else str(error), hint)
+        self.bad_value(node, "not a valid value" if secret else message, hint)
 
 
 def _source(node: Scalar, code: str) -> str:

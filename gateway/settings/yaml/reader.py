@@ -33,6 +33,8 @@ from gateway.settings.yaml.tree import (
     shape_of,
 )
 
+MAX_LISTED: Final = 10
+"""Items of a list that a hint writes as one text; of a longer one it shows the form."""
 LISTENER: Final = "`listen[]"
 AGREEMENT: Final = "`agreement"
 
@@ -56,10 +58,12 @@ class _Place:
     """The same for every file: `*` for names that the operator chooses, `[]` for indexes."""
     key: Scalar | None = None
     """The key of which the node is the value. None: it is the whole file, or an item of a list."""
+    form: str = ""
+    """`Key.form` of the key."""
 
-    def entry(self, name: str, key: Scalar | None, generic: str = "") -> _Place:
+    def entry(self, name: str, key: Scalar | None, generic: str = "", form: str = "") -> _Place:
         """The place of an entry of a mapping. `generic`: in `path`, if not the name itself."""
-        return _Place((*self.location, name), (*self.path, generic or name), key)
+        return _Place((*self.location, name), (*self.path, generic or name), key, form)
 
     def item(self, index: int) -> _Place:
         """The place of an item of a list."""
@@ -113,14 +117,16 @@ class _Reader:
 
     def text(self, kind: Text[Any], node: Node, place: _Place) -> Any:  # noqa: ANN401 - as above
         if not isinstance(node, Scalar):
-            self._findings.add(node, "wrong-type", f"a text is expected here, not {shape_of(node)}", "")
+            message = f"a text is expected here, not {shape_of(node)}"
+            self._findings.add(node, "wrong-type", message, _as_one_text(kind, node))
         elif not node.text:
             self._findings.bad_value(node, "the value is empty", "remove the key to use its default")
         else:
             try:
                 return kind.read_in(self._folder, node.text)
             except TextRefused as refused:
-                self._findings.bad_value(node, refused.message, refused.hint)
+                message, hint = refused.message, refused.hint
+                self._findings.add(node, "bad-value", message, hint, quoting=refused.quoting)
         return self._refuse(place)
 
     def items(self, kind: ListOf, node: Node, place: _Place) -> Any:  # noqa: ANN401 - as above
@@ -166,7 +172,8 @@ class _Reader:
             self._faults += 1
             if name not in misspelt:
                 message = f"the key {quoted(name)} is missing"
-                self._findings.add(_shown_for(node, place), "missing-key", message, f"add `{name}: ...`")
+                hint = f"add `{name}: {section.keys[name].form or '...'}`"
+                self._findings.add(_shown_for(node, place), "missing-key", message, hint)
         values = {name: self._value_of(name, key, node, place) for name, key in section.keys.items()}
         values = {name: value for name, value in values.items() if value is not _REFUSED}
         if any(key.is_required and name not in values for name, key in section.keys.items()):
@@ -176,7 +183,7 @@ class _Reader:
     def _value_of(self, name: str, key: Key, node: MappingNode, place: _Place) -> Any:  # noqa: ANN401 - as above
         """The value of a key, or of its filler; `_REFUSED` without either."""
         if (entry := node.entries.get(name)) is not None:
-            value = self.value(key.kind, entry.value, place.entry(name, entry.key))
+            value = self.value(key.kind, entry.value, place.entry(name, entry.key, form=key.form))
             if value is not _REFUSED:
                 return value
             del node.entries[name]
@@ -195,7 +202,9 @@ class _Reader:
     def _refuse_shape(self, node: Node, place: _Place, expected: str, keys: Sequence[str]) -> _Refused:
         shape = shape_of(node)
         hint = None
-        if shape == "nothing":
+        if place.form:
+            hint = f"write `{place.path[-1]}: {place.form}`"
+        elif shape == "nothing":
             hint = "remove the key to use its defaults"
         elif expected == "a list":
             hint = "write it in brackets: [ ]" if shape == "a text" else None
@@ -289,6 +298,16 @@ def _shown_for(node: Node, place: _Place) -> Node:
         at = node.position
         return Scalar("", Position(at.line, at.column, file=at.file), broken=node.broken)
     return place.key
+
+
+def _as_one_text(kind: Text[Any], node: Node) -> str:
+    """How to write a list as one text, for a hint; empty for a mapping."""
+    if not isinstance(node, SequenceNode):
+        return ""
+    texts = [item.written for item in node.items if isinstance(item, Scalar) and not item.substituted]
+    if kind.has_commas and texts and len(texts) == len(node.items):
+        return 'write "1.1, 1.2"' if len(texts) > MAX_LISTED else f'write "{", ".join(texts)}"'
+    return "write it without brackets"
 
 
 def _section_name(path: Path) -> str:

@@ -28,6 +28,12 @@ _REFERENCE: Final = re.compile(
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<rest>:-(?P<default>[^}]*))?\})?"
 )
 
+MERGE: Final = "<<"
+"""The key by which YAML 1.1 adds the keys of another mapping."""
+_INSTEAD_OF_ALIASES: Final = (
+    "write the value where it is needed, or as ${VARIABLE}; `include` reads services from further files"
+)
+
 ReadValue: TypeAlias = Callable[[str], str]
 """The value that a file holds. Raises `SourceError`."""
 
@@ -218,30 +224,31 @@ class _Builder:
         assert isinstance(event, yaml.NodeEvent)
         position = self._position(event)
         if isinstance(event, yaml.AliasEvent):
-            self.report(
-                position,
-                "alias",
-                "anchors and aliases are not supported",
-                "write the value again where it is needed, or take it from a ${VARIABLE}",
-            )
+            self._report_alias(position)
             return Scalar("", position, broken=True)
-        self._check_properties(event, position)
+        self._check_tag(event, position)
+        has_anchor = event.anchor is not None
+        if has_anchor:
+            self._report_alias(position)
         if isinstance(event, yaml.ScalarEvent):
-            return self._scalar(event, position, used=used)
+            scalar = self._scalar(event, position, used=used)
+            scalar.broken |= has_anchor and used  # a key keeps its meaning
+            return scalar
         if depth >= MAX_DEPTH:
             raise _TooDeepError(position)
         if isinstance(event, yaml.SequenceStartEvent):
-            sequence = SequenceNode(position)
+            sequence = SequenceNode(position, broken=has_anchor)
             while not isinstance(first := next(self._events), yaml.SequenceEndEvent):
                 sequence.items.append(self._node(first, depth + 1, used=used))
             return sequence
-        mapping = MappingNode(position)
+        mapping = MappingNode(position, broken=has_anchor)
         while not isinstance(first := next(self._events), yaml.MappingEndEvent):
             key = self._node(first, depth + 1, used=False)
             usable = self._usable(key, mapping) if used else None
             value = self._node(next(self._events), depth + 1, used=usable is not None)
             if usable is not None:
                 mapping.entries[usable.text] = MappingEntry(usable, value)
+                mapping.broken |= usable.text == MERGE and value.broken  # other keys come from elsewhere
         return mapping
 
     def _usable(self, key: Node, mapping: MappingNode) -> Scalar | None:
@@ -259,9 +266,12 @@ class _Builder:
             return None
         return None if key.broken else key
 
-    def _check_properties(self, event: yaml.NodeEvent, position: Position) -> None:
-        if event.anchor is not None:
-            self.report(position, "alias", "anchors and aliases are not supported", "remove the anchor")
+    def _report_alias(self, position: Position) -> None:
+        """Report the first anchor or alias of the file: the others follow from it."""
+        if not any(problem.code == "alias" for problem in self.problems):
+            self.report(position, "alias", "anchors and aliases are not supported", _INSTEAD_OF_ALIASES)
+
+    def _check_tag(self, event: yaml.NodeEvent, position: Position) -> None:
         tag = getattr(event, "tag", None)
         if tag is not None:
             self.report(
@@ -385,10 +395,8 @@ def _unreadable_character(text: str, error: yaml.reader.ReaderError) -> Problem:
 
 
 _SYNTAX_HINTS: Final = (
-    (
-        "cannot start any token",
-        "indent with blanks; a text that starts with @, ` or % needs quotation marks",
-    ),
+    (r"'\t' that cannot start", "indent with spaces, not tabs"),
+    ("cannot start any token", "a text that starts with @, ` or % needs quotation marks"),
     (
         "mapping values are not allowed",
         "a text that contains `: ` needs quotation marks; also check the indentation",
