@@ -160,20 +160,25 @@ def _paths(text: str, targets: Targets) -> Iterator[tuple[int, str]]:
             yield found.start(), found[1]
 
 
-def unnamed(cell: str) -> list[str]:
-    """What is wrong with the last cell of a row of docs/threats.md: tests that do not exist, or neither a
-    test nor the reason why there is none."""
+def unnamed(row: str, cell: str) -> list[str]:
+    """What is wrong with the last cell of a row of docs/threats.md: tests that do not exist, fewer tests with
+    the id of the row in their name than the cell says, or neither a test nor the reason why there is none."""
     if re.match(r"none: \w", cell):
         return []
-    names = re.findall(r"`([^`]+)`", cell)
-    return [name for name in names if not _is_test(name)] or ([] if names else [f"no test: {cell!r}"])
+    names = re.findall(r"`([^`]+)`(?: \((all|\d+)\))?", cell)
+    wrong = [name for name, number in names if not _is_test(name, row, number)]
+    return wrong or ([] if names else [f"no test: {cell!r}"])
 
 
-def _is_test(name: str) -> bool:
+def _is_test(name: str, row: str, number: str) -> bool:
+    """Whether a test, or so many tests of the row, exist. `number`: `all` is the file as a whole."""
     path, _, function = name.partition("::")
     if not re.fullmatch(r"tests/[\w/]+/test_\w+\.py", path) or not (ROOT / path).is_file():
         return False
-    return not function or function in _functions(path)
+    if function or number == "all":
+        return not function or function in _functions(path)
+    prefix = f"test_{row.replace('-', '_')}_"
+    return sum(each.startswith(prefix) for each in _functions(path)) >= int(number or 1)
 
 
 @cache
@@ -246,7 +251,7 @@ def test_every_letter_of_threats_is_explained() -> None:
 
 
 def test_every_test_that_threats_names_exists() -> None:
-    found = [f"{row[0]}: {name}" for row in THREAT_ROWS for name in unnamed(row[-1])]
+    found = [f"{row[0]}: {name}" for row in THREAT_ROWS for name in unnamed(row[0], row[-1])]
 
     assert not found, "\n".join(found)
     assert {len(row) for row in THREAT_ROWS} == {4}
@@ -354,21 +359,35 @@ def test_faulty_citations_are_noticed(text: str, line: int, citation: str) -> No
         "`tests/docs/test_nothing.py`",
         f"`{THIS_FILE}::test_nothing`",
         f"`{THIS_FILE}::faults`",
-        f"`{THIS_FILE}`, `tests/docs/test_nothing.py`",
+        f"`{THIS_FILE}`",
+        f"`{THIS_FILE}` (3)",
+        f"`{THIS_FILE}` (all), `tests/docs/test_nothing.py`",
         "`tests/docs/pages.py`",
         "`gateway/errors.py`",
     ],
 )
 def test_a_row_without_a_test_that_exists_is_noticed(cell: str) -> None:
-    assert unnamed(cell)
+    assert unnamed("R-A1", cell)
 
 
 @pytest.mark.parametrize(
     "cell",
-    [f"`{THIS_FILE}`", f"`{THIS_FILE}::test_good_citations_pass`, `{THIS_FILE}`", "none: not implemented"],
+    [
+        f"`{THIS_FILE}` (all)",
+        f"`{THIS_FILE}::test_good_citations_pass`, `{THIS_FILE}` (all)",
+        "none: not implemented",
+    ],
 )
 def test_a_row_with_a_test_or_a_reason_passes(cell: str) -> None:
-    assert unnamed(cell) == []
+    assert unnamed("R-A1", cell) == []
+
+
+def test_a_file_stands_for_its_tests_of_the_row() -> None:
+    cell = "`tests/dataplane/test_framing.py`"
+
+    assert unnamed("S1", cell) == []
+    assert unnamed("S5", f"{cell} (2)") == []
+    assert unnamed("S5", f"{cell} (9)")
 
 
 @pytest.mark.parametrize(
