@@ -250,9 +250,6 @@ def _candidates(name: str, stub: dns.asyncresolver.Resolver) -> list[dns.name.Na
     return list(dict.fromkeys(names))  # `search .` names the absolute one once more
 
 
-# --- the files ---------------------------------------------------------------------------------------------
-
-
 def _read_hosts(text: str) -> Mapping[str, Addresses]:
     """Parse a hosts file: addresses by name in lower case, in the order of the file."""
     found: dict[str, Addresses] = {}

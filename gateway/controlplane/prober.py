@@ -188,8 +188,6 @@ class Prober:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    # --- tasks ----------------------------------------------------------------------------------------------
-
     def _begin_some(self) -> None:
         self._beginning = None
         for _ in range(min(BEGUN_PER_TURN, len(self._new))):

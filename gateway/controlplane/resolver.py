@@ -192,8 +192,6 @@ class Resolver:
         """State of each name, for `/status` and metrics."""
         return tuple(NameReport(each.host, each.found_at, each.all_failures) for each in self._names.values())
 
-    # --- one name -------------------------------------------------------------------------------------------
-
     def _remove(self, name: _Name) -> None:
         name.removed = True
         name.looked_up.set()

@@ -101,8 +101,6 @@ class WorkerAgreement:
         self._publishing: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] | None = None
 
-    # --- its life
-
     def start(self) -> None:
         """Give every view its record, if there are to be any, and take the steps that wait for nobody."""
         if not self._alone or self._orphans():
@@ -113,8 +111,6 @@ class WorkerAgreement:
         """Move no record any more. What is being saved is not published."""
         self._stop_following()
         await end_tasks(self._publishing)
-
-    # --- what happens elsewhere
 
     def acknowledged(self) -> None:
         if self._unsubscribe is None:
@@ -143,8 +139,6 @@ class WorkerAgreement:
         else:
             self._take_steps(self._snapshot_holder.current.views)
 
-    # --- what it says
-
     async def in_force(self, service: str | None = None) -> bool:
         try:
             async with asyncio.timeout(MAX_WAIT):
@@ -167,8 +161,6 @@ class WorkerAgreement:
             if agreed is not None and agreed.record is not None:
                 found[name] = agreed.record
         return found
-
-    # --- records come and go
 
     def _take_part(self) -> None:
         """Give every view a record that has none."""
@@ -204,8 +196,6 @@ class WorkerAgreement:
         self._planned.clear()
         self._awaited.clear()
         self._tell()
-
-    # --- steps
 
     def _on_change(self, before: Snapshot, after: Snapshot) -> None:
         if after.routes is not before.routes:

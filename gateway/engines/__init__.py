@@ -1,8 +1,8 @@
-"""Other data planes that are driven from the snapshot of a gateway beside them.
+"""Other data planes (engines) that forward requests by the snapshot of a gateway beside them.
 
     SnapshotHolder  ->  TableCompiler  ->  Table  ->  haproxy/  ->  acknowledged, held  ->  Agreement
 
-What belongs here: the table of what may go past the gateway, each row an answer of `decide`, and for each
-engine a folder with its texts and its runtime socket. What does not: rules of their own about versions, and
-refusals, which the gateway alone says.
+This room holds the table of requests that may bypass the gateway, each row an answer of `decide`, and for
+each engine a folder with its configuration and its runtime socket. It has no rules of its own about versions,
+and it refuses nothing: only the gateway does.
 """

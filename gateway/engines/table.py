@@ -1,12 +1,11 @@
-"""The compiled table: which plain requests an engine may send straight to a backend, and what it writes.
+"""Compiled table: the plain requests that an engine may send straight to a backend, and what it writes.
 
-Made by asking `decide`, once for each version that may be asked for in each way of asking, for none and for
-`latest`. A row is there only where the answer is a backend, and every member of the row's route set may get
-the request. Whatever is in no row goes to the gateway beside the engine: refusals, documents, odd or repeated
-headers, and all of a service that cannot be expressed (`inexpressible`): then nothing is wrong, and nothing
-is faster. Only the gateway refuses.
+It is made by calling `decide` once for each version and each way of asking for it, for none and for `latest`.
+A row exists only if the answer is a backend, and every member of the row's route set may get the request. All
+other requests go to the gateway beside the engine: refusals, documents, odd or repeated headers, and a
+service that cannot be expressed (`inexpressible`). Only the gateway refuses.
 
-A value, and pure. Nothing here knows an engine.
+Pure values. Nothing here knows a particular engine.
 """
 
 from __future__ import annotations
@@ -40,41 +39,42 @@ from gateway.dataplane.local_responses.failures import Failure, failure_error
 
 LATEST: Final = "latest"
 ROUTE_SET_PREFIX: Final = "sg-"
-"""How the name of each route set begins, and no other name in an engine."""
+"""Prefix of the names of all route sets, and of no other name in an engine."""
 MAX_VERSIONS: Final = 2000
-"""Versions of one service that get rows, the newest ones: no API has that many, and a table is sent whole."""
+"""Versions of one service that get rows, the newest ones. No API has that many, and a table is sent whole."""
 MAX_VERSION_HEADERS: Final = 3
-"""Each set of them has a row for each version. No API has more."""
+"""Headers that may carry the version: each combination has a row for each version. No API has more."""
 ALL_SETS_UP_TO: Final = 4
-"""Members for which every set of them is a route set: 15 route sets of four members."""
+"""Largest number of members for which every subset is a route set: four members have 15."""
 NO_REQUESTS: Final[Mapping[str, int]] = {}
 _FAILURES: Final = (Failure.CONNECT, Failure.NO_REPLY, Failure.REPLY_TIMEOUT)
 _CLIENT_ERRORS: Final = range(400, 500)
+_VERSION_HEADERS_ONLY: Final = "an engine reads versions only in headers that hold nothing else"
 
 
 Asked: TypeAlias = tuple[str | None, ...]
-"""What a request has in the version headers of its service, in the order of `Traits.headers`, each header
-once. None: it is absent."""
+"""Values of a request in the version headers of its service, in the order of `Traits.headers`; None:
+absent."""
 
 
 class Inexpressible(NamedTuple):
-    """Why a service has no rows."""
+    """Reason why a service has no rows."""
 
     key: tuple[str | int, ...]
-    """The key below the service: `("match", "path")`."""
+    """Key below the service, such as `("match", "path")`."""
     reason: str
-    """One sentence for the operator, without the service's name."""
+    """Sentence for the operator, without the service's name."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class RouteSet:
-    """Backends that serve the same. Its name says who they are: another set, or another address of one of
-    them, has another name, so a name never changes its meaning."""
+    """Backends that serve the same versions. The name depends on all members and their addresses, so it never
+    changes its meaning."""
 
     service: str
     members: tuple[EngineServer, ...]
-    """In order."""
+    """Servers in a canonical order."""
     name: str = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -91,16 +91,16 @@ class RouteSet:
 @final
 @dataclass(frozen=True, slots=True, order=True)
 class EngineServer:
-    """A backend as an engine sees it."""
+    """Backend as an engine sees it."""
 
     key: str
     """`service/backend`, unique in the gateway."""
     name: str
-    """The backend's own, unique in its service."""
+    """Name of the backend, unique in its service."""
     host: str
     port: int
     socket_path: str = ""
-    """Instead of host and port."""
+    """Path of a Unix socket, in place of host and port."""
     weight: int = 1
     backup: bool = False
 
@@ -121,84 +121,84 @@ class EngineServer:
 @final
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What becomes of one way of asking for a version."""
+    """Destination of the requests that ask for a version in one particular way."""
 
     asked: Asked
     version: str
-    """The negotiated version, canonical."""
+    """Negotiated version, in canonical spelling."""
     route_set: str
-    """The name of the route set that gets the request."""
+    """Name of the route set that gets the request."""
     range: tuple[str, ...]
-    """The values of `Traits.range_headers`, with the offer."""
+    """Values of `Traits.range_headers`, which state the offer."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ErrorAnswer:
-    """What the gateway answers to a failure, but for the id of the request: an engine makes none."""
+    """Error response of the gateway, without a request id: an engine makes none."""
 
     status: int
     headers: tuple[Header, ...]
-    """Without the range and without `Vary`."""
+    """Headers without the range headers and `Vary`."""
     body: bytes
     has_range: bool
-    """The range headers stand in it, with the offer."""
+    """Whether the response states the offer in the range headers."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a dialect does with every version alike: it does not change while the configuration stays."""
+    """Behaviour of a dialect that is the same for every version. It changes only with the configuration."""
 
     headers: tuple[str, ...]
-    """The request headers that carry its version and that the backend gets, canonical."""
+    """Names of the request headers that carry the version to the backend, canonical."""
     written: tuple[tuple[str, str], ...]
-    """For each of them what stands before the version, and what stands after."""
+    """Text before and after the version, for each of these headers."""
     decisive: tuple[str, ...]
-    """Further request headers that may decide, normalized: with one of them a request is not plain."""
+    """Normalized names of further request headers that may decide: a request with one of them is not
+    plain."""
     removed: tuple[str, ...]
-    """Request headers that the backend never gets and that decide nothing, normalized."""
+    """Normalized names of request headers that the backend never gets and that decide nothing."""
     range_headers: tuple[str, ...]
-    """The response headers in which a backend tells its range, and which tell the offer instead."""
+    """Names of the response headers in which a backend states its range; the offer replaces it."""
     served_headers: tuple[str, ...]
-    """The response headers in which a backend tells the served version."""
+    """Names of the response headers in which a backend states the served version."""
     refusal: VersionRefusal
-    """Of a response with the next status. YES: one that has the range and no served version is about the
-    version, and no other is. READ_BODY: only its body says so."""
+    """Meaning of a response with `refusal_status`. YES: it refuses the version if it has the range and no
+    served version. READ_BODY: only the body tells."""
     refusal_status: int
     vary: tuple[str, ...]
     refused: ErrorAnswer
-    """When a backend refuses the version."""
+    """Response when a backend refuses the version."""
     failed: tuple[ErrorAnswer, ...]
-    """When no backend can be reached, none replies, and none does so in time: one of each status."""
+    """Responses when no backend can be reached, none replies, or none in time: one of each status."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ServiceTable:
-    """All rows of one service, and what they have in common."""
+    """Rows of one service, and what they have in common."""
 
     service: Service
     inexpressible: Inexpressible | None
-    """Why it has no rows, whatever is on offer; None: it may have some."""
+    """Reason why it can have no rows, whatever is on offer; None: it can."""
     traits: Traits | None = None
-    """None: it cannot be expressed."""
+    """Behaviour of its dialect; None: it cannot be expressed."""
     paths: tuple[DirectPaths, ...] = ()
     rows: tuple[Row, ...] = ()
     route_sets: tuple[RouteSet, ...] = ()
-    """Those that an engine should know: all that the rows want, and those that may come."""
+    """Route sets that an engine should know: all that rows use, and those that may be needed next."""
     missing: frozenset[str] = frozenset()
-    """Names of route sets that rows want and the engine does not know: smaller ones have their requests, or
-    the gateway has."""
+    """Names of route sets that rows need and the engine lacks: smaller ones, or the gateway, get their
+    requests."""
     unusable: frozenset[str] = frozenset()
-    """The keys of members that get a request only when no other is left: down, unhealthy, or refusing
-    connections."""
+    """Keys of members that get a request only as a last resort: down, unhealthy, or refusing connections."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What an engine is to do, by one snapshot."""
+    """Routes of all services, by one snapshot."""
 
     services: tuple[ServiceTable, ...]
 
@@ -208,25 +208,25 @@ class Table:
 
 
 def compile_table(snapshot: Snapshot, known: Collection[str] | None = None) -> Table:
-    """The table of `snapshot`. `known`: the names of the route sets of the running engine, which can get no
-    other without a reload; None: it can have any."""
+    """Compile the table of `snapshot`. `known`: names of the route sets of a running engine, which gets
+    others only by a reload; None: it can have any."""
     return TableCompiler().compile(snapshot, known)
 
 
 @final
 class TableCompiler:
-    """Compiles the table of one snapshot after the other. It asks only about services of which something has
-    changed, because it asks once for each version. Where none has, the table is the same object."""
+    """Compiles the tables of successive snapshots. Only services that have changed are compiled again,
+    because each version costs a decision. If none has, the table is the same object."""
 
     def __init__(self) -> None:
         self._table = Table(())
         self._views: Mapping[str, ServiceView] = {}
-        """Of which the table was made, and by which routes and for which route sets."""
+        """The input of the last table: its views, routes and known route sets."""
         self._routes: Routes | None = None
         self._known: Collection[str] | None = None
 
     def compile(self, snapshot: Snapshot, known: Collection[str] | None = None) -> Table:
-        """As `compile_table`."""
+        """Compile as `compile_table` does."""
         if snapshot.routes is not self._routes or known != self._known:
             self._views = {}
         before = {each.service.name: each for each in self._table.services}
@@ -253,7 +253,7 @@ def _service_table(snapshot: Snapshot, view: ServiceView, known: Collection[str]
     usual = [route_set for route_set in possible.values() if known is None or route_set.name in known]
     wanted: dict[str, RouteSet] = {}
     given: dict[Candidates, RouteSet | None] = {}
-    """The route set that has the requests of these. Few are different."""
+    """Route set by candidates, which are few."""
     rows: list[Row] = []
     for asked in _ways_of_asking(view, traits):
         resolution = _resolution(snapshot, service, traits, asked)
@@ -284,63 +284,35 @@ def _service_table(snapshot: Snapshot, view: ServiceView, known: Collection[str]
     )
 
 
-# --- what cannot be expressed ------------------------------------------------------------------------------
-
-
 def inexpressible(service: Service) -> Inexpressible | None:
-    """The first reason why no request of `service` can go past the gateway; None: some may."""
-    for key, found, reason in _reasons(service):
-        if found:
-            return Inexpressible(key, reason)
-    return None
-
-
-def _reasons(service: Service) -> tuple[tuple[tuple[str | int, ...], bool, str], ...]:
-    backends = service.backends
-    return (
-        (
-            ("dialect",),
-            not service.dialect.direct_paths or service.dialect.target_has_version,
-            "an engine reads versions only in headers that hold nothing else",
-        ),
-        (
-            ("match", "path"),
-            service.match.path != Match().path,
-            "an engine serves whole hosts, and no service below a path prefix",
-        ),
+    """First reason why no request of `service` can bypass the gateway; None: some can."""
+    dialect, backends = service.dialect, service.backends
+    edits_headers = service.request_edits is not None or service.response_edits is not None
+    has_path = service.match.path != Match().path
+    over_tls = any(backend.tls is not None for backend in backends)
+    bounded = any(backend.max_requests or backend.max_connections for backend in backends)
+    reasons = (
+        (("dialect",), not dialect.direct_paths or dialect.target_has_version, _VERSION_HEADERS_ONLY),
+        (("match", "path"), has_path, "an engine routes by host, not by path prefix"),
         (("operations",), bool(service.operations), "an engine does not look up operations"),
-        (
-            ("headers",),
-            service.request_edits is not None or service.response_edits is not None,
-            "an engine does not change other headers",
-        ),
-        (("access",), service.has_rules, "an engine does not look at the client of a request"),
-        (
-            ("backends",),
-            any(backend.tls is not None for backend in backends),
-            "an engine speaks to backends without TLS",
-        ),
+        (("headers",), edits_headers, "an engine does not change other headers"),
+        (("access",), service.has_rules, "an engine does not check the client of a request"),
+        (("backends",), over_tls, "an engine uses no TLS to backends"),
         (("backends",), any(backend.path for backend in backends), "an engine adds no base path"),
-        (
-            ("backends",),
-            any(backend.max_requests or backend.max_connections for backend in backends),
-            "an engine does not share a backend's bound with the gateway",
-        ),
+        (("backends",), bounded, "an engine does not share a backend's limits with the gateway"),
     )
-
-
-# --- what a dialect does with every version ----------------------------------------------------------------
+    return next((Inexpressible(key, reason) for key, found, reason in reasons if found), None)
 
 
 def _traits(view: ServiceView) -> Traits | Inexpressible:
-    """Asked of the dialect with the example of its scheme: what is on offer does not count."""
+    """Ask the dialect with the example of its scheme: what is on offer does not matter."""
     dialect = view.service.dialect
     version = dialect.scheme.require(dialect.scheme.example)
     text = dialect.scheme.format(version)
     endpoint = dialect.endpoint("GET", sample_path(dialect.direct_paths[0]), "")
     lines = dialect.write_request(endpoint, version)
     if not 0 < len(lines) <= MAX_VERSION_HEADERS or any(value.count(text) != 1 for _, value in lines):
-        return Inexpressible(("dialect",), "an engine reads versions only in headers that hold nothing else")
+        return Inexpressible(("dialect",), _VERSION_HEADERS_ONLY)
     before_and_after = [value.partition(text) for _, value in lines]
     headers = tuple(name for name, _ in lines)
     owned, own = dialect.owned_request, {normalize_name(name) for name in headers}
@@ -365,8 +337,8 @@ def _traits(view: ServiceView) -> Traits | Inexpressible:
 
 
 def _refusal(dialect: Dialect, endpoint: Endpoint, ranged: Sequence[Header]) -> tuple[VersionRefusal, int]:
-    """How a backend refuses a version, and with which status. Where some refusals are in the body, all are
-    looked for there."""
+    """Find out how a backend refuses a version, and with which status. If some refusals are in the body, all
+    are looked for there."""
     for status in _CLIENT_ERRORS:
         found = {
             dialect.read_response(endpoint, status, as_mapping(headers)).version_refusal
@@ -381,7 +353,8 @@ def _refusal(dialect: Dialect, endpoint: Endpoint, ranged: Sequence[Header]) -> 
 def _error_answer(
     view: ServiceView, failure: Failure, offered: VersionSet, ranges: Collection[str]
 ) -> ErrorAnswer:
-    """With an offer that only shows where it stands: an engine takes it from the row."""
+    """Make the error response of a failure. Its offer is a placeholder, which an engine replaces by that of
+    the row."""
     response = error_response(view, failure_error(failure, offered))
     headers = {normalize_name(name): (name, value) for name, value in response.headers}
     return ErrorAnswer(
@@ -393,21 +366,19 @@ def _error_answer(
 
 
 def sample_path(paths: DirectPaths) -> str:
-    """A path of these."""
+    """Example of a direct path."""
     return f"{paths.prefix}a"
 
 
 def sample_host(service: Service) -> str:
-    """A host of this service."""
+    """Example of a host of the service."""
     host = service.match.hosts[0] if service.match.hosts else "any.invalid"
     return f"a{host[1:]}" if host.startswith("*") else host
 
 
-# --- rows --------------------------------------------------------------------------------------------------
-
-
 def _ways_of_asking(view: ServiceView, traits: Traits) -> Iterator[Asked]:
-    """No version; then `latest` and each version, in each set of the headers that may carry it."""
+    """Yield all ways of asking: no version; then `latest` and each version, in each combination of the
+    headers."""
     number = len(traits.headers)
     yield (None,) * number
     scheme = view.service.dialect.scheme
@@ -422,7 +393,7 @@ def _ways_of_asking(view: ServiceView, traits: Traits) -> Iterator[Asked]:
 
 
 def _versions(view: ServiceView) -> list[Version]:
-    """Those that somebody serves, the newest first. Nothing else can lead to a backend by its own name."""
+    """Versions that some backend serves, the newest first. No other version can lead to a backend."""
     found: list[Version] = []
     for segment in reversed(view.by_version.segments):
         if not segment.countable:
@@ -437,14 +408,14 @@ def _versions(view: ServiceView) -> list[Version]:
 
 
 def request_of(traits: Traits, asked: Asked, paths: DirectPaths) -> RequestHead:
-    """A plain request that asks so."""
+    """Make a plain request that asks in this way."""
     fields = zip(traits.headers, asked, strict=True)
     lines = tuple((normalize_name(name), value) for name, value in fields if value is not None)
     return RequestHead("GET", sample_path(paths), "", lines)
 
 
 def _resolution(snapshot: Snapshot, service: Service, traits: Traits, asked: Asked) -> Resolution | None:
-    """What `decide` says, if that is the same at all of the direct paths and sends it to backends."""
+    """Decide a request, if the answer is the same for all direct paths and sends it to backends."""
     found: Resolution | None = None
     for paths in service.dialect.direct_paths:
         head = request_of(traits, asked, paths)
@@ -462,7 +433,7 @@ def _resolution(snapshot: Snapshot, service: Service, traits: Traits, asked: Ask
 
 
 def _range(resolution: Resolution, traits: Traits) -> tuple[str, ...] | None:
-    """What the range headers of the response say. None: the answer is not as plain as a row can say."""
+    """Values of the range headers in the response. None: a row cannot express the answer."""
     version, offered = resolution.version, resolution.offered
     if (
         resolution.result is not NegotiationResult.SERVED
@@ -485,11 +456,8 @@ def _range(resolution: Resolution, traits: Traits) -> tuple[str, ...] | None:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a writer may put it between its own separators."""
+    """Whether a text is safe between the separators of a configuration."""
     return text.isascii() and text.isprintable() and not set(text) & set(" |\"'\\")
-
-
-# --- route sets --------------------------------------------------------------------------------------------
 
 
 def _route_set(service: Service, members: Iterable[EngineServer]) -> RouteSet:
@@ -497,16 +465,15 @@ def _route_set(service: Service, members: Iterable[EngineServer]) -> RouteSet:
 
 
 def _largest_inside(route_set: RouteSet, usual: Iterable[RouteSet]) -> RouteSet | None:
-    """The largest of these route sets whose members are all in `route_set`: each of them can serve the
-    request. None: there is none."""
+    """Return the largest usual route set inside `route_set`: each of its members can serve the request."""
     wanted = set(route_set.members)
     fitting = [one for one in usual if wanted.issuperset(one.members)]
     return max(fitting, key=lambda one: (len(one.members), one.name), default=None)
 
 
 def _possible_sets(service: Service, members: Sequence[EngineServer]) -> Iterator[RouteSet]:
-    """The route sets that an upgrade may want: every set of few members; of more, those that an upgrade in
-    order, or one failure, leaves."""
+    """Yield the route sets that an upgrade may need: every subset of few members; of more, those that an
+    upgrade in order, or one failure, leaves."""
     number = len(members)
     if number <= ALL_SETS_UP_TO:
         for size in range(number, 0, -1):

@@ -91,7 +91,7 @@ def test_what_takes_the_way_through_the_gateway_is_named(
     assert main(["engine", "haproxy", "-c", written(tmp_path, "", service=service), "--write"]) == 0
     out = capfd.readouterr().out
     assert "skewgate.map: written, 0 rows" in out
-    assert "baremetal: all requests go through the gateway: an engine serves whole hosts" in out
+    assert "baremetal: all requests go through the gateway: an engine routes by host" in out
     assert "HAProxy is not among `trusted_proxies`" in out
 
 

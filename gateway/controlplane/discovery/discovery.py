@@ -133,8 +133,6 @@ class Discovery:
         self._snapshot_holder, self._before, self._after = snapshot_holder, resolver, prober
         self._own = own
 
-    # --- configurations -------------------------------------------------------------------------------------
-
     def restore(self, services: Iterable[Service], saved: Mapping[str, SavedState]) -> None:
         """Restore the backends of the state file: they exist until their source says otherwise."""
         for service in services:
@@ -205,8 +203,6 @@ class Discovery:
                     taken.add(backend.name)
                     found.append(backend)
         return service.with_backends(found, undiscovered=undiscovered)
-
-    # --- one source -----------------------------------------------------------------------------------------
 
     async def _watch(self, watched: _Watched) -> None:
         lister = self._make_lister(watched.source)
@@ -333,8 +329,6 @@ class Discovery:
         self._before.retarget(services)
         self._snapshot_holder.discover([service])
         self._after.retarget(services)
-
-    # --- for people -----------------------------------------------------------------------------------------
 
     def report(self) -> tuple[SourceReport, ...]:
         """State of each source, for `/status` and metrics."""

@@ -81,9 +81,6 @@ def lister_of(source: Source, lookup: NameLookup) -> Lister:
             return FileLister(source.text)
 
 
-# --- names
-
-
 class _Families:
     """Last known IPv4 and IPv6 addresses of a name."""
 
@@ -195,8 +192,6 @@ def _in_order(hosts: Addresses) -> list[str]:
     parsed = {ip_address(host) for host in hosts}
     return [str(each) for each in sorted(parsed, key=lambda address: (-address.version, int(address)))]
 
-
-# --- files
 
 Seen: TypeAlias = tuple[int, ...]
 """File status by which a change is recognized: times, size, inode and device."""

@@ -96,8 +96,6 @@ class Membership:
             age = now - last.boot_time if last.boot == clocks.boot else wall - last.wall_time
             self.held, self.joined, self.sent_at = self.filed, True, now - age
 
-    # --- what is asked
-
     @property
     def to_save(self) -> AgreedRecord | None:
         """The record that has to be in the state file before it is acknowledged, or joined with."""
@@ -149,8 +147,6 @@ class Membership:
     def joins_with(self, reading: Reading) -> AgreedRecord | None:
         """The record with which it joins now."""
         return joined_record(self.held if self.joined else None, reading.record)
-
-    # --- what is reported to it
 
     def read(self, reading: Reading, now: float) -> None:
         """The store was read: whether this replica can go on, and which others are not live."""

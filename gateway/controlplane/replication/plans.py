@@ -200,9 +200,6 @@ def awaits(me: Membership, reading: Reading, *, dirty: bool) -> list[str]:
     return [each for each in reading.known if each not in live] or [me.replica]
 
 
-# --- what operators say
-
-
 def written_command(
     reading: Reading, command: OperatorCommand, pool: Pool, replica: str
 ) -> Transaction | None:

@@ -145,8 +145,6 @@ class Replication:
         self._timer: asyncio.TimerHandle | None = None
         self._unsubscribe: Callable[[], None] | None = None
 
-    # --- its life
-
     def start(self) -> None:
         """Come up by what the state file says, detached, and begin to join."""
         for name in self._snapshot_holder.current.views:
@@ -189,8 +187,6 @@ class Replication:
         self._members[name] = Membership(name, self.id, self._settings, self._clocks, saved)
         self._dirty.add(name)
 
-    # --- what happens elsewhere
-
     def acknowledged(self) -> None:
         self._dirty.update(self._members)
         self._wake.set()
@@ -229,8 +225,6 @@ class Replication:
                 self._members[name].reconfigured(view.agreed.record, in_same_scheme=in_same_scheme)
                 self._readings.configured_anew(name)
         self._wake.set()
-
-    # --- the loop
 
     async def _run(self) -> None:
         while True:
@@ -349,8 +343,6 @@ class Replication:
             if member.drained is not drained:
                 self._snapshot_holder.apply(me.service, Drain(member.backend.name, drained))
 
-    # --- what follows
-
     def _adopt_all(self) -> None:
         """Go over to newer records, and begin to join where `live` does not stand."""
         now = self._clocks.boot_time()
@@ -441,8 +433,6 @@ class Replication:
                 await self._store.commit(transaction)
         return bool(over)
 
-    # --- what is in force here
-
     def _show(self) -> None:
         """Publish how this replica stands to each service, and when that changes by time alone."""
         now, views = self._clocks.boot_time(), self._snapshot_holder.current.views
@@ -473,8 +463,6 @@ class Replication:
         elif self._store_error and not error:
             _log.info("the store of the agreement answers again")
         self._store_error = error
-
-    # --- what it says, and what operators say
 
     @property
     def is_joining(self) -> bool:

@@ -117,8 +117,6 @@ class EtcdStore:
         if self._session is not None:
             await self._session.close()
 
-    # -- which endpoint
-
     async def _within(self, send: Callable[[], Awaitable[Json]]) -> Json:
         if self._closed:
             raise StoreError("the connection to etcd was closed")
@@ -220,8 +218,6 @@ class EtcdStore:
                 raise StoreError(
                     f"{endpoint} and {other} belong to two clusters of etcd: there would be two truths"
                 )
-
-    # -- one request
 
     async def _token_of(self, endpoint: str) -> str:
         """The token to send; empty: there are no users."""
@@ -326,8 +322,6 @@ class EtcdStore:
                 raise _NotSent(f"agreement.etcd.tls.{error.part}: {error}") from error
         return self._context
 
-    # -- watching
-
     async def _watch(self, prefix: str, changed: Callable[[], None]) -> None:
         """Whatever comes is a hint. Where a watch ends or was silent for long, there is a new one. When the
         calls move on to another endpoint it follows at once: the old one may hang."""
@@ -394,9 +388,6 @@ def _start(doing: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     return asyncio.create_task(doing)  # noqa: TID251 - a set, a name or a `finally` has each of them
 
 
-# -- what is written
-
-
 def _b64(text: str) -> str:
     return b64encode(text.encode()).decode("ascii")
 
@@ -425,9 +416,6 @@ def _txn(transaction: Transaction) -> Json:
     deletes = [{"request_delete_range": {"key": _b64(key)}} for key in transaction.deletes]
     compare = [each for guard in transaction.guards for each in _comparisons(guard)]
     return {"compare": compare, "success": [*puts, *deletes]}
-
-
-# -- what is read
 
 
 async def _read(response: aiohttp.ClientResponse, endpoint: str) -> bytes:

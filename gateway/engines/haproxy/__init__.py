@@ -1,5 +1,5 @@
-"""HAProxy as an engine: the texts that it reads, and what is said to its runtime socket.
+"""HAProxy as an engine: its configuration, its map, and its runtime socket.
 
-`configuration` writes its files, `runtime` talks to it, `driver` holds both at the snapshot. None of them
-decides about a version: that is `engines.table`.
+`configuration` makes the texts, `runtime` talks to the process, `driver` keeps both up to date with the
+snapshot. None of them decides about versions: `engines.table` does.
 """

@@ -29,23 +29,23 @@ from gateway.core.http.message import CLIENT_CERT, FORWARDING, HTTPOXY, UNTRUSTE
 from gateway.engines.table import Asked, EngineServer, ErrorAnswer, RouteSet, Row, ServiceTable, Table, Traits
 
 GATEWAY: Final = "skewgate-gateway"
-"""The name of the section with the gateway, and of the server in it."""
+"""Name of the section for the gateway, and of the server in it."""
 FRONTEND: Final = "skewgate"
 PLAIN_METHODS: Final = "GET HEAD POST PUT PATCH DELETE"
 SAFE_METHODS: Final = "GET HEAD"
-"""The plain ones that are sent again after a lost reply. PUT and DELETE, which the gateway sends again, are
-not among them: HAProxy has no budget of retries."""
+"""Plain methods that are sent again after a lost reply. PUT and DELETE, which the gateway sends again, are
+left out: HAProxy has no budget of retries."""
 MAX_RETRIES: Final = 8
-"""Retries of one request."""
+"""Largest number of retries of one request."""
 _PLAIN_REST: Final = "[A-Za-z0-9/._~@:,+=-]*$"
-"""What may follow the beginning of a plain path: no escapes, and nothing that separates for some server."""
+"""Characters after the beginning of a plain path: no escapes, and no separator of any server."""
 _PORT: Final = "([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _PLAIN_HOST: Final = rf"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:{_PORT})?$"
 VERSION_FIELD: Final = 1
-"""Where the version stands in a value, counted as HAProxy's `field` does."""
+"""Position of the version in a value of the map, as HAProxy's `field` counts."""
 ROUTE_SET_FIELD: Final = 2
 FIRST_RANGE_FIELD: Final = 3
-"""The values of the range headers follow from here."""
+"""Position of the first value of the range headers."""
 
 _ENCODED: Final = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -53,16 +53,16 @@ _ENCODED: Final = re.compile(r"[^A-Za-z0-9._-]")
 @final
 @dataclass(frozen=True, slots=True)
 class HaproxyOptions:
-    """What the text needs besides the table. Times as HAProxy writes them."""
+    """Options of the configuration besides the table. Times are in HAProxy's spelling."""
 
     map_path: str
-    """The map, as HAProxy itself finds it."""
+    """Path of the map for HAProxy."""
     gateway: str
-    """`HOST:PORT` of the gateway beside it, which must trust HAProxy (`trusted_proxies`)."""
+    """Address of the gateway (`HOST:PORT`), which must trust HAProxy (`trusted_proxies`)."""
     binds: tuple[str, ...] = ("*:8080",)
-    """What follows `bind`: an address, and parameters such as `ssl crt FILE`."""
+    """Arguments of `bind`: an address, and parameters such as `ssl crt FILE`."""
     socket: str | None = None
-    """What follows `stats socket`: `/run/haproxy/admin.sock mode 660 level admin`. None: it is written
+    """Arguments of `stats socket`: `/run/haproxy/admin.sock mode 660 level admin`. None: it is configured
     elsewhere."""
     hard_stop_after: str = "60s"
     connect_timeout: str = "5s"
@@ -72,7 +72,7 @@ class HaproxyOptions:
 
 
 def configuration_text(table: Table, options: HaproxyOptions) -> str:
-    """The whole text."""
+    """Make the configuration."""
     of_process = [f"hard-stop-after {options.hard_stop_after}"]
     if options.socket is not None:
         of_process.append(f"stats socket {options.socket}")
@@ -86,11 +86,8 @@ def configuration_text(table: Table, options: HaproxyOptions) -> str:
 
 
 def server_name(member: EngineServer) -> str:
-    """The name of a member in each of its route sets: `set server ROUTE_SET/NAME`."""
+    """Name of a server in each of its route sets: `set server ROUTE_SET/NAME`."""
     return encoded(member.name).replace("%", ":")
-
-
-# --- the frontend ------------------------------------------------------------------------------------------
 
 
 def _frontend(table: Table, options: HaproxyOptions) -> tuple[str, list[str]]:
@@ -123,7 +120,7 @@ def _frontend(table: Table, options: HaproxyOptions) -> tuple[str, list[str]]:
 
 
 def _client(options: HaproxyOptions) -> Iterator[str]:
-    """What is told about the client. Both ways get the same."""
+    """Rules for the headers that describe the client. The gateway and the backends get the same."""
     yield "http-request set-var(txn.host) req.hdr(host)"
     listed = (*options.untrusted_headers, *CLIENT_CERT, *sorted(FORWARDING - {"via"}), *HTTPOXY)
     dropped = dict.fromkeys(map(normalize_pattern, listed))
@@ -140,7 +137,7 @@ def _client(options: HaproxyOptions) -> Iterator[str]:
 
 
 def _twins(pattern: str) -> str:
-    """A regular expression for a normalized name, or a beginning with `*`, in every spelling. HAProxy holds
+    """Regular expression for every spelling of a normalized name, or of a prefix with `*`. HAProxy compares
     names in lower case."""
     beginning = pattern.removesuffix("*")
     end = "$" if beginning == pattern else ""
@@ -148,8 +145,8 @@ def _twins(pattern: str) -> str:
 
 
 def _routes(table: Table, direct: Iterable[ServiceTable]) -> Iterator[str]:
-    """Which service a request is for. The last rule that fits decides: the more specific ones come
-    last, as in the gateway. Services that cannot be expressed, or have a path, take the word away."""
+    """Rules that find the service of a request. The last matching rule wins: the more specific ones come
+    last, as in the gateway. A service that cannot be expressed, or has a path, unsets the result."""
     able = {service.service.name for service in direct}
     rules: list[tuple[tuple[int, int, int], str]] = []
     for service in (each.service for each in table.services):
@@ -175,7 +172,7 @@ def _route(service: Service, host: str | None, able: set[str]) -> str:
 
 
 def _lookup(at: int, service: ServiceTable, options: HaproxyOptions) -> Iterator[str]:
-    """The one look-up of a plain request to this service."""
+    """Rules that look up a plain request to this service in the map."""
     traits, name = service.traits, f"s{at}"
     assert traits is not None
     yield f"acl {name} var(txn.service) -m str {encoded(service.service.name)}"
@@ -195,9 +192,6 @@ def _lookup(at: int, service: ServiceTable, options: HaproxyOptions) -> Iterator
         f"http-request set-var(txn.row) var(txn.key),map_str({options.map_path}) "
         f"if {name} {{ var(txn.key) -m found }}"
     )
-
-
-# --- where requests go -------------------------------------------------------------------------------------
 
 
 def _gateway(options: HaproxyOptions) -> tuple[str, list[str]]:
@@ -231,7 +225,8 @@ def _route_set(
 
 
 def _retried(plan: Retry, route_set: RouteSet) -> Iterator[str]:
-    """What goes to another server: a request of which nothing was sent, and a safe one that got no reply."""
+    """Retry rules: a request of which nothing was sent, and a safe one without a reply, go to another
+    server."""
     without_response = RetryCause.NO_REPLY in plan.on and plan.attempts > 1
     reasons = ["conn-failure"] * (RetryCause.CONNECT in plan.on) + ["empty-response"] * without_response
     # None for one member: HAProxy would wait for a second before it connects to the same one again. It leaves
@@ -246,7 +241,7 @@ def _retried(plan: Retry, route_set: RouteSet) -> Iterator[str]:
 
 
 def _written(traits: Traits) -> Iterator[str]:
-    """What the backend gets in the headers of the dialect."""
+    """Rules that write the headers of the dialect for the backend."""
     for header in traits.removed:
         yield f"http-request del-header {header}"
     for header, (before, after) in zip(traits.headers, traits.written, strict=True):
@@ -255,7 +250,7 @@ def _written(traits: Traits) -> Iterator[str]:
 
 
 def _refused(traits: Traits) -> Iterator[str]:
-    """A backend's refusal of the version becomes 503: its advertisement was out of date."""
+    """Rule that turns a backend's refusal of the version into 503: its advertisement was out of date."""
     if traits.refusal is VersionRefusal.NO:
         return
     condition = f"{{ status {traits.refusal_status} }}"
@@ -267,7 +262,7 @@ def _refused(traits: Traits) -> Iterator[str]:
 
 
 def _answered(traits: Traits) -> Iterator[str]:
-    """The offer in place of the backend's own range, and `Vary`."""
+    """Rules that replace the backend's range by the offer, and add `Vary`."""
     found = " or ".join(f"{{ res.fhdr({header}) -m found }}" for header in traits.range_headers)
     for header, value in _range_values(traits):
         yield f"http-response set-header {header} {value} if {found}"
@@ -277,7 +272,7 @@ def _answered(traits: Traits) -> Iterator[str]:
 
 
 def _error(traits: Traits, error: ErrorAnswer) -> str:
-    """What HAProxy itself says, from the status on."""
+    """Arguments of an error response by HAProxy, from the status on."""
     kind, headers = "text/plain", ""
     for name, value in error.headers:
         if name.lower() == "content-type":
@@ -303,49 +298,43 @@ def _server(member: EngineServer) -> str:
     return f"server {server_name(member)} {_quoted(address)} weight {min(member.weight, 256)}{backup}"
 
 
-# --- spelling ----------------------------------------------------------------------------------------------
-
-
 def _literal(text: str) -> str:
-    """Text inside a log format: a percent sign stands for itself."""
+    """Escape a text for a log format: a percent sign is doubled."""
     return text.replace("%", "%%")
 
 
 def _quoted(text: str) -> str:
-    """One argument. In single quotes nothing has a meaning to HAProxy; the file may still go through a
-    template, to which two braces have one."""
+    """Quote one argument. Inside single quotes nothing is special to HAProxy; a template engine, through
+    which the file may go, would see pairs of braces."""
     inner = text.replace("'", "'\\''")
     for pair in ("{{", "{%", "{#"):
         inner = inner.replace(pair, f"{pair[0]}''{pair[1]}")
     return f"'{inner}'"
 
 
-# --- the map -----------------------------------------------------------------------------------------------
-
-
 def map_lines(table: Table) -> Iterator[str]:
-    """A key, a blank and a value for each row, those of one service together. Neither part holds blanks."""
+    """Lines of the map: key, space, value. Those of one service are together. Neither part has spaces."""
     for service in table.services:
         for row in service.rows:
             yield f"{key_of(service.service, row.asked)} {value_of(row)}"
 
 
 def map_text(table: Table) -> str:
-    """The file that HAProxy reads when it starts."""
+    """Make the map file that HAProxy reads when it starts."""
     return "".join(f"{line}\n" for line in map_lines(table))
 
 
 def key_of(service: Service, asked: Asked) -> str:
-    """The key of a request to `service` that asks so."""
+    """Key of the requests to `service` that ask in this way."""
     parts = ("0:" if value is None else f"1:{encoded(value)}" for value in asked)
     return "|".join((encoded(service.name), *parts))
 
 
 def value_of(row: Row) -> str:
-    """What a request that has the key of `row` leads to."""
+    """Value of a row in the map."""
     return "|".join((row.version, row.route_set, *row.range))
 
 
 def encoded(text: str) -> str:
-    """As HAProxy's `url_enc` writes it."""
+    """Encode a text as HAProxy's `url_enc` does."""
     return _ENCODED.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), text)

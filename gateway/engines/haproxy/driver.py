@@ -1,11 +1,11 @@
-"""Keeps a running HAProxy at the snapshot of the gateway beside it, from `start` to `close`.
+"""Keeps a running HAProxy up to date with the snapshot of the gateway beside it.
 
     snapshot  ->  table  ->  map file  ->  prepare, add, commit  ->  same process there?  ->  acknowledged
 
-The file is first, so that a process that starts meanwhile reads the newer one. What a process has in force
-counts as what a worker holds: that of the process with the socket, and, for as long as `hard-stop-after`
-lets them, that of earlier ones. One that does not answer may still serve, so it holds what it held. For the
-same reason a drained backend is idle only when none of them can have a request there (`OpenRequests`).
+The file is written first, so that a process that starts meanwhile reads the newer one. The agreement counts
+HAProxy as a worker: it holds what the process at the socket has in force and, for `hard-stop-after`, what
+earlier processes had. A process that does not answer may still serve, so it holds what it held. For the same
+reason a drained backend is idle only if none of them can have a request there (`OpenRequests`).
 
 Decides nothing about versions (`table`), and makes no text (`configuration`).
 """
@@ -38,7 +38,7 @@ from gateway.telemetry.neighbours import EngineReport
 
 NAME: Final = "haproxy"
 POLL_INTERVAL: Final = 1.0
-"""Seconds after which a restart of HAProxy is noticed at the latest."""
+"""Seconds until a restart of HAProxy is noticed."""
 
 _log = logging.getLogger("skewgate.engine")
 
@@ -46,40 +46,43 @@ _log = logging.getLogger("skewgate.engine")
 @final
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where HAProxy and its files are."""
+    """Socket and files of HAProxy."""
 
     socket: str
     map_file: Path
-    """As this process finds it. `options.map_path` is how HAProxy does."""
+    """Path of the map for the gateway. HAProxy's is `options.map_path`."""
     configuration: Path
     options: HaproxyOptions
     hard_stop_after: float
-    """Seconds; `options.hard_stop_after` says the same to HAProxy."""
+    """Value of `options.hard_stop_after` in seconds."""
 
 
 @final
 @dataclass(slots=True)
 class _Process:
-    """A process of HAProxy, and what it has in force."""
+    """HAProxy process, and what it has in force."""
 
     info: Info
-    """The process as it described itself last."""
+    """Its last answer to `show info`."""
     lines: tuple[str, ...] | None = None
-    """Of its map; None: what it has read when it started."""
+    """Lines of its map; None: what it read when it started."""
     seqs: Mapping[str, int] = field(default_factory=dict)
 
     def is_same(self, info: Info) -> bool:
-        """Whether `info` is of this process: the same pid, which in a container each start has, and an uptime
-        that did not fall. It may stand still, as that of a halted process does. A start that is missed does
-        no harm: the process before it has ended, and the new one has read the file, which is always written
+        """Whether `info` describes this process: the same pid, which in a container each start has, and an
+        uptime that did not fall. It may stand still while the process is halted. A missed restart does no
+        harm: the earlier process has ended, and the new one has read the file, which is always written
         first."""
         return info.pid == self.info.pid and info.uptime >= self.info.uptime
 
 
 @final
 class HaproxyDriver:
-    """Follows the snapshots of one gateway from `start` to `close`, on the running loop. `acknowledged` is
-    called when `held` may have changed. `ejected`: keys of the members that the gateway has ejected."""
+    """Task that keeps HAProxy up to date, from `start` to `close`, on the running loop.
+
+    `acknowledged` is called when `held` may have changed. `ejected` returns the keys of the members that the
+    gateway has ejected.
+    """
 
     def __init__(
         self,
@@ -96,16 +99,16 @@ class HaproxyDriver:
         self._clock = clock
         self._process: _Process | None = None
         self._absent: Mapping[str, int] | None = None
-        """While nobody listens: what a process would read that starts now. None: one may listen."""
+        """Records that a process would read if it started now, while none listens; None: one may listen."""
         self._earlier: list[tuple[float, Mapping[str, int]]] = []
-        """Until when an earlier process may serve, and by which records."""
+        """Earlier processes that may still serve: their deadlines and records."""
         self._known: frozenset[str] | None = None
-        """Names of the route sets of the running process; None: none has answered."""
+        """Names of the route sets of the running process; None: it has not answered yet."""
         self._compiler = TableCompiler()
         self._table = self._in_files = Table(())
-        """The present one, and the one that both files have."""
+        """The current table, and the one in both files."""
         self._lines: tuple[str, ...] = ()
-        """Of the map in the file."""
+        """Lines of the map in the file."""
         self._written: dict[Path, str] = {}
         self._open_requests = OpenRequests()
         self._problem = "it has not answered yet"
@@ -116,24 +119,22 @@ class HaproxyDriver:
         self._following: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] | None = None
 
-    # --- its life
-
     async def start(self) -> None:
-        """Follow from now on. To be called when the gateway accepts clients, because HAProxy sends it what is
-        in no row. Returns at once; a HAProxy that does not answer is told by `report` and in the log."""
+        """Begin to follow. Call it when the gateway accepts clients: HAProxy sends it all requests without a
+        row. Returns at once; failures are in `report` and in the log."""
         self._unsubscribe = self._snapshot_holder.subscribe(self._on_snapshot)
         self._changed.set()
         self._following = asyncio.get_running_loop().create_task(self._follow())
 
     async def close(self) -> None:
-        """Follow no more. HAProxy keeps its last map."""
+        """Stop following. HAProxy keeps its last map."""
         if self._unsubscribe is not None:
             self._unsubscribe()
         await end_tasks(self._following)
 
     def held(self, service: str) -> int | None:
-        """The lowest seq of its record by which any process may serve; 0: nobody knows yet. The word of an
-        engine counts in the ladder as that of a worker: no record moves on before it holds this one."""
+        """Return the lowest seq of the service's record by which any process may serve; 0: unknown. The
+        agreement waits for an engine as for a worker."""
         if self._absent is not None:
             present = self._absent
         else:
@@ -142,7 +143,7 @@ class HaproxyDriver:
         return min(present.get(service, 0), *earlier) if earlier else present.get(service, 0)
 
     def report(self) -> EngineReport:
-        """How it stands."""
+        """State for `/status` and metrics."""
         info = None if self._process is None else self._process.info
         services = self._table.services
         return EngineReport(
@@ -163,8 +164,6 @@ class HaproxyDriver:
                 self._snapshot_holder.current, elsewhere=bool(self._draining())
             ),
         )
-
-    # --- following
 
     def _on_snapshot(self, before: Snapshot, after: Snapshot) -> None:
         self._open_requests.leave_out_enabled(after)
@@ -218,7 +217,7 @@ class HaproxyDriver:
             raise
 
     def _met(self, info: Info) -> _Process:
-        """The process that answers: the one before, or another."""
+        """Return the process that answers: the known one, or a new one."""
         before = self._process
         self._absent = None
         if before is not None and before.is_same(info):
@@ -231,11 +230,11 @@ class HaproxyDriver:
         return self._process
 
     def _may_drain(self, process: _Process) -> None:
-        """It is not at the socket any more, and finishes what it has."""
+        """Note that a process has lost the socket, and finishes what it has."""
         self._earlier.append((self._clock() + self._places.hard_stop_after, process.seqs))
 
     async def _nobody(self, snapshot: Snapshot) -> None:
-        """Whoever starts now reads the file. Who had the socket may be draining."""
+        """Write the files for a process that starts now. The one that had the socket may be draining."""
         if self._process is not None:
             self._may_drain(self._process)
             self._process = None
@@ -244,7 +243,7 @@ class HaproxyDriver:
         self._count(snapshot, {})
 
     def _draining(self) -> list[tuple[float, Mapping[str, int]]]:
-        """Of `_earlier`, what may still serve."""
+        """Return the earlier processes that may still serve."""
         now = self._clock()
         return [(until, seqs) for until, seqs in self._earlier if until > now]
 
@@ -252,8 +251,8 @@ class HaproxyDriver:
         self._open_requests.count(in_force, self._snapshot_holder.current, self._table, requests)
 
     async def _set_states(self, talk: Conversation, servers: Mapping[str, Mapping[str, bool]]) -> None:
-        """Members that get a request only when no other is left, and those that the gateway has ejected, are
-        passed over where there is another."""
+        """Drain the servers that the gateway ejected or uses as a last resort, in each route set that has
+        others."""
         ejected = frozenset(self._ejected())
         for service in self._table.services:
             choices = service.unusable | ejected, service.unusable
@@ -265,11 +264,9 @@ class HaproxyDriver:
                     if states.get(name, usable) is not usable:
                         await talk.set_server(route_set.name, name, usable=usable)
 
-    # --- the files
-
     async def _write(self, snapshot: Snapshot) -> None:
-        """The table of `snapshot` for the route sets that HAProxy has, into both files. In a thread: a table
-        of thousands of versions takes longer than the loop may stand still."""
+        """Compile the table for the route sets that HAProxy has, and write both files. In a thread, because
+        thousands of versions take longer than the loop may stand still."""
         self._table = table = await asyncio.to_thread(self._compiler.compile, snapshot, self._known)
         if table is not self._in_files:
             self._lines = await asyncio.to_thread(self._write_files, table)
@@ -277,7 +274,7 @@ class HaproxyDriver:
         self._tell_missing()
 
     def _write_files(self, table: Table) -> tuple[str, ...]:
-        """The lines of its map, which is the first: a configuration names it."""
+        """Write the map first, because the configuration names it. Returns its lines."""
         self._replace(self._places.map_file, map_text(table))
         self._replace(self._places.configuration, configuration_text(table, self._places.options))
         return tuple(map_lines(table))
@@ -286,8 +283,6 @@ class HaproxyDriver:
         if self._written.get(path) != text:
             replace_file(path, text)
             self._written[path] = text
-
-    # --- what is said
 
     def _tell(self, problem: str) -> None:
         if problem == self._problem:
@@ -313,11 +308,11 @@ class HaproxyDriver:
 MakeEngine: TypeAlias = Callable[
     [SnapshotHolder, Callable[[], None], Callable[[], Collection[str]]], HaproxyDriver
 ]
-"""Makes a driver from all of its parameters but the places of HAProxy and its files."""
+"""Makes a driver from (snapshot holder, acknowledged, ejected)."""
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Readers find the old text or the new one. Raises `OSError`."""
+    """Replace a file atomically. Raises `OSError`."""
     new = path.with_name(f"{path.name}.new")
     with new.open("w", encoding="utf-8") as file:
         file.write(text)
@@ -328,50 +323,49 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def _sentence(problem: RuntimeProblem | OSError) -> str:
-    """For the operator."""
+    """Describe a problem for the operator."""
     if isinstance(problem, RuntimeProblem):
         return str(problem)
     return f"{problem.filename} cannot be written: {problem.strerror}"
 
 
 def _seqs(snapshot: Snapshot) -> dict[str, int]:
-    """The records by which a table of `snapshot` serves."""
+    """Seqs of the records in `snapshot`, by service."""
     return {
         name: 0 if view.agreed is None or view.agreed.record is None else view.agreed.record.seq
         for name, view in snapshot.views.items()
     }
 
 
-# --- drained backends --------------------------------------------------------------------------------------
-
-
 def drained_members(snapshot: Snapshot) -> Mapping[str, Member]:
-    """All that are drained, by their keys."""
+    """Drained members, by key."""
     members = (member for view in snapshot.views.values() for member in view.pool.members)
     return {member.key: member for member in members if member.drained}
 
 
 @final
 class OpenRequests:
-    """How many requests HAProxy may have at drained backends, which is for what `drain --wait` waits. What is
-    known is of the process with the socket.
+    """Counts the requests that HAProxy may have at drained backends, for `drain --wait`. Only the process at
+    the socket can be asked.
 
-    Counted is when no row of the map in force leads to a backend any more: from then on its number only
-    falls. Where nobody has counted yet there may be a request."""
+    A backend is counted once no row in force leads to it: from then on its number only falls. Before that it
+    counts as having a request.
+    """
 
     def __init__(self) -> None:
         self._counted: dict[str, int] = {}
 
     def leave_out_enabled(self, snapshot: Snapshot) -> None:
-        """Who gets requests again is counted anew when it is drained the next time."""
+        """Forget members that are not drained any more."""
         drained = drained_members(snapshot)
         self._counted = {key: number for key, number in self._counted.items() if key in drained}
 
     def count(
         self, in_force: Snapshot, present: Snapshot, table: Table, requests: Mapping[str, Mapping[str, int]]
     ) -> None:
-        """`requests`: of each server, by route set. `in_force`: of which `table` was made, which the process
-        has. A route set that this table lacks may be an earlier one of any service."""
+        """Count the requests at drained members. `requests`: by route set and server. `in_force`: the
+        snapshot of `table`, which the process has. A route set that the table lacks may be an earlier one of
+        any service."""
         services = {route_set.name: route_set.service for route_set in table.route_sets}
         ours = {
             route_set: servers
@@ -390,7 +384,7 @@ class OpenRequests:
         }
 
     def may_be(self, present: Snapshot, *, elsewhere: bool) -> Mapping[str, int]:
-        """By key of each drained member: requests that may be open there, one at least where that is not
-        known. `elsewhere`: an earlier process may have some, and tells nobody."""
+        """Requests that may be open at each drained member, by key; at least one if it is unknown.
+        `elsewhere`: an earlier process may have some that cannot be counted."""
         least = 1 if elsewhere else 0
         return {key: max(least, self._counted.get(key, 1)) for key in drained_members(present)}

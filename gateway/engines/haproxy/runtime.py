@@ -1,8 +1,8 @@
-"""The runtime socket of HAProxy: what runs, its maps, and the states of its servers.
+"""Client for the runtime socket of HAProxy: process info, maps, and states of servers.
 
-One connection is one conversation with one process: after a reload a connection that was open before still
-reaches the earlier process. So a caller opens one, asks who is there (`info`), and does all that belongs
-together in it. Knows no table and no snapshot, and decides nothing.
+One connection is one conversation with one process: after a reload, a connection that was open before still
+reaches the earlier process. A caller therefore opens one, asks which process it is (`info`), and does all
+that belongs together in it. Knows no table and no snapshot.
 """
 
 from __future__ import annotations
@@ -16,44 +16,44 @@ from pathlib import Path
 from typing import Final, NamedTuple, final
 
 OLDEST: Final = (2, 6)
-"""The oldest release whose maps are replaced as this file does it, and which is tested."""
+"""Oldest tested release with the map commands that are used here."""
 TIMEOUT: Final = 5.0
-"""Seconds for one answer. It takes a millisecond, unless the process stands still."""
+"""Time limit of one answer in seconds. It takes a millisecond, unless the process stands still."""
 CHUNK: Final = 7000
-"""Bytes of one `add map`: less than half of the default of `tune.bufsize`, which must hold all of it."""
+"""Size of one `add map` in bytes: less than half of the default `tune.bufsize`, which must hold all of it."""
 MAX_ANSWER: Final = 16 * 1024 * 1024
-"""Bytes of one answer: the states of a hundred thousand servers."""
+"""Largest answer in bytes: the states of a hundred thousand servers."""
 
 _PROMPT: Final = b"\n> "
 _OPEN: Final = ("scur", "qcur")
-"""Of the columns of `show stat` those that count requests: sent to a server, or waiting for it."""
+"""Columns of `show stat` that count requests: sent to a server, or waiting for it."""
 _SERVERS: Final = 4
-"""What `show stat` is asked for: neither frontends nor backends as a whole."""
+"""Type argument of `show stat` for servers: neither frontends nor whole backends."""
 _CREATED: Final = re.compile(r"New version created: (\d+)")
 
 
 class RuntimeProblem(Exception):
-    """Why HAProxy does not follow: one sentence for the operator."""
+    """Error: HAProxy cannot be brought up to date. The text is a sentence for the operator."""
 
 
 @final
 class NobodyListens(RuntimeProblem):
-    """The socket is there, and no process has it: none has taken it up since, or it has ended."""
+    """Error: the socket exists, and no process listens."""
 
 
 @final
 class Info(NamedTuple):
-    """The process that has the socket."""
+    """Description of the process that has the socket."""
 
     pid: int
     release: str
     uptime: int
-    """Seconds."""
+    """Seconds since its start."""
 
 
 @final
 class Conversation:
-    """One connection to one process. Every method raises `RuntimeProblem`."""
+    """Connection to one process. Every method raises `RuntimeProblem`."""
 
     def __init__(self, path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._path = path
@@ -61,7 +61,7 @@ class Conversation:
         self._writer = writer
 
     async def command(self, text: str) -> str:
-        """The answer to a command, without the prompt."""
+        """Send a command and return the answer without the prompt."""
         try:
             async with asyncio.timeout(TIMEOUT):
                 self._writer.write(text.encode("utf-8") + b"\n")
@@ -76,7 +76,7 @@ class Conversation:
         return answer.decode("utf-8", "replace").strip(" \n>+")
 
     async def info(self) -> Info:
-        """Who is there. What is too old, or gives too few rights, is a problem."""
+        """Identify the process. A release that is too old, or a socket with too few rights, is a problem."""
         text = await self.command("show info")
         found = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
         release = found.get("Version", "")
@@ -95,7 +95,7 @@ class Conversation:
         return Info(int(found["Pid"]), release, int(uptime) if uptime.isdigit() else 0)
 
     async def replace_map(self, path: str, lines: Iterable[str]) -> None:
-        """Put other lines in a map, all at once: a request sees all of them or none."""
+        """Replace all lines of a map atomically."""
         answer = await self.command(f"prepare map {path}")
         created = _CREATED.match(answer)
         if created is None:
@@ -111,8 +111,8 @@ class Conversation:
             raise RuntimeProblem(f"HAProxy does not put {path} in force: {_short(answer)}")
 
     async def servers(self) -> Mapping[str, Mapping[str, bool]]:
-        """Backends of HAProxy, by name, with their servers, and whether each of them gets requests: an
-        operator of HAProxy may have forced another state, which a command of ours replaces."""
+        """Return whether each server gets requests, by backend and server. An operator of HAProxy may have
+        forced another state, which `set_server` replaces."""
         answer = await self.command("show servers state")
         found: dict[str, dict[str, bool]] = {}
         for line in answer.splitlines():
@@ -122,8 +122,7 @@ class Conversation:
         return found
 
     async def requests(self) -> Mapping[str, Mapping[str, int]]:
-        """Backends of HAProxy, by name, with their servers, and how many requests each of these has: sent to
-        it, or waiting for it."""
+        """Count the requests of each server, sent or queued, by backend and server."""
         answer = await self.command(f"show stat -1 {_SERVERS} -1")
         found: dict[str, dict[str, int]] = {}
         rows = csv.DictReader(answer.removeprefix("# ").splitlines())
@@ -137,7 +136,7 @@ class Conversation:
         return found
 
     async def set_server(self, backend: str, server: str, *, usable: bool) -> None:
-        """Have a server get requests, or no new ones."""
+        """Give a server requests, or no new ones."""
         state = "ready" if usable else "drain"
         if answer := await self.command(f"set server {backend}/{server} state {state}"):
             raise RuntimeProblem(f"HAProxy does not set {backend}/{server} to `{state}`: {_short(answer)}")
@@ -145,7 +144,7 @@ class Conversation:
 
 @asynccontextmanager
 async def conversation(path: str) -> AsyncIterator[Conversation]:
-    """Talk to the process that has the socket now. Raises `RuntimeProblem`."""
+    """Connect to the process that has the socket now. Raises `RuntimeProblem`."""
     try:
         async with asyncio.timeout(TIMEOUT):
             reader, writer = await asyncio.open_unix_connection(path, limit=MAX_ANSWER)
@@ -168,14 +167,15 @@ async def conversation(path: str) -> AsyncIterator[Conversation]:
 
 
 def _nobody(path: str) -> RuntimeProblem:
-    """A file that is no socket says nothing about HAProxy, which may be serving with another one."""
+    """Describe a refused connection. A file that is no socket proves nothing about HAProxy, which may serve
+    with another one."""
     if Path(path).is_socket():
         return NobodyListens(f"nobody listens at {path}: HAProxy does not run")
     return RuntimeProblem(f"{path} is no socket: `stats socket` of HAProxy must name it")
 
 
 def chunks(lines: Iterable[str]) -> Iterator[str]:
-    """Payloads of whole lines, each ended by an empty one."""
+    """Split lines into payloads for `add map`."""
     part: list[str] = []
     size = 0
     for line in lines:
