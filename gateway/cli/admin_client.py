@@ -45,8 +45,7 @@ _CERTIFICATE: Final = re.compile(
 )
 
 Get: TypeAlias = Callable[[tuple[str, int], str, Mapping[str, str], float], tuple[int, bytes]]
-"""Function that sends a GET over plain HTTP: (address, target, headers, seconds) -> (status, body). Raises
-`OSError`."""
+"""Function that sends a GET over plain HTTP: (address, target, headers, seconds) -> (status, body)."""
 
 
 @final
@@ -61,8 +60,7 @@ class AdminTls:
     key: str | None = None
     """Path of its private key; None: the key is in the file of the certificate."""
     pinned: frozenset[bytes] = frozenset()
-    """Certificates (DER) of which the gateway must show one, instead of verifying name and CA. Empty: not
-    used."""
+    """Certificates (DER) of which the gateway must show one; empty: name and CA are verified instead."""
 
     def connection(self, host: str, port: int | None, timeout: float) -> HTTPSConnection:
         """Open a connection and verify the gateway. Raises `OSError`, and `AdminError` for unusable files."""
@@ -145,7 +143,9 @@ class AdminClient:
         except OSError as problem:
             raise AdminError(self._no_response(problem)) from None
         if status in {401, 429}:  # 429: wrong as well, and others were before it
-            raise TokenError(f"{self.url} {self._token_problem()}")
+            if self.token:
+                raise TokenError(f"{self.url} does not accept the token in {self.token_from}")
+            raise TokenError(f"{self.url} needs a token: give it in -c FILE or in {TOKEN_VARIABLE}")
         return status, content
 
     def _exchange(
@@ -184,11 +184,6 @@ class AdminClient:
         hint = HOW_TO_NAME_ONE if self.assumed else ""
         return f"no gateway responds at {self.url}: {plain(reason)}{hint}"
 
-    def _token_problem(self) -> str:
-        if self.token:
-            return f"does not accept the token in {self.token_from}"
-        return f"needs a token: give it in -c FILE or in {TOKEN_VARIABLE}"
-
     def explain(self, method: str, path: str, headers: Iterable[tuple[str, str]]) -> dict[str, Any]:
         """Return the gateway's explanation of a request. Raises `AdminError`."""
         query = [
@@ -214,8 +209,7 @@ def _json(body: bytes) -> object:
 
 
 def document_of(url: str, path: str, status: int, body: bytes) -> dict[str, Any]:
-    """Return the JSON object of a response. Raises `AdminError` with the gateway's message unless it is a
-    200."""
+    """Return the JSON object of a 200. Raises `AdminError` with the gateway's message for other responses."""
     document = _json(body)
     if status == 200 and isinstance(document, dict):
         return document
@@ -234,8 +228,7 @@ def require_state(url: str, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def formatted(url: str, page: Callable[[], str]) -> str:
-    """Return `page()`, which formats a response. Raises `AdminError` if that fails: another program may have
-    sent the response."""
+    """Return `page()`, which formats a response. Raises `AdminError` if the response is not a gateway's."""
     try:
         return page()
     except (AttributeError, LookupError, TypeError, ValueError) as problem:
@@ -295,8 +288,8 @@ def _url(text: str) -> str:
 
 
 def find(where: AdminOptions, *, light: bool = False) -> AdminClient:
-    """Return a client of the admin listener that the options select. `light`: read only the section `admin`
-    of the file, if it can be separated safely. Raises `SettingsError`."""
+    """Return a client of the admin listener. `light`: read only the section `admin` of the file if
+    possible."""
     token = os.environ.get(TOKEN_VARIABLE) or None
     if where.config is None:
         return AdminClient(
@@ -336,8 +329,7 @@ def _reachable(host: str) -> str:
 
 
 def _tls(where: AdminOptions, certificates: Iterable[str] | None) -> AdminTls:
-    """Return the TLS settings of the options. `certificates`: paths of the listener's certificates; None: it
-    has no TLS, or is not known from a file. Raises `SettingsError`."""
+    """Return the TLS settings. `certificates`: paths of the listener's certificates, if they are known."""
     if where.key is not None and where.cert is None:
         raise SettingsError("--key needs --cert")
     pinned: frozenset[bytes] = frozenset()

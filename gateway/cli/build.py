@@ -65,8 +65,7 @@ def build(*, check: bool) -> int:
 
 
 def require_compiler() -> None:
-    """Check the compiler and Python's headers by compiling one line. Raises `BuildError` with what is
-    missing."""
+    """Check the compiler and Python's headers by compiling one line. Raises `BuildError`."""
     command = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     if shutil.which(command[0]) is None:
         raise BuildError(f"no compiled build: there is no C compiler ({command[0]}) on the PATH. {REMEDY}")
@@ -84,8 +83,7 @@ def require_compiler() -> None:
 
 
 def install_tools(text: str) -> None:
-    """Install what `requirements/build.txt` locks, but only into an environment that requirements/install.py
-    has made."""
+    """Install the locked build tools, but only into an environment that requirements/install.py has made."""
     if not (Path(sys.prefix) / ".skewgate-runtime").exists():
         return
     # Run by the base interpreter, because the environment itself may be recreated.

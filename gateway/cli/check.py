@@ -50,8 +50,7 @@ DETAILS: Final = (
 @output_option
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=FileName())
 def check(*, strict: bool, engine: str | None, fixes: bool, output: str, files: Sequence[Path]) -> int:
-    """Print the problems of all files. Returns 0 if all can be used (with warnings, too), otherwise 2. Raises
-    `FixError`."""
+    """Print the problems of all files. Returns 0 if all can be used, perhaps with warnings, otherwise 2."""
     files = files or [find_config(None)]
     for file in files:
         if fixes and (str(file) == STDIN or is_stream(file)):

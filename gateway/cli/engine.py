@@ -76,8 +76,7 @@ def engine(
     hard_stop_after: float,
     write: bool,
 ) -> int:
-    """Run the gateway beside HAProxy. Returns 0 after a drain. Raises `SettingsError` or `StartupError` when
-    it cannot start."""
+    """Run the gateway beside HAProxy, or write the files for HAProxy's first start."""
     file = find_config(config)
 
     def places(configured: Settings) -> Places:
@@ -110,8 +109,7 @@ def engine(
 
 
 def _write(configured: Settings, where: Places) -> None:
-    """Write both files for HAProxy's first start. Only declared versions have rows in the map; HAProxy sends
-    everything else to the gateway."""
+    """Write both files for HAProxy's first start. Only declared versions have rows in the map."""
     table = compile_table(Snapshot.configured(configured.services, now=monotonic()))
     try:
         replace_file(where.map_file, map_text(table))

@@ -87,7 +87,6 @@ def _offline(
 
 
 def _lines(explanation: Mapping[str, Any], paint: Paint) -> Iterator[str]:
-    """Format an explanation as the lines that are printed."""
     decision = explanation["decision"]
     style = Style.GREEN if decision in ("forward", "answer") else Style.YELLOW
     status = f" {explanation['status']}" if explanation.get("status") else ""

@@ -76,8 +76,7 @@ def _fix_file(name: str, problems: Sequence[Problem], checksum: str) -> list[Fix
 
 
 def _replace(target: Path, data: bytes) -> None:
-    """Replace the content of `target` atomically: a reader finds either the old text or the new one. Raises
-    `OSError`."""
+    """Replace a file atomically: a reader finds either the old text or the new one. Raises `OSError`."""
     status = target.stat()
     number, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     new = Path(name)

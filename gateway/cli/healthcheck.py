@@ -11,7 +11,7 @@ import re
 import socket
 from collections.abc import Mapping
 from time import monotonic
-from typing import Final
+from typing import Final, cast
 
 from gateway.cli import admin_client
 from gateway.cli.admin_client import MAX_RESPONSE, NO_GATEWAY, AdminOptions
@@ -51,7 +51,9 @@ def _get(
     host = f"[{address[0]}]" if ":" in address[0] else address[0]
     lines = [f"GET {target} HTTP/1.0", f"Host: {host}:{address[1]}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
-    with _connected(address, timeout) as connection:
+    # `getaddrinfo` takes bytes, too. It would encode a `str` with IDNA, whose tables are slow to import.
+    name = address[0].encode("ascii") if address[0].isascii() else address[0]
+    with socket.create_connection(cast(tuple[str, int], (name, address[1])), timeout) as connection:
         connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
         received = bytearray()
         while len(received) < MAX_RESPONSE:
@@ -68,21 +70,3 @@ def _get(
     if not separator or status is None:
         raise OSError("the response is not HTTP")
     return int(status[1]), body
-
-
-def _connected(address: tuple[str, int], timeout: float) -> socket.socket:
-    """Connect. An IP address is not looked up, because that would import the tables of IDNA."""
-    for family in (socket.AF_INET, socket.AF_INET6):
-        try:
-            socket.inet_pton(family, address[0])
-        except (OSError, ValueError):
-            continue
-        connection = socket.socket(family)
-        try:
-            connection.settimeout(timeout)
-            connection.connect(address)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-    return socket.create_connection(address, timeout)

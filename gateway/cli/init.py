@@ -75,8 +75,7 @@ def init(
     ca: str | None,
     to: Path | None,
 ) -> int:
-    """Detect the API and write its file. Raises `SettingsError` for a bad option and `AdminError` if no
-    dialect fits."""
+    """Detect the API and write its configuration."""
     known = discover()
     if dialect is not None and dialect not in known:
         raise SettingsError(f"there is no dialect {dialect!r}; there are: {', '.join(known)}")
@@ -140,8 +139,8 @@ def _has_option(dialect: type[Dialect], option: str) -> bool:
 
 
 def _most_specific_first(known: Mapping[str, type[Dialect]]) -> list[str]:
-    """Return the dialects without required options, the one with the fewest options first: a dialect with
-    many options reads almost any response."""
+    """Return the dialects without required options, those with the fewest options first."""
+    # The more a dialect has to be told, the more APIs it fits, and the less it proves to read one.
     usable = [
         name
         for name, dialect in known.items()
@@ -181,8 +180,7 @@ def _recognize(
 
 
 def _choose(urls: Sequence[str], snapshot: Snapshot, unsure: Mapping[str, str]) -> tuple[str | None, str]:
-    """Return the first dialect that found versions; or None and the reason why no dialect did. Raises
-    `AdminError`."""
+    """Return the first dialect that found versions; or None, and the reason why no dialect did."""
     reasons = []
     errors = set()
     for name, pool in snapshot.fleet.pools.items():
@@ -239,8 +237,7 @@ def _probe_settings(
 
 
 def _require(text: str) -> Settings:
-    """Load a generated configuration. Raises `SettingsError`: its problems come from the options of
-    `init`."""
+    """Load a generated configuration. Its problems come from the options of `init`: `SettingsError`."""
     loaded = load(text, filename="init", environ={})
     if loaded.errors:
         raise SettingsError("; ".join(dict.fromkeys(problem.message for problem in loaded.errors)))

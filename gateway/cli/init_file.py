@@ -92,8 +92,7 @@ def _backend(url: str, served: str, ca: str | None, *, declares: bool = False) -
 
 
 def of_dialect(target: InitOptions, view: ServiceView, options: Mapping[str, str]) -> Iterator[str]:
-    """Write the file for an API with a dialect, in pieces. `options`: options of the dialect that are
-    needed."""
+    """Write the file for an API with a dialect, in pieces. `options`: the dialect's needed options."""
     dialect = view.service.dialect
     yield HEAD.format(listen=scalar(target.listen), service=target.service, dialect=dialect.name)
     yield from _options(dialect, options)
@@ -111,7 +110,6 @@ def of_dialect(target: InitOptions, view: ServiceView, options: Mapping[str, str
 
 
 def _ends(versions: VersionSet, dialect: Dialect) -> str:
-    """Format the range from the oldest version to the newest."""
     return span(dialect.scheme.format(versions.lowest), dialect.scheme.format(versions.highest))
 
 
@@ -181,8 +179,7 @@ def _declared(evidence: Evidence) -> list[str]:
 
 
 class _OwnApiFile:
-    """Writer of a file for an unknown API. `probed`: probes learn the versions from the evidence; otherwise
-    the backends declare them."""
+    """Writer of the file for an unknown API. `probed`: versions come from probes, not from `versions`."""
 
     def __init__(
         self, target: InitOptions, findings: ApiFindings, evidence: Evidence, *, probed: bool

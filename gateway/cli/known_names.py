@@ -7,6 +7,7 @@ A completion must never fail, print or wait for long: on any error nothing is co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from gateway.cli.admin_client import AdminOptions
 from gateway.cli.command import find_config, read_settings
 from gateway.errors import SkewgateError
 
+ERRORS: Final = (SkewgateError, click.UsageError, OSError, LookupError, TypeError)
 TIMEOUT: Final = 1.0
 """Seconds to wait for the gateway's response."""
 
@@ -34,28 +36,24 @@ def backends(ctx: click.Context, _param: click.Parameter, incomplete: str) -> li
 
 def replicas(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Complete the id of a detached replica."""
-    try:
+    with suppress(*ERRORS):
         found = _status(_where(ctx))["agreement"]["replicas"]
-        ids = [str(each["id"]) for each in found if not each["attached"]]
-    except (SkewgateError, click.UsageError, OSError, LookupError, TypeError):
-        return []
-    return sorted(each for each in ids if each.startswith(incomplete))
+        ids = sorted(str(each["id"]) for each in found if not each["attached"])
+        return [each for each in ids if each.startswith(incomplete)]
+    return []
 
 
 def _names(ctx: click.Context) -> Mapping[str, Sequence[str]]:
     """Return the backend names of each service."""
     where = _where(ctx)
-    try:
+    with suppress(*ERRORS):
         found = _status(where)["services"]
         return {str(name): [str(backend) for backend in each["backends"]] for name, each in found.items()}
-    except (SkewgateError, click.UsageError, OSError, LookupError, TypeError):
-        pass
-    try:
-        settings = read_settings(find_config(where.config)) if where.admin is None else None
-    except (SkewgateError, click.UsageError, OSError):
-        return {}
-    known = settings.services if settings is not None else ()
-    return {service.name: [backend.name for backend in service.backends] for service in known}
+    if where.admin is None:
+        with suppress(*ERRORS):
+            services = read_settings(find_config(where.config)).services
+            return {each.name: [backend.name for backend in each.backends] for each in services}
+    return {}
 
 
 def _where(ctx: click.Context) -> AdminOptions:

@@ -38,8 +38,7 @@ async def explain_offline(
 def explain_request(
     snapshot: Snapshot, settings: Settings, method: str, path: str, headers: Sequence[Header]
 ) -> dict[str, Any]:
-    """Explain the decision about a request. Raises `AdminError` for a malformed request, which is refused
-    before any service is chosen."""
+    """Explain the decision about a request. Raises `AdminError` for a malformed one."""
     table = NameTable.for_requests(snapshot.selected_names)
     try:
         head = read_described(method, path, headers, table, settings.limits)
@@ -80,8 +79,7 @@ async def probed(settings: Settings) -> Snapshot:
 
 
 def with_first_offer(snapshot: Snapshot, fleet: Fleet) -> Snapshot:
-    """Return `snapshot` with its first offer. It does not wait for backends that did not answer: there is no
-    second round of probes."""
+    """Return `snapshot` with its first offer, which does not wait for backends that are down."""
     return snapshot.with_fleet(fleet, math.inf)
 
 

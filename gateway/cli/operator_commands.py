@@ -76,7 +76,7 @@ backend_argument = click.argument(
     "--release", metavar="NAME", help="a release of the dialect's table or of `releases` in the file"
 )
 def pin(*, where: AdminOptions, output: str, service: str, version: str | None, release: str | None) -> int:
-    """Pin the offer: no version above the pin is offered. Raises `AdminError` when the gateway refuses."""
+    """Pin the offer: no version above the pin is offered."""
     if version is not None and release is not None:
         usage_error("--release is not allowed with VERSION")
     if version is not None:
@@ -92,8 +92,7 @@ def pin(*, where: AdminOptions, output: str, service: str, version: str | None, 
 @options
 @service_argument
 def unpin(*, where: AdminOptions, output: str, service: str) -> int:
-    """Remove the pin, if there is one; a ceiling in the configuration applies again. Raises `AdminError` when
-    the gateway refuses."""
+    """Remove the pin, if there is one; a ceiling in the configuration applies again."""
     return _set_ceiling(where, output, service, "DELETE")
 
 
@@ -107,7 +106,6 @@ def _set_ceiling(
 
 
 def _offer_line(state: State, name: str) -> str:
-    """Format the present offer of a service. Raises the errors that `admin_client.formatted` catches."""
     service = state["services"][name]
     offer = service["offer"]
     offered = span(offer["min"], offer["max"])
@@ -127,8 +125,7 @@ def _offer_line(state: State, name: str) -> str:
     help="with --wait: give up after this time with exit code 1; the backend stays drained",
 )
 def drain(*, where: AdminOptions, output: str, target: BackendName, wait: bool, timeout: float | None) -> int:
-    """Drain the backend, which is still probed. With `--wait`, return when no request of any live replica is
-    in flight there. Raises `AdminError`."""
+    """Drain the backend, and with `--wait` wait until no request of any live replica is in flight there."""
     if timeout is not None and not wait:
         usage_error("--timeout needs --wait")
     admin = admin_client.find(where)
@@ -143,7 +140,7 @@ def drain(*, where: AdminOptions, output: str, target: BackendName, wait: bool, 
 @options
 @backend_argument
 def enable(*, where: AdminOptions, output: str, target: BackendName) -> int:
-    """End the drain of a backend, if it is drained. Raises `AdminError` when the gateway refuses."""
+    """End the drain of a backend, if it is drained."""
     admin = admin_client.find(where)
     state = _send(admin, "POST", target.path("enable"))
     _print_state(output, admin, state, lambda: _backend_line(state, target))
@@ -151,8 +148,7 @@ def enable(*, where: AdminOptions, output: str, target: BackendName) -> int:
 
 
 def _wait_until_idle(admin: AdminClient, target: BackendName, state: State, timeout: float | None) -> State:
-    """Return the first state without requests in flight at the backend. Raises `AdminError` at the timeout,
-    and when the backend is not drained any more."""
+    """Return the first state without requests in flight. Raises `AdminError` at the timeout."""
     end = None if timeout is None else time.monotonic() + timeout
     while what := _keeps_busy(target, state):
         if end is not None and time.monotonic() >= end:
@@ -189,8 +185,7 @@ def _agreement(target: BackendName, state: State) -> Mapping[str, Any]:
 
 
 def _in_flight(target: BackendName, state: State) -> int:
-    """Return the number of requests in flight at the backend. Raises `AdminError` when it is not drained any
-    more, because it may never become idle."""
+    """Return the requests in flight at the backend. Raises `AdminError` when it is not drained any more."""
     try:
         backend = state["services"][target.service]["backends"][target.backend]
         drained, number = bool(backend["drained"]), int(backend["in_flight"])
@@ -202,7 +197,6 @@ def _in_flight(target: BackendName, state: State) -> int:
 
 
 def _backend_line(state: State, target: BackendName) -> str:
-    """Format whether a backend is in service. Raises the errors that `admin_client.formatted` catches."""
     backend = state["services"][target.service]["backends"][target.backend]
     if not backend["drained"]:
         return f"{target}: in service"
@@ -221,8 +215,7 @@ def _requests(number: int) -> str:
 @options
 @click.argument("replica", metavar="ID", shell_complete=known_names.replicas)
 def forget(*, where: AdminOptions, output: str, replica: str) -> int:
-    """End the registration of a replica, so that the others no longer wait for its consent to refuse a
-    version. Raises `AdminError` when the gateway refuses, as for a live replica."""
+    """End the registration of a replica: the others no longer wait for its consent to refuse a version."""
     admin = admin_client.find(where)
     state = _send(admin, "DELETE", f"/replicas/{quote(replica, safe='')}")
     _print_state(output, admin, state, lambda: f"{replica}: forgotten")
@@ -233,8 +226,7 @@ def forget(*, where: AdminOptions, output: str, replica: str) -> int:
 @file_argument
 @admin_client.options
 def reload(*, where: AdminOptions) -> int:
-    """Reload the configuration; problems are printed as `check` prints them. Raises `AdminError` when the
-    file is refused or no gateway responds."""
+    """Reload the configuration; problems are printed as `check` prints them."""
     admin = admin_client.find(where)
     status, body = _request_reload(admin)
     if status == REFUSED and (problems := _problems(body)):
@@ -276,8 +268,7 @@ def _safe_text(problem: str) -> str:
 def _send(
     admin: AdminClient, method: str, path: str, document: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Send a command, print its warnings and return the new state. Raises `AdminError` when the gateway
-    refuses."""
+    """Send a command, print its warnings and return the new state."""
     body = None if document is None else json.dumps(document).encode("ascii")
     response = admin_client.document_of(admin.url, path, *admin.request(method, path, body=body))
     state = admin_client.require_state(admin.url, response)
@@ -296,6 +287,5 @@ def _warn_of_pending(state: State) -> None:
 
 
 def _print_state(output: str, admin: AdminClient, state: State, line: Callable[[], str]) -> None:
-    """Print the state as JSON, or `line()`."""
     text = json.dumps(state) if output == "json" else plain(admin_client.formatted(admin.url, line))
     print(text, flush=True)

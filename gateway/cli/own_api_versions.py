@@ -85,8 +85,7 @@ class VersionField(NamedTuple):
     """A field of a document, or a pair of fields, that holds versions."""
 
     kind: str
-    """`list`; `range`, with the path of the oldest version first; or `single`, which may also be a release of
-    the software."""
+    """`list`; `range`, the oldest version first; or `single`, perhaps only the release of the software."""
     paths: tuple[Steps, ...]
     texts: tuple[str, ...]
     """Values of the field, in the order of the document."""

@@ -65,8 +65,7 @@ def run(*, config: Path | None, take_over: bool) -> int:
 def run_gateway(
     config: Path | None, *, take_over: bool = False, engine: Callable[[Settings], MakeEngine] | None = None
 ) -> int:
-    """Run the gateway for `run` or another verb. `engine`: from the settings, returns the factory of the
-    engine that runs beside the gateway."""
+    """Run the gateway. `engine`: makes the factory of the engine that runs beside it."""
     file = find_config(config)
     process_log = ProcessLog()
     process_log.install()
@@ -114,8 +113,7 @@ async def _take_over(state: str | None) -> TakenOver | None:
 
 
 def _manager_of(taken: TakenOver | None) -> dict[str, str]:
-    """Return the environment variables that address the service manager: the replaced gateway's, if it has
-    one."""
+    """Return the variables that address the service manager: the replaced gateway's, if it has one."""
     if taken is None or not taken.manager:
         return dict(os.environ)
     return {name: value for name, value in os.environ.items() if name != "WATCHDOG_PID"} | dict(taken.manager)

@@ -172,13 +172,11 @@ def _is_wrong(member: Mapping[str, Any]) -> bool:
 
 
 def _is_service_wrong(service: Mapping[str, Any]) -> bool:
-    """Whether nothing is offered, or a backend has a problem."""
     return service.get("phase") == "unknown" or any(map(_is_wrong, service.get("backends", {}).values()))
 
 
 def _some(names: Sequence[object], named: int = NAMED) -> str:
-    """Join names, such as `api-1, api-2, api-3 and 197 more`. `named`: how many; one more is named as
-    well."""
+    """Join names, such as `api-1, api-2, api-3 and 197 more`. It never says `and 1 more`."""
     if len(names) <= named + 1:
         return ", ".join(map(str, names))
     return f"{', '.join(map(str, names[:named]))} and {len(names) - named} more"

@@ -63,7 +63,11 @@ class RowResult(NamedTuple):
 def test(*, where: AdminOptions, output: str, file: Path) -> int:
     """Compare all rows. Returns 0 if all are as expected, else 1. Raises `SettingsError` and `AdminError`."""
     table = read_expectations(file)
-    results = _explain_online(where, table) if where.admin is not None else _decide(where.config, table)
+    if where.admin is None:
+        results = _decide(where.config, table)
+    else:
+        admin = admin_client.find(where)
+        results = [_result(row, admin.explain(row.method, row.path, row.headers)) for row in table.rows]
     different = [result for result in results if result.differences]
     if output == "json":
         print(json.dumps({"file": table.filename, "requests": [_as_json(result) for result in results]}))
@@ -80,13 +84,7 @@ def test(*, where: AdminOptions, output: str, file: Path) -> int:
     return 1 if different else 0
 
 
-def _explain_online(where: AdminOptions, table: Expectations) -> list[RowResult]:
-    admin = admin_client.find(where)
-    return [_result(row, admin.explain(row.method, row.path, row.headers)) for row in table.rows]
-
-
 def _decide(config: Path | None, table: Expectations) -> list[RowResult]:
-    """Decide each row as a gateway with this configuration would."""
     settings = read_settings(config or table.config or find_config(None))
     if table.backends is None:
         snapshot = process.run_in_loop(offline.probed(settings))

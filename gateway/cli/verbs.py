@@ -45,8 +45,7 @@ REPLACED: Final = {"fmt": "check --fix"}
 """Verbs of earlier releases and their replacements."""
 
 COMPILED: Final = frozenset({"run", "engine", "explain", "test", "demo", "version"})
-"""Verbs that use or show the compiled build. The others skip the check whether it fits the sources, which
-takes ten milliseconds."""
+"""Verbs that use or show the compiled build. The others skip the check of it, which takes 10 ms."""
 
 SERVES: Final = "run"
 """The verb that runs for a long time. All others end soon."""

@@ -31,7 +31,6 @@ class CatalogServer(ApiServer):
     documents = frozenset({"/"})
 
     def application(self) -> web.Application:
-        """Return the API of the current release as an aiohttp application."""
         application = web.Application(middlewares=[self.present, self._negotiate])
         application.router.add_get("/", self._range)
         application.router.add_get("/items", self._items)
@@ -59,7 +58,6 @@ class CatalogServer(ApiServer):
         return response
 
     def _read(self, text: str) -> int | None:
-        """Parse the header's text; None if that version is not served."""
         if text == "latest":
             return self.release.highest
         short = text.isascii() and text.isdigit() and len(text) <= 6

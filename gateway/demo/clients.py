@@ -271,8 +271,7 @@ class NegotiatingClient(Client):
 
 @final
 class NewClient(NegotiatingClient):
-    """A program with python-ironicclient 6.3.0, which requests its own newest version first and reads the
-    range from /v1 if that is refused."""
+    """A program with python-ironicclient 6.3.0, which requests its newest version before any discovery."""
 
     kind = "new"
     program = "python-ironicclient 6.3"
@@ -282,8 +281,7 @@ class NewClient(NegotiatingClient):
 
 @final
 class LatestClient(Client):
-    """A dashboard that always requests `latest`, which must not go back to an older version while a server
-    serves the newer one."""
+    """A dashboard that always requests `latest`, which must never go back to an older version."""
 
     kind = "latest"
     program = "a dashboard"
@@ -342,8 +340,7 @@ KINDS: Final[tuple[type[Client], ...]] = (
 
 
 def judged(answer: ApiResponse, version: str, *, promised: bool) -> Judgement:
-    """Judge the response to a request for exactly `version`. `promised`: whether the client had been shown
-    that version, and a server could have served it."""
+    """Judge a request for exactly `version`. `promised`: it was shown before, and could be served."""
     if answer.success and answer.served != version:
         return Judgement(Result.LOST, "served another version")
     if answer.success:
@@ -368,8 +365,7 @@ def _unexpected(answer: ApiResponse) -> Judgement:
 
 
 def _range_in(body: bytes) -> tuple[str, str]:
-    """Return the oldest and the newest version in a document of the catalog API; empty texts if it has
-    none."""
+    """Return the oldest and the newest version in a document of the catalog API; empty without."""
     try:
         document = json.loads(body)
         return str(document["minimum"]), str(document["maximum"])

@@ -135,7 +135,7 @@ class Director:
             self._due = self._pace * script.START_SHARE
             self._recording = True
             for view in self._gateway.gateway.snapshot_holder.current.views.values():
-                self._tell_offer(view)
+                self._record_offer(view)
             self._task = asyncio.create_task(  # noqa: TID251 - awaited when it is left
                 self._play(clients)
             )
@@ -156,7 +156,6 @@ class Director:
 
     @property
     def page(self) -> str:
-        """URL of the operations page."""
         return self._gateway.page
 
     def quit(self) -> None:
@@ -186,7 +185,6 @@ class Director:
     # --- the scene ------------------------------------------------------------------------------------------
 
     def scene(self) -> Scene:
-        """Describe the present."""
         if self._last is not None:
             return self._last
         url = self._gateway.url(BAREMETAL).removeprefix("http://")
@@ -204,33 +202,32 @@ class Director:
             page=f"{self.page} (token {self.token})" if self.token else self.page,
         )
 
-    def _tell(self, text: str, kind: str) -> None:
+    def _record(self, text: str, kind: str) -> None:
         if self._recording:
             self._event_count += 1
             self._events.append(DemoEvent(self._event_count, self._now(), text, kind))
 
     def _on_change(self, before: Snapshot, after: Snapshot) -> None:
-        """Record events for a change of the gateway's snapshot."""
         for old, new in after.news_since(before):
             if old is None:
                 continue
             for old_member, member in zip(old.pool.members, new.pool.members, strict=True):
-                self._tell_member(old_member, member, new)
+                self._record_member(old_member, member, new)
             if old.offer.versions != new.offer.versions or old.offer.phase is not new.offer.phase:
-                self._tell_offer(new)
+                self._record_offer(new)
 
-    def _tell_offer(self, view: ServiceView) -> None:
+    def _record_offer(self, view: ServiceView) -> None:
         offer = view.offer.versions
         text = offer.format(view.service.dialect.scheme) if offer else NOTHING
-        self._tell(f"{view.service.name} offers {text}: {view.offer.phase}", "offer")
+        self._record(f"{view.service.name} offers {text}: {view.offer.phase}", "offer")
 
-    def _tell_member(self, old: Member, member: Member, view: ServiceView) -> None:
+    def _record_member(self, old: Member, member: Member, view: ServiceView) -> None:
         name, known = member.backend.name, member.advertisement
         if known is not None and old.advertisement != known:
-            self._tell(f"{name} serves {known.versions.format(view.service.dialect.scheme)}", "backend")
+            self._record(f"{name} serves {known.versions.format(view.service.dialect.scheme)}", "backend")
         elif old.freshness is not member.freshness:
             answers = member.freshness is Freshness.FRESH
-            self._tell(f"{name} {'answers again' if answers else f'is {member.freshness}'}", "backend")
+            self._record(f"{name} {'answers again' if answers else f'is {member.freshness}'}", "backend")
 
     # --- the course -----------------------------------------------------------------------------------------
 
@@ -292,7 +289,6 @@ class Director:
             await self._tick()
 
     def _now(self) -> float:
-        """Return the seconds since the start."""
         return monotonic() - self._begun
 
     # --- steps and commands ---------------------------------------------------------------------------------
@@ -322,7 +318,7 @@ class Director:
         if step.action is not Action.UPGRADE:
             await self._until(lambda: gateway.can_do_without(step.server))
         self._step = script.sentence(step, release.name)
-        self._tell(self._step, "step")
+        self._record(self._step, "step")
         if step.action is not Action.UPGRADE:
             await self._for_each(step.server, ApiServer.stop)
         if step.action is Action.ROLL_BACK:
@@ -331,7 +327,6 @@ class Director:
             await self._for_each(step.server, lambda server: server.start(release))
 
     async def _for_each(self, name: str, change: Callable[[ApiServer], Awaitable[None]]) -> None:
-        """Change the server of this name in each fleet, concurrently."""
         await asyncio.gather(*(change(each.fleet.server(name)) for each in self._sides))
 
     async def _apply(self, command: KeyCommand) -> None:
@@ -354,7 +349,7 @@ class Director:
         """Roll back one server; the upgrade goes on afterwards."""
         step = script.back(self._position)
         if step is None:
-            self._tell("nothing is upgraded: nothing to roll back", "step")
+            self._record("nothing is upgraded: nothing to roll back", "step")
             return
         await self._until(self._sides[0].learned)
         await self._take(step)
@@ -371,10 +366,10 @@ class Director:
                 possible += running
         hangs = any(each.state is ServerState.HANGING for each in fleet.servers)
         if not possible or (state is ServerState.HANGING and hangs):
-            self._tell("one hangs already" if hangs else "the last server of a service stays", "step")
+            self._record("one hangs already" if hangs else "the last server of a service stays", "step")
             return
         name = self._victims.choice(possible)
-        self._tell(f"{name} {'is killed' if state is ServerState.KILLED else 'hangs'}", "step")
+        self._record(f"{name} {'is killed' if state is ServerState.KILLED else 'hangs'}", "step")
 
         async def strike(server: ApiServer) -> None:
             if state is ServerState.KILLED:
@@ -388,5 +383,5 @@ class Director:
     async def _bring_back(self, name: str, state: ServerState) -> None:
         """Bring back a killed or hanging server, unless the upgrade has restarted it meanwhile."""
         if self._sides[0].fleet.server(name).state is state:
-            self._tell(f"{name} comes back", "step")
+            self._record(f"{name} comes back", "step")
             await self._for_each(name, ApiServer.come_back)

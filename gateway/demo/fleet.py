@@ -75,11 +75,9 @@ class EmbeddedFleet:
 
     @property
     def servers(self) -> tuple[ApiServer, ...]:
-        """The servers of all services."""
         return tuple(server for each in self.services for server in each.servers)
 
     def service(self, name: str) -> ServiceFleet:
-        """Return the fleet of a service."""
         return next(each for each in self.services if each.name == name)
 
     def service_of(self, server: str) -> ServiceFleet:
@@ -91,14 +89,12 @@ class EmbeddedFleet:
         return next(each for each in self.servers if each.name == name)
 
     async def __aenter__(self) -> Self:
-        """Start all servers, with their old releases."""
         for each in self.services:
             for server in each.servers:
                 await server.start(each.old)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop all servers."""
         for server in self.servers:
             await server.close()
 

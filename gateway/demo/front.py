@@ -73,7 +73,6 @@ class GatewayFront:
 
     @property
     def gateway(self) -> Gateway:
-        """The running gateway."""
         assert self._gateway is not None
         return self._gateway
 
@@ -88,7 +87,6 @@ class GatewayFront:
         return f"http://{host}:{port}{PREFIXES[service]}"
 
     def status(self, service: str) -> ServiceStatus | None:
-        """Return what the gateway knows about a service now."""
         return self.gateway.status().service(service)
 
     def _make(self, port: int, admin_port: int) -> Gateway:

@@ -76,8 +76,7 @@ def version_of(path: str) -> str:
 def configuration(
     services: Sequence[ServiceFleet], sockets: Mapping[str, socket.socket], interval: float
 ) -> str:
-    """Return HAProxy's configuration. `sockets`: the listening socket of each service, which HAProxy
-    inherits. `interval`: seconds between two health checks of a server."""
+    """Return HAProxy's configuration. `sockets`: listening sockets by service, which HAProxy inherits."""
     lines = [CONFIGURATION]
     for each in services:
         lines += [
@@ -94,8 +93,7 @@ def configuration(
 
 @final
 class HAProxyFront:
-    """HAProxy in front of a fleet, with a port of its own for each service. `path`: the program. `interval`:
-    seconds between two health checks of a server."""
+    """HAProxy in front of a fleet. `path`: the program. `interval`: seconds between two health checks."""
 
     def __init__(self, path: str, fleet: EmbeddedFleet, *, interval: float) -> None:
         self.name = f"HAProxy {version_of(path)}".strip() + ", round robin"
@@ -105,7 +103,6 @@ class HAProxyFront:
         self._ports: dict[str, int] = {}
 
     def url(self, service: str) -> str:
-        """Return the base URL of a service, without a slash at the end."""
         return f"http://{LOOPBACK}:{self._ports[service]}"
 
     def status(self, service: str) -> None:

@@ -33,7 +33,6 @@ class IronicServer(ApiServer):
         super().__init__(name, release)
 
     def application(self) -> web.Application:
-        """Return the API of the current release as an aiohttp application."""
         application = web.Application(middlewares=[self.present, self._negotiate])
         application.router.add_get("/", self._root, allow_head=False)
         for path in ("/v1", "/v1/"):
@@ -47,8 +46,7 @@ class IronicServer(ApiServer):
     async def _negotiate(
         self, request: web.Request, handler: Callable[[web.Request], Any]
     ) -> web.StreamResponse:
-        """Negotiate as Ironic does: `/` has no version, a request without one gets 1.1, and a version that is
-        not served gets 406 with the range."""
+        """Negotiate as Ironic does: a request without a version gets 1.1, an unserved one 406."""
         text = request.headers.get(SERVED, "")
         self.received[text] += 1
         if request.path == "/":
@@ -103,7 +101,6 @@ class IronicServer(ApiServer):
         return web.json_response({"nodes": []})
 
     async def _create(self, request: web.Request) -> web.Response:
-        """Accept a node without storing it."""
         await request.read()
         return web.json_response({}, status=201)
 
@@ -115,7 +112,6 @@ class IronicServer(ApiServer):
 
 
 def _read(text: str, release: Release) -> tuple[int, int] | None:
-    """Parse a version header; None if it is not a version."""
     if not text:
         return (1, 1)
     if text.lower() == "latest":

@@ -1,5 +1,4 @@
-"""The demonstration as lines of text, for output without a terminal: one a second, one for each event, and a
-summary."""
+"""The demonstration as lines of text: one a second, one for each event, and a summary."""
 
 from __future__ import annotations
 
@@ -15,8 +14,7 @@ EVERY: Final = 1.0
 
 
 async def report(director: Demonstration) -> None:
-    """Print lines until the demonstration is over, then the summary. If the output is closed, end the
-    demonstration and raise `BrokenPipeError`."""
+    """Print lines until the demonstration is over, then the summary. Raises `BrokenPipeError`."""
     printed = 0
     try:
         print_lines(introduction(director.scene()))

@@ -45,7 +45,6 @@ class BackendScene(NamedTuple):
     state: str
     """`running`, `upgrading`, `killed` or `hanging`."""
     requests: int
-    """Number of requests since the start."""
 
 
 class ServiceScene(NamedTuple):
@@ -74,7 +73,6 @@ class ClientScene(NamedTuple):
     refused: int
     """Number of requests for versions that were not on offer."""
     lost: int
-    """Number of lost requests."""
     last_loss: str
     """Latest loss in a few words; empty if there is none."""
 
@@ -103,22 +101,18 @@ class FrontScene(NamedTuple):
 
     @property
     def answered(self) -> int:
-        """Number of answered requests of all clients."""
         return sum(each.answered for each in self.clients)
 
     @property
     def refused(self) -> int:
-        """Number of refused requests of all clients."""
         return sum(each.refused for each in self.clients)
 
     @property
     def lost(self) -> int:
-        """Number of lost requests of all clients."""
         return sum(each.lost for each in self.clients)
 
     @property
     def requests(self) -> int:
-        """Number of requests of all clients."""
         return self.answered + self.refused + self.lost
 
 

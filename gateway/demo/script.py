@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 START_SHARE: Final = 0.06
 """Part of the demonstration's length before the first step."""
 STEP_SHARE: Final = 0.065
-"""Part of the length between two steps. The last step is taken at 78 %, which leaves time to see its
-effect."""
+"""Part of the length between two steps. The last step is taken at 78 %, so that its effect is seen."""
 
 
 class Action(Enum):

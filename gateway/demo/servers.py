@@ -60,7 +60,6 @@ class Port:
         return _bound(self.number)
 
     def close(self) -> None:
-        """Release the port."""
         self._keeper.close()
 
 
@@ -101,12 +100,10 @@ class ApiServer(ABC):
 
     @property
     def port(self) -> Port:
-        """The server's port, reserved from the first start until `close`."""
         assert self._port is not None
         return self._port
 
     async def start(self, release: Release) -> None:
-        """Start to listen, with this release."""
         self.release = release
         self._answers.set()
         self._port = self._port or Port()
@@ -157,8 +154,7 @@ class ApiServer(ABC):
     async def present(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Outermost middleware of each `application`: counts the request, and waits while the server
-        hangs."""
+        """Outermost middleware of each `application`: counts requests, and waits while the server hangs."""
         if (connection := request.transport) is not None and connection not in self._connections:
             self._connections = {each for each in self._connections if not each.is_closing()} | {connection}
         self.requests += request.path not in self.documents

@@ -72,7 +72,6 @@ class Side:
 
     @property
     def lost(self) -> int:
-        """Number of lost requests."""
         return self._losses.total()
 
     def learned(self) -> bool:
@@ -97,7 +96,6 @@ class Side:
         return any(each.state is ServerState.RUNNING for each in others) and self.learned()
 
     def scene(self) -> FrontScene:
-        """Describe the present."""
         clients = tuple(
             ClientScene(
                 kind=each.kind,
@@ -149,8 +147,7 @@ def _is_known(server: ApiServer, each: ServiceFleet, knows: ServiceStatus) -> bo
 
 
 def _held(view: ServiceView) -> str:
-    """Return a short sentence on what holds the offer of a service, and which backends; empty if nothing
-    does."""
+    """Return a short sentence on what holds the offer of a service, and whose; empty if nothing does."""
     held = view.offer.held
     versions = held.versions.format(view.service.dialect.scheme) if held.versions else ""
     who = ", ".join(held.by)

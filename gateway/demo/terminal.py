@@ -156,6 +156,5 @@ def keyboard(fd: int, on_key: Callable[[str], None], on_end: Callable[[], None])
 
 
 def keys_in(data: bytes) -> str:
-    """Return the typed printable ASCII characters, without the escape sequences of arrow and function
-    keys."""
+    """Return the typed ASCII characters, without the sequences of arrow and function keys."""
     return "".join(chr(byte) for byte in SEQUENCE.sub(b"", data) if 0x20 < byte < 0x7F)

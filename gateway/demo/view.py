@@ -83,7 +83,6 @@ def _side_by_side(scene: Scene, width: int, room: int) -> list[Layout]:
 
 
 def _head(scene: Scene) -> RenderableType:
-    """Draw the head: the page and the time, the current step, the number of lost requests."""
     length = "" if scene.length is None else f" of {scene.length:g}"
     time = Text(f"{scene.seconds:.1f}{length} s", style=DIM)
     paused = Text(" PAUSED ", style="bold black on yellow")
@@ -96,7 +95,6 @@ def _head(scene: Scene) -> RenderableType:
 
 
 def _foot(scene: Scene, width: int, *, commands: bool) -> RenderableType:
-    """Draw the foot: commands to copy, the keys, the seed."""
     keys = Text()
     for command in KeyCommand:
         label = "go on" if scene.paused and command is KeyCommand.PAUSE else command.label
@@ -110,7 +108,6 @@ def _foot(scene: Scene, width: int, *, commands: bool) -> RenderableType:
 
 
 def _line(left: Text, right: Text) -> RenderableType:
-    """Draw a line with a left and a right part."""
     begin = Column(ratio=1, no_wrap=True, overflow="ellipsis")
     line = Table(begin, Column(), box=None, show_header=False, expand=True, padding=RIGHT)
     line.add_row(left, right)
@@ -125,7 +122,6 @@ def _lost(front: FrontScene) -> Text:
 
 
 def _front(front: FrontScene, width: int) -> RenderableType:
-    """Draw a front in one half of the screen."""
     reasons = [
         Text(f" {number:,} times: {reason}", no_wrap=True, overflow="ellipsis")
         for reason, number in front.losses
@@ -213,7 +209,6 @@ def _bar(share: float, style: str) -> RenderableType:
 
 
 def _clients(front: FrontScene, *, programs: bool) -> RenderableType:
-    """Draw the table of clients with the outcomes of their requests."""
     table = Table(Column("clients", min_width=14, no_wrap=True), box=None, padding=RIGHT, header_style="bold")
     if programs:
         table.add_column("", min_width=PROGRAMS - 2, no_wrap=True, style=DIM)
