@@ -2,10 +2,10 @@
 
     record -> a list -> (32 of them) lines -> (256 of them, or a quarter of a second) -> `line_writer`
 
-A request never waits for it and never fails because of it (threats L2): what cannot be written is dropped
-and counted. What a client wrote is escaped outside printable ASCII and cut (threats O8). Nearly every
-text needs no escaping, which one look shows; the two parts that come again and again (who asks, and what
-became of it) are remembered as they are written.
+A request never waits for the log and never fails because of it (threats L2): lines that cannot be written are
+dropped and counted. Text of a client is escaped outside printable ASCII and cut (threats O8). Nearly every
+text needs no escaping, which one match shows; two parts of a line (sender and result) repeat so often that
+they are cached as text.
 """
 
 from __future__ import annotations
@@ -37,37 +37,37 @@ _Ending: TypeAlias = tuple[int, str, str, int, str, _Versions]
 Format: TypeAlias = Literal["json", "text", "off"]
 
 Query: TypeAlias = Literal["redact", "keep"]
-"""What is written of the values in a query."""
+"""Handling of the values in a query: replaced by `*`, or written as they are."""
 
 MAX_VALUE: Final = 1024
-"""Characters of one value after escaping (threats O8)."""
+"""Maximum characters of one value after escaping (threats O8)."""
 
 FORMATTED_AT_ONCE: Final = 32
-"""Records that become lines together. That is a third faster than one line between two requests, and holds
-the event loop for a tenth of a millisecond."""
+"""Records formatted together: a third faster than one line between two requests, and it holds the event loop
+for a tenth of a millisecond."""
 
 BATCH: Final = 256
-"""Lines that are written at once: to wake the thread costs as much as some ten lines."""
+"""Lines written together: waking the thread costs as much as some ten lines."""
 
 FLUSH_INTERVAL: Final = 0.25
-"""Seconds that a line waits at most before it is handed to the thread."""
+"""Maximum seconds until a line is handed to the thread."""
 
 STANDARD_OUTPUT: Final = "-"
-"""In place of a path."""
+"""Path that stands for standard output."""
 
 MAX_REMEMBERED: Final = 2048
-"""Parts of lines of each kind that are remembered: more than a gateway has at a time."""
+"""Cached parts of lines of each kind: more than a gateway has at a time."""
 
 MAX_REMEMBERED_LENGTH: Final = 480
-"""Characters of the longest of them. So they take four megabytes at most, whatever clients send."""
+"""Maximum characters of a cached part, so that the caches take at most 4 MB whatever clients send."""
 
 _ELLIPSIS: Final = "..."
 
 _is_plain: Final = re.compile(r"[ !#-\[\]-~]*").fullmatch
-"""Printable ASCII without quotation mark and backslash: is written as it is."""
+"""Matches printable ASCII without quotation mark and backslash, which needs no escaping."""
 
 _is_word: Final = re.compile(r"(?!-$)[!#-<>-\[\]-~]+").fullmatch
-"""That without blanks and `=`, in a line of text. A single hyphen there means that there is none."""
+"""Matches text that needs no quotes in a line of text: no blank, no `=`, not `-` alone (which means none)."""
 
 _JSON_SENDER: Final = '"client": %s, "method": %s, "host": %s, "user_agent": %s, "target": '
 _JSON_ENDING: Final = (
@@ -79,15 +79,14 @@ _TEXT_ENDING: Final = (
 )
 
 _SECONDS: Final = "%.6f"
-"""Not as a part of an f-string: the compiled build would call `str.format`, which is three times as slow."""
+"""Format of durations. Within an f-string the compiled build would call `str.format`, three times as slow."""
 
 REDACTED: Final = "*"
-"""In place of each value in a query."""
 
 
 def quoted(text: str, limit: int = MAX_VALUE) -> str:
-    """`text` as a JSON string of printable ASCII, at most `limit` characters between the quotes; `...` shows
-    that it was cut."""
+    """Writes `text` as a JSON string of printable ASCII, with at most `limit` characters between the quotes;
+    a longer one is cut and ends in `...`."""
     if len(text) <= limit and _is_plain(text):
         return f'"{text}"'
     value = json.dumps(text).replace("\x7f", "\\u007f")
@@ -101,32 +100,31 @@ def quoted(text: str, limit: int = MAX_VALUE) -> str:
 
 
 def printable(text: str, limit: int = MAX_VALUE) -> str:
-    """The same without the quotes: for texts from outside that go into log lines and messages."""
+    """Escapes text from outside for a log line or message: as `quoted`, without the quotes."""
     return quoted(text, limit)[1:-1]
 
 
 @final
 class AccessLog:
-    """Writes to `path` (`-`: standard output). Raises `StartupError` if the file cannot be opened.
-
-    docs/logs.md has what each field of a line means."""
+    """The access log, written to `path` (`-`: standard output). Raises `StartupError` if the file cannot be
+    opened. docs/logs.md explains the fields of a line."""
 
     def __init__(self, form: Format = "json", path: str = STANDARD_OUTPUT, query: Query = "redact") -> None:
         self._format = form
         self._records: list[tuple[float, RequestRecord]] = []
-        """Records that are no lines yet, each with the time at which its request ended."""
+        """Records not formatted yet, each with the time at which its request ended."""
         self._lines: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
         self._time = self._second = -1
-        """The last line's time since the epoch in milliseconds; the second of which there is a text."""
+        """Milliseconds since the epoch that `_time_text` shows; the second that `_second_text` shows."""
         self._time_text = self._second_text = ""
         self._redacts = query == "redact"
         self._senders: dict[_Sender, str] = {}
-        """Who asks: parts that many lines have in common, by what they say."""
+        """Cached parts of lines from client to target."""
         self._endings: dict[_Ending, str] = {}
-        """What became of it."""
+        """Cached parts of lines from status to reason."""
         self._queries: dict[str, str] = {}
-        """What is shown of queries that came before."""
+        """Cached redacted queries."""
         self._closed = False
         self._dropped = 0
         self._writer: LineWriter | None = None
@@ -139,11 +137,11 @@ class AccessLog:
 
     @property
     def dropped(self) -> int:
-        """Lines that were lost so far."""
+        """Lines dropped so far."""
         return self._dropped + (self._writer.dropped if self._writer else 0)
 
     def record(self, request: RequestRecord) -> None:
-        """Take one finished request. Never blocks, never raises."""
+        """Logs one finished request. Never blocks, never raises."""
         if self._writer is None or self._closed:
             return
         records = self._records
@@ -156,7 +154,7 @@ class AccessLog:
             self._timer = _call_later(self.flush)
 
     def flush(self) -> None:
-        """Hand all lines to the thread, or drop them if it is too far behind."""
+        """Hands all lines to the thread, or drops them if it is too far behind."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -166,13 +164,14 @@ class AccessLog:
             self._lines.clear()
 
     def reopen(self) -> None:
-        """For log rotation: lines recorded so far go to the old file, all further ones to a new one."""
+        """Opens the file again for log rotation: lines logged so far go to the old file, later ones to the
+        new."""
         self.flush()
         if self._writer is not None:
             self._writer.reopen()
 
     def close(self) -> None:
-        """Write what is left; waits `line_writer.CLOSE_TIMEOUT` seconds at most."""
+        """Writes what is left, and waits for that at most `line_writer.CLOSE_TIMEOUT` seconds."""
         if not self._closed:
             self.flush()
             self._closed = True
@@ -182,7 +181,7 @@ class AccessLog:
     # --- lines ----------------------------------------------------------------------------------------------
 
     def _format_records(self) -> None:
-        """Never raises: no request may fail because of a log line."""
+        """Formats all records. Never raises: no request may fail because of a log line."""
         format_line = self._as_json if self._format == "json" else self._as_text
         for ended_at, request in self._records:
             try:
@@ -192,8 +191,8 @@ class AccessLog:
         self._records.clear()
 
     def _time_of(self, seconds: float) -> str:
-        """Wall-clock time as `2026-11-20T13:43:28.123Z`. The part up to the seconds is formatted once per
-        second, and all of it once per millisecond."""
+        """Returns wall-clock time as `2026-11-20T13:43:28.123Z`. The part up to the seconds is formatted once
+        per second, and all of it once per millisecond."""
         now = int(seconds * 1000)
         if now != self._time:
             second, milliseconds = divmod(now, 1000)
@@ -261,13 +260,13 @@ class AccessLog:
         return f"{path}?{shown}"
 
     def _new_sender(self, sender: _Sender) -> str:
-        """The part of a line from client to target, and remembered for the next line if it is short."""
+        """Formats the part of a line from client to target, and caches it."""
         client, method, host, user_agent = sender
         names = (client, method, host, _agent(user_agent))
         return _remember(self._senders, sender, _JSON_SENDER % tuple(map(_json_text, names)))
 
     def _new_ending(self, ending: _Ending) -> str:
-        """The part of a line from status to reason, and remembered for the next line if it is short."""
+        """Formats the part of a line from status to reason, and caches it."""
         status, service, backend, attempts, reason, (requested, version, negotiated, result) = ending
         served = version if status and result is NegotiationResult.SERVED else ""
         names = (requested, negotiated or version, served, result, reason)
@@ -278,7 +277,7 @@ class AccessLog:
 
 
 def redacted(query: str) -> str:
-    """`query` with `*` in place of each value. A part without a name is a value."""
+    """Replaces each value in `query` by `*`. A part without a name is a value."""
     shown = []
     for part in query.split("&"):
         name, equals, _ = part.partition("=")
@@ -295,7 +294,7 @@ def _json_text(text: str) -> str:
 
 
 def _word(text: str) -> str:
-    """In a line of text: bare where that has one meaning only."""
+    """Writes a value in a line of text, in quotes where it would be ambiguous without."""
     if not text:
         return "-"
     return text if len(text) <= MAX_VALUE and _is_word(text) else quoted(text)

@@ -1,11 +1,10 @@
-"""From what was counted and what is at this moment to the families of /metrics, by the declarations of
-`series`.
+"""Metric families for a scrape, made from counts and the present state by the declarations of `series`.
 
-Runs only when somebody scrapes. It counts nothing, changes nothing, and knows no series. How families are
-written is in `telemetry.exposition`.
+Runs only during a scrape. It counts nothing, changes nothing, and knows no series. `telemetry.exposition`
+writes the families.
 
-A scrape is made in pieces, and requests, facts and reloads come between them. So which services and backends
-there are is read once, and whatever may grow is copied before it is iterated over.
+A scrape is made in pieces, and requests, facts and reloads come between them. So services and backends are
+listed once, and whatever may grow is copied before it is iterated over.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from gateway.telemetry.series.now import Now, OneBackend
 from gateway.telemetry.series.service import OfRequests
 
 NO_SERVICE: Final = "none"
-"""The label `service` of requests that no service matched."""
+"""Value of the label `service` for requests that no service matched."""
 
 _Owned: TypeAlias = list[tuple[tuple[str, ...], Any]]
-"""Owners with the values of their labels: tables, or what `read` gets."""
+"""Owners, each after the values of its labels: counters, or the first argument of `Series.read`."""
 
 
 @final
 class Collector:
-    """Makes all families. `per_backend`: also those whose series grow with the number of backends times
+    """Makes all families. `per_backend` includes those whose series grow with the number of backends times
     something else; without them a backend has five series."""
 
     def __init__(self, counters: Counters, *, per_backend: bool = True) -> None:
@@ -38,7 +37,7 @@ class Collector:
         self._per_backend = per_backend
 
     def collect(self, now: Now) -> Iterator[Family]:
-        """All families of one scrape."""
+        """Makes all families of one scrape."""
         tables, present = self._tables(), _Present(now)
         for group in GROUPS:
             if group.detail and not self._per_backend:
@@ -74,7 +73,7 @@ class Collector:
         }
 
     def _elsewhere(self) -> _Owned:
-        """`none` (no service matched), and `other` (no longer configured) if it has counts."""
+        """Counters of `none` (no service matched), and of `other` (no longer configured) if it has counts."""
         unrouted, unconfigured = self._counters.unrouted, self._counters.unconfigured
         unrouted.pour()
         unconfigured.pour()
@@ -84,7 +83,8 @@ class Collector:
         return found
 
     def _counted(self, series: Series, owners: _Owned) -> Iterator[Row]:
-        """The rows are copies of cells, not sorted: that could hold the loop for too long."""
+        """Rows of a counted series, from copies of the cells. Not sorted: that could hold the loop too
+        long."""
         arranged, nothing = _arrangement(series), series.new_cell()
         sums = not self._per_backend and "backend" in series.labels
         known: dict[Key, tuple[str, ...]] = {}  # few keys, and each owner has them
@@ -99,7 +99,7 @@ class Collector:
 
 @final
 class _Present:
-    """Owners whose present state is read, made once for all groups of a level."""
+    """Owners whose present state is read, listed once for all groups of a level."""
 
     def __init__(self, now: Now) -> None:
         self._now = now
@@ -117,7 +117,7 @@ class _Present:
         ]
 
     def owners(self, group: type[Group]) -> _Owned | None:
-        """None: the families of the group are left out."""
+        """Owners of the series of `group`; None: its families are left out."""
         if group.level is Level.SERVICE:
             return self._services if group.as_configured else sorted(self._services, key=itemgetter(0))
         if group.level is Level.BACKEND:
@@ -147,7 +147,7 @@ def _read(series: Series, owners: _Owned, now: Now) -> Iterator[Row]:
 
 
 def _arrangement(series: Series) -> Callable[[tuple[str, ...]], tuple[str, ...]]:
-    """Puts values of `Series.all_labels` into the order in which they are written, which is alphabetical."""
+    """Returns a function that sorts label values by the names of `Series.all_labels`, as they are written."""
     labels = series.all_labels
     if labels == tuple(sorted(labels)):
         return tuple

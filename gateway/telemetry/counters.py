@@ -1,23 +1,21 @@
-"""What was counted so far: a table for the process, for each service and for each backend.
+"""Counters of the process, of each service and of each backend.
 
-A table holds the cells of its series (`series.declaring`), each from the first time that something is counted
-in it. No formatting, no lock: one event loop writes and reads. What is not configured any more is dropped, so
-that no number of reloads can make counts without bound.
+An `OwnerCounters` holds the cells of its series (`series.declaring`), each from its first count on. No
+formatting, no lock: one event loop writes and reads. What is not configured any more is dropped, so that no
+number of reloads can make counts without bound.
 
     worker   Counters -> take -> Counted -> channel -> add -> Counters   main process -> /metrics
 
 `workers.worker_parts` takes, `workers.messages.Report` carries, `workers.reports` adds.
 
-A worker gives away what it has counted since the last time, and begins at zero. So the main process holds the
-sums of all workers, those that have ended included, and none of its series falls because a worker ends, is
-replaced, or has missed that a service was removed and came back. What a killed worker has counted since its
-last report is lost with it. Only what has happened is carried: what is zero is not there. Which services and
-backends have series is the main process's to say; what comes of another one counts as a request does that was
-under way when it was removed.
+A worker reports its counts since the last report and begins again at zero. So the main process holds the sums
+over all workers, ended ones included, and no series falls because a worker ends, is replaced, or missed that
+a service was removed and came back. The counts of a killed worker since its last report are lost. Zeros are
+not reported. The main process decides which services and backends have series; counts of any other are
+treated as those of a request that was in flight when its service was removed.
 
-The hot path goes past the cells' declarations: `ServiceCounters` and `BackendCounters` keep references to the
-cells that each request changes, taken by `OwnerCounters.cell`, and two plain numbers, which `pour` puts into
-their cell before somebody takes or reads it.
+The hot path bypasses the declarations: `ServiceCounters` and `BackendCounters` keep references to the cells
+that each request changes, and two plain numbers, which `pour` moves into their cell before it is read.
 """
 
 from __future__ import annotations
@@ -39,19 +37,19 @@ from gateway.telemetry.series.declaring import OTHER, Cell, Counter, Series, Tak
 from gateway.telemetry.series.service import MAX_VERSIONS, OfRequests, OfService
 
 UNROUTED: Final = ""
-"""The name under which requests count that no service matched."""
+"""Name of the counters for requests that no service matched."""
 
 UNCONFIGURED: Final = "/"
-"""The name under which a worker gives what it has counted for services that are not configured any more. No
-service has it."""
+"""Name under which a worker reports counts of services that are not configured any more. No service has
+it."""
 
 Counted: TypeAlias = Mapping[tuple[str, ...], Mapping[str, Taken]]
-"""What one process has counted since it was asked last: by owner, which is (), (service,) or (service,
-backend), and by the full name of the series."""
+"""Counts of one process since its last report: by owner, which is (), (service,) or (service, backend), and
+by the full name of the series."""
 
 
 class OwnerCounters:
-    """Counts of one owner."""
+    """Counters of one owner: the process, a service or a backend."""
 
     __slots__ = ("cells",)
 
@@ -59,18 +57,18 @@ class OwnerCounters:
         self.cells: dict[Series, Cell] = {}
 
     def cell(self, series: Series) -> Cell:
-        """The cell of a series. It may be kept: it is the same one as long as the table exists, and what is
-        counted in it is told to the main process."""
+        """Returns the cell of a series, which stays the same as long as these counters exist. What is counted
+        in it is reported to the main process."""
         cell = self.cells.get(series)
         if cell is None:
             cell = self.cells[series] = series.new_cell()
         return cell
 
     def pour(self) -> None:
-        """Put what is kept beside the cells into them."""
+        """Moves counts that are kept beside the cells into them."""
 
     def take(self) -> Mapping[str, Taken]:
-        """Empty all cells; returns what was in them, by the full name of the series."""
+        """Empties all cells and returns their counts by the full name of the series."""
         self.pour()
         taken = {}
         for series, cell in self.cells.items():
@@ -80,7 +78,7 @@ class OwnerCounters:
         return taken
 
     def add(self, taken: Mapping[str, Taken]) -> None:
-        """Add what was taken from the table of another process."""
+        """Adds counts taken from the same owner in another process."""
         for name, found in taken.items():
             series = SERIES[name]
             series.add(self.cell(series), found, self)
@@ -88,7 +86,7 @@ class OwnerCounters:
 
 @final
 class BackendCounters(OwnerCounters):
-    """Counts of one backend of one service."""
+    """Counters of one backend of one service."""
 
     __slots__ = ("durations",)
 
@@ -99,34 +97,41 @@ class BackendCounters(OwnerCounters):
 
 @final
 class ServiceCounters(OwnerCounters):
-    """Counts of one service, with those of its backends."""
+    """Counters of one service, and of its backends."""
 
     __slots__ = (
-        *("_advertised", "_looked_at", "backends", "bytes_in", "bytes_out", "durations", "negotiations"),
+        *(
+            "_advertised",
+            "_advertised_until",
+            "backends",
+            "bytes_in",
+            "bytes_out",
+            "durations",
+            "negotiations",
+        ),
         *("requests", "served"),
     )
 
     def __init__(self) -> None:
         super().__init__()
         self.requests: dict[tuple[int, str], int] = self.cell(OfRequests.requests)
-        """By (status, backend)."""
+        """Finished requests by (status, backend)."""
         self.durations: Histogram = self.cell(OfRequests.request_duration_seconds)[()]
         self.bytes_in = 0
-        """Bytes of bodies from clients, until they are poured."""
+        """Bytes of bodies from clients since the last `pour`."""
         self.bytes_out = 0
-        """Bytes of bodies to clients, until they are poured."""
+        """Bytes of bodies to clients since the last `pour`."""
         self.negotiations: dict[tuple[RequestedKind, NegotiationResult], int] = self.cell(
             OfService.negotiations
         )
         self.served: dict[str, int] = self.cell(OfService.served_version)
         self.backends: dict[str, BackendCounters] = {}
         self._advertised = VersionSet()
-        """Every version that a backend of the service advertised when `count_served` looked."""
-        self._looked_at: ServiceView | None = None
-        """The view from which `_advertised` is up to date."""
+        """Versions that backends of the service have advertised, up to `_advertised_until`."""
+        self._advertised_until: ServiceView | None = None
+        """Last view whose advertisements are in `_advertised`."""
 
     def pour(self) -> None:
-        """Put the bytes of bodies into their cell."""
         if self.bytes_in or self.bytes_out:
             cell = self.cell(OfRequests.body_bytes)
             cell["in"] += self.bytes_in
@@ -134,8 +139,8 @@ class ServiceCounters(OwnerCounters):
             self.bytes_in = self.bytes_out = 0
 
     def configure(self, names: Collection[str]) -> None:
-        """Add the series of new backends, at zero, and drop those of removed ones. `names`: of all configured
-        backends of the service."""
+        """Adds the series of new backends, at zero, and drops those of removed ones. `names` has all
+        configured backends of the service."""
         for name in names:
             if name not in self.backends:
                 self.backends[name] = BackendCounters()
@@ -148,18 +153,18 @@ class ServiceCounters(OwnerCounters):
                 del self.requests[key]
 
     def add_offer(self, offer: Offer, scheme: Scheme) -> None:
-        """Add the series of the ends of an offer, at zero."""
+        """Adds the series of the ends of an offer, at zero."""
         if offer.versions and len(self.served) < MAX_VERSIONS:
             for version in (offer.versions.lowest, offer.versions.highest):
                 self.served.setdefault(scheme.format(version), 0)
 
     def count_request(self, status: int, backend: str) -> None:
-        """Count under a (status, backend) that may be new."""
+        """Counts under a (status, backend) that may be new."""
         requests: Counter = OfRequests.requests
         requests.count(self.requests, (status, backend), self)
 
     def count_served(self, version: str, view: ServiceView | None) -> None:
-        """Count a version that may be new. Only an advertised one gets a series of its own."""
+        """Counts a version that may be new. Only an advertised one gets a series of its own."""
         if version not in self.served and len(self.served) < MAX_VERSIONS and view is not None:
             parsed = view.service.dialect.scheme.parse(version)
             if parsed is not None and parsed in self._advertised_with(view):
@@ -167,10 +172,10 @@ class ServiceCounters(OwnerCounters):
         self.served[version if version in self.served else OTHER] += 1
 
     def _advertised_with(self, view: ServiceView) -> VersionSet:
-        """Every version that a backend of the service has advertised, up to `view`. Made here only, since
-        hardly any request names a version that is new."""
-        if view is not self._looked_at:
-            self._looked_at = view
+        """Returns all versions that backends of the service have advertised up to `view`. Computed on demand,
+        because hardly any request names a new version."""
+        if view is not self._advertised_until:
+            self._advertised_until = view
             advertised = advertised_by(view.pool.members)
             union = self._advertised | advertised
             self._advertised = union if len(union.ranges) <= MAX_VERSIONS else advertised
@@ -179,28 +184,28 @@ class ServiceCounters(OwnerCounters):
 
 @final
 class Counters:
-    """All counts of one process."""
+    """All counters of one process."""
 
     def __init__(self) -> None:
         self.process = OwnerCounters()
         self.services: dict[str, ServiceCounters] = {}
-        """Configured services."""
+        """Counters of configured services."""
         self.unrouted = ServiceCounters()
-        """Requests that no service matched."""
+        """Counters of requests that no service matched."""
         self.unconfigured = ServiceCounters()
-        """Requests of services that are not configured any more."""
+        """Counters of services that are not configured any more."""
 
     def service(self, name: str) -> ServiceCounters:
-        """The table of a service, or the one that stands for it."""
+        """Returns the counters of a service, or `unrouted` or `unconfigured`."""
         return self.unrouted if name == UNROUTED else self.services.get(name, self.unconfigured)
 
     def take(self) -> Counted:
-        """What was counted since the last call. From here on that is not here any more. Costs 1 µs for each
-        backend that there is, and a few more for each that was asked."""
+        """Returns the counts since the last call, and sets them to zero. Costs 1 µs for each backend, and a
+        few more for each that has counts."""
         return {owner: taken for owner, table in self._tables() if (taken := table.take())}
 
     def add(self, counted: Counted) -> None:
-        """Count what another process has counted. Costs what that is."""
+        """Adds the counts of another process."""
         for owner, taken in counted.items():
             table: OwnerCounters | None = self.process
             if owner:
@@ -221,7 +226,7 @@ class Counters:
 
 
 def advertised_by(members: Iterable[Member]) -> VersionSet:
-    """Every version that one of `members` advertises, legacy ones included."""
+    """Returns all versions that `members` advertise, legacy ones included."""
     # Most backends advertise the same, and each set counts once.
     sets = {member.advertisement.versions for member in members if member.advertisement is not None}
     return VersionSet.of(part for versions in sets for part in versions.ranges)

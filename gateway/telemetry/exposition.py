@@ -1,11 +1,11 @@
-"""How /metrics is written: families of samples in the Prometheus text format, or as OpenMetrics, in pieces.
+"""Writer of /metrics: families of samples in the Prometheus text format or as OpenMetrics, in pieces.
 
     Accept -> form_of -> pieces(families, form) -> bytes, piece by piece
 
 A thousand backends have tens of thousands of lines, which take longer than the event loop may be held. So
-whoever reads the pieces can let others run between two of them. All samples of a family are together, and
-those of one histogram are written at once, so that they agree. This module knows no metric and no count.
-`metrics` imports it for the first scrape, with a library of which nobody else has need.
+the caller can let others run between two pieces. All samples of a family are together, and those of one
+histogram are written at once, so that they agree. This module knows no metric and no count. `metrics` imports
+it at the first scrape, because it needs a library that nothing else needs.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from gateway.telemetry.histogram import BUCKETS
 from gateway.telemetry.series.declaring import Family, Kind
 
 PIECE: Final = 64 * 1024
-"""Characters after which a piece ends; it takes some tenths of a millisecond. A piece is longer by one
-histogram at most."""
+"""Characters after which a piece ends, which take some tenths of a millisecond. A piece exceeds this by at
+most one histogram."""
 
 ALL_DIGITS: Final = 1_000_000
-"""From here on Go, and so Prometheus, writes numbers with an exponent."""
+"""Lowest number that Go, and so Prometheus, writes with an exponent."""
 
 _LE: Final = "le"
 _BUCKET_LABELS: Final = (*map(floatToGoString, BUCKETS), "+Inf")
 
 
 class Form(Enum):
-    """The forms of /metrics, by content type. None of our names needs the escaping of names that a scraper
-    may ask for, so it is always told the plainest one."""
+    """Formats of /metrics, by content type. No name here needs the escaping that a scraper may ask for, so
+    the response always names the plainest one."""
 
     TEXT = CONTENT_TYPE_PLAIN_0_0_4
     TEXT_1_0 = f"{CONTENT_TYPE_PLAIN_1_0_0}; escaping=underscores"
@@ -43,8 +43,8 @@ class Form(Enum):
 
 
 def form_of(accept: str) -> Form:
-    """The form that the header field `Accept` prefers. The library chooses; its own content type would repeat
-    the version that the scraper wrote."""
+    """Returns the format that the header field `Accept` prefers. The library chooses; its own content type
+    would repeat the version that the scraper wrote."""
     try:
         _, content_type = choose_encoder(accept)
     except TypeError:  # `version=1.x`: the library compares numbers with text
@@ -55,7 +55,7 @@ def form_of(accept: str) -> Form:
 
 
 def pieces(families: Iterable[Family], form: Form) -> Iterator[bytes]:
-    """The whole text. Each piece is made when it is asked for."""
+    """Writes `families`; each piece is made on demand."""
     parts: list[str] = []
     size = 0
     for part in _parts(families, form):
@@ -69,7 +69,7 @@ def pieces(families: Iterable[Family], form: Form) -> Iterator[bytes]:
 
 
 def _parts(families: Iterable[Family], form: Form) -> Iterator[str]:
-    """Whole lines, and the lines of one histogram as one part."""
+    """Writes whole lines, and all lines of one histogram as one part."""
     for family in families:
         name = family.name
         sampled = f"{name}_total" if family.kind is Kind.COUNTER else name
@@ -108,13 +108,13 @@ def _histogram_parts(name: str, family: Family) -> Iterator[str]:
 
 
 def _labels(family: Family) -> str:
-    """All labels, with places for their values."""
+    """Labels in braces, with `%s` for each value."""
     labels = ",".join(f'{label}="%s"' for label in family.labels)
     return f"{{{labels}}}" if labels else ""
 
 
 def _number(value: float) -> str:
-    """As the library writes it. Nearly all our numbers are small integers."""
+    """Writes a number as the library does. Nearly all numbers here are small integers."""
     if type(value) is int and 0 <= value < ALL_DIGITS:
         return f"{value}.0"
     text: str = floatToGoString(value)  # type: ignore[no-untyped-call]
@@ -122,8 +122,8 @@ def _number(value: float) -> str:
 
 
 def _escaping() -> Callable[[str], str]:
-    """A function that gives a label value as it is written between quotation marks. It remembers them: the
-    names of one family come again and again."""
+    """Returns a function that escapes label values. It caches them, because the names of one family
+    repeat."""
     known: dict[str, str] = {}
 
     def escaped(value: str) -> str:

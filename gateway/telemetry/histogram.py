@@ -1,4 +1,4 @@
-"""Durations by bucket: the value of a histogram. Compiled, because each request adds to three of them."""
+"""Value of a histogram: durations by bucket. Compiled, because each request adds to three of them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ BUCKETS: Final = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1),
     *(0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
 )
-"""Upper bounds of the buckets of all histograms, seconds: from a document on loopback to a slow power
+"""Upper bounds of the buckets of all histograms in seconds: from a document on loopback to a slow power
 action."""
 
 
 @final
 class Histogram:
-    """Counts by bucket (the last one holds all above the last bound) and the sum of the values, seconds."""
+    """Counts by bucket (the last one has all above the last bound) and the sum of the values in seconds."""
 
     __slots__ = ("counts", "total")
 

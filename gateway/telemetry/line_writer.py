@@ -1,17 +1,16 @@
-"""Writes whole lines to one stream, a standard stream or a file: the access log and the process log.
+"""Writer of whole lines to a standard stream or a file, for the access log and the process log.
 
     lines -> a bounded queue -> a thread -> write(2)
 
-Whoever has a line to write never waits and never sees an error: the thread does nothing but write, so a full
-disk or a reader that has stopped reading blocks only the thread (threats L2, R-B8). What does not fit is
-dropped and counted, and one line tells about it as soon as lines can be written again. This module knows
-nothing of what the lines say.
+The caller never waits and never sees an error: the thread does nothing but write, so a full disk or a stopped
+reader blocks only the thread (threats L2, R-B8). Lines that do not fit are dropped and counted, and one line
+reports the number as soon as lines can be written again. The content of the lines does not matter here.
 
 Several processes may write to one stream: workers do, and the old and the new gateway at a take-over. Lines
-stay whole. In a file the kernel orders what is appended. A pipe or a socket takes a long write in parts, so
-whoever writes holds a lock on it that all processes of the gateway know, until all is written. If it is
-killed, the kernel releases the lock, and what was written last ends with a line, unless that line alone is
-longer than a page (`PIPE_BUF`).
+stay whole. In a file the kernel orders what is appended. A pipe or a socket takes a long write in parts, so a
+lock on it, which all processes of the gateway take, is held until all parts are written. If its holder is
+killed, the kernel releases the lock, and the output ends with a whole line, unless that line alone is longer
+than a page (`PIPE_BUF`).
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from pathlib import Path
 from typing import Final, TypeAlias, final
 
 MAX_BACKLOG: Final = 4 * 1024 * 1024
-"""Bytes that may wait for the thread; beyond it lines are dropped, until half of it is written. A line that
-is short enough to fit in between would only make a second gap."""
+"""Bytes that may wait for the thread. Beyond it lines are dropped until half of it is written: a short line
+in between would only make a second gap."""
 
 CLOSE_TIMEOUT: Final = 2.0
-"""Seconds that `close` waits for the thread."""
+"""Maximum seconds for which `close` waits for the thread."""
 
 STDOUT: Final = 1
 STDERR: Final = 2
@@ -43,31 +42,31 @@ STDERR: Final = 2
 _NAMES: Final = {STDOUT: "standard output", STDERR: "standard error"}
 
 _SAME_STREAM: Final = threading.Lock()
-"""Held during a write if both standard streams lead to the same pipe (`2>&1`). A write that has to wait for
+"""Lock held during a write if both standard streams lead to the same pipe (`2>&1`). A write that waits for
 the reader is cut in two, and a line of the other stream must not get in between."""
 
 _AGAIN: Final = 0.01
-"""Seconds between two attempts to get a lock that the kernel refuses. It refuses where it sees a circle of
-processes that wait for each other, and does not see that other threads hold the locks."""
+"""Seconds between two attempts to get a lock that the kernel refuses with EDEADLK. It sees processes that
+wait for each other, and does not see that other threads hold the locks."""
 
 _IN_PARTS: Final = frozenset({stat.S_IFIFO, stat.S_IFSOCK})
-"""What takes a long write in parts."""
+"""File types that take a long write in parts."""
 
 _LINE_END: Final = ord("\n")
 
 _Entry: TypeAlias = bytes | int | None
-"""Whole lines; a number: that many lines were lost here; None: what follows goes to a new file."""
+"""Entry of the queue: whole lines, a number of lines dropped here, or None to open the file again."""
 
 _log = logging.getLogger("skewgate.log")
 
 
 @final
 class LineWriter:
-    """The queue and its thread. `target`: a standard stream or the path of a file. Raises `OSError` if the
+    """The queue and its thread. `target` is a standard stream or the path of a file. Raises `OSError` if the
     file cannot be opened.
 
-    `lost_line` makes the line that tells, in the stream itself and where they are missing, how many lines
-    were lost. Without it the process log tells. Methods below `close` run in the thread.
+    `lost_line` makes the line that reports dropped lines in the stream itself, in their place. Without it the
+    process log reports them.
     """
 
     def __init__(self, target: int | str, lost_line: Callable[[str], bytes] | None = None) -> None:
@@ -78,35 +77,35 @@ class LineWriter:
         self._changed = threading.Condition()
         self._queue: list[_Entry] = []
         self._waiting = 0
-        """Bytes in the queue."""
+        """Number of bytes in the queue."""
         self._dropping = self._started = self._stopping = False
         self._thread: threading.Thread | None = None
         self._dropped = 0
         self._turn = threading.Lock() if self._path or not os.path.sameopenfile(1, 2) else _SAME_STREAM
         self._torn = False
-        """True: the last line in the file was cut short."""
+        """Whether the last line in the file was cut short."""
         self._lost = 0
-        """Dropped lines about which nothing has been told yet."""
+        """Dropped lines not reported yet."""
         self._failed = False
-        """True: the last write failed."""
+        """Whether the last write failed."""
         self._error = ""
-        """Why one of the lost lines could not be written; empty: nobody read them."""
+        """Error of a write that lost lines; empty: the reader has stopped."""
 
     @property
     def dropped(self) -> int:
-        """Lines that were lost so far."""
+        """Lines dropped so far."""
         return self._dropped
 
     def start(self) -> None:
-        """Allow the thread, which begins with the first line. Not earlier: a process that still forks must
-        not own a thread. Lines wait till then."""
+        """Allows the thread to start, which it does at the first line. Lines wait till then, because a
+        process that still forks must not own a thread."""
         with self._changed:
             self._started = True
             if self._queue:
                 self._wake()
 
     def put(self, lines: bytes) -> None:
-        """Take whole lines, or drop them if the thread is too far behind. Any thread may call it."""
+        """Queues whole lines, or drops them if the thread is too far behind. Any thread may call it."""
         with self._changed:
             room = MAX_BACKLOG // 2 if self._dropping else MAX_BACKLOG
             self._dropping = self._stopping or self._waiting + len(lines) > room
@@ -118,13 +117,14 @@ class LineWriter:
             self._wake()
 
     def reopen(self) -> None:
-        """For log rotation: what was put so far goes to the old file, all further lines to a new one."""
+        """Opens the file again for log rotation: lines queued so far go to the old file, later ones to the
+        new."""
         with self._changed:
             self._queue.append(None)
             self._wake()
 
     def close(self) -> None:
-        """Write what is left; waits `CLOSE_TIMEOUT` seconds at most."""
+        """Writes what is left, and waits for that at most `CLOSE_TIMEOUT` seconds."""
         with self._changed:
             if self._stopping:
                 return
@@ -159,7 +159,7 @@ class LineWriter:
     # --- in the thread --------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        """Writes all that waits at once: beside a busy event loop the thread seldom runs."""
+        """Writes all queued lines together: beside a busy event loop the thread seldom runs."""
         while True:
             with self._changed:
                 while not (self._queue or self._stopping):
@@ -174,23 +174,24 @@ class LineWriter:
                     self._lost += sum(entry for entry in entries if isinstance(entry, int))
                 else:
                     self._change_file()
-            if self._lost and not (self._failed or self._queue):  # no line follows before which to tell it
-                self._tell_lost()
+            if self._lost and not (self._failed or self._queue):  # no line follows that would report it
+                self._report_lost()
 
     def _write_lines(self, lines: bytes) -> None:
         if self._lost and self._lost_line is not None:
-            self._tell_lost()
+            self._report_lost()
         lost = self._write(lines)
         with self._changed:
             self._waiting -= len(lines)
             self._dropped += lost
         self._lost += lost
         if self._lost and not self._failed:
-            self._tell_lost()
+            self._report_lost()
 
-    def _tell_lost(self) -> None:
-        """Tell it once. In the process log only after a write has succeeded; the stream itself shows that."""
-        number = f"{self._lost} line was" if self._lost == 1 else f"{self._lost} lines were"
+    def _report_lost(self) -> None:
+        """Reports dropped lines once: in the stream itself, or in the process log after a successful
+        write."""
+        number = "1 line was" if self._lost == 1 else f"{self._lost} lines were"
         why = f"{self._name} failed: {self._error}" if self._error else f"the reader of {self._name} stopped"
         text = f"{number} lost because {why}"
         if self._lost_line is None:
@@ -200,8 +201,8 @@ class LineWriter:
         self._lost, self._error = 0, ""
 
     def _write(self, lines: bytes) -> int:
-        """How many of the lines were lost. After one that was cut short, the next one starts on a line of its
-        own."""
+        """Writes `lines` and returns the number of lost ones. After a line that was cut short, the next one
+        starts on a new line."""
         form = _form(self._fd)
         with self._turn, _alone(self._fd, form):
             # Another process may have failed as well, in the midst of a line.
@@ -223,8 +224,8 @@ class LineWriter:
             return lost
 
     def _wait_for_reader(self) -> bool:
-        """For a pipe that another process made non-blocking; False: nobody reads, and this process ends. Not
-        by `select`, which knows no descriptors above 1023."""
+        """Waits for the reader of a pipe that another process made non-blocking; False: nobody reads, and
+        this process ends. Not by `select`, which knows no descriptors above 1023."""
         poll = select.poll()
         poll.register(self._fd, select.POLLOUT)
         return bool(poll.poll(1000 * CLOSE_TIMEOUT / 2)) or not self._stopping
@@ -245,7 +246,7 @@ class LineWriter:
 
 
 def _form(fd: int) -> int:
-    """What kind of file it is, as `stat` names it. 0: it is closed, which the write will find."""
+    """Returns the file type as `stat` names it; 0: the descriptor is closed, and the write will fail."""
     try:
         return stat.S_IFMT(os.fstat(fd).st_mode)
     except OSError:
@@ -253,8 +254,8 @@ def _form(fd: int) -> int:
 
 
 def _at_once(lines: memoryview) -> memoryview:
-    """As many whole lines as a pipe or a socket takes all at once or not at all; of a line that is longer,
-    so much."""
+    """Returns as many whole lines as a pipe or a socket takes in one piece, or the beginning of a longer
+    one."""
     if len(lines) <= select.PIPE_BUF:
         return lines
     size = lines[: select.PIPE_BUF].tobytes().rfind(b"\n") + 1 or select.PIPE_BUF
@@ -263,7 +264,7 @@ def _at_once(lines: memoryview) -> memoryview:
 
 @contextmanager
 def _alone(fd: int, form: int) -> Iterator[None]:
-    """Among processes: nobody else writes to this pipe or socket meanwhile. Waits for them."""
+    """Keeps other processes from writing to a pipe or socket meanwhile. Waits for its turn."""
     if form not in _IN_PARTS or not _lock(fd):
         yield
         return
@@ -274,7 +275,7 @@ def _alone(fd: int, form: int) -> Iterator[None]:
 
 
 def _lock(fd: int) -> bool:
-    """False: this kind of stream cannot be locked here."""
+    """Locks a stream for this process; False: this kind of stream cannot be locked here."""
     while True:
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX)
@@ -287,7 +288,7 @@ def _lock(fd: int) -> bool:
 
 
 def _ends_amid_line(fd: int, form: int) -> bool:
-    """Whether the last line of a file has no end. False where that cannot be known."""
+    """Whether the last line of a file has no end; False if that is not known."""
     if form != stat.S_IFREG:
         return False
     try:
@@ -299,6 +300,5 @@ def _ends_amid_line(fd: int, form: int) -> bool:
 
 
 def _open(path: str) -> int:
-    """A descriptor to append to. With `O_APPEND` the kernel orders the lines, also those of several
-    processes."""
+    """Opens a file for appending. With `O_APPEND` the kernel orders the lines of several processes."""
     return os.open(Path(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)

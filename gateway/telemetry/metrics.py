@@ -1,10 +1,10 @@
-"""Metrics of one process: what the data plane, the prober and the admin listener call.
+"""Metrics of one process, for the data plane, the prober and the admin listener to count in.
 
     RequestRecord -> Metrics.record -> Counters -> Collector (names, labels) -> exposition (text) -> /metrics
 
 The hot path costs a few dict operations: it formats nothing and looks nothing up in a registry. Whatever can
-be read from the current snapshot is read when somebody scrapes. There is no registry: the library's global
-one is shared with whatever else is imported.
+be read from the current snapshot is read at a scrape. There is no registry: the library's global one is
+shared with whatever else is imported.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ from gateway.telemetry.series.service import OfService
 _SERVED: Final = NegotiationResult.SERVED
 
 _NOT_READ: Final = RequestedKind.NONE
-"""The label `requested` in a transparent service, where nobody reads what was requested."""
+"""Value of the label `requested` in a transparent service, where the requested version is not read."""
 
 
 @final
 class Metrics:
-    """Counts what happens. `per_backend`: see `collector.Collector`."""
+    """All counts of one process, and their exposition. `per_backend`: as for `collector.Collector`."""
 
     def __init__(self, *, per_backend: bool = True) -> None:
         self._counters = Counters()
         self._by_service: dict[str, ServiceCounters] = {UNROUTED: self._counters.unrouted}
-        """As `Counters.services`, and requests that no service matched."""
+        """`Counters.services` and, for the hot path, the counters of requests that no service matched."""
         self._snapshots: SnapshotSource | None = None
         self._now: Callable[[], Now] = Now
         self._with_series: Snapshot | None = None
-        """The snapshot whose services, backends and offers have series."""
+        """Snapshot whose services, backends and offers have series."""
         self._collector = Collector(self._counters, per_backend=per_backend)
         # The configuration was read, or this process would not run.
         self.set(OfConfiguration.config_last_reload_successful, 1)
         self.set(OfConfiguration.config_last_reload_success_timestamp_seconds, time.time())
 
     def watch(self, snapshots: SnapshotSource, now: Callable[[], Now] = Now) -> None:
-        """Set where it is read which services and backends there are, and what gauges show, `now`."""
+        """Sets the sources of the configured services and backends, and of the gauges (`now`)."""
         self._snapshots, self._now = snapshots, now
         self._update_series()
 
     # --- the hot path ---------------------------------------------------------------------------------------
 
     def record(self, request: RequestRecord) -> None:
-        """Count one finished request."""
+        """Counts one finished request."""
         counters = self._by_service.get(request.service) or self._of_new_service(request.service)
         backend = request.backend
         key = (request.status, backend)
@@ -94,7 +94,7 @@ class Metrics:
             durations.total += seconds
 
     def _of_new_service(self, service: str) -> ServiceCounters:
-        """The counters of a service seen for the first time, or of one that is not configured any more."""
+        """Counters of a service seen for the first time, or of one that is not configured any more."""
         self._update_series()
         return self._by_service.get(service, self._counters.unconfigured)
 
@@ -105,8 +105,8 @@ class Metrics:
     # --- which series there are -----------------------------------------------------------------------------
 
     def _update_series(self) -> None:
-        """Add the series of what is configured and on offer, and drop those of what is not configured any
-        more. Costs what has changed: a view is the same object while nothing of its service has."""
+        """Adds the series of what is configured and on offer, and drops those of what is not configured any
+        more. The cost depends on what has changed: the view of an unchanged service is the same object."""
         if self._snapshots is None or (current := self._snapshots.current) is self._with_series:
             return
         before, self._with_series = self._with_series, current
@@ -126,8 +126,8 @@ class Metrics:
     # --- now and then ---------------------------------------------------------------------------------------
 
     def count(self, series: Counter, *key: str, service: str = "", backend: str = "") -> None:
-        """Count one more. `key`: values of the labels of the series, in the order of its declaration. What
-        is about a backend that is not configured any more is not counted."""
+        """Counts one more. `key` has the values of the series' labels, in the order of its declaration.
+        Nothing is counted for a backend that is not configured any more."""
         table = self._table(series, service, backend)
         if table is not None:
             series.count(table.cell(series), key[0] if len(key) == 1 else key, table)
@@ -135,23 +135,23 @@ class Metrics:
     def observe(
         self, series: HistogramSeries, seconds: float, *key: str, service: str = "", backend: str = ""
     ) -> None:
-        """Add a duration. The rest is as for `count`."""
+        """Adds a duration. The other parameters are those of `count`."""
         table = self._table(series, service, backend)
         if table is not None:
             series.observe(table.cell(series), key[0] if len(key) == 1 else key, table).add(seconds)
 
     def set(self, series: Gauge, value: float, *, service: str = "", backend: str = "") -> None:
-        """Remember the value of a gauge that has no labels of its own."""
+        """Sets the value of a gauge that has no labels of its own."""
         table = self._table(series, service, backend)
         if table is not None:
             table.cell(series)[()] = value
 
     def cell(self, series: Series, service: str) -> Cell:
-        """The cell of a series of a service, for who counts often: see `OwnerCounters.cell`."""
+        """Returns the cell of a series of a service, for frequent counting: see `OwnerCounters.cell`."""
         return self._service(service).cell(series)
 
     def _table(self, series: Series, service: str, backend: str) -> OwnerCounters | None:
-        """None: the backend is not configured any more."""
+        """Counters of the owner of a series; None: the backend is not configured any more."""
         level = series.level
         if level is PROCESS:
             return self._counters.process
@@ -162,7 +162,7 @@ class Metrics:
         return self._by_service.get(service) or self._of_new_service(service)
 
     def snapshot_changed(self, before: Snapshot, after: Snapshot) -> None:
-        """Count how the offers changed; a subscriber of the snapshot holder."""
+        """Counts changes of offers; a subscriber of the snapshot holder."""
         self._update_series()
         for old, view in after.news_since(before):
             if old is not None:
@@ -170,29 +170,29 @@ class Metrics:
                     self.count(OfService.offer_changes, *change, service=view.service.name)
 
     def update_series(self, _before: Snapshot, _after: Snapshot) -> None:
-        """As `snapshot_changed` in a worker process, whose main process counts how the offers change."""
+        """Subscriber of the snapshot holder in a worker process. The main process counts changes of
+        offers."""
         self._update_series()
 
     # --- several processes ----------------------------------------------------------------------------------
 
     def take(self) -> Counted:
-        """What was counted since the last call, for the main process of this process. From here on it is not
-        counted here any more."""
+        """Returns the counts since the last call, for the main process, and sets them to zero."""
         return self._counters.take()
 
     def add(self, counted: Counted) -> None:
-        """Count what a worker process has counted."""
+        """Adds the counts of a worker process."""
         self._update_series()
         self._counters.add(counted)
 
     # --- what others read -----------------------------------------------------------------------------------
 
     def served(self) -> Mapping[str, Mapping[str, int]]:
-        """Requests served since the start, by service and version. The inner mappings are live."""
+        """Returns requests served since the start, by service and version. The inner mappings are live."""
         return {name: counters.served for name, counters in self._counters.services.items()}
 
     def request_counts(self) -> Mapping[str, RequestCounts]:
-        """Requests since the start, by service, and within it by backend, result and reason. The inner
+        """Returns requests since the start by service, and within it by backend, result and reason. The inner
         mappings are live."""
         services = self._counters.services.items()
         return {
@@ -203,9 +203,8 @@ class Metrics:
     # --- the scrape -----------------------------------------------------------------------------------------
 
     def exposition(self, accept: str, stats: ProcessStats | None = None) -> tuple[Iterator[bytes], str]:
-        """The body of /metrics and its content type: OpenMetrics if `accept` prefers it, else the text
-        format. The body comes in pieces: others may run between two of them. `stats`: a look at the process,
-        by default one that takes no time."""
+        """Returns the body of /metrics in pieces, between which others may run, and its content type:
+        OpenMetrics if `accept` prefers it, else the text format. `stats`: by default those that are cheap."""
         from gateway.telemetry.exposition import form_of, pieces  # noqa: PLC0415 - not every start is scraped
 
         self._update_series()
@@ -219,8 +218,8 @@ class Metrics:
 
 
 def offer_changes(before: Offer, after: Offer) -> list[tuple[str, str]]:
-    """Which ends of an offer moved, as (bound, direction). An offer that appears or vanishes has no
-    direction."""
+    """Returns the ends of an offer that moved, as (bound, direction). An offer that appears or vanishes has
+    no direction."""
     if not before.versions or not after.versions:
         return []
     ends: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {

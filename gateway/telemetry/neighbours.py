@@ -1,5 +1,5 @@
-"""What is told about the neighbours of a gateway: replicas and what they agree on, an engine beside it, names
-and sources of backends. Plain values.
+"""Reports about the neighbours of a gateway: replicas and their agreement, an engine beside it, names and
+sources of backends. Plain values.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, final
 
 _MAX_NAMED: Final = 4
-"""Replicas that a clause names; the others are only counted."""
+"""Maximum replicas that a clause names; the others are only counted."""
 
 
 @final
@@ -16,59 +16,59 @@ class ReplicaReport(NamedTuple):
     """One registered replica, as this one sees it."""
 
     id: str
-    """Of one process."""
+    """Unique id of its process."""
     name: str
     host: str
     release: str
     attached: bool
-    """It is live for every service that it is registered for."""
+    """Whether it is live for every service that it is registered for."""
     seen_at: float | None
-    """Wall-clock seconds of its last sign that this one has seen; None: never."""
+    """Wall-clock seconds of its last heartbeat that this replica has seen; None: never."""
     holds: tuple[str, ...] = ()
-    """Services of which it holds the next step back: it has not acknowledged, has no vote, votes against a
-    change, or is registered and not attached while a version is to be refused."""
+    """Services whose next step it holds back: it has not acknowledged, has no vote, votes against a change,
+    or is registered and not attached while a version is to be refused."""
     differs: tuple[str, ...] = ()
-    """Services about which its configuration differs from this one's in what clients can notice."""
+    """Services for which its configuration differs from this one's in what clients can notice."""
 
 
 @final
 class ServiceReport(NamedTuple):
-    """How this replica stands to one service."""
+    """State of this replica in the agreement about one service."""
 
     attached: bool
     since: float
-    """Wall-clock seconds since it is attached, or detached."""
+    """Wall-clock seconds at which it attached or detached."""
     seq: int
-    """Of the record that it holds; 0: none."""
+    """Number of the agreed record that it holds; 0: none."""
     answers_for: float | None = None
-    """Seconds for which a detached replica goes on answering; None: it is attached, or has no such end."""
+    """Seconds for which a detached replica still answers; None: it is attached, or has no such end."""
     awaited: tuple[str, ...] = ()
     """Ids of the replicas for which the next step waits."""
     problem: str = ""
-    """Why it cannot attach, a sentence: it cannot read what the store holds, for instance."""
+    """Sentence that says why it cannot attach, for example because it cannot read what the store holds."""
     idle: frozenset[str] = frozenset()
     """Drained backends to which no replica has a request in flight."""
     not_idle: Mapping[str, tuple[str, ...]] = {}
-    """By drained backend: ids of the live replicas that have requests in flight to it."""
+    """Ids of the live replicas that have requests in flight to a drained backend, by backend."""
     away: tuple[str, ...] = ()
-    """Ids of registered replicas that are not live: nobody knows what they have in flight."""
+    """Ids of registered replicas that are not live, whose requests in flight are unknown."""
 
 
 @final
 class AgreementReport(NamedTuple):
-    """Everything about it at this moment."""
+    """State of the agreement of several replicas at this moment."""
 
     id: str
-    """This replica's own."""
+    """Id of this replica."""
     store_error: str
-    """Why the store does not answer, a sentence; empty: it does."""
+    """Sentence that says why the store does not answer; empty: it does."""
     replicas: tuple[ReplicaReport, ...]
-    """All registered ones, this one too."""
+    """All registered replicas, this one included."""
     services: Mapping[str, ServiceReport]
     forget: float | None = None
-    """Seconds for which a detached replica goes on answering; None: for ever."""
+    """Seconds for which a detached replica still answers; None: for ever."""
     joining: bool = False
-    """It has not joined the others since its start, and one TTL has not passed: nobody is sent here yet."""
+    """Whether it has not joined the others since its start, within one TTL: it is not ready until then."""
 
     @property
     def attached(self) -> bool:
@@ -77,21 +77,21 @@ class AgreementReport(NamedTuple):
 
     @property
     def since(self) -> float | None:
-        """Wall-clock seconds since it is attached for every service, or detached from one. None: it has no
-        service."""
+        """Wall-clock seconds at which it attached for the last service, or detached for the first; None: it
+        has no service."""
         if self.attached:
             return max((each.since for each in self.services.values()), default=None)
         return min(each.since for each in self.services.values() if not each.attached)
 
     @property
     def answers_for(self) -> float | None:
-        """As in `ServiceReport`, of the service that ends first."""
+        """Smallest `answers_for` of all services."""
         found = (each.answers_for for each in self.services.values())
         return min((each for each in found if each is not None), default=None)
 
     def name_of(self, replica: str) -> str:
-        """How people know it: its name, with the id where two have that name. Of an id that is not
-        registered the id."""
+        """Returns the name of a replica, with its id if two have that name; the id if it is not
+        registered."""
         names = {each.id: each.name for each in self.replicas}
         name = names.get(replica) or replica
         return f"{name} ({replica})" if list(names.values()).count(name) > 1 else name
@@ -101,8 +101,8 @@ class AgreementReport(NamedTuple):
         return tuple(self.name_of(each.id) for each in self.replicas if service in each.holds)
 
     def why_held(self, service: str) -> str:
-        """For whom and for what the next step of a service waits, one clause; empty: for nothing that is
-        known here. Each replica is named with its id, because `forget` takes one."""
+        """Returns a clause that says what the next step of a service waits for; empty: for nothing known
+        here. Each replica is named with its id, because `forget` takes one."""
         about = self.services.get(service)
         if about is None:
             return ""
@@ -125,65 +125,65 @@ def _awaited_for(replica: ReplicaReport, about: ServiceReport) -> str:
 
 @final
 class EngineReport(NamedTuple):
-    """How an engine stands to the gateway at this moment."""
+    """State of an engine at this moment."""
 
     name: str
-    """`haproxy`."""
+    """Name of the product: `haproxy`."""
     release: str
-    """Its own version; empty: it has not answered yet."""
+    """Version of the engine; empty: it has not answered yet."""
     pid: int | None
-    """Of the process that answered last; None: none has."""
+    """Id of the process that answered last; None: none has."""
     problem: str
-    """Why it does not follow, one sentence; empty: it does."""
+    """Sentence that says why it does not have the present tables; empty: it has."""
     rows: Mapping[str, int]
-    """By service: ways of asking that go past the gateway."""
+    """Number of table rows by service: kinds of requests that bypass the gateway."""
     held: Mapping[str, int]
-    """By service: the lowest seq of its record by which a process of the engine may serve."""
+    """Lowest number of the agreed record by which a process of the engine may serve, by service."""
     draining: int
     """Earlier processes that may still serve."""
     missing: tuple[str, ...]
     """Pools that the engine's configuration lacks."""
     inexpressible: Mapping[str, str]
-    """By service: why all of its requests go through the gateway."""
+    """Reasons by service why all of its requests go through the gateway."""
     updates: int
-    """Tables that were put in force."""
+    """Number of tables put in force."""
     failures: int
-    """Attempts that failed."""
+    """Number of failed attempts to do so."""
     in_flight: Mapping[str, int] = {}
-    """By key of each drained member: requests that processes of the engine may have there; one at least
-    where that is not known."""
+    """Requests that processes of the engine may have at each drained member, by its key; at least 1 where the
+    number is not known."""
 
 
 def with_engine(in_flight: Mapping[str, int], report: EngineReport | None) -> Mapping[str, int]:
-    """Requests in flight by member key: those of the gateway, and what the engine beside it may have."""
+    """Adds the requests in flight of an engine to those of the gateway, by member key."""
     if report is None or not report.in_flight:
         return in_flight
     return {**in_flight, **{key: in_flight.get(key, 0) + more for key, more in report.in_flight.items()}}
 
 
 class SourceReport(NamedTuple):
-    """What one source of backends has said."""
+    """State of one source of backends."""
 
     service: str
     source: str
     listed: int
-    """Backends that it lists."""
+    """Number of listed backends."""
     unlisted: int
-    """Those that it lists no more, and that stay: half of them are leaving already, or they were restored and
-    nothing was listed yet."""
+    """Backends that are no longer listed and still stay: half of them are leaving already, or they were
+    restored and nothing was listed yet."""
     leaving: int
     answers: int
     failures: int
-    """Looks without a list: failed, refused or empty."""
+    """Queries without a list: failed, refused or empty."""
     answered_at: float | None
-    """Wall-clock seconds; None: never."""
+    """Wall-clock seconds of the last list; None: never."""
     error: str | None
 
 
 class NameReport(NamedTuple):
-    """What is known of one host name."""
+    """State of the lookups of one host name."""
 
     host: str
     found_at: float | None
-    """Wall-clock seconds of the last lookup that found addresses; None: none has."""
+    """Wall-clock seconds of the last lookup that found addresses; None: never."""
     failures: int

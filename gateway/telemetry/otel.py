@@ -1,10 +1,10 @@
-"""Whether the environment asks for traces, and what it says that cannot be right.
+"""Start of OpenTelemetry tracing, as the environment configures it.
 
-    OTEL_*  ->  a `Tracing` with an OpenTelemetry sink, or none and a line that says why
+    OTEL_*  ->  a `Tracing` with an OpenTelemetry sink, or none and a log line that says why
 
-The variables are OpenTelemetry's own; the SDK reads most of them itself. Nothing that they say keeps the
-gateway from serving: what is wrong is an error in the log, and then trace headers pass as they came. What
-OpenTelemetry itself has to say goes through the process log, without secrets and not again and again.
+The variables are OpenTelemetry's own; the SDK reads most of them itself. No value of them keeps the gateway
+from serving: a wrong one is an error in the log, and trace headers then pass unchanged. Messages of
+OpenTelemetry go to the process log, without secrets and at most once a minute each.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from gateway.telemetry.spans import OpenTelemetrySink
 
 CLOSE_TIMEOUT: Final = 1.5
-"""Seconds that the last spans get at the end."""
+"""Maximum seconds for sending the last spans at the end."""
 REPEATED_AFTER: Final = 60.0
 """Seconds until the same message of OpenTelemetry is logged again."""
 MAX_MESSAGES: Final = 64
-"""Messages of which that is remembered."""
+"""Number of messages for which that time is remembered."""
 
 _EXPORTER: Final = "OTEL_TRACES_EXPORTER"
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -38,7 +38,7 @@ _SAMPLER_ARG: Final = "OTEL_TRACES_SAMPLER_ARG"
 _DEFAULT_ENDPOINT: Final = "http://localhost:4318"
 _DEFAULT_SAMPLER: Final = "parentbased_always_on"
 _LIBRARY: Final = "opentelemetry"
-"""Under which name it logs."""
+"""Name of OpenTelemetry's logger."""
 _PROTOCOL: Final = "http/protobuf"
 _SHARES: Final = {"always_on": 1.0, "always_off": 0.0}
 _RATIO: Final = "traceidratio"
@@ -54,21 +54,21 @@ class _Setting(NamedTuple):
 
 @final
 class OpenTelemetry:
-    """What runs while the gateway traces."""
+    """Tracing that has been started, with its connection to a collector."""
 
     def __init__(self, tracing: Tracing, sink: OpenTelemetrySink) -> None:
         self.tracing = tracing
         self._sink = sink
 
     async def close(self) -> None:
-        """Send the spans that wait, in `CLOSE_TIMEOUT` at most."""
+        """Sends the spans that wait, within `CLOSE_TIMEOUT`."""
         if not await asyncio.to_thread(self._sink.close, CLOSE_TIMEOUT):
             _log.warning("the last spans are lost: the collector did not take them in %.1f s", CLOSE_TIMEOUT)
         logging.getLogger(_LIBRARY).handlers = [logging.NullHandler()]
 
 
 def start_tracing(environ: Mapping[str, str]) -> OpenTelemetry | None:
-    """Trace as `OTEL_*` says; None: it does not ask for that, or it cannot be done, which is logged."""
+    """Starts tracing as `OTEL_*` configures it; None: it is not configured, or fails, which is logged."""
     asked_by = _asked_by(environ)
     if asked_by is None:
         return None
@@ -76,29 +76,31 @@ def start_tracing(environ: Mapping[str, str]) -> OpenTelemetry | None:
         spans = importlib.import_module("gateway.telemetry.spans")
     except ImportError as error:
         _log.error(
-            "%s asks for traces, but OpenTelemetry is not installed (%s): install skewgate[otel]; trace "
-            "headers pass as they came",
+            "%s is set, but OpenTelemetry is not installed (%s): install skewgate[otel]; no spans are sent, "
+            "and trace headers pass unchanged",
             asked_by.name,
             error,
         )
         return None
     problem = _problem(environ)
     if problem:
-        _log.error("%s; no spans are sent, and trace headers pass as they came", problem)
+        _log.error("%s; no spans are sent, and trace headers pass unchanged", problem)
         return None
     _quieten(environ)
     try:
         sink: OpenTelemetrySink = spans.OpenTelemetrySink(environ)
     except Exception as error:  # noqa: BLE001 - whatever the SDK raises about its settings
-        _log.error("OpenTelemetry does not start: %s; trace headers pass as they came", error)
+        _log.error(
+            "OpenTelemetry cannot start: %s; no spans are sent, and trace headers pass unchanged", error
+        )
         return None
     name, sampler = read_sampler(environ)
-    _log.info("spans go to %s, sampled by %s", _without_user(_endpoint(environ).value), name)
+    _log.info("sending spans to %s, sampled by %s", _without_user(_endpoint(environ).value), name)
     return OpenTelemetry(Tracing(sampler, sink), sink)
 
 
 def _asked_by(environ: Mapping[str, str]) -> _Setting | None:
-    """The setting that asks for traces. A name of the service alone does not."""
+    """Returns the setting that turns tracing on; a service name alone does not."""
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
     exporters = [each.strip() for each in environ.get(_EXPORTER, "").lower().split(",") if each.strip()]
@@ -114,13 +116,13 @@ def _endpoint(environ: Mapping[str, str]) -> _Setting:
 
 
 def _problem(environ: Mapping[str, str]) -> str:
-    """What cannot be right in the settings; empty: nothing."""
+    """Returns what is wrong with the settings; empty: nothing."""
     exporters = {each.strip() for each in environ.get(_EXPORTER, "otlp").lower().split(",") if each.strip()}
     if exporters and "otlp" not in exporters:
-        return f"{_EXPORTER} is {environ[_EXPORTER]!r}: skewgate knows otlp and none"
+        return f"{_EXPORTER} is {environ[_EXPORTER]!r}: set it to otlp or none"
     protocol = next((_Setting(name, environ[name]) for name in _PROTOCOLS if environ.get(name)), None)
     if protocol is not None and protocol.value.strip() != _PROTOCOL:
-        return f"{protocol.name} is {protocol.value!r}: skewgate speaks {_PROTOCOL}"
+        return f"{protocol.name} is {protocol.value!r}: set it to {_PROTOCOL}"
     endpoint = _endpoint(environ)
     try:
         parts = urlsplit(endpoint.value)
@@ -128,23 +130,23 @@ def _problem(environ: Mapping[str, str]) -> str:
     except ValueError:
         valid = False
     if not valid:
-        return f"{endpoint.name} is {_without_user(endpoint.value)!r}: a URL is needed, http://HOST:PORT"
+        return f"{endpoint.name} is {_without_user(endpoint.value)!r}: set it to a URL, http://HOST:PORT"
     return ""
 
 
 def _without_user(url: str) -> str:
-    """A URL without what may be a secret in it."""
+    """Removes user, password and query from a URL, which may be secrets."""
     scheme, mark, rest = url.partition("://")
     return f"{scheme}{mark}{rest.rpartition('@')[2]}".partition("?")[0]
 
 
 def read_sampler(environ: Mapping[str, str]) -> tuple[str, Sampler]:
-    """The sampler, and its name. As OpenTelemetry has it, one that is unknown or malformed is an error in the
-    log, and the default counts."""
+    """Returns the name of the sampler and the sampler itself. As in OpenTelemetry, an unknown or malformed
+    one is an error in the log, and the default is used."""
     name = environ.get(_SAMPLER, "").strip().lower() or _DEFAULT_SAMPLER
     kind = name.removeprefix(_BY_PARENT)
     if kind not in {*_SHARES, _RATIO}:
-        _log.error("%s is %r, which skewgate does not know: %s counts", _SAMPLER, name, _DEFAULT_SAMPLER)
+        _log.error("%s is %r, which skewgate does not know: using %s", _SAMPLER, name, _DEFAULT_SAMPLER)
         name, kind = _DEFAULT_SAMPLER, "always_on"
     by_parent = name.startswith(_BY_PARENT)
     if kind != _RATIO:
@@ -155,16 +157,16 @@ def read_sampler(environ: Mapping[str, str]) -> tuple[str, Sampler]:
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:
-        _log.error("%s is %r, which is no number from 0 to 1: 1 counts", _SAMPLER_ARG, text)
+        _log.error("%s is %r, which is not a number from 0 to 1: using 1", _SAMPLER_ARG, text)
         text, share = "1", 1.0
     return f"{name} {text}", Sampler(share, by_parent)
 
 
-# --- what OpenTelemetry says -------------------------------------------------------------------------------
+# --- messages of OpenTelemetry ------------------------------------------------------------------------------
 
 
 def _quieten(environ: Mapping[str, str]) -> None:
-    """From here on what OpenTelemetry logs is logged once a minute at most, without headers of its own."""
+    """Limits messages of OpenTelemetry to one a minute each, without the headers it sends."""
     logger = logging.getLogger(_LIBRARY)
     logger.propagate = False
     logger.handlers = [_Forwarder([environ[name] for name in _HEADERS if environ.get(name)])]
@@ -172,8 +174,8 @@ def _quieten(environ: Mapping[str, str]) -> None:
 
 @final
 class _Forwarder(logging.Handler):
-    """Writes what OpenTelemetry logs as ours: one line without a traceback, the same message once a minute.
-    A collector that is away would otherwise fill the log."""
+    """Forwards messages of OpenTelemetry to the gateway's log: one line without a traceback, the same message
+    once a minute. An unreachable collector would otherwise fill the log."""
 
     def __init__(self, headers: list[str]) -> None:
         super().__init__(logging.WARNING)

@@ -1,4 +1,4 @@
-"""The process log: everything that a running gateway writes to standard error, without ever waiting for it.
+"""The process log: everything that a running gateway writes to standard error, without waiting.
 
     logging, warnings, tracebacks  ->  ProcessLog  ─┐
     print                          ->  sys.stderr  ─┴─►  LineWriter  ->  standard error
@@ -6,10 +6,10 @@
 One event is one line, as text or as JSON; in text the lines of a traceback follow, indented, so that no line
 of an event looks like another event. Python's own `sys.stderr` is replaced, because a warning or the
 traceback of a thread would block the event loop as a log line does (threats R-B8). Only `run` installs it:
-the other commands write directly. What each field means is in docs/logs.md.
+the other commands write directly. docs/logs.md explains the fields.
 
-Where standard error leads to systemd's journal, each line begins with the priority of its event (`<4>`,
-sd-daemon(3)), and a line of text has no time: the journal keeps both apart from the line.
+If standard error leads to systemd's journal, each line begins with the priority of its event (`<4>`,
+sd-daemon(3)), and a line of text has no time: the journal stores both apart from the line.
 """
 
 from __future__ import annotations
@@ -33,51 +33,51 @@ if TYPE_CHECKING:
     from gateway.settings import LogSettings
 
 MAX_UNFINISHED: Final = 65_536
-"""Bytes of a line that has no end; then it gets one."""
+"""Maximum bytes of a printed line; a longer one is cut in two."""
 
 MAX_TEXT: Final = 65_536
-"""Characters of one value of an event: a traceback may be long."""
+"""Maximum characters of one value of an event: a traceback may be long."""
 
 GATEWAY: Final = "skewgate"
-"""The logger above all of the gateway's own."""
+"""Root of the gateway's own loggers."""
 
 STREAM: Final = "stderr"
-"""In place of a logger: the line was printed."""
+"""Logger name of printed lines."""
 
 SUBJECTS: Final = ("service", "backend")
-"""What an event is about, as the access log names it (`about`)."""
+"""Fields that name the subject of an event, as in the access log (`about`)."""
 
 BY_OPERATOR: Final = "skewgate_by_operator"
-"""The attribute of a record that is true where an operator has commanded what it tells."""
+"""Attribute of a log record that is true if the event is a command of an operator."""
 
 _STACK: Final = "skewgate_stack"
 
 _PRIORITIES: Final = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
-"""Priorities of syslog by the least level of an event; below them all it is 7."""
+"""Syslog priorities by the lowest level of an event that has them; below them all it is 7."""
 
 _log = logging.getLogger("skewgate.log")
 
 
 def about(key: str) -> dict[str, str]:
-    """For `extra`: the service, or the backend SERVICE/BACKEND, that an event is about."""
+    """Makes `extra` for an event about a service, or about a backend (SERVICE/BACKEND)."""
     service, _, backend = key.partition("/")
     return {"service": service, "backend": backend} if backend else {"service": service}
 
 
 def by_operator(key: str) -> dict[str, object]:
-    """For `extra`: as `about`, of what an operator has commanded."""
+    """Makes `extra` for an event that an operator has commanded: as `about`, and marked so."""
     return {**about(key), BY_OPERATOR: True}
 
 
 def with_stack(stack: str) -> dict[str, str]:
-    """For `extra`: a stack that belongs to an event, as `traceback` formats it."""
+    """Makes `extra` for an event with a stack, as `traceback` formats it."""
     return {_STACK: stack}
 
 
 @final
 class ProcessLog(logging.Handler):
-    """A handler for the root logger. It is closed by `logging.shutdown` when the process ends, which waits a
-    bounded time for the reader."""
+    """Handler for the root logger. `logging.shutdown` closes it when the process ends, and waits a bounded
+    time for the reader."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,11 +89,11 @@ class ProcessLog(logging.Handler):
 
     @property
     def dropped(self) -> int:
-        """Lines that were lost so far."""
+        """Lines dropped so far."""
         return self._writer.dropped
 
     def install(self) -> None:
-        """From here on nothing in this process writes to standard error directly."""
+        """Takes over everything that this process writes to standard error."""
         logging.basicConfig(level=logging.INFO, handlers=[self])
         logging.captureWarnings(capture=True)
         self._lines.for_systemd = _leads_to_systemd()
@@ -105,13 +105,12 @@ class ProcessLog(logging.Handler):
         sys.unraisablehook = _log_unraisable
 
     def of_worker(self, worker: str) -> None:
-        """From here on each event says which worker this process is."""
+        """Adds the name of this worker process to each event."""
         self._lines.worker = worker
 
     def configure(self, settings: LogSettings) -> None:
-        """From here on write so, and nothing below the level. Of libraries never what is below `info`: their
-        debug lines may show what nobody should see. What the gateway says at `info` is made in any case, for
-        `telemetry.history`."""
+        """Sets format and level. Events of libraries below `info` are never written: their debug lines may
+        show secrets. Events of the gateway at `info` are made in any case, for `telemetry.history`."""
         number, as_json = logging.getLevelNamesMapping()[settings.level.upper()], settings.format == "json"
         self.setLevel(number)
         logging.getLogger(GATEWAY).setLevel(min(number, logging.INFO))
@@ -120,7 +119,7 @@ class ProcessLog(logging.Handler):
         self._choose_printed()
 
     def start(self) -> None:
-        """Write. Till then lines wait, because a process that still forks must not own a thread."""
+        """Starts writing. Lines wait till then, because a process that still forks must not own a thread."""
         self._writer.start()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -130,7 +129,7 @@ class ProcessLog(logging.Handler):
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name that logging calls
-        """An event that cannot be formatted, as an event."""
+        """Writes an event about one that cannot be formatted."""
         text = f"a line of {record.name} cannot be formatted: {record.msg!r}"
         event = logging.LogRecord("skewgate.log", logging.ERROR, "", 0, text, None, sys.exc_info())
         self._writer.put(self._encoded(event))
@@ -141,7 +140,7 @@ class ProcessLog(logging.Handler):
         super().close()
 
     def _choose_printed(self) -> None:
-        """What is done to printed lines."""
+        """Chooses the form of printed lines."""
         if self._lines.as_json:
             self._stream.as_events = self._printed
         else:
@@ -151,7 +150,7 @@ class ProcessLog(logging.Handler):
         return self._encoded(logging.LogRecord("skewgate.log", logging.WARNING, "", 0, text, None, None))
 
     def _printed(self, lines: bytes) -> bytes:
-        """Printed lines, each as an event."""
+        """Makes an event of each printed line."""
         texts = lines.decode(self._encoding, "backslashreplace").splitlines()
         events = (logging.LogRecord(STREAM, logging.ERROR, "", 0, text, None, None) for text in texts if text)
         return b"".join(map(self._encoded, events))
@@ -162,15 +161,15 @@ class ProcessLog(logging.Handler):
 
 @final
 class _Lines(logging.Formatter):
-    """An event as one line of JSON, or as text."""
+    """Formatter of events as one line of JSON, or as text."""
 
     def __init__(self) -> None:
         super().__init__()
         self.as_json = False
         self.for_systemd = False
-        """Lines go to its journal."""
+        """Whether lines go to systemd's journal."""
         self.worker = ""
-        """Empty: this process is none."""
+        """Name of this worker process; empty: it is none."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = self._text(record)
@@ -203,7 +202,7 @@ class _Lines(logging.Formatter):
 
 
 def _leads_to_systemd() -> bool:
-    """Whether standard error is the stream that systemd has made to the journal (systemd.exec(5))."""
+    """Whether standard error is the stream to the journal that systemd has set up (systemd.exec(5))."""
     try:
         found = os.fstat(STDERR)
     except OSError:
@@ -212,18 +211,18 @@ def _leads_to_systemd() -> bool:
 
 
 def _prefixed(text: str, level: int) -> str:
-    """Each line with the priority of its event: to the journal every line is an entry of its own."""
+    """Puts the priority of an event before each of its lines, since every line is an entry of the journal."""
     priority = next((number for least, number in _PRIORITIES if level >= least), 7)
     return "\n".join(f"<{priority}>{line}" for line in text.split("\n"))
 
 
 def _with_priority(lines: bytes) -> bytes:
-    """Printed lines, as they are, which count as errors in JSON as well."""
+    """Puts the priority of errors before printed lines, which are errors in JSON as well."""
     return b"".join(b"<3>%b\n" % line for line in lines.split(b"\n"))
 
 
 def utc(seconds: float) -> str:
-    """Wall-clock time, as in the access log."""
+    """Writes wall-clock time as the access log does."""
     second, milliseconds = divmod(int(seconds * 1000), 1000)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(second))}.{milliseconds:03d}Z"
 
@@ -248,14 +247,14 @@ def _exc_info(error: BaseException | None, trace: TracebackType | None) -> Any: 
 
 @final
 class _Stream(io.RawIOBase):
-    """Standard error for `print` and libraries, which write a line in several parts."""
+    """Standard error for `print` and libraries, which may write a line in several parts."""
 
     def __init__(self, writer: LineWriter) -> None:
         self._writer = writer
         self._lock = threading.RLock()
         self._unfinished = b""
         self.as_events: Callable[[bytes], bytes] | None = None
-        """Makes events of whole lines; None: they are written as they are."""
+        """Makes events of whole lines; None: lines are written as they are."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         text = bytes(data)
@@ -268,7 +267,7 @@ class _Stream(io.RawIOBase):
         return len(text)
 
     def end_line(self) -> None:
-        """Pass on a last line that has no end."""
+        """Writes a last line that has no end."""
         with self._lock:
             if self._unfinished:
                 self.write(b"\n")

@@ -1,10 +1,9 @@
-"""What the kernel knows of this process: CPU time, memory, file descriptors, and when it was started.
+"""Statistics of this process from the kernel: CPU time, memory, file descriptors, start time.
 
-Linux only; elsewhere what cannot be read is None, and its series is left out. The library's own reader lists
-all descriptors in the event loop: 0.1 s for a hundred thousand connections. Here the kernel is asked for
-their number, and where it does not know it (before Linux 6.2) a thread counts them. Under systemd the unit
-hides all of /proc but the processes (`ProcSubset=pid`): the start of the machine is then worked out from the
-clocks.
+Linux only; elsewhere unreadable values are None, and their series are left out. The library's own reader
+lists all descriptors in the event loop: 0.1 s for a hundred thousand connections. Here the kernel gives their
+number, and before Linux 6.2, where it does not, a thread counts them. Under systemd the unit hides all of
+/proc but the processes (`ProcSubset=pid`): the boot time is then computed from the clocks.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ PROC: Final = Path("/proc")
 
 
 class ProcessStats(NamedTuple):
-    """One look at the process."""
+    """Statistics of the process at one moment."""
 
     cpu_seconds: float
-    """User and system time."""
+    """User and system CPU time."""
     started_at: float | None
-    """Seconds since the epoch."""
+    """Start time in seconds since the epoch."""
     virtual_bytes: int | None
-    """Of memory."""
+    """Virtual memory."""
     resident_bytes: int | None
-    """Of memory."""
+    """Resident memory."""
     open_fds: int | None
     max_fds: float
-    """Infinite where there is no limit."""
+    """Limit of open file descriptors; infinite if there is none."""
 
 
 def read_stats(proc: Path = PROC) -> ProcessStats:
-    """Takes some 50 µs. `open_fds` is None where counting them would take longer."""
+    """Reads the statistics within some 50 µs; `open_fds` is None if counting them would take longer."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     started_at, virtual_bytes, resident_bytes = _stat(proc)
@@ -52,7 +51,7 @@ def read_stats(proc: Path = PROC) -> ProcessStats:
 
 
 async def collect_stats(proc: Path = PROC) -> ProcessStats:
-    """The whole: the event loop goes on while descriptors are counted."""
+    """Reads all statistics. The event loop goes on while descriptors are counted."""
     stats = read_stats(proc)
     if stats.open_fds is None:
         stats = stats._replace(open_fds=await asyncio.to_thread(count_descriptors, proc))
@@ -60,7 +59,7 @@ async def collect_stats(proc: Path = PROC) -> ProcessStats:
 
 
 def count_descriptors(proc: Path = PROC) -> int | None:
-    """Counts them one by one, which takes a microsecond each."""
+    """Counts open descriptors one by one, which takes a microsecond each."""
     try:
         with os.scandir(proc / "self" / "fd") as found:
             return sum(1 for _ in found) - 1  # the one by which it is read
@@ -69,7 +68,7 @@ def count_descriptors(proc: Path = PROC) -> int | None:
 
 
 def _known_descriptors(proc: Path) -> int | None:
-    """As the kernel has it, in the size of the folder; 0 on kernels that do not say it."""
+    """Reads the number of descriptors from the size of the folder, which is 0 on older kernels."""
     try:
         return (proc / "self" / "fd").stat().st_size or None
     except OSError:
@@ -77,7 +76,7 @@ def _known_descriptors(proc: Path) -> int | None:
 
 
 def _stat(proc: Path) -> tuple[float | None, int | None, int | None]:
-    """When it was started, virtual and resident memory, from `/proc/self/stat` (proc_pid_stat(5))."""
+    """Reads start time, virtual and resident memory from `/proc/self/stat` (proc_pid_stat(5))."""
     try:
         # The name of the program may hold blanks and parentheses; what follows the last one does not.
         fields = (proc / "self" / "stat").read_bytes().rpartition(b")")[2].split()
@@ -101,8 +100,8 @@ def _boot_time(proc: Path) -> float | None:
 
 @cache
 def _boot_time_of_clocks() -> float | None:
-    """What the wall clock said when the machine was started, by its present setting. Read once: a start that
-    moves by a microsecond with each scrape, or when the clock is set, would look like a restart."""
+    """Computes the boot time by the present setting of the wall clock. Cached: a start time that moves by a
+    microsecond with each scrape, or when the clock is set, would look like a restart."""
     if not hasattr(time, "CLOCK_BOOTTIME"):
         return None
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)

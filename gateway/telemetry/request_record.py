@@ -1,7 +1,7 @@
-"""The one record of what happened to a request, made by the data plane, read by metrics and access log.
+"""The record of what happened to a request, filled by the data plane and read by metrics, logs and traces.
 
 Nothing here formats or counts. An exchange fills the record of its request and hands it out when the request
-has ended. After that nobody changes it, so a reader may keep it.
+has ended. It does not change after that, so a reader may keep it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from gateway.tls.values import ClientCertificate
 
 NO_BACKEND = "none"
-"""The label `backend` of local responses."""
+"""Value of the label `backend` for responses that the gateway made itself."""
 
 _is_id: Final = PLAIN_IDS.form.fullmatch
 
 
 class ReceivedHead(Protocol):
-    """What is read of a request head. It never changes."""
+    """Interface to an immutable request head."""
 
     @property
     def method(self) -> str: ...
@@ -43,20 +43,20 @@ class ReceivedHead(Protocol):
     def passthrough(self) -> bytes: ...
     @property
     def forwarded(self) -> Sequence[tuple[str, bytes]]:
-        """The fields by which a proxy in front describes the client: normalized name, value."""
+        """Fields by which a proxy in front describes the client: normalized name, value."""
 
 
 class SendingPeer(Protocol):
-    """The other end of a client connection."""
+    """Interface to the peer of a client connection."""
 
     @property
     def scheme(self) -> str: ...
     @property
     def certificate(self) -> ClientCertificate | None:
-        """The client's own, verified in the handshake."""
+        """Certificate of the client, verified in the handshake; None: it has shown none."""
 
     def client_address(self, request: ReceivedHead) -> str:
-        """The address of the client that sent the request through this peer."""
+        """Returns the address of the client that sent the request through this peer."""
 
 
 class RequestRecord:
@@ -75,47 +75,46 @@ class RequestRecord:
         self.head = head
         self.peer = peer
         self.service = ""
-        """Empty: no service matched."""
+        """Name of the service; empty: none matched."""
         self.backend = NO_BACKEND
-        """The backend that answered, or `NO_BACKEND`."""
+        """Name of the backend that answered, or `NO_BACKEND`."""
         self.method = head.method
         self.status = 0
-        """0: the client left before a response began."""
+        """Status of the response; 0: the client left before one began."""
         self.requested: RequestedKind | None = None
-        """None where nothing was negotiated."""
+        """Kind of version that was requested; None: nothing was negotiated."""
         self.result: NegotiationResult | None = None
         self.version = ""
-        """The version at which it was served, canonical: the negotiated one, unless the response shows
-        another. Of a refusal the version that was requested. Empty where there is none, or none is known."""
+        """Canonical served version: the negotiated one, unless the response names another. For a refusal the
+        requested version. Empty: there is none, or it is not known."""
         self.negotiated = ""
-        """The negotiated version where the response shows another one, or none though it must; else empty."""
+        """Negotiated version if the response names another one, or wrongly none; otherwise empty."""
         self.attempts = 0
-        """Backends tried."""
+        """Number of backends tried."""
         self.seconds = 0.0
-        """From the complete request head to the last byte of the response."""
+        """Time from the complete request head to the last byte of the response."""
         self.backend_seconds = -1.0
-        """From the request's first byte to the backend until the head of its response; negative: no backend
-        answered."""
+        """Time from the request's first byte to the backend until the head of its response; negative: no
+        backend answered."""
         self.bytes_in = 0
-        """Body bytes that came from the client, until the response ended."""
+        """Body bytes from the client until the response ended."""
         self.bytes_out = 0
-        """Body bytes sent to the client."""
+        """Body bytes to the client."""
         self.reason = ""
-        """Why it failed (a name of `dataplane.local_responses.failures`); empty when it did not."""
+        """Name of the failure (`dataplane.local_responses.failures`); empty: there was none."""
         self.request_id = ""
-        """The id that came with the request, or the one that was made; empty where there is none."""
+        """Request id that came with the request or that the gateway made; empty: there is none."""
         self.response_id = b""
-        """The request id that the response carries, as it came, well-formed or not. Empty: it carries none,
-        or nobody reads it."""
+        """Request id in the response as it came, well-formed or not; empty: none, or it was not read."""
         self.traceparent = b""
-        """To which trace it belongs. Empty: the gateway does not trace, or has not looked yet."""
+        """Trace context of the request; empty: the gateway does not trace, or has not decided yet."""
         self.trace: RequestTrace | None = None
-        """The spans of the request, while the gateway traces and has sampled it."""
+        """Spans of the request, if the gateway traces and has sampled it."""
 
     @property
     def response_request_id(self) -> str:
-        """The id that the response carries: the backend's own, or `request_id` in a response of the gateway.
-        Empty where it carries none, no well-formed one, or nobody reads it."""
+        """Well-formed request id in the response: the backend's, or `request_id` in a response of the
+        gateway. Empty: there is none, or it was not read."""
         text = self.response_id.decode("latin-1")
         return text if _is_id(text) else ""
 
@@ -125,21 +124,20 @@ class RequestRecord:
 
     @property
     def trace_id(self) -> str:
-        """The id of its trace (W3C Trace Context): 32 hexadecimal digits; empty: it belongs to none, or
-        nobody reads them."""
+        """Trace id (W3C Trace Context), 32 hexadecimal digits; empty: there is none, or it was not read."""
         return trace_digits(self.traceparent or self.head.trace)
 
     @property
     def target(self) -> str:
-        """As received; escape it before showing it (threats O8)."""
+        """Request target as received; escape it before showing it (threats O8)."""
         return self.head.target.decode("ascii")
 
     @property
     def certificate(self) -> ClientCertificate | None:
-        """The client's own, if it has shown one in TLS."""
+        """Certificate of the client; None: it has shown none."""
         return self.peer.certificate
 
     @property
     def client(self) -> str:
-        """The peer's address, or the client's as a trusted proxy reports it."""
+        """Address of the peer, or of the client as a trusted proxy reports it."""
         return self.peer.client_address(self.head)

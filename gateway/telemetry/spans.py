@@ -1,12 +1,12 @@
-"""Spans of OpenTelemetry, made from what was noted of a recorded request (`telemetry.tracing`).
+"""OpenTelemetry spans, made from the `RequestTrace` of a sampled request (`telemetry.tracing`).
 
     RequestTrace  ->  SERVER span  ->  queue of the SDK, bounded  ->  its thread  ->  OTLP over HTTP
                       CLIENT spans
 
-The only module that imports OpenTelemetry, which is installed by the extra `otel`; `telemetry.otel` imports
-it when it is asked for. Attributes are those of the semantic conventions for HTTP, and `skewgate.*`. A
-collector that is slow, absent or hostile costs spans: the queue is bounded, what does not fit is dropped by
-the SDK, and of an answer little is read.
+The only module that imports OpenTelemetry, which the extra `otel` installs; `telemetry.otel` imports it when
+tracing is configured. Attributes are those of the semantic conventions for HTTP, and `skewgate.*`. A slow,
+absent or hostile collector costs spans only: the queue is bounded, the SDK drops what does not fit, and
+little of a response is read.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from gateway.telemetry.trace_context import AttemptSpan, RequestTrace
 from gateway.telemetry.tracing import SpanSink
 
 MAX_ANSWER: Final = 64 * 1024
-"""Bytes of a collector's answer that are read."""
+"""Maximum bytes of a collector's response that are read."""
 OTHER_METHOD: Final = "_OTHER"
-"""In place of a method that servers do not know: clients choose it (semantic conventions for HTTP)."""
+"""Replacement for unknown methods, which clients choose (semantic conventions for HTTP)."""
 
 _NOTHING: Final = Context()
 
@@ -58,8 +58,8 @@ _log = logging.getLogger("skewgate.tracing")
 
 @final
 class OpenTelemetrySink(SpanSink):
-    """Makes spans and hands them to the SDK. `environ`: the SDK reads `OTEL_*` of the process itself; here
-    only whether the service has a name. Raises whatever the SDK does about malformed settings."""
+    """Makes spans and hands them to the SDK. The SDK reads `OTEL_*` of the process itself; `environ` only
+    shows whether the service has a name. Raises whatever the SDK raises about malformed settings."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._ids = _NotedIds()
@@ -112,8 +112,8 @@ class OpenTelemetrySink(SpanSink):
         return span
 
     def close(self, timeout: float) -> bool:
-        """Send what is left, and end; False: the collector has not taken it within `timeout` seconds. Its
-        thread does not hold the end of the process. It blocks."""
+        """Sends what is left, and blocks meanwhile; False: the collector has not taken it within `timeout`
+        seconds."""
         thread = Thread(target=self._provider.shutdown, name="skewgate-traces", daemon=True)
         thread.start()
         thread.join(timeout)
@@ -125,7 +125,7 @@ class OpenTelemetrySink(SpanSink):
 
 @final
 class _NotedIds(IdGenerator):
-    """Gives the ids that backends were told."""
+    """Generator of ids that gives those that were sent to backends."""
 
     def __init__(self) -> None:
         self.trace_id = self.span_id = 0
@@ -139,7 +139,8 @@ class _NotedIds(IdGenerator):
 
 @final
 class _BoundedSession(requests.Session):
-    """Reads little of what a collector answers, and goes nowhere else: `requests` reads any answer whole."""
+    """HTTP session that reads at most `MAX_ANSWER` of a response and follows no redirect; `requests` would
+    read any response whole."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -156,7 +157,8 @@ class _BoundedSession(requests.Session):
 
 
 def _resource(environ: Mapping[str, str]) -> Resource:
-    """What `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` say, which what is given here would hide."""
+    """Makes the resource, with a service name unless `OTEL_SERVICE_NAME` or `OTEL_RESOURCE_ATTRIBUTES` has
+    one: attributes given here would hide it."""
     resource = environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
     named = environ.get("OTEL_SERVICE_NAME") or f"{SERVICE_NAME}=" in resource
     attributes = {SERVICE_VERSION: __version__}
@@ -184,7 +186,7 @@ def _of_method(record: RequestRecord) -> Attributes:
 
 
 def _of_request(record: RequestRecord) -> Attributes:
-    """What client and gateway have said to each other. What a client wrote is cut (threats O8)."""
+    """Attributes of the exchange between client and gateway. Text of the client is cut (threats O8)."""
     attributes = _of_method(record)
     host, port = _split(record.head.host)
     attributes |= {
@@ -209,13 +211,14 @@ def _of_request(record: RequestRecord) -> Attributes:
 
 
 def _split(host: str) -> tuple[str, str]:
-    """A valid `Host` as name and port; the port is empty if there is none."""
+    """Splits a valid `Host` into name and port; the port may be empty."""
     name, colon, port = host.rpartition(":")
     return (name, port) if colon and port.isdigit() else (host, "")
 
 
 def _of_attempt(record: RequestRecord, attempt: AttemptSpan, number: int, target: str) -> Attributes:
-    """What gateway and backend have said to each other. `target`: of the client, where nothing was sent."""
+    """Attributes of the exchange between gateway and backend. `target` is the client's, used if nothing was
+    sent."""
     backend, target = attempt.backend, f"{attempt.backend.path}{target}"
     if attempt.target:
         path, mark, query = attempt.target.decode("ascii").partition("?")

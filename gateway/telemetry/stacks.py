@@ -1,8 +1,8 @@
-"""Where this process is at this moment: the stacks of its threads and of its asyncio tasks, as log events.
+"""Stacks of the threads and asyncio tasks of this process, as log events.
 
 For SIGQUIT, and for a stall of the event loop (`stall_watch`). A stack shows files, lines and functions, and
-never a value, so no secret. The parts that are compiled (`./run build`) have no frames of their own: a stack
-shows who called them. Changes nothing in what it looks at.
+never a value, so no secret. Compiled modules (`./run build`) have no frames of their own: a stack shows their
+callers.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from typing import Final, NamedTuple
 from gateway.telemetry.process_log import with_stack
 
 MAX_TASKS: Final = 200
-"""Of how many tasks the stacks are logged: each is an event."""
+"""Maximum number of tasks whose stacks are logged: each is an event."""
 
 MAX_FRAMES: Final = 64
-"""The innermost frames of one stack."""
+"""Maximum frames of one stack, the innermost ones."""
 
 _log = logging.getLogger("skewgate.stacks")
 
 
 class TaskStack(NamedTuple):
-    """Where a task is."""
+    """Stack of an asyncio task."""
 
     name: str
     places: tuple[FrameSummary, ...]
-    """From the outermost coroutine on."""
+    """Frames from the outermost coroutine on."""
     end: str
-    """What comes after the last of them: what it waits for, or that it runs."""
+    """Last line: what the task waits for, or that it runs."""
 
 
 def capture_stacks(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
-    """See where each task of `loop` is, and return what logs that, and the stacks of all threads. Called in
-    the thread of the loop, where no task ends meanwhile: Python 3.12.1 crashes when it is asked for the
-    coroutine of an eager task that has ended. A signal handler may call it, and another thread is to call
-    the result: the thread that a signal interrupts may hold the log."""
+    """Captures the stacks of the tasks of `loop`, and returns a function that logs them with those of all
+    threads. Call it in the thread of the loop, where no task ends meanwhile: Python 3.12.1 crashes when asked
+    for the coroutine of an eager task that has ended. A signal handler may call it; another thread must call
+    the result, because the interrupted thread may hold the log."""
     tasks = sorted(asyncio.all_tasks(loop), key=asyncio.Task.get_name)
     return partial(_log_stacks, [_stack_of_task(task) for task in tasks[:MAX_TASKS]], len(tasks))
 
 
 def _log_stacks(tasks: Sequence[TaskStack], number: int) -> None:
-    """One event for each thread of the process but this one, and each task. `number`: of all tasks."""
+    """Logs one event for each task, and for each thread but this one. `number` counts all tasks."""
     frames = sys._current_frames()  # noqa: SLF001 - it is documented, and there is no other way
     if threading.current_thread() is not threading.main_thread():
         del frames[threading.get_ident()]
@@ -62,17 +62,17 @@ def _log_stacks(tasks: Sequence[TaskStack], number: int) -> None:
         text = "".join([*StackSummary.from_list(list(task.places)).format(), task.end])
         _log.warning("task %s", task.name, extra=with_stack(text))
     if number > len(tasks):
-        _log.warning("and %d more tasks", number - len(tasks))
+        _log.warning("%d more tasks are not shown", number - len(tasks))
 
 
 def stack_of(frame: FrameType | None) -> str:
-    """The stack that ends in `frame`, the innermost call last."""
+    """Formats the stack that ends in `frame`, the innermost call last."""
     return "".join(traceback.format_stack(frame, limit=MAX_FRAMES)) if frame is not None else ""
 
 
 def _stack_of_task(task: asyncio.Task[object]) -> TaskStack:
-    """From the outermost coroutine to what it waits for: `Task.get_stack` knows only the first of them. One
-    that runs waits for nothing, and the stack of its thread shows more."""
+    """Follows a task from its outermost coroutine to what it waits for; `Task.get_stack` has only the first
+    frame. The stack of its thread shows more of a task that runs."""
     places: list[FrameSummary] = []
     waiting: object = task.get_coro()
     while waiting is not None and len(places) < MAX_FRAMES:

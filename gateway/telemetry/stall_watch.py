@@ -1,13 +1,12 @@
-"""Tells when the event loop stands still for more than a second, and in which call.
+"""Reports when the event loop is blocked for more than a second, and in which call.
 
-    event loop: notes the time, four times a second      <---  a thread: looks at it as often
+    event loop: notes the time, four times a second      <---  a thread: checks it as often
 
-While the loop stands still it cannot tell anything itself, so a thread does, with the stack of the loop's
-thread at that moment. When the loop turns again, a line says how long it took. If the whole process was
-stopped (SIGSTOP, a frozen machine, others had the processor), no stack is to blame: one line says so
-afterwards. A call into C that keeps Python's lock holds up this thread as well; then the stack is the one in
-which that call ended. Before the process serves anybody a stall harms nobody: it is information, without a
-stack. Sheds nothing and ends nothing.
+A blocked loop cannot report anything, so a thread does, with the stack of the loop's thread at that moment.
+When the loop runs again, a log line gives the duration. If the whole process was stopped (SIGSTOP, a frozen
+machine, no CPU time), no call is to blame: one line says so afterwards. A call into C that keeps Python's
+lock blocks this thread as well; then the stack is the one in which that call ended. A stall before clients
+are served harms nobody: it is logged at `info`, without a stack. Sheds nothing and ends nothing.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from gateway.telemetry.process_log import with_stack
 from gateway.telemetry.stacks import stack_of
 
 STALL: Final = 1.0
-"""Seconds that the event loop may stand still."""
+"""Seconds for which the event loop may be blocked without a report."""
 
 INTERVAL: Final = 0.25
-"""Seconds between two looks, and between two times that the loop notes."""
+"""Seconds between two checks, and between two times that the loop notes."""
 
 MAX_PAUSE: Final = 60.0
-"""A stall that lasts is told again after 2, 4, 8 seconds and so on; after this at the latest."""
+"""Maximum seconds between two reports of one stall, which come after 1, 2, 4, 8 seconds and so on."""
 
 _log = logging.getLogger("skewgate.stall")
 
@@ -49,33 +48,33 @@ class StallWatch:
     ) -> None:
         self._stall, self._interval = stall, interval
         self._clock, self._cpu = clock, cpu
-        self._noted = self._looked = clock()
-        """When the loop noted the time last, and when the thread looked last."""
+        self._noted = self._checked = clock()
+        """Time of the loop's last note, and of the thread's last check."""
         self._cpu_noted = cpu()
         self._next = stall
-        """How long the loop must have stood still to be told of."""
+        """Duration of a stall at which the next report is due."""
         self._reported = False
-        """The thread has told of this stall."""
+        """Whether the thread has reported this stall."""
         self._serving = self._harms = False
-        """Somebody is served: now, and when the loop noted the time last."""
+        """Whether clients are served: now, and at the loop's last note."""
         self._ident = 0
         self._timer: asyncio.TimerHandle | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="skewgate-stall", daemon=True)
 
     def start(self) -> None:
-        """A process that still forks must not own a thread."""
+        """Starts the thread. Not earlier: a process that still forks must not own one."""
         self._ident = threading.get_ident()
-        self._looked = self._clock()
+        self._checked = self._clock()
         self._set_timer()
         self._thread.start()
 
     def begin_serving(self) -> None:
-        """From now on a stall holds up requests."""
+        """Marks that a stall holds up requests from now on."""
         self._serving = True
 
     def close(self) -> None:
-        """Waits for the thread, which never waits for the loop."""
+        """Ends the thread, and waits for it; it never waits for the loop."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -91,16 +90,16 @@ class StallWatch:
         self._timer = asyncio.get_running_loop().call_later(self._interval, self._note)
 
     def _note(self) -> None:
-        """The loop turns."""
+        """Logs the end of a stall, in the loop."""
         held = self._clock() - self._noted - self._interval
         if held > self._stall:
             cpu = self._cpu() - self._cpu_noted
             level = logging.WARNING if self._harms else logging.INFO
             if not self._reported and cpu < held / 2:
-                sentence = "this process did not run for %.1f s: it was stopped, or others had the processor"
+                sentence = "this process did not run for %.1f s: it was stopped, or got no CPU time"
                 _log.log(level, sentence, held)
             else:
-                sentence = "the event loop turns again after %.1f s (%.1f s of processor time)"
+                sentence = "the event loop runs again after %.1f s (%.1f s of CPU time)"
                 _log.log(level, sentence, held, cpu)
         self._reported, self._next = False, self._stall
         self._set_timer()
@@ -112,10 +111,10 @@ class StallWatch:
             self._check_loop()
 
     def _check_loop(self) -> None:
-        """Tell of a loop that stands still. If this thread stood still as well, and nothing was computed,
-        the whole process did, and the loop has not had its turn yet."""
-        now, before = self._clock(), self._looked
-        self._looked = now
+        """Reports a blocked loop. If this thread was blocked as well, and no CPU time was used, the whole
+        process was stopped, and the loop has not run yet."""
+        now, before = self._clock(), self._checked
+        self._checked = now
         held = now - self._noted - self._interval
         if held <= self._next:
             return
@@ -124,11 +123,11 @@ class StallWatch:
         self._next = held + min(held, MAX_PAUSE)
         self._reported = True
         if not self._harms:
-            _log.info("the event loop has stood still for %.1f s, before anybody is served", held)
+            _log.info("the event loop has been blocked for %.1f s, before clients are served", held)
             return
         frame = sys._current_frames().get(self._ident)  # noqa: SLF001 - documented, and the only way
         _log.error(
-            "the event loop has stood still for %.1f s, and with it every request",
+            "the event loop has been blocked for %.1f s, and all requests with it",
             held,
             extra=with_stack(stack_of(frame)),
         )

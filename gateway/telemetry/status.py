@@ -1,11 +1,11 @@
-"""The status of a gateway at one moment, as values: what `/status`, the operations page, the demonstration
-and `explain` show.
+"""Status of a gateway at one moment, as values, for `/status`, the operations page, the demonstration and
+`explain`.
 
     snapshot, reports, rates  ->  GatewayStatus  ->  ServiceStatus  ->  BackendStatus
 
-Each holds values of core and reports as they are, and adds what depends on several of them. Services and
-backends are made one by one, when somebody asks: a page of one of a thousand services makes one. No text is
-made here, that is up to whoever shows it, and nothing is measured or decided.
+Each holds values of core and reports as they are, and adds what depends on several of them. The status of a
+service or backend is made on demand: the page of one of a thousand services makes one. No text is made here,
+and nothing is measured or decided.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from gateway.telemetry.worker_report import WorkerReport
 
 @final
 class StateWrites(NamedTuple):
-    """How the writing of the state file goes."""
+    """Writes of the state file so far."""
 
     successful: bool
-    """The present state is in the file."""
+    """Whether the present state is in the file."""
     written_at: float
-    """When it was last written: seconds since the epoch; 0: never by this process."""
+    """Seconds since the epoch of the last write; 0: none by this process."""
     writes: int
     failures: int
 
@@ -52,24 +52,24 @@ class ConfigInForce:
     loaded_at: float
     """Wall-clock seconds."""
     error: str | None = None
-    """Why the last reload was refused; None: it was not."""
+    """Reason for which the last reload was refused; None: it was not."""
 
 
 @final
 class WorkerState(NamedTuple):
-    """One worker."""
+    """State of one worker."""
 
     slot: int
     pid: int
-    """Process id; 0: no process, another one is about to be started."""
+    """Process id; 0: the next process is about to be started."""
     connections: int
-    """Connections of clients, as of its last report."""
+    """Client connections, as of its last report."""
     state: str
-    """`starting`, `serving`, `draining`."""
+    """State of the worker: `starting`, `serving`, `draining`."""
     restarts: int
-    """How often a worker of this slot was replaced because it had ended."""
+    """Number of times that a process of this slot ended and was replaced."""
     holds: Snapshot | None = None
-    """The snapshot that it has acknowledged; None: none yet, or it serves in this process."""
+    """Snapshot that it has acknowledged; None: none yet, or it serves in this process."""
 
 
 @final
@@ -79,44 +79,42 @@ class EjectionStatus(NamedTuple):
     until: float
     """Wall-clock seconds."""
     reason: str
-    """One sentence."""
 
 
 @final
 class BackendStatus(NamedTuple):
-    """One backend: what is known of it, and its load."""
+    """Status of one backend: knowledge about it, and its load."""
 
     member: Member
     grade: Grade
     """Grade of the member: one object for all members of a service that are equal in it."""
     in_flight: int
-    """Requests in flight, with those that an engine beside the gateway may have there."""
+    """Requests in flight, including those that an engine beside the gateway may have there."""
     queued: int | None
-    """Requests in its queue; None: it has none."""
+    """Requests in its queue; None: it has no queue."""
     rate: float
-    """Requests per second lately."""
+    """Recent requests per second."""
     ejection: EjectionStatus | None
-    """None: it is not ejected."""
+    """Ejection in force; None: it is not ejected."""
     leaves_at: float | None
-    """Wall-clock seconds when it is removed, because its source names it no more; None: it stays."""
+    """Wall-clock seconds at which it is removed because its source does not list it; None: it stays."""
     last_probe_at: float | None
-    """Wall-clock seconds; None: no probe has ended."""
+    """Wall-clock seconds of the last probe that ended; None: none has."""
 
     @property
     def versions(self) -> VersionSet:
-        """Versions that it has advertised last."""
+        """Versions of its last advertisement."""
         return advertised_versions(self.member)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class ServiceStatus:
-    """One service: what is known and offered, and what the rest of the gateway knows about it."""
+    """Status of one service: its fleet and offer, its load and its part in the agreement."""
 
     gateway: GatewayStatus
     view: ServiceView
     rates: ServiceRates
-    """Requests per second lately."""
 
     @property
     def name(self) -> str:
@@ -124,12 +122,12 @@ class ServiceStatus:
 
     @property
     def scheme(self) -> Scheme:
-        """Scheme in which its versions are written."""
+        """Scheme of its versions."""
         return self.view.service.dialect.scheme
 
     @property
     def agreement(self) -> ServiceReport | None:
-        """How this replica stands to the others about it; None: the gateway stands alone."""
+        """State of this replica in the agreement about it; None: there are no replicas."""
         report = self.gateway.agreement
         return None if report is None else report.services.get(self.name)
 
@@ -141,7 +139,7 @@ class ServiceStatus:
 
     @property
     def sources(self) -> tuple[SourceReport, ...]:
-        """Sources of its backends; none where the configuration names them all."""
+        """Sources of its backends; empty: the configuration names them all."""
         return self.gateway.sources_of.get(self.name, ())
 
     @property
@@ -152,8 +150,8 @@ class ServiceStatus:
         return sum(in_flight.get(key, 0) + waiting.get(key, 0) for key in keys)
 
     def backends(self, begin: int = 0, end: int | None = None) -> Iterator[BackendStatus]:
-        """Backends from position `begin` up to `end`, in the configuration's order; each is made when it is
-        asked for."""
+        """Makes the status of the backends from position `begin` up to `end` on demand, in the
+        configuration's order."""
         pool = self.view.pool
         return map(self._backend, pool.members[begin:end], pool.grades[begin:end])
 
@@ -183,7 +181,7 @@ class ServiceStatus:
 @final
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class GatewayStatus:
-    """A whole gateway at one moment. Nothing in it changes any more."""
+    """Immutable status of a whole gateway at one moment."""
 
     snapshot: Snapshot
     build: BuildInfo
@@ -191,33 +189,32 @@ class GatewayStatus:
     report: WorkerReport
     """Gauges of all workers."""
     rates: Callable[[str], ServiceRates]
-    """Returns the requests per second of a service lately: `Rates.of`."""
+    """Returns the recent requests per second of a service: `Rates.of`."""
     last_probe_at: Mapping[tuple[str, str], float]
-    """Wall-clock seconds by (service, backend)."""
+    """Wall-clock seconds of the last probe by (service, backend)."""
     certificate_expiry: Mapping[str, float]
-    """Wall-clock seconds by path of a certificate."""
+    """Wall-clock seconds at which certificates expire, by path."""
     now: float
     """Wall-clock seconds of this moment."""
     monotonic: float
-    """The same moment by the clock that dates facts."""
+    """Seconds of this moment by the clock that dates facts."""
     not_serving: str = ""
-    """Why no client is accepted, a sentence; empty: they are."""
+    """Sentence that says why no client is accepted; empty: clients are accepted."""
     workers: tuple[WorkerState, ...] = ()
     agreement: AgreementReport | None = None
-    """None: this gateway stands alone."""
+    """State of the agreement; None: there are no replicas."""
     engine: EngineReport | None = None
-    """None: there is no engine beside it."""
+    """State of the engine; None: there is none."""
     sources: tuple[SourceReport, ...] = ()
-    """Sources of backends."""
     state_writes: StateWrites | None = None
-    """None: there is no state file."""
+    """Writes of the state file; None: there is no such file."""
     in_flight: Mapping[str, int] = field(init=False)
-    """Requests in flight by member key, those of the engine included."""
+    """Requests in flight by member key, including those of the engine."""
     sources_of: Mapping[str, tuple[SourceReport, ...]] = field(init=False)
     """Sources by service; services without one have no entry."""
 
     def __post_init__(self) -> None:
-        """Computes what is asked for once a backend or once a service."""
+        """Computes what every backend or service needs."""
         found: dict[str, tuple[SourceReport, ...]] = {}
         for each in self.sources:
             found[each.service] = (*found.get(each.service, ()), each)
@@ -231,7 +228,7 @@ class GatewayStatus:
         return None if view is None else self._of(view)
 
     def services(self) -> Iterator[ServiceStatus]:
-        """Makes the status of one service after the other, in the configuration's order."""
+        """Makes the status of each service on demand, in the configuration's order."""
         return map(self._of, self.snapshot.views.values())
 
     def _of(self, view: ServiceView) -> ServiceStatus:

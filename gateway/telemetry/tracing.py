@@ -1,12 +1,12 @@
-"""The gateway's part in traces: which requests are recorded, and what their backends are told.
+"""Sampling of requests for traces, and the trace context that their backends get.
 
-    traceparent of the client  ->  sampled?  no:  it goes on as it came
+    traceparent of the client  ->  sampled?  no:  it passes unchanged
                                              yes: a span for the request, one for each attempt
     record, at the end         ->  SpanSink (`telemetry.spans`: OpenTelemetry)
 
-Without a `Tracing` nothing of this runs, and the headers pass as they came. A request that is not sampled
-costs less than a microsecond. Nothing here exports, waits or raises: spans are made when the request has
-ended, from what was noted. Times are those of the monotonic clock.
+Without a `Tracing` nothing of this runs, and the headers pass unchanged. A request that is not sampled costs
+less than a microsecond. Nothing here exports, waits or raises: spans are made from the `RequestTrace` when
+the request has ended. Times are those of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -35,43 +35,43 @@ if TYPE_CHECKING:
     from gateway.telemetry.request_record import RequestRecord
 
 _FLAG: Final = -1
-"""The last digit of a `traceparent`; of `MALFORMED` it is no digit."""
+"""Index of the last digit of a `traceparent`; in `MALFORMED` it is no digit."""
 _NO_PARENT: Final = (b"", MALFORMED)
 _RATIO_BITS: Final = 64
-"""The lower bits of a trace id decide whether a share of all traces includes it, so that everybody who takes
-the same share takes the same traces (OpenTelemetry, TraceIdRatioBased)."""
+"""Number of lower bits of a trace id that decide whether it is sampled, so that all programs with the same
+ratio sample the same traces (OpenTelemetry, TraceIdRatioBased)."""
 _LOW_BITS: Final = (1 << _RATIO_BITS) - 1
 _BEGIN: Final = f"{TRACEPARENT.decode()}: "
 _VALUE: Final = slice(len(_BEGIN), -4)
-"""Of a line `traceparent` with the end of a head after it."""
+"""Position of the value in a line `traceparent` that ends a head."""
 _LOW_DIGITS: Final = slice(19, 35)
-"""Of a `traceparent`: the bits that decide. Digits of the same number are ordered as numbers are."""
+"""Position of the lower bits in a `traceparent`. Texts of equal length are ordered as their numbers are."""
 _ABOVE_ALL: Final = b"g"
 _TRACE_ID_BYTES: Final = 16
 _BLOCK: Final = 64
-"""Traces whose ids are made at once, which costs a fifth of making each."""
+"""Number of trace ids made together, at a fifth of the cost of making each."""
 
 
 @final
 class Sampler(NamedTuple):
-    """Which requests are recorded, as `OTEL_TRACES_SAMPLER` says."""
+    """Choice of the requests to sample, as `OTEL_TRACES_SAMPLER` configures it."""
 
     share: float
-    """Of all traces: 1 is all of them, 0 none."""
+    """Share of traces to sample, 0 to 1."""
     by_parent: bool
-    """True: where the client belongs to a trace, its flag decides, and `share` counts for new traces only."""
+    """Whether the flag in a client's `traceparent` decides, and `share` counts for new traces only."""
 
     @property
     def bound(self) -> int:
-        """Trace ids whose lower bits are below it are recorded."""
+        """Upper bound, exclusive, of the lower bits of trace ids that are sampled."""
         return round(self.share * (1 << _RATIO_BITS))
 
 
 class SpanSink:
-    """Where the spans of recorded requests go. It neither waits nor raises."""
+    """Receiver of the spans of sampled requests."""
 
     def finish(self, record: RequestRecord, trace: RequestTrace) -> None:
-        """The request has ended now."""
+        """Takes a request that has ended now. Neither waits nor raises."""
         raise NotImplementedError
 
 
@@ -85,14 +85,14 @@ class Tracing:
         self._bound = sampler.bound
         self._bound_digits = b"%016x" % self._bound if self._bound <= _LOW_BITS else _ABOVE_ALL
         self._line_end = f"-{new_span_id():016x}-00\r\n\r\n"
-        """Of every `traceparent` of a trace that begins here and is not recorded: nobody looks for such a
-        span, so it has one id for all."""
+        """End of a head whose trace begins here and is not sampled. Such spans are never looked up, so all
+        have the same id."""
         self._unused: list[bytes] = []
-        """For traces that will begin here: how a head ends if its trace is not recorded."""
+        """Ends of heads with ids for traces that will begin here, each for a trace that is not sampled."""
 
     def head_end(self, record: RequestRecord) -> bytes:
-        """How the head of a request ends that came without a trace context, if its trace is not recorded.
-        Empty: it is, and `send` has to see the head."""
+        """Returns the end of the head of a request that came without a trace context and is not sampled.
+        Empty: it is sampled, and `send` has to write the head."""
         if record.traceparent:  # another attempt
             return b"" if record.trace is not None else b"traceparent: %b\r\n\r\n" % record.traceparent
         end = (self._unused or self._make_ends()).pop()
@@ -111,8 +111,8 @@ class Tracing:
         began: float,
         edits: HeaderEdits | None,
     ) -> bytes:
-        """The head of a request as `backend` gets it, with the trace context. `head`: with what the client
-        says of it; `began`: when the attempt did; `edits`: what the service is configured to change."""
+        """Returns the head of a request with the trace context for `backend`. `head` still has the client's;
+        `began` is the start of the attempt; `edits` are those configured for the service."""
         parent = record.head.trace
         if self._by_parent and parent and parent[_FLAG] in UNSAMPLED:
             record.traceparent = parent
@@ -133,14 +133,14 @@ class Tracing:
         return b"%btraceparent: %b\r\n\r\n" % (head[:-2], traceparent)
 
     def not_sent(self, record: RequestRecord, backend: Backend, began: float) -> None:
-        """An attempt has failed before anything was sent. `end_attempt` says why."""
+        """Records an attempt that failed before anything was sent. `end_attempt` adds the reason."""
         if not record.traceparent:
             self._begin(record)
         if record.trace is not None:
             record.trace.attempts.append(AttemptSpan(backend, b"", began))
 
     def end_attempt(self, record: RequestRecord, now: float, *, status: int = 0, error: str = "") -> None:
-        """The attempt that was sent last is over, but the request is not."""
+        """Records the end of the last attempt of a request that goes on."""
         trace = record.trace
         if trace is None or not trace.attempts or trace.attempts[-1].ended >= 0:
             return
@@ -148,7 +148,7 @@ class Tracing:
         attempt.ended, attempt.status, attempt.error = now, status, error
 
     def finish(self, record: RequestRecord) -> None:
-        """The request has ended."""
+        """Hands a request that has ended to the sink, if it is sampled."""
         if not record.traceparent:  # no backend has got it
             self._begin(record)
         if record.trace is not None:
@@ -161,7 +161,7 @@ class Tracing:
         return self._unused
 
     def _begin(self, record: RequestRecord) -> None:
-        """Continue the trace of the client, or begin one; decide whether it is recorded."""
+        """Continues the trace of the client, or begins one, and decides whether it is sampled."""
         parent = record.head.trace
         if parent in _NO_PARENT:
             # Where a `traceparent` is malformed, `tracestate` says nothing, either.

@@ -1,10 +1,10 @@
-"""The report of a worker: all gauges that workers have, as one value, and the rule that adds any two.
+"""Report of a worker: all gauges that workers have, as one value, and the sum of two reports.
 
     dataplane.worker  ->  WorkerReport  ->  plus  ->  WorkerReport of all  ->  /metrics, /status, explain
 
-A new gauge is one field here, filled where the worker makes its report. Adding, carrying it from one process
-to another and forgetting it when a worker ends follow from the field. Counts are no part of it: they are told
-once (`telemetry.counters`), a report is told anew each time. Values only: nothing is measured here.
+A new gauge is one field here, filled where the worker makes its report. Adding it, sending it to another
+process and dropping it when a worker ends follow from the field. Counts are not part of a report: a worker
+sends only new ones (`telemetry.counters`), but all gauges each time. Values only: nothing is measured here.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any, NamedTuple, TypeVar, final
 
 @final
 class WorkerUse(NamedTuple):
-    """Resources that one worker uses, beside its limits."""
+    """Use of the limits of one worker, and the limits."""
 
     clients: int
-    """Client connections, those before HTTP included."""
+    """Client connections, including those before HTTP."""
     max_clients: int
     handshakes: int
-    """TLS handshakes that are under way."""
+    """TLS handshakes in progress."""
     max_handshakes: int
     held_body_bytes: int
-    """Bytes of request bodies that are held in memory."""
+    """Bytes of request bodies held in memory."""
     max_held_body_bytes: int
     shedding_level: int = 0
     """Level of load shedding because the event loop is late (`dataplane.limits.shedding`)."""
@@ -37,17 +37,17 @@ class WorkerStats(NamedTuple):
     fills in its statistics, its main process the rest."""
 
     up: int = 0
-    """1: it serves clients."""
+    """1 if it serves clients."""
     restarts: int = 0
-    """How often another process took its place, because it had ended."""
+    """Number of times that a process of this worker ended and was replaced."""
     cpu_seconds: float = 0.0
-    """User and system time, including that of its predecessors."""
+    """User and system CPU time, including that of its predecessors."""
     resident_bytes: int | None = None
     open_fds: int | None = None
     cut_requests: int = 0
-    """Requests under way in predecessors that ended without being told to, by their last reports."""
+    """Requests in flight when predecessors died, by their last reports."""
     cut_tunnels: int = 0
-    """Tunnels open in such predecessors, likewise."""
+    """Open tunnels when predecessors died, by their last reports."""
 
 
 @final
@@ -57,14 +57,13 @@ class Ejected:
     several, decides about a member."""
 
     reason: str
-    """One sentence."""
     seconds: float
     """Seconds that are left."""
 
 
 @final
 class WorkerReport(NamedTuple):
-    """Gauges of one worker, or of several together, at one moment. Nothing of it changes any more."""
+    """Immutable gauges of one worker, or of several together, at one moment."""
 
     in_flight_by_member: Mapping[str, int] = {}
     """Requests in flight by member key."""
@@ -72,22 +71,22 @@ class WorkerReport(NamedTuple):
     waiting_by_member: Mapping[str, int] = {}
     """Requests in queues, by member key."""
     connections: Mapping[tuple[str, str], tuple[int, int]] = {}
-    """(idle, active) connections to backends, by service and backend."""
+    """Connections to backends as (idle, active), by service and backend."""
     tunnels_open: Mapping[str, int] = {}
-    """Open tunnels by service, of services that have some."""
+    """Open tunnels by service; services without tunnels have no entry."""
     ejected: Mapping[str, Ejected] = {}
     """Ejections by member key. Empty in a worker process: its main process decides."""
     use: Mapping[str, WorkerUse] = {}
-    """Use of limits by worker. No two reports that are added name the same worker: limits have no sum."""
+    """Use of limits by worker. Reports that are added name different workers: limits have no sum."""
     processes: Mapping[str, WorkerStats] = {}
-    """Processes by worker; none where the only worker is in the process of the gateway."""
+    """Worker processes; empty if the only worker is in the process of the gateway."""
     access_log_dropped: int = 0
     """Lines of access logs that could not be written."""
     process_log_dropped: int = 0
     """Lines of process logs that could not be written."""
 
     def lasting(self) -> WorkerReport:
-        """The part that outlives the worker: whatever only rises."""
+        """Returns the part that outlives the worker: values that only rise."""
         return WorkerReport(
             processes={
                 name: WorkerStats(cpu_seconds=each.cpu_seconds) for name, each in self.processes.items()
@@ -101,8 +100,8 @@ _Value = TypeVar("_Value")
 
 
 def plus(one: _Value, other: _Value) -> _Value:
-    """Adds two reports, or two values of one of their fields: numbers, tuples by place, mappings by key. None
-    is an unknown number, and adds nothing. Raises `TypeError` for values that have no sum."""
+    """Adds two reports, or two values of a field: numbers, tuples by position, mappings by key. None is an
+    unknown number and adds nothing. Raises `TypeError` for values that have no sum."""
     return _plus(one, other)  # type: ignore[no-any-return]
 
 

@@ -225,20 +225,20 @@ def test_what_does_not_ask_for_traces(variables: dict[str, str], caplog: pytest.
     [
         (
             {"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4318"},
-            "OTEL_EXPORTER_OTLP_ENDPOINT is 'collector:4318': a URL is needed",
+            "OTEL_EXPORTER_OTLP_ENDPOINT is 'collector:4318': set it to a URL",
         ),
         (
             {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://user:canary@collector:99999/v1/traces"},
-            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is 'http://collector:99999/v1/traces': a URL is needed",
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is 'http://collector:99999/v1/traces': set it to a URL",
         ),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://[::1"}, "a URL is needed"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://[::1"}, "set it to a URL"),
         (
             {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
-            "OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc': skewgate speaks http/protobuf",
+            "OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc': set it to http/protobuf",
         ),
         (
             {"OTEL_TRACES_EXPORTER": "zipkin"},
-            "OTEL_TRACES_EXPORTER is 'zipkin': skewgate knows otlp and none",
+            "OTEL_TRACES_EXPORTER is 'zipkin': set it to otlp or none",
         ),
     ],
 )
@@ -248,7 +248,7 @@ def test_what_cannot_be_right_is_an_error_and_no_tracing(
     assert start_tracing(variables) is None
     (line,) = caplog.messages
     assert said in line
-    assert "trace headers pass as they came" in line
+    assert "trace headers pass unchanged" in line
     assert "canary" not in line
 
 
@@ -259,7 +259,7 @@ def test_settings_that_the_sdk_refuses(
     environment.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
 
     assert start_tracing(os.environ) is None
-    assert "OpenTelemetry does not start: max_queue_size" in caplog.messages[-1]
+    assert "OpenTelemetry cannot start: max_queue_size" in caplog.messages[-1]
 
 
 def test_without_the_extra_it_says_what_to_install(
@@ -270,7 +270,7 @@ def test_without_the_extra_it_says_what_to_install(
     wrong_as_well = {"OTEL_EXPORTER_OTLP_ENDPOINT": "127.0.0.1:9", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
     assert start_tracing(wrong_as_well) is None
     (line,) = caplog.messages  # what is wrong with settings is next: first there must be something to set
-    assert "OTEL_EXPORTER_OTLP_ENDPOINT asks for traces, but OpenTelemetry is not installed" in line
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT is set, but OpenTelemetry is not installed" in line
     assert "install skewgate[otel]" in line
 
 

@@ -63,11 +63,11 @@ async def test_a_loop_that_stands_still_is_told_of_with_its_stack(events: Events
     watch.close()
 
     first, second, last = events.records
-    assert first.getMessage().startswith("the event loop has stood still for 0.")
+    assert first.getMessage().startswith("the event loop has been blocked for 0.")
     assert (first.levelname, last.levelname) == ("ERROR", "WARNING")
     for record in (first, second):
         assert ", in hold_the_loop_up\n" in getattr(record, _STACK)
-    assert last.getMessage().startswith("the event loop turns again after 0.")
+    assert last.getMessage().startswith("the event loop runs again after 0.")
 
 
 async def test_a_loop_that_turns_is_not_told_of(events: Events) -> None:
@@ -104,9 +104,7 @@ async def test_a_process_that_was_stopped_is_not_a_stall(events: Events) -> None
     clock.cpu += 0.01
     watch._check_loop()
     watch._note()
-    assert events.texts == [
-        "this process did not run for 59.8 s: it was stopped, or others had the processor"
-    ]
+    assert events.texts == ["this process did not run for 59.8 s: it was stopped, or got no CPU time"]
     watch.close()
 
 
@@ -121,8 +119,8 @@ async def test_a_call_that_keeps_pythons_lock_is_a_stall(events: Events) -> None
     watch._check_loop()
     watch._note()
     assert events.texts == [
-        "the event loop has stood still for 4.8 s, and with it every request",
-        "the event loop turns again after 4.8 s (4.9 s of processor time)",
+        "the event loop has been blocked for 4.8 s, and all requests with it",
+        "the event loop runs again after 4.8 s (4.9 s of CPU time)",
     ]
     watch.close()
 
@@ -143,7 +141,7 @@ async def test_a_stall_that_lasts_is_told_of_ever_less_often(events: Events) -> 
     for _ in range(2):
         clock.now += 0.75
         watch._check_loop()
-    assert events.texts[-1] == "the event loop has stood still for 1.2 s, and with it every request"
+    assert events.texts[-1] == "the event loop has been blocked for 1.2 s, and all requests with it"
     watch.close()
 
 
@@ -158,8 +156,8 @@ async def test_R3_N9_before_anybody_is_served_a_stall_is_information(events: Eve
     watch.begin_serving()  # in the same turn of the loop, which began before
     watch._note()
     assert [(record.levelname, record.getMessage()) for record in events.records] == [
-        ("INFO", "the event loop has stood still for 4.8 s, before anybody is served"),
-        ("INFO", "the event loop turns again after 4.8 s (4.9 s of processor time)"),
+        ("INFO", "the event loop has been blocked for 4.8 s, before clients are served"),
+        ("INFO", "the event loop runs again after 4.8 s (4.9 s of CPU time)"),
     ]
     assert not hasattr(events.records[0], _STACK)
 

@@ -1,5 +1,5 @@
-"""The series of /metrics: each is declared here once, and everything else about it follows.
+"""Declarations of the series of /metrics, one for each; everything else about a series follows from it.
 
-Belongs here: one declaration for each series, in the file of its owner, and how they are declared. Does not
-belong here: counts (`telemetry.counters`), and how a family is written (`telemetry.exposition`).
+Belongs here: the declarations, in the file of their owner, and the classes to declare with. Does not belong
+here: counts (`telemetry.counters`), and the writing of families (`telemetry.exposition`).
 """

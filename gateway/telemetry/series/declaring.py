@@ -309,6 +309,6 @@ class Family(NamedTuple):
     name: str
     """Name with its prefix, without `_total`."""
     description: str
-    """One line without quotation marks and backslashes."""
+    """Help text: a line without quotation marks and backslashes."""
     labels: tuple[str, ...]
     rows: Iterable[Row]

@@ -1,4 +1,4 @@
-"""What gauges are read from: one moment of the gateway, as values."""
+"""Values of one moment of the gateway, from which gauges are read."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ class Now(NamedTuple):
     report: WorkerReport = WorkerReport()
     """Gauges of all workers."""
     admin_connections: Mapping[str, tuple[int, int]] = {}
-    """Open connections and their limit, by `admin` and `metrics`."""
+    """Open connections and their limit, by listener (`admin`, `metrics`)."""
     certificate_expiry: Mapping[str, float] = {}
     """Seconds since the epoch at which certificates in force expire, by path."""
     names: Iterable[NameReport] = ()
     sources: Iterable[SourceReport] = ()
     agreement: AgreementReport | None = None
-    """None: this gateway stands alone."""
+    """State of the agreement; None: there are no replicas."""
     engine: EngineReport | None = None
-    """None: there is none."""
+    """State of the engine; None: there is none."""
     config_hash: str = ""
     """Checksum of the configuration in force; empty: not known."""
     state: StateWrites | None = None
-    """None: there is no state file."""
+    """Writes of the state file; None: there is no such file."""
     # The rest is filled in by `Metrics.exposition`.
     stats: ProcessStats | None = None
-    """A look at the process."""
+    """Statistics of the process."""
     views: Mapping[str, ServiceView] = {}
     """Services in force, in the order of the file."""
     wall_offset: float = 0.0
-    """Seconds from the clock that dates facts to the epoch."""
+    """Wall-clock time minus the clock that dates facts, in seconds."""
 
 
 @final
