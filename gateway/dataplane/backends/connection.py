@@ -1,8 +1,8 @@
 """One connection to a backend: it carries one request after another and frames their responses.
 
-It serves one attempt at a time. It goes back to its pool only after a response that ended exactly where its
-framing said. Every broken or late response ends here, reported to the attempt as a `Failure`. Nothing
-here depends on API versions.
+It serves one attempt at a time, and goes back to its pool only after a response that ended exactly where its
+framing said. A broken or late response is reported to the attempt as a `Failure`. Nothing here depends on API
+versions.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
     from gateway.dataplane.http1.request_ids import SentIds
 
 BODY_UNREAD: Final = frozenset({400, 411, 413, 415, 501})
-"""Statuses with which servers refuse a request by its head: some leave its body unread, and take it for the
+"""Statuses that refuse a request by its head. Some servers then leave its body unread and take it for the
 next request (threats R3-T1)."""
 END: Final[int] = getattr(select, "POLLRDHUP", 0)
-"""That the backend has closed its side, even if there is something to read before it. Other systems than
-Linux tell only that both sides are closed."""
+"""Poll event: the backend has closed its side, even if there is something to read before. Only Linux has it;
+others report only that both sides are closed."""
 MAX_INTERIM: Final = 16
-"""Most 1xx responses before the final one (threats B4)."""
+"""Maximum number of 1xx responses before the final one (threats B4)."""
 
 
 class ResponseReceiver:
@@ -62,10 +62,10 @@ class ResponseReceiver:
     __slots__ = ()
 
     ended: bool
-    """It needs no connection and no response any more."""
+    """Whether the attempt needs no connection and no response any more."""
 
     def on_connection(self, connection: BackendConnection) -> None:
-        """A connection was made."""
+        """Use a connection that was just made."""
         raise NotImplementedError
 
     def is_misplaced(self, response: ResponseHead, sent_ids: SentIds) -> bool:
@@ -73,32 +73,32 @@ class ResponseReceiver:
         raise NotImplementedError
 
     def on_interim(self, response: ResponseHead) -> None:
-        """An interim response: more will come."""
+        """Handle an interim response."""
         raise NotImplementedError
 
     def on_switch(self, response: ResponseHead, head: bytes, rest: bytes) -> Failure | None:
-        """A 101: the backend has switched to another protocol. `head`: as it came; `rest`: what came behind
-        it. Returns why there is no tunnel: nobody has asked for that, for example."""
+        """Handle a 101: the backend has switched protocols. `head`: as it came; `rest`: what came behind it.
+        Returns why there is no tunnel, for example because the request did not ask for one."""
         raise NotImplementedError
 
     def on_response(self, response: ResponseHead, piece: bytes, *, done: bool) -> None:
-        """The head of the final response, and what has come of its content."""
+        """Handle the head of the final response and the first piece of its content."""
         raise NotImplementedError
 
     def on_response_body(self, piece: bytes, *, done: bool) -> None:
-        """More content."""
+        """Handle a further piece of content."""
         raise NotImplementedError
 
     def on_failure(self, failure: Failure) -> None:
-        """No whole response will come. The connection is closed."""
+        """Handle a failure: no whole response will come, and the connection is closed."""
         raise NotImplementedError
 
     def pause_request(self) -> None:
-        """The backend takes no more of the request body."""
+        """Stop the request body: the backend takes no more."""
         raise NotImplementedError
 
     def resume_request(self) -> None:
-        """The backend takes more again."""
+        """Send on: the backend takes more again."""
         raise NotImplementedError
 
 
@@ -108,33 +108,33 @@ class ConnectionHome:
     context: Context
     closed: bool
     id_mark: bytes
-    """A part of every id that this gateway makes."""
+    """Part of every request id made by this gateway."""
 
     def on_out_of_step(self, reason: str) -> None:
-        """Bytes have come that answer no request (`surplus`), or a response for an earlier one (`misplaced`):
-        the connection is out of step, or soon will be."""
+        """Note that the connection is, or soon will be, out of step: bytes have come that answer no request
+        (`surplus`), or a response for an earlier one (`misplaced`)."""
         raise NotImplementedError
 
     def on_connection_made(self, connection: BackendConnection, /) -> None:
-        """The connection is open."""
+        """Add an open connection."""
         raise NotImplementedError
 
     def on_idle(self, connection: BackendConnection, /) -> None:
-        """The connection can carry the next request."""
+        """Take a connection back, for the next request."""
         raise NotImplementedError
 
     def on_connection_lost(self, connection: BackendConnection, /) -> None:
-        """The connection is closed."""
+        """Forget a closed connection."""
         raise NotImplementedError
 
     def on_refused(self, error: BaseException | None, /) -> None:
-        """The backend does not take the certificate of the gateway, or that it has none."""
+        """Note that the backend does not accept the gateway's client certificate, or the lack of one."""
         raise NotImplementedError
 
 
 @final
 class BackendConnection:
-    """One connection to a backend, over TCP, TLS or a unix socket: an `asyncio.Protocol` by its methods. It
+    """One connection to a backend, over TCP, TLS or a Unix socket: an `asyncio.Protocol` by its methods. It
     does not derive from that class, so that it can be compiled."""
 
     __slots__ = (
@@ -175,13 +175,13 @@ class BackendConnection:
         self.phase: BackendPhase = CONNECTING
         self.transport: asyncio.Transport
         self.made_at = pool.context.now
-        """By the coarse clock."""
+        """Time by the coarse clock."""
         self.deadline = NEVER
         self.timeouts = pool.context.timeouts
-        """Those of the last request, like `reuse`."""
+        """Time-outs of the last request's service, like `reuse`."""
         self.reuse = DEFAULT_REUSE
         self.requests = 0
-        """Requests that it has carried, the present one included."""
+        """Number of requests carried, the present one included."""
         self.sent_ids: SentIds = []
         self._poll: Callable[[int], list[tuple[int, int]]]
         """Asks the kernel whether anything can be read, the end of the connection included."""
@@ -189,8 +189,8 @@ class BackendConnection:
         """Whether nothing can be written any more."""
         self._is_tls = False
         self._tickets_due = False
-        """In TLS 1.3 the backend sends session tickets after the handshake. Until its first response, what
-        can be read is most likely one of them."""
+        """Whether readable bytes are most likely session tickets: TLS 1.3 backends send them between the
+        handshake and the first response."""
         self._quick_ack: QuickAck | None = None
         """None until it is needed."""
         # Of the request
@@ -199,25 +199,25 @@ class BackendConnection:
         self._request_body: RequestBody | None = None
         self._is_head_request = False
         self._written = 0
-        """Bytes of a request that has a body."""
+        """Bytes written of a request with a body."""
         self._progress = WriteProgress()
         self._write_buffer = pool.context.limits.write_buffer
         self.congested = False
-        """The backend does not take what was written."""
+        """Whether the backend does not take what was written."""
         # Of its response
         self._reader: ResponseReader
         self._buffer = b""
-        """The beginning of a head."""
+        """Beginning of an incomplete head."""
         self._interim = 0
         self._framing = NO_BODY
-        """How the content ends that is being read."""
+        """How the content that is being read ends."""
         self._remaining = 0
         self._decoder: ChunkedDecoder | None = None
         self._paused = False
-        """The client takes no more: nothing is read, and the backend has no deadline."""
+        """Whether reading has stopped because the client takes no more. The backend has no deadline then."""
         self._reads_bounded = False
         self._last_response = False
-        """The connection is closed after this response."""
+        """Whether the connection closes after this response."""
 
     # -- lifetime
 
@@ -258,8 +258,8 @@ class BackendConnection:
             receiver.on_failure(Failure.REPLY_CUT)
 
     def _tls_connection_lost(self, exc: BaseException | None) -> bool:
-        """Whether the backend has refused the gateway: it has executed nothing (in TLS 1.3 the handshake has
-        seemed complete before)."""
+        """Whether the backend has refused the gateway's certificate, and so executed nothing. In TLS 1.3 the
+        handshake has seemed complete before."""
         keep_session(self.transport)
         refused = self._tickets_due and refused_by_peer(exc)
         if refused:
@@ -267,7 +267,7 @@ class BackendConnection:
         return refused
 
     def give_up(self) -> None:
-        """Nobody waits for the connection any more; it may be open, or about to be."""
+        """Close the connection, which is open or being made: nobody waits for it any more."""
         if self.phase is IDLE:
             self.abandon()
         else:
@@ -282,7 +282,7 @@ class BackendConnection:
         *,
         is_head_request: bool,
     ) -> None:
-        """Begin an attempt: what arrives from now on is its response."""
+        """Begin an attempt: whatever arrives from now on is its response."""
         self.phase = UNSENT
         self._receiver = receiver
         self._reader = reader
@@ -302,12 +302,12 @@ class BackendConnection:
             self._progress.restart()
 
     def send(self, data: bytes) -> None:
-        """Write the first part of a request that has a body."""
+        """Write the first part of a request with a body."""
         self._written += len(data)
         self.pool.context.send(self, data)
 
     def send_more(self, data: bytes) -> None:
-        """Write a further part, at once. A response that has come before it is an early one."""
+        """Write a further part at once. A response that has come before it is an early one."""
         if self.phase is UNSENT or self.transport.is_closing():
             return
         if self.readable():
@@ -316,13 +316,13 @@ class BackendConnection:
         self.transport.write(data)
 
     def readable(self) -> bool:
-        """Whether the backend has closed the connection or sent something, even if the event loop has not
-        reported it yet. One system call."""
+        """Whether the backend has closed or sent something that the loop may not have reported yet. One
+        system call."""
         return self.transport.is_closing() or (bool(self._poll(0)) and not self._has_tickets_only())
 
     def _has_tickets_only(self) -> bool:
-        """Whether what can be read is no reason against a request: session tickets. They cannot be told from
-        other data, but no earlier request went this way to which those could be the response."""
+        """Whether readable bytes can only be session tickets. They look like other data, but no earlier
+        request was sent that they could answer."""
         if not self._tickets_due:
             return False
         poll = select.poll()
@@ -330,8 +330,8 @@ class BackendConnection:
         return not poll.poll(0)
 
     def write(self, data: bytes) -> None:
-        """Write the beginning of a request, unless there is anything to read: a response that nobody asked
-        for would be taken for the response to this request (threats R-B5)."""
+        """Write the beginning of a request, unless there is anything to read: an unrequested response would
+        be taken for the response to this request (threats R-B5)."""
         if self._poll(0) and not self._has_tickets_only():
             if self.requests > 1:
                 self.note_surplus()
@@ -346,20 +346,20 @@ class BackendConnection:
         self.transport.write(data)
 
     def note_surplus(self) -> None:
-        """Tell the pool if what can be read is more than the end of the connection. Over TLS nobody can know:
-        the end of TLS has some bytes, too."""
+        """Tell the pool if more than the end of the connection can be read. Unknown over TLS, whose end has
+        some bytes, too."""
         sock = self.transport.get_extra_info("socket")
         if not self._is_tls and sock is not None and unread(sock.fileno()):
             self.pool.on_out_of_step("surplus")
 
     def acknowledge(self) -> None:
-        """Have the backend send what its kernel holds back until the last response is acknowledged."""
+        """Make the backend send what its kernel holds back until the last response is acknowledged."""
         if self._quick_ack is None:
             self._quick_ack = QuickAck(self.transport)
         self._quick_ack.send()
 
     def _await_taking(self) -> None:
-        """The request is being sent: set the deadline at which the backend must have taken more of it.
+        """Set the deadline for the backend to take more of the request.
 
         While it takes something, however slowly, there is no time-out. While it has taken all that the client
         has sent, only the client is waited for. `backend_head` runs from the end of the request (threats
@@ -376,7 +376,7 @@ class BackendConnection:
             self._await_response()
 
     def _await_response(self) -> None:
-        """Set the deadline at which the backend must have begun its response, or sent more of it."""
+        """Set the deadline for the backend to begin its response, or to send more of it."""
         now, timeouts = self.pool.context.now, self.timeouts
         if self._paused:
             self.deadline = NEVER
@@ -387,16 +387,16 @@ class BackendConnection:
 
     @property
     def _is_sending(self) -> bool:
-        """The backend is not known to have taken the whole request. Then the deadline is about that."""
+        """Whether the backend may not have taken the whole request yet. The deadline is about that then."""
         return self.phase is SENDING or self.phase is READING_EARLY
 
     @property
     def _reads_head(self) -> bool:
-        """There is a request, and no byte of the content of its response has come."""
+        """Whether there is a request, and no byte of its response content has come."""
         return self.phase in (UNSENT, SENDING, AWAITING_HEAD)
 
     def _leave(self) -> ResponseReceiver | None:
-        """The connection is about to be closed. Returns who waits for a response."""
+        """Prepare for closing; returns the receiver that waits for a response."""
         receiver, self._receiver = self._receiver, None
         self.phase = CLOSING
         self.deadline = NEVER
@@ -413,7 +413,7 @@ class BackendConnection:
         self.transport.close()
 
     def on_deadline(self) -> None:
-        """Nothing was taken or sent in time or, on an idle connection, no new request came."""
+        """Fail: nothing was taken or sent in time. An idle connection just closes."""
         if self._is_sending:
             self._await_taking()
             if self.deadline > self.pool.context.now:
@@ -423,7 +423,7 @@ class BackendConnection:
 
     @property
     def _any_byte_received(self) -> bool:
-        """Whether an interim response or part of a head has arrived. Valid until the head is complete."""
+        """Whether an interim response or part of a head has come. Valid until the head is complete."""
         return bool(self._buffer) or self._interim > 0
 
     # -- flow control: each side is read only as fast as the other side takes it
@@ -436,7 +436,7 @@ class BackendConnection:
         self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read on."""
+        """Read again."""
         self._paused = False
         if not self._is_sending:
             self._await_response()
@@ -455,7 +455,7 @@ class BackendConnection:
     # -- the response
 
     def eof_received(self) -> bool:
-        """The backend sends nothing more: the transport closes, which ends the response or cuts it."""
+        """Let the transport close, which ends the response or cuts it off."""
         reads = self.phase is READING or self.phase is READING_EARLY
         if reads and self._framing == UNTIL_CLOSE and (not self._is_tls or has_ended(self.transport)):
             self.phase = FINISHED
@@ -512,7 +512,7 @@ class BackendConnection:
             self._begin_content(receiver, response, data)
 
     def _is_misplaced(self, receiver: ResponseReceiver, response: ResponseHead) -> bool:
-        """Whether a response that names an id of this gateway is for an earlier request; then the attempt has
+        """Whether a response with an id of this gateway is for an earlier request. Then the attempt has
         failed."""
         if not receiver.is_misplaced(response, self.sent_ids):
             return False
@@ -521,7 +521,7 @@ class BackendConnection:
         return True
 
     def _cut_head(self, data: bytes) -> bytes | None:
-        """The first head in `data`; None if it is not complete: it waits in the buffer."""
+        """First head in `data`; None if it is incomplete and waits in the buffer."""
         end = data.find(HEAD_END)
         size = len(data) if end < 0 else end + len(HEAD_END)
         if size > MAX_RESPONSE_HEAD:
@@ -532,8 +532,8 @@ class BackendConnection:
         return data[:size]
 
     def _read_interim(self, receiver: ResponseReceiver, response: ResponseHead) -> None:
-        """Pass an interim response on (RFC 9110 15.2): any but `100 Continue`, which the gateway has sent
-        itself."""
+        """Pass an interim response on (RFC 9110 15.2), except `100 Continue`: the gateway has sent its
+        own."""
         self._interim += 1
         if self._interim > MAX_INTERIM:
             raise FramingError("interim")
@@ -541,7 +541,7 @@ class BackendConnection:
             receiver.on_interim(response)
 
     def _switch(self, receiver: ResponseReceiver, response: ResponseHead, data: bytes) -> None:
-        """The backend switches protocols (RFC 9110 15.2.2). Before the end of the request it cannot."""
+        """Handle a switch of protocols (RFC 9110 15.2.2), which cannot come before the end of the request."""
         body, size = self._request_body, response.size
         if body is not None and not body.done:
             raise FramingError("switch")
@@ -550,18 +550,17 @@ class BackendConnection:
             self._fail(failure)
 
     def hand_over(self) -> None:
-        """The connection becomes one end of a tunnel: no response is read from it any more."""
+        """Give the connection to a tunnel: no response is read from it any more."""
         self.phase = TUNNELLING
         self._receiver = None
         self.deadline = NEVER
 
     def use_once(self) -> None:
-        """The connection never goes back to its pool: what the backend takes it for is not known for
-        certain."""
+        """Never return the connection to its pool: what the backend takes it for is uncertain."""
         self._last_response = True
 
     def _begin_content(self, receiver: ResponseReceiver, response: ResponseHead, data: bytes) -> None:
-        """The head is complete, and the content is not, or more than that has come."""
+        """Begin to read content that is incomplete, or has more bytes behind it."""
         self._framing = framing = response.framing
         if framing == CHUNKED:
             self._decoder = ChunkedDecoder()
@@ -580,7 +579,7 @@ class BackendConnection:
         receiver.on_response(response, piece, done=done)
 
     def _read_body(self, data: bytes) -> tuple[bytes, bool, bool]:
-        """The content in `data`, whether it is complete, and whether bytes follow it."""
+        """Content in `data`, whether it is complete, and whether bytes follow it."""
         framing = self._framing
         if framing == BY_LENGTH:
             left = self._remaining - len(data)
@@ -597,10 +596,10 @@ class BackendConnection:
         return data, False, False
 
     def _release(self, *, surplus: bool) -> None:
-        """The response is complete: return to the pool, or close.
+        """Return to the pool, or close: the response is complete.
 
-        Called before the attempt is told, so that the client's next request finds this connection idle.
-        If the response came before the whole request was sent, the backend may read the rest of the body as
+        Called before the attempt is told, so that the client's next request finds this connection idle. If
+        the response came before the whole request was sent, the backend may read the rest of the body as
         another request, so the connection is closed (compare CVE-2025-4366, the same fault on the client
         side).
         """

@@ -1,14 +1,14 @@
-"""Passive ejection: a member that fails again and again gets no requests for a while.
+"""Passive ejection (outlier ejection): a member that keeps failing gets no requests for a while.
 
     failures in a row -> ejected, for `time` x the number of its ejections -> re-enters, with a growing share
 
     MemberFailures  <-  Ejections          counts and decides
-                    <-  ReportedFailures   of one of several workers: the main process is told, and decides
+                    <-  ReportedFailures   in one of several workers: the main process decides
 
-Only what requests have met counts, and it is known here alone: no fact, no snapshot and no offer changes
-(semantics, Choosing). What is held back is told to `core.decision.selection`, member by member as a share of
-the requests; it uses ejected members all the same where no other is usable. `Context.now` does not do here: a
-fact of the prober is compared with the time of an ejection.
+Only failures of requests count, and they are known here alone: no fact, no snapshot and no offer changes
+(semantics, Choosing). `core.decision.selection` gets each member's share of its requests, and still uses
+ejected members if no other is usable. The coarse `Context.now` does not do here: the time of an ejection is
+compared with that of a prober's fact.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gateway.telemetry.metrics import Metrics
 
 FIRST_SHARE: Final = 0.1
-"""Of its usual requests, with which a member re-enters."""
+"""Share of its usual requests with which a member re-enters."""
 
 REASON_OF: Final[dict[Failure, EjectionReason]] = {
     Failure.NOT_SENT: EjectionReason.BAD_GATEWAY,
@@ -41,11 +41,11 @@ REASON_OF: Final[dict[Failure, EjectionReason]] = {
     Failure.REPLY_TIMEOUT: EjectionReason.TIMEOUT,
     Failure.REPLY_STALLED: EjectionReason.TIMEOUT,
 }
-"""All other failures are no fault of the member, or say something of its versions. Those to connect are told
-by `connect_failed`."""
+"""Ejection reason by failure. Connect failures come through `connect_failed`; all others are no fault of the
+member, or concern its versions."""
 
 _CLOSED_IDLE: Final = frozenset({Failure.NOT_SENT, Failure.NO_REPLY})
-"""On a connection that was idle they are no fault: a server closes idle connections."""
+"""Failures that do not count on a connection that was idle: servers close idle connections."""
 
 _TEXTS: Final[Mapping[EjectionReason, str]] = {
     EjectionReason.CONNECT: "no connection could be made",
@@ -60,29 +60,29 @@ OnEjection: TypeAlias = Callable[[str, str, bool], None]
 
 
 def untold(_key: str, _text: str, _ejected: bool) -> None:  # noqa: FBT001
-    """Where nobody wants to know."""
+    """Ignore an ejection."""
 
 
 @final
 class _Record:
-    """What is known of one member that has failed lately."""
+    """Failure history of one member."""
 
     def __init__(self, member: Member, now: float) -> None:
         self.key = member.key
         self.service = member.service
         self.backend: Backend = member.backend
         self.failures = 0
-        """In a row."""
+        """Number of failures in a row."""
         self.ejections = 0
-        """Those that are not forgotten."""
+        """Number of ejections that are not forgotten."""
         self.since = 0.0
-        """When it was ejected last."""
+        """Time of the last ejection."""
         self.until = 0.0
-        """When the ejection ends; 0: it is not ejected."""
+        """End of the ejection; 0: it is not ejected."""
         self.returned_at = 0.0
-        """When it began to re-enter; 0: it gets all its requests."""
+        """Time at which it began to re-enter; 0: it gets all its requests."""
         self.well_since = now
-        """Since when it has neither failed nor been ejected, or an ejection was forgotten."""
+        """Time since which it has neither failed nor been ejected, and no ejection was forgotten."""
         self.reason = EjectionReason.CONNECT
 
     @property
@@ -91,35 +91,36 @@ class _Record:
 
 
 class MemberFailures:
-    """What requests meet at members, and who is held back for it."""
+    """Failures of requests by member, and which members are held back for them."""
 
     def __init__(self, snapshots: SnapshotSource) -> None:
         self.held_back: dict[str, int] = {}
-        """As for `selection.select`. Always the same object; empty while nobody is ejected or re-enters."""
+        """Share of its requests by member key (`selection.select`). Always the same object; empty while no
+        member is ejected or re-enters."""
         self.watching = False
-        """Whether a response has to be reported: some member has failed lately, or its status counts."""
+        """Whether responses must be reported: some member has failed lately, or statuses count."""
         self._snapshots = snapshots
         self._counts_status = False
-        """Some service counts responses with a status from 500 on."""
+        """Whether some service counts responses with a status from 500 on."""
         self._looked_at: object = None
-        """The configuration of which `_counts_status` is known."""
+        """Configuration for which `_counts_status` holds."""
 
     # -- what requests have met
 
     def failed(self, member: Member, failure: Failure, *, reused: bool) -> None:
-        """An attempt at `member` has failed. `reused`: on a connection that was idle."""
+        """Report a failed attempt at `member`. `reused`: on a connection that was idle."""
         reason = REASON_OF.get(failure)
         if reason is not None and not (reused and failure in _CLOSED_IDLE):
             self.count(member, reason)
 
     def connect_failed(self, service: str, backend: str) -> None:
-        """No connection to a backend could be made, and that was not for want of anything here."""
+        """Report a failure to connect that was not a shortage of this process."""
         member = self._member(service, backend)
         if member is not None:
             self.count(member, EjectionReason.CONNECT)
 
     def responded(self, member: Member, status: int) -> None:
-        """A response of `member` is complete. Call it while `watching`."""
+        """Report a complete response of `member`. Call it while `watching`."""
         if status >= 500 and self._counts_status:
             plan = self._plan(member)
             if plan is not None and EjectionReason.SERVER_ERROR in plan.on:
@@ -128,17 +129,17 @@ class MemberFailures:
         self.answered(member.key)
 
     def count(self, member: Member, reason: EjectionReason) -> None:
-        """A failure of `member`, which counts if its service counts those."""
+        """Count a failure of `member`, if its service counts failures of this kind."""
         raise NotImplementedError
 
     def answered(self, key: str) -> None:
-        """The member with this key has answered a request to the end."""
+        """Note that the member has answered a request to the end."""
         raise NotImplementedError
 
     # -- as time passes
 
     def tick(self) -> None:
-        """Called with every tick."""
+        """Update what depends on time and configuration, with every tick."""
         routes = self._snapshots.current.routes
         if self._looked_at is not routes:
             self._looked_at = routes
@@ -148,7 +149,7 @@ class MemberFailures:
             )
 
     def ejected(self) -> dict[str, Ejected]:
-        """Who is ejected now, by member key."""
+        """Ejected members by key."""
         raise NotImplementedError
 
     def _plan(self, member: Member) -> Ejection | None:
@@ -162,8 +163,8 @@ class MemberFailures:
 
 @final
 class Ejections(MemberFailures):
-    """Counts them and decides, for all workers. `clock`: monotonic seconds, by which the prober dates its
-    facts, too."""
+    """Counts failures and ejects members, for all workers. `clock`: monotonic seconds, as in the prober's
+    facts."""
 
     def __init__(
         self,
@@ -203,7 +204,7 @@ class Ejections(MemberFailures):
             self._eject(record, plan, reason, now)
 
     def _may_eject(self, member: Member, plan: Ejection) -> bool:
-        """Whether one more may be ejected. A member that gets no requests anyway is not."""
+        """Whether one more member may be ejected. One that gets no requests anyway is not."""
         view = self._snapshots.current.views[member.service]
         known = view.pool.member(member.backend.name)
         if known is None or not known.in_service:
@@ -228,7 +229,7 @@ class Ejections(MemberFailures):
     # -- as time passes
 
     def tick(self) -> None:
-        """End what is over, let members re-enter, forget what is long ago."""
+        """End ejections, let members re-enter, and forget old failures."""
         super().tick()
         if self._records:
             now = self._clock()
@@ -267,7 +268,7 @@ class Ejections(MemberFailures):
         self._tell(record, f"no longer ejected, gets all its requests again within {plan.time:g} s")
 
     def _forget(self, record: _Record, plan: Ejection, now: float) -> None:
-        """One ejection for each `time` in which it was well, then the member."""
+        """Forget one ejection for each `time` without failures, in the end the member."""
         if not record.ejections:
             del self._records[record.key]
         elif now - record.well_since >= plan.time:
@@ -275,7 +276,7 @@ class Ejections(MemberFailures):
             record.well_since = now
 
     def _keep_max_share(self, service: str, now: float) -> None:
-        """After a drain or a reload fewer may be ejected: those that were ejected first come back."""
+        """End the earliest ejections if, after a drain or a reload, more members are ejected than may be."""
         view = self._snapshots.current.views.get(service)
         plan = None if view is None else view.service.ejection
         if view is None or plan is None:
@@ -289,7 +290,7 @@ class Ejections(MemberFailures):
 
     @property
     def failing(self) -> set[str]:
-        """Keys of the members whose last request has failed, and who are not ejected."""
+        """Keys of members whose last request has failed and that are not ejected."""
         return {key for key, record in self._records.items() if record.failures and not record.until}
 
     def ejected(self) -> dict[str, Ejected]:
@@ -302,7 +303,7 @@ class Ejections(MemberFailures):
 
 
 def most_ejected(view: ServiceView, plan: Ejection) -> int:
-    """How many members of a service may be ejected at the same time."""
+    """Maximum number of members of a service that may be ejected at the same time."""
     in_service = sum(
         group.number for group in view.pool.groups if group.grade.in_service and not group.grade.absent
     )
@@ -310,9 +311,12 @@ def most_ejected(view: ServiceView, plan: Ejection) -> int:
 
 
 def _answers_again(record: _Record, member: Member) -> bool:
-    """Whether a probe or a response shows that what failed works again. Only after the first ejection for
-    connections: a probe that connects does just that, and one that ends every ejection would undo the growing
-    times. Other failures are those of requests that are not like a probe."""
+    """Whether a probe or response proves that a member works again.
+
+    Only after the first ejection for connect failures: a probe that connects does just that, and if a probe
+    ended every ejection the times could not grow. Other failures are those of requests that are unlike a
+    probe.
+    """
     return (
         record.reason is EjectionReason.CONNECT
         and record.ejections == 1
@@ -323,13 +327,13 @@ def _answers_again(record: _Record, member: Member) -> bool:
 
 @final
 class ReportedFailures(MemberFailures):
-    """Those of one worker."""
+    """Failures in one of several workers, reported to the main process."""
 
     def __init__(self, snapshots: SnapshotSource, shared: SharedLimits) -> None:
         super().__init__(snapshots)
         self._shared = shared
         self._failing: dict[str, str] = {}
-        """Members whose next complete response is told, with their URLs (empty: not known)."""
+        """Members whose next complete response is reported, with their URLs (empty: unknown)."""
 
     def count(self, member: Member, reason: EjectionReason) -> None:
         plan = self._plan(member)
@@ -345,8 +349,8 @@ class ReportedFailures(MemberFailures):
             self._shared.on_failure(key, url, None)
 
     def put_in_force(self, held_back: Mapping[str, int], failing: Iterable[str]) -> None:
-        """What the main process has decided. `failing`: keys of members that have failed in any worker since
-        the last time."""
+        """Apply the main process's decision. `failing`: keys of members that have failed in any worker
+        since."""
         self.held_back.clear()
         self.held_back.update(held_back)
         for key in failing:
@@ -364,5 +368,5 @@ class ReportedFailures(MemberFailures):
         self.watching = self._counts_status or bool(self._failing)
 
     def ejected(self) -> dict[str, Ejected]:
-        """The main process knows."""
+        """Nothing: the main process knows."""
         return {}

@@ -1,7 +1,7 @@
-"""The phases in the life of a connection to a backend, and the ways from one to another.
+"""Phases of a connection to a backend, and the transitions between them.
 
 A connection is in exactly one phase at any time: what bytes, the end of the connection and a deadline mean
-follows from it. docs/ARCHITECTURE.md has the table; a test compares the two. Nothing is done here.
+follows from it. docs/ARCHITECTURE.md has the table; a test compares the two.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 
 class BackendPhase(IntEnum):
-    """Where a connection to a backend is."""
+    """Phase of a connection to a backend."""
 
     CONNECTING = 0
     """It is being made."""
@@ -66,4 +66,4 @@ TRANSITIONS: Final[dict[BackendPhase, frozenset[BackendPhase]]] = {
     CLOSING: frozenset({CLOSED}),
     CLOSED: frozenset(),
 }
-"""By phase: the phases that may follow it."""
+"""Phases that may follow each phase."""

@@ -1,8 +1,7 @@
-"""The connections of one worker to one backend for one service: made, kept idle and reused.
+"""Connections of one worker to one backend for one service: made, kept idle and reused.
 
-Failures to connect end here: reported to the attempt as a `Failure`, and observed as a fact about the
-backend. The bytes on a connection are read by `backends.connection`. What to do without a connection is
-decided by the exchange.
+A failure to connect is reported to the attempt as a `Failure`, and observed as a fact about the backend.
+`backends.connection` reads the bytes; the exchange decides what to do without a connection.
 """
 
 from __future__ import annotations
@@ -36,25 +35,25 @@ _OWN_SHORTAGE: Final = frozenset(
 )
 """The gateway itself lacks descriptors, ports or memory: no fact about the backend."""
 ONCE_TIME: Final = 600.0
-"""Seconds in which a backend that was found out of step gets one request per connection."""
+"""Seconds for which a backend that was found out of step gets one request per connection."""
 _OUT_OF_STEP: Final = {
     "surplus": "it sends bytes that answer no request",
     "misplaced": "it has answered a request with the response to an earlier one",
 }
 
 Resolve: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
-"""The addresses of a backend's host, at least one, in the order in which they are to be tried. Raises
-`OSError` if none is known. It waits for a name server only when a name is new."""
+"""Addresses of a backend's host, at least one, in the order to try them. Raises `OSError` if none is known.
+Waits for a name server only if the name is new."""
 
 
 class ConnectionRoom(Protocol):
-    """The files that the process may open, as the pool sees them."""
+    """File descriptors of the process, as the pool sees them."""
 
     def backend_opens(self, connection: BackendConnection, /) -> bool:
         """Whether a connection may be made, or is made already. It counts until `backend_closed`."""
 
     def backend_closed(self, connection: BackendConnection, /) -> None:
-        """A connection is closed, or could not be made."""
+        """Stop counting a connection that is closed or could not be made."""
 
 
 @final
@@ -74,17 +73,17 @@ class ConnectionPool(ConnectionHome):
         self.closed = False
         self.id_mark = context.request_ids.mark
         self._has_exceptions = False
-        """It is closed, or the backend was found out of step."""
+        """Whether it is closed, or the backend was found out of step."""
         self._once_until = 0.0
-        """The time, by the coarse clock, until which each connection carries one request, and whatever comes
-        is acknowledged at once. 0: the backend was never found out of step."""
+        """Time, by the coarse clock, until which each connection carries one request, and everything received
+        is acknowledged at once. 0: the backend was never out of step."""
         self._connecting: dict[asyncio.Task[None], ResponseReceiver] = {}
 
     def acquire(self, *, verify: bool) -> BackendConnection | None:
-        """An idle connection; None: there is none, make one.
+        """Take an idle connection; None if there is none. `verify`: ask the kernel now whether it is still
+        unused; `BackendConnection.write` asks in any case.
 
-        It is the one that was used last, since that is the least likely to have been closed. A connection is
-        looked at directly before a request is written; `verify`: now as well.
+        The one used last is taken, since that is the least likely to have been closed.
         """
         idle = self.idle
         while idle:
@@ -111,7 +110,7 @@ class ConnectionPool(ConnectionHome):
         return leases.get(f"{self.service}/{self.backend.name}", 0)
 
     def _make_room(self, most: int) -> None:
-        """Requests in flight are fewer than `most`, but there may be connections that no request uses."""
+        """Close a connection that no request uses if there are `most`. Requests in flight are fewer."""
         if len(self.connections) + len(self._connecting) < most:
             return
         if self.idle:
@@ -120,7 +119,7 @@ class ConnectionPool(ConnectionHome):
             unused[0].cancel()
 
     def trim(self, most: int) -> int:
-        """Close connections that no request uses, until at most so many are left. How many are open."""
+        """Close unused connections until at most `most` are left; returns how many are open."""
         surplus = len(self.connections) + len(self._connecting) - most
         while surplus > 0 and self.idle:
             self.close_oldest()
@@ -157,8 +156,8 @@ class ConnectionPool(ConnectionHome):
                 user.on_connection(connection)
 
     async def _connect_to_any(self, seconds: float) -> BackendConnection:
-        """A connection to the first address that takes it. Each has an equal share of the time that is left,
-        so that one that never answers does not keep the others from being tried."""
+        """Connect to the first address that accepts. Each gets an equal share of the remaining time, so that
+        a silent one does not keep the others from being tried."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         async with asyncio.timeout_at(deadline):
@@ -173,7 +172,7 @@ class ConnectionPool(ConnectionHome):
             return await self._connect_to(last, seconds)
 
     async def _connect_to(self, address: str, seconds: float) -> BackendConnection:
-        """`seconds`: in which somebody waits for it."""
+        """Connect to one address, for a request that waits at most `seconds`."""
         loop, backend = asyncio.get_running_loop(), self.backend
         connection = BackendConnection(self)
         protocol = cast(asyncio.Protocol, connection)
@@ -202,7 +201,7 @@ class ConnectionPool(ConnectionHome):
         return connection
 
     def _connect_failed(self, began: float, reason: str) -> None:
-        """Report the fact, unless the pool was closed: then nothing uses this address any more."""
+        """Report the fact, unless the pool was closed and nothing uses this address any more."""
         if not self.closed:
             self.context.observe(self.service, self.backend.name, ConnectFailed(began, reason))
             self.context.ejections.connect_failed(self.service, self.backend.name)
@@ -216,8 +215,8 @@ class ConnectionPool(ConnectionHome):
         self.connections.add(connection)
 
     def on_idle(self, connection: BackendConnection) -> None:
-        """The connection can carry the next request, unless the pool was closed meanwhile, or it has carried
-        enough."""
+        """Keep the connection for the next request, unless the pool was closed or the connection is used
+        up."""
         reuse, now = connection.reuse, self.context.now
         age_limit = connection.made_at + reuse.time
         if (
@@ -232,7 +231,7 @@ class ConnectionPool(ConnectionHome):
         self.idle.append(connection)
 
     def _is_over(self, connection: BackendConnection, now: float) -> bool:
-        """Whether a connection may not be used again, in a pool that is closed or was found out of step."""
+        """Whether a connection may not be used again, in a pool that is closed or was out of step."""
         if self.closed or (now < self._once_until and connection.requests):
             return True
         if self._once_until:
@@ -240,8 +239,8 @@ class ConnectionPool(ConnectionHome):
         return False
 
     def on_out_of_step(self, reason: str) -> None:
-        """Let each connection carry one request for `ONCE_TIME`. Those that have carried one close now, or
-        with their response."""
+        """Let each connection carry one request for `ONCE_TIME`. Used ones close now, or with their
+        response."""
         now = self.context.now
         self.context.metrics.count(
             OfBackend.out_of_step, reason, service=self.service, backend=self.backend.name
@@ -268,7 +267,7 @@ class ConnectionPool(ConnectionHome):
             self.idle.remove(connection)
 
     def counts(self) -> tuple[int, int]:
-        """The numbers of idle and active connections."""
+        """Numbers of idle and active connections."""
         return len(self.idle), len(self.connections) - len(self.idle)
 
     def close(self) -> None:

@@ -1,12 +1,12 @@
-"""Requests that wait because every member that is to get them is full.
+"""Requests that wait because every member that may get them is full.
 
-A member with a bound (`max_requests`, `max_connections`) takes only so many requests at a time. A request
-that finds all of them full is counted in the queue of one of them, the one with the shortest, and goes to
-whichever has room first. Those that may go to the same members go in their order, one for each request that
-ends, so nothing is sent all at once. What a request does when its time has come is up to the exchange.
+A member with a bound (`max_requests`, `max_connections`) takes only so many requests at a time. A request for
+which all are full is counted in the shortest of their queues, and goes to whichever member has room first.
+Requests for the same members go in their order, one for each request that ends, so nothing is sent all at
+once. The exchange decides what a request does when its turn has come.
 
-Of several workers each has a part of every queue, and some of the requests that the member takes at a time
-(`sharing`). A request waits here, too, while one of them may come from another worker.
+With several workers each has a part of every queue, and leases for some of the requests that a member takes
+(`sharing`). A request waits here, too, while a lease may come from another worker.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 NO_BOUND: Final = float("inf")
 LEASE_WAIT: Final = 0.1
-"""Seconds that a request without a place in a queue waits for a lease of another worker."""
+"""Seconds for which a request without a place in a queue waits for a lease of another worker."""
 
 Line: TypeAlias = tuple[object, ...]
-"""What decides who may get a request: (service, whether it is transparent, version, endpoint, members that
-were tried). Requests of one line go in their order. A reload makes a new service: what came before it waits
-for the members that were there then, and does not hold up the others."""
+"""What decides which members may get a request: (service, whether it is transparent, version, endpoint,
+members tried). Requests of one line go in their order. A reload makes a new service: requests from before it
+wait for the old members, and do not hold up the others."""
 
 
 class Turn(NamedTuple):
-    """What a request keeps that has left the queue with a member, and has to wait once more: so nothing that
-    came after it goes before it, and all its waits together take no longer than one."""
+    """Right of a request that must wait once more to keep its place, so that no later one overtakes it and
+    all its waits together last no longer than one."""
 
     number: int
     """Counts up: a lower one waits longer."""
@@ -50,11 +50,11 @@ class WaitingRequest(Protocol):
     """A request that can wait for a member with room."""
 
     def on_room(self, member: Member | None, failure: Failure | None, turn: Turn) -> None:
-        """Go on at `member`, which has room; None: none is left. The request has left the queue. `failure`:
-        as it came with `RequestQueue.enter`. `turn`: its right to come back."""
+        """Go on at `member`, which has room; None: no member is left. The request has left the queue.
+        `failure`: as given to `RequestQueue.enter`. `turn`: for another wait."""
 
     def give_up(self, failure: Failure) -> None:
-        """The time of the request is over. It has left the queue."""
+        """Fail: the request has waited too long and left the queue."""
 
 
 class _QueueEntry(NamedTuple):
@@ -62,9 +62,9 @@ class _QueueEntry(NamedTuple):
     resolution: Resolution
     tried: tuple[str, ...]
     failure: Failure | None
-    """Of the attempt before; None before the first."""
+    """Failure of the attempt before; None before the first."""
     member: Member
-    """In whose queue it is counted."""
+    """Member in whose queue it is counted."""
     number: int
     """As in `Turn`."""
     until: float
@@ -72,7 +72,7 @@ class _QueueEntry(NamedTuple):
 
 @final
 class RequestQueue:
-    """One per worker. `in_flight_by_member` and `held_back` as for `selection.select`."""
+    """The waiting requests of one worker. `in_flight_by_member` and `held_back` as for `selection.select`."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class RequestQueue:
         self.watches = False
         """Whether the end of a request is for `give_back`: something waits for room, here or elsewhere."""
         self.waiting_by_member: dict[str, int] = {}
-        """By member key; without those for which nothing waits."""
+        """Number of waiting requests by member key, without zeros."""
         self._snapshots = snapshots
         self._in_flight = in_flight_by_member
         self._held_back = held_back
@@ -102,8 +102,8 @@ class RequestQueue:
         self._entries: dict[WaitingRequest, _QueueEntry] = {}
         self._number = 0
         self._given_back: list[str] = []
-        """Keys of the members at which a request has ended, once for each. They count as in flight until the
-        requests that wait were asked: so no newcomer takes their place."""
+        """Member keys, once for each request that has ended. They count as in flight until the waiting
+        requests were asked, so that no newcomer takes their place."""
 
     def enter(
         self,
@@ -113,8 +113,8 @@ class RequestQueue:
         failure: Failure | None,
         turn: Turn | None = None,
     ) -> bool | None:
-        """Wait for room. False: all queues are full, which is counted. None: nobody is left that could get
-        it. `turn`: it was here before, and finds its place again, however many have come since."""
+        """Wait for room. False: all queues are full, which is counted. None: no member is left. `turn`: from
+        an earlier wait, whose place the request gets back."""
         waiting = self.waiting_by_member
         members = awaited(resolution, self._snapshots.current, tried, self._held_back)
         if not members:
@@ -159,7 +159,7 @@ class RequestQueue:
         return length if self._shared is None else self._shared.places(length)
 
     def _may_get_lease(self, member: Member, shared: SharedLimits) -> bool:
-        """Whether other workers may have so many leases that are not used."""
+        """Whether other workers may have unused leases for all that would wait here."""
         elsewhere = member.bound - shared.leases.get(member.key, 0)
         waiting = self.waiting_by_member.get(member.key, 0)
         return member.key not in shared.exhausted and waiting < self._places_for(member) + elsewhere
@@ -171,7 +171,7 @@ class RequestQueue:
             shared.on_leases()
 
     def leave(self, request: WaitingRequest) -> None:
-        """The request waits no longer: it goes on, or its client has gone."""
+        """Remove a request that goes on, or whose client has gone."""
         entry = self._entries.pop(request, None)
         if entry is None:
             return
@@ -187,8 +187,8 @@ class RequestQueue:
             del self.waiting_by_member[key]
 
     def give_back(self, key: str) -> None:
-        """A request at the member `key` has ended while others wait (`watches`). The next one begins in the
-        next turn of the event loop, not inside this call."""
+        """Note that a request at the member `key` has ended while others wait (`watches`). The next one
+        begins in the next loop iteration, not inside this call."""
         if not self._given_back:
             asyncio.get_running_loop().call_soon(self._pass_on)
         self._given_back.append(key)
@@ -205,7 +205,7 @@ class RequestQueue:
         self._admit()
 
     def leases_wanted(self) -> dict[str, int]:
-        """By member key how many requests wait that could go there."""
+        """Number of waiting requests that could go to each member, by key."""
         wanted: dict[str, int] = {}
         for line in self._lines.values():
             entry = next(iter(line.values()))
@@ -215,12 +215,12 @@ class RequestQueue:
         return wanted
 
     def leases_changed(self) -> None:
-        """There are more leases than before, or others want other ones than before."""
+        """Try the waiting requests again: there are other leases, or other workers want other ones."""
         self._admit()
         self._waiting_changed()
 
     def expire(self) -> None:
-        """Give up what has waited too long. Ask for the others again: members come, go and change."""
+        """Give up what has waited too long, and try the others again: members come, go and change."""
         if not self._entries:
             return
         now = self._clock()
@@ -233,8 +233,8 @@ class RequestQueue:
         self._admit()
 
     def _admit(self) -> None:
-        """Let every request go that has a member with room, the oldest first. Where one has none, neither
-        have those behind it."""
+        """Let every request go that has a member with room, oldest first. If one has none, neither have those
+        behind it in its line."""
         heads = [(next(iter(waiting.values())).number, line) for line, waiting in self._lines.items()]
         heapify(heads)
         while heads:
@@ -251,7 +251,7 @@ class RequestQueue:
                 heappush(heads, (next(iter(waiting.values())).number, line))
 
     def _member_for(self, entry: _QueueEntry) -> Member | None:
-        """The one draw: whoever it finds gets the request. A second one might say that it has to wait."""
+        """Draw a member. It is final, because a second draw might say that the request has to wait."""
         self._snapshots.apply_batch()
         return reselect(
             entry.resolution,

@@ -1,13 +1,12 @@
-"""Whether a request is served at all, once its service is known and before anything else happens to it.
+"""Admission: whether a request is served at all, decided once its service is known.
 
     access        is its client's address allowed?                               403   access
     shedding      can the event loop keep up with it? (`shedding`)               503   overload
     concurrency   has its client fewer requests in flight than it may have?      429   client_concurrency
     rate          has its client a token left? (`client_limiter`)                429   client_rate
 
-In this order: who is not allowed learns nothing else, and what is shed costs its client no token. A refusal
-is in the shape of the dialect, made once for equal requests, and costs no backend anything. `checks` is False
-while no service has rules and nothing is shed: then a request pays one look for all of this.
+In this order: a client that is not allowed learns nothing else, and a shed request costs no token. A refusal
+has the dialect's form, is made once for equal requests, and never reaches a backend.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _ERRORS: Final = {
     LocalReason.CLIENT_RATE: (429, "This client sends too many requests."),
 }
 _BUSY_RETRY_AFTER: Final = 1
-"""Seconds: nobody knows when a request of the client will end."""
+"""Seconds; nobody knows when a request of the client will end."""
 
 
 _ResponseKey: TypeAlias = "tuple[str, LocalReason, int | None, RequestedVersion | None]"
@@ -56,26 +55,27 @@ _ResponseKey: TypeAlias = "tuple[str, LocalReason, int | None, RequestedVersion 
 
 @final
 class Admission:
-    """The rules of all services of a worker, and what their clients have used. It counts each refusal."""
+    """Admission rules of all services of a worker, and what their clients have used. It counts each
+    refusal."""
 
     __slots__ = ("_has_rules", "_metrics", "_responses", "_shared", "checks", "limiters", "shed", "shedder")
 
     def __init__(self, shedder: Shedder, metrics: Metrics, shared: SharedLimits | None = None) -> None:
         self._shared = shared
         self.checks = False
-        """Whether `admit` must be asked."""
+        """Whether `admit` must be called. False while no service has rules and nothing is shed."""
         self.shedder = shedder
         self._has_rules = False
         self.shed = 0
-        """Requests that were shed."""
+        """Number of requests that were shed."""
         self._metrics = metrics
         self.limiters: dict[str, ClientLimiter] = {}
-        """Those that count, by service."""
+        """Client limiters by service."""
         self._responses: dict[_ResponseKey, tuple[ServiceView, Response]] = {}
-        """Responses that were made before, each with the view for which it holds."""
+        """Refusals made before, each with the view for which it holds."""
 
     def configure(self, services: Iterable[Service]) -> None:
-        """A new configuration. What clients have used of a service that stays is kept."""
+        """Use a new configuration. What clients have used of a service that stays is kept."""
         before, self.limiters = self.limiters, {}
         any_access = False
         for service in services:
@@ -90,7 +90,7 @@ class Admission:
         self._update()
 
     def observe_lag(self, lag: float, now: float) -> None:
-        """The event loop was late by `lag`: perhaps more or less is shed from now on."""
+        """Adjust shedding to a tick that was late by `lag`."""
         if self.shedder.observe(lag, now):
             self._update()
 
@@ -111,9 +111,10 @@ class Admission:
         record: RequestRecord,
         now: float,
     ) -> LocalAnswer | CountedRequest | None:
-        """Why the request is refused, or what counts it while it is in flight; None: nothing counts it.
+        """Refusal of the request, or what counts it while it is in flight; None: nothing counts it.
 
-        `opened`: when its connection was made, by the coarse clock. `now`: by the exact one."""
+        `opened`: when its connection was made, by the coarse clock. `now`: by the exact one.
+        """
         service = resolution.view.service
         if service.access is not None and not peer.is_allowed(service.access, request):
             return self._refuse(resolution, record, LocalReason.ACCESS)

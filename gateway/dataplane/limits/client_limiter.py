@@ -1,12 +1,11 @@
-"""How much of one service each client may use: requests a second, and requests in flight.
+"""Limits for each client of one service: requests a second, and requests in flight.
 
-A client is an address; of IPv6 the first 64 bits, since a customer has at least as many addresses (RFC 6177).
-The table of buckets is bounded (`rate_limiter`). Requests in flight are counted only while there are any, and
-those are bounded by the connections. Knows no request and writes no response.
+A client is an IPv4 address or an IPv6 /64, since a customer has at least as many addresses (RFC 6177). The
+table of buckets is bounded (`rate_limiter`); requests in flight are bounded by the connections.
 
-Of several workers each tells the others what its clients have used (`Use`), ten times a second or more often
-while there is something to tell (`sharing`). So a client may get beyond its limits by what it does in that
-time at several workers, and of a rate this is taken off afterwards.
+With several workers each tells the others what its clients have used (`Use`), ten times a second or more
+often (`sharing`). So a client may exceed its limits by what it does at several workers in that time; of a
+rate this is subtracted afterwards.
 """
 
 from __future__ import annotations
@@ -23,38 +22,38 @@ if TYPE_CHECKING:
 
 _INTERFACE_BITS: Final = 64
 _IPV4: Final = 1 << 64
-"""Added to a number that stands for an IPv4 address, so that none is that of an IPv6 network."""
+"""Added to the number of an IPv4 address, so that it equals none of an IPv6 network."""
 
 
 def client_key(address: IpAddress) -> int:
-    """The number of the client with this address."""
+    """Number of the client with this address."""
     return int(address) | _IPV4 if isinstance(address, IPv4Address) else int(address) >> _INTERFACE_BITS
 
 
 def neighbourhood(key: int) -> int:
-    """What a client has in common with its neighbours: a /24 of IPv4, a /48 of IPv6."""
+    """Number that a client shares with its neighbours: its /24 of IPv4, or /48 of IPv6."""
     return key >> 8 if key & _IPV4 else key >> 16
 
 
 @final
 class Use:
-    """What the clients of one service have used at one of several workers since it was last told, and what
-    they use at the others."""
+    """Use of one service by clients at one of several workers since the last report, and at the other
+    workers."""
 
     def __init__(self, shared: SharedLimits) -> None:
         self._shared = shared
         self.tokens: dict[int, int] = {}
         self.in_flight_changed: set[int] = set()
         self.elsewhere: dict[int, int] = {}
-        """Requests in flight."""
+        """Requests in flight at other workers, by client."""
 
     def took(self, client: int) -> None:
-        """The client has taken a token."""
+        """Note that a client has taken a token."""
         self.tokens[client] = self.tokens.get(client, 0) + 1
         self._shared.on_use()
 
     def changed(self, client: int) -> None:
-        """The client has more or fewer requests in flight."""
+        """Note that a client has more or fewer requests in flight."""
         self.in_flight_changed.add(client)
         self._shared.on_use()
 
@@ -74,7 +73,7 @@ class CountedRequest:
             use.changed(client)
 
     def end(self) -> None:
-        """The request has ended."""
+        """Stop counting the request."""
         left = self._in_flight[self._client] - 1
         if left:
             self._in_flight[self._client] = left
@@ -86,7 +85,7 @@ class CountedRequest:
 
 @final
 class ClientLimiter:
-    """The limits of one service, and what its clients have used."""
+    """Client limits of one service, and what its clients have used."""
 
     def __init__(self, limits: ClientLimits, shared: SharedLimits | None = None) -> None:
         self.limits = ClientLimits()
@@ -96,7 +95,7 @@ class ClientLimiter:
         self.configure(limits)
 
     def configure(self, limits: ClientLimits) -> None:
-        """New limits. What clients have used stays counted, as far as it means the same."""
+        """Use new limits. What clients have used stays counted as far as it means the same."""
         before, self.limits = self.limits, limits
         if limits.rate is None:
             self._buckets = None
@@ -116,8 +115,8 @@ class ClientLimiter:
         return self._in_flight.get(client, 0) + elsewhere < most
 
     def wait(self, client: int, now: float) -> float:
-        """Count one request of the client; 0, or the seconds that it has to wait for the next one. One that
-        has to wait is not counted."""
+        """Count a request of the client: 0, or the seconds until the next one is allowed. A refused request
+        is not counted."""
         if self._buckets is None:
             return 0.0
         wait = self._buckets.take(client, now, neighbourhood(client))
@@ -132,27 +131,27 @@ class ClientLimiter:
     # -- where there are several workers
 
     def collect_tokens(self) -> dict[int, int]:
-        """By client the tokens that it has taken here since the last call."""
+        """Tokens taken here since the last call, by client."""
         if self._use is None:
             return {}
         tokens, self._use.tokens = self._use.tokens, {}
         return tokens
 
     def collect_in_flight(self) -> dict[int, int]:
-        """By client its requests in flight here, of those for whom that has changed since the last call."""
+        """Requests in flight here, for clients whose number has changed since the last call."""
         if self._use is None:
             return {}
         changed, self._use.in_flight_changed = self._use.in_flight_changed, set()
         return {client: self._in_flight.get(client, 0) for client in changed}
 
     def take_elsewhere(self, tokens: Mapping[int, int], now: float) -> None:
-        """By client the tokens that it has taken at other workers."""
+        """Subtract the tokens that clients have taken at other workers."""
         if self._buckets is not None:
             for client, number in tokens.items():
                 self._buckets.debit(client, number, now, neighbourhood(client))
 
     def count_elsewhere(self, in_flight: Mapping[int, int]) -> None:
-        """By client its requests in flight at other workers, of those for whom that has changed."""
+        """Note the requests in flight at other workers, for clients whose number has changed."""
         if self._use is not None:
             for client, number in in_flight.items():
                 if number:
@@ -161,5 +160,5 @@ class ClientLimiter:
                     self._use.elsewhere.pop(client, None)
 
     def __len__(self) -> int:
-        """Clients of which something is known."""
+        """Number of clients with a bucket or a request in flight."""
         return len(self._in_flight) + (0 if self._buckets is None else len(self._buckets))

@@ -1,8 +1,8 @@
 """The minimum rate at which a request must arrive (`limits.min_rate`).
 
-A client that sends a byte now and then keeps within every idle time-out and holds a connection for days.
-So a head or body must bring `limits.min_rate` on average, once its time of grace is over (threats R-B4).
-Reads no clock and sets no deadline itself.
+A client that sends a byte now and then keeps within every idle time-out and holds a connection for days. So a
+head or body must bring `limits.min_rate` on average, once its time of grace is over (threats R-B4). Reads no
+clock and sets no deadline itself.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import Final, final
 
 MIN_RATE_GRACE: Final = 10.0
-"""Seconds in which a head or body may come as slowly as it likes: a handshake, a lost packet and a slow start
-take no longer."""
+"""Seconds for which a head or body may come slowly: a handshake, a lost packet and a slow start take no
+longer."""
 
 
 @final
 class ReceiveRate:
-    """One head or one body on its way in. Times are monotonic seconds. `grace`: seconds in which it may come
-    as slowly as it likes."""
+    """Rate of one head or body on its way in. Times are monotonic seconds. `grace`: seconds without a
+    minimum."""
 
     __slots__ = ("_began", "_grace", "_paused_at", "_received")
 
@@ -28,26 +28,26 @@ class ReceiveRate:
         self._received = 0
 
     def begin(self, now: float) -> None:
-        """Its first byte may come now."""
+        """Start measuring: the first byte may come now."""
         self._began, self._received, self._paused_at = now, 0, None
 
     def add(self, size: int) -> None:
-        """So many bytes have come, framing included."""
+        """Count received bytes, framing included."""
         self._received += size
 
     def pause(self, now: float) -> None:
-        """The gateway does not read from now on: the time does not count."""
+        """Stop the time while the gateway does not read."""
         if self._paused_at is None:
             self._paused_at = now
 
     def resume(self, now: float) -> None:
-        """The gateway reads again, if it did not."""
+        """Let the time run again, if it did not."""
         if self._paused_at is not None:
             self._began += now - self._paused_at
             self._paused_at = None
 
     def deadline(self, min_rate: int) -> float:
-        """Until when the next byte must have come; infinity without a minimum rate."""
+        """Time by which the next byte must have come; infinity without a minimum rate."""
         if not min_rate:
             return float("inf")
         return self._began + max(self._grace, self._received / min_rate)

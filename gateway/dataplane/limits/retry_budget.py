@@ -1,11 +1,11 @@
-"""The retry budget: how many requests that were sent before may be in flight again at the same time.
+"""The retry budget: how many retried requests of a service may be in flight at the same time.
 
-A backend that dies or hangs leaves many requests at once. Sent again all together, they would overload the
+A backend that dies or hangs leaves many requests at once. All sent again together, they would overload the
 other backends. So at most a fifth of a service's requests in flight, but at least 3, may be retried at the
-same time (threats R4). The others are queued in order, and given up when their time is over. Requests of
-which nothing was sent are not counted here. Sends nothing itself.
+same time (threats R4). The others wait in order, and are given up when their time is over. Requests of which
+nothing was sent do not count.
 
-Of several workers each goes by its own requests in flight, and the 3 are leased to whichever wants them
+With several workers each goes by its own requests in flight, and the 3 are leased to whichever wants them
 (`sharing`).
 """
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from gateway.dataplane.limits.sharing import SharedLimits
 
 IN_FLIGHT_PER_RETRY: Final = 5
-"""One retry for so many requests in flight."""
+"""Requests in flight for each allowed retry."""
 MIN_CONCURRENT_RETRIES: Final = 3
 """Retries at a time that every service may have, however few its requests in flight."""
 
 MAX_QUEUED: Final = 300.0
-"""Seconds that a request waits for its turn at most, where `timeouts.backend_head` is longer, or off."""
+"""Maximum seconds that a request waits for its turn, if `timeouts.backend_head` is longer or off."""
 
 
 class RetryableRequest(Protocol):
-    """A request that can be queued until it may be sent again."""
+    """A request that can wait until it may be sent again."""
 
     def on_retry_allowed(self, failure: Failure) -> None:
-        """The request may be sent again. It is counted until `RetryBudget.release`."""
+        """Send the request again. It is counted until `RetryBudget.release`."""
 
     def on_retry_expired(self, failure: Failure) -> None:
-        """The time of the request is over."""
+        """Give up: the request has waited too long."""
 
 
 class _QueuedRetry(NamedTuple):
@@ -47,7 +47,7 @@ class _QueuedRetry(NamedTuple):
 
 @final
 class RetryBudget:
-    """One per worker; counts by service. `in_flight`: requests in flight by service."""
+    """Retries of one worker, counted by service. `in_flight`: requests in flight by service."""
 
     def __init__(self, in_flight: Mapping[str, int], shared: SharedLimits | None = None) -> None:
         self._in_flight = in_flight
@@ -66,7 +66,8 @@ class RetryBudget:
         return True
 
     def release(self, service: str) -> None:
-        """A retry has ended. The next one begins in the next turn of the event loop, not inside this call."""
+        """Note that a retry has ended. The next one begins in the next loop iteration, not inside this
+        call."""
         self._active[service] -= 1
         if self._shared is not None and service in self._shared.recalled:
             self._shared.give_turn(service, self.leases_used(service))
@@ -81,7 +82,7 @@ class RetryBudget:
             self._shared.on_leases()
 
     def cancel(self, service: str, request: RetryableRequest) -> None:
-        """Remove a request from the queue, with the body that it holds: its client has gone."""
+        """Remove a request whose client has gone from the queue, with the body that it holds."""
         self._queues[service].pop(request, None)
 
     def expire(self, now: float) -> None:
@@ -99,16 +100,16 @@ class RetryBudget:
     # -- where several workers share the floor
 
     def leases_used(self, service: str) -> int:
-        """How many leases the retries of a service need at this moment."""
+        """Number of leases that the retries of a service need at this moment."""
         active = self._active.get(service, 0)
         return active if active > self._in_flight.get(service, 0) // IN_FLIGHT_PER_RETRY else 0
 
     def leases_wanted(self) -> dict[str, int]:
-        """Retries that wait for a lease, by service."""
+        """Number of retries that wait for a lease, by service."""
         return {service: len(queue) for service, queue in self._queues.items() if queue}
 
     def admit(self) -> None:
-        """There are more leases than before."""
+        """Admit waiting retries: there are more leases than before."""
         for service in tuple(self._queues):
             self._admit(service)
 

@@ -1,4 +1,4 @@
-"""When the gateway refuses new requests, because its event loop cannot keep up: `limits.shed_lag`.
+"""Load shedding: new requests are refused while the event loop cannot keep up (`limits.shed_lag`).
 
     lag of the loop ----> Shedder ----> level ----> connections whose requests are refused
     (each tick)                     0 none          none
@@ -6,20 +6,19 @@
                                     2 young         and those that were less than 10 s old then
                                     3 all           every one of clients
 
-What is measured is by how much a timer comes late. A loop takes everything that is ready in one turn, so that
-is how long a turn lasts (less what was left until the timer was due), and thus how long whatever becomes
-ready has to wait: the queueing delay. A request waits a few times: until its head is read, and until the
-response of its backend is. So its latency is bounded by a few times the lag, and the lag is held near
-`shed_lag`.
+The lag is how late a timer fires. A loop handles everything that is ready in one iteration, so the lag is how
+long an iteration lasts, and how long whatever becomes ready waits: the queueing delay. A request waits a few
+times, until its head and until its response is read, so its latency is bounded by a few times the lag.
 
-One late tick says nothing (a reload, a stopped process, a page of swap). The lag must stay over the limit,
-as CoDel asks for a queue that stands and not for one that is long for a moment (RFC 8289). With more requests
-than the loop can serve each turn is longer than the last one, so the second late tick says by its lag how
-much is too much, and may lead to the second level at once. It never leads to the third: established
-clients are refused only if it has not helped to refuse all others, and if they are most of what is left to
-do. Clients that make one connection after the other can keep the loop late by their refusals alone.
-A level ends when the lag has stayed below half of the limit for a second; for longer, up to half a minute, if
-shedding began again soon after its end: each end lets in what made the loop late, until it is late again.
+One late tick proves nothing (a reload, a stopped process, a page of swap). The lag must stay over the limit,
+as in CoDel, which reacts to a standing queue and not to a long one (RFC 8289). With more requests than the
+loop can serve each iteration is longer than the one before, so the second late tick shows how much is too
+much, and may lead to the second level at once. It never leads to the third: established clients are refused
+only if refusing all others has not helped, and if they are most of what is left. Clients that open one
+connection after the other can keep the loop late by their refusals alone.
+
+A level ends when the lag has stayed below half of the limit for a second, or for up to half a minute if
+shedding began again soon after its end: each end admits what made the loop late, until it is late again.
 Pure: reads no clock, refuses nothing itself.
 """
 
@@ -32,51 +31,52 @@ YOUNG: Final = 2
 ALL: Final = 3
 
 YOUNG_AGE: Final = 10.0
-"""Seconds. A connection that is older has had time to show that its client is at work."""
+"""Seconds. A client with an older connection has had time to show that it works."""
 CONFIRMED: Final = 2
-"""Late ticks in a row that make a level: a tick that is late by half a second is 0.75 s long."""
+"""Number of late ticks in a row that raise the level: a tick that is late by half a second is 0.75 s long."""
 FAR: Final = 2.0
-"""Times the limit. So late, what waits already is refused as well: the second level, at once."""
+"""Multiple of the limit from which waiting requests are refused as well: the second level, at once."""
 FALLS: Final = 0.9
-"""Of the lag before. A lag that falls so fast while something is shed needs no further level."""
+"""Share of the previous lag. A lag that falls faster while something is shed needs no further level."""
 CALM: Final = 1.0
-"""Seconds below half of the limit, until a level ends."""
+"""Seconds below half of the limit until a level ends."""
 MAX_CALM: Final = 32.0
 AGAIN: Final = 60.0
-"""Seconds after its end within which shedding has begun again."""
+"""Seconds after the end of shedding in which a new beginning doubles `_calm`."""
 SERVED_COST: Final = 4
-"""Times that of a refusal: about what a served request costs."""
+"""Cost of serving a request, as a multiple of refusing one."""
 NOTHING: Final = float("inf")
 
 
 @final
 class Shedder:
-    """The level, from one measured lag after the other. `limit`: seconds; infinite: nothing is ever shed."""
+    """Level of load shedding, from one measured lag after the other. `limit`: seconds; infinite: nothing is
+    ever shed."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
         self.lag = 0.0
-        """As measured last."""
+        """The last measured lag."""
         self.level = 0
         self.sheds_from = NOTHING
-        """Requests of a connection that was made at this time or later are refused."""
+        """Requests of connections made at this time or later are refused."""
         self.since = NOTHING
-        """Since when the loop was late when shedding began. Connections made from then on are new."""
+        """Time since which the loop was late when shedding began. Later connections are new."""
         self._late_ticks = 0
         self._late_since = 0.0
-        """Of the first of them."""
+        """Time of the first late tick in a row."""
         self._calm = CALM
         self._calm_since = NOTHING
         self._ended = -NOTHING
-        """When shedding has ended last."""
+        """Time at which shedding has ended last."""
         self._established = 0
         """Requests of established clients since the level was last considered."""
         self._others = 0
-        """Those of all others, and their connections that were closed at once."""
+        """Requests of all others, and their connections that were closed at once."""
 
     def sheds(self, opened: float) -> bool:
-        """Whether a request is refused whose connection was made then. Call it once for each, while something
-        is shed: what comes is counted."""
+        """Whether a request is refused whose connection was made at `opened`. Call it once for each request:
+        it counts."""
         if opened >= self.since - YOUNG_AGE:
             self._others += 1
         else:
@@ -84,11 +84,11 @@ class Shedder:
         return opened >= self.sheds_from
 
     def connection_refused(self) -> None:
-        """A new connection was closed at once."""
+        """Count a new connection that was closed at once."""
         self._others += 1
 
     def observe(self, lag: float, now: float) -> bool:
-        """A tick came late by `lag`; whether the level is another one now."""
+        """Take the lag of a tick; whether the level has changed."""
         before, falls = self.level, lag < FALLS * self.lag
         self.lag = lag
         if lag > self._limit:
