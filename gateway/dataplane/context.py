@@ -1,6 +1,6 @@
-"""What all connections of one worker share: the configuration, the snapshot, counts, caches and callbacks.
+"""State shared by all connections of one worker: configuration, snapshot, counts, caches and callbacks.
 
-`worker` makes one object and passes it to every connection. It holds no request and decides nothing.
+`worker` makes one `Context` and passes it to every connection. It holds no request and decides nothing.
 """
 
 from __future__ import annotations
@@ -55,15 +55,16 @@ from gateway.tls.values import wall_clock
 ResponseCacheKey: TypeAlias = tuple[Resolution, str, int, tuple[bytes, ...]]
 
 draw_bits: Final = partial(getrandbits, RANDOM_BITS)
-"""The random bits for one choice among the members."""
+"""Draws the random bits for one choice among the members."""
 NEVER: Final = float("inf")
-"""The deadline of a connection that has none."""
+"""Deadline of a connection without one."""
 SENT_AT_ONCE: Final = 16 * 1024
-"""Bytes. So large a piece is written at once: its transport tells in the same call when too much waits, and
-the other side is read no more in this turn (threats R-B1). uvloop reads up to 8 MiB in one turn otherwise."""
+"""Bytes from which a piece is written at once: the transport then reports in the same call when too much
+waits, and the other side is read no more in this loop iteration (threats R-B1), in which uvloop would read up
+to 8 MiB."""
 TICK: Final = 0.25
-"""Seconds between two checks of all deadlines. There is one coarse clock and no timer per request: a timer
-costs about as much as parsing a head, and for every deadline here a quarter of a second is fine enough."""
+"""Seconds between two checks of all deadlines. One coarse clock replaces a timer per request: a timer costs
+about as much as parsing a head, and a quarter of a second is fine enough for every deadline here."""
 
 MAX_CACHED_RESPONSES: Final = 4096
 MAX_CACHED_RESPONSE_SIZE: Final = 1024
@@ -78,7 +79,7 @@ class Writer(Protocol):
         """Whether nothing can be written any more."""
 
     def write(self, data: bytes, /) -> None:
-        """Write `data`, as far as it cannot be written at once later."""
+        """Write `data` now or, as far as that is not possible, later."""
 
 
 class OpenTunnel:
@@ -91,18 +92,21 @@ class OpenTunnel:
         """Wall-clock seconds at which the certificate of its client expires."""
 
     def on_deadline(self) -> None:
-        """No byte has passed for too long."""
+        """Handle the deadline: no byte has passed for too long."""
         raise NotImplementedError
 
     def cut(self, ending: TunnelEnding) -> None:
-        """End it at once."""
+        """End the tunnel at once."""
         raise NotImplementedError
 
 
 @final
 class Context:
-    """Shared by all connections of a worker; used in its event loop only. It has slots, because CPython finds
-    the methods of an object with more than thirty attributes, and no slots, by a slower way."""
+    """State shared by all connections of a worker, used in its event loop only.
+
+    It has slots, because CPython finds the methods of an object with more than thirty attributes and no slots
+    more slowly.
+    """
 
     __slots__ = (
         "_configured",
@@ -171,7 +175,7 @@ class Context:
     ) -> None:
         self.limits = limits
         self.timeouts = timeouts
-        """For requests that have no service, and until they have one."""
+        """Time-outs for requests that have no service (yet)."""
         self.trusted = tuple(trusted)
         self.snapshots = snapshots
         self.observe = observe
@@ -180,12 +184,12 @@ class Context:
         self.metrics = metrics
         self.record = record
         self.clock = clock
-        """Monotonic seconds, by which facts are dated and durations measured."""
+        """Returns monotonic seconds, by which facts are dated and durations measured."""
         self.wall_clock: Callable[[], float] = wall_clock  # by which certificates of clients expire
         self.random_bits = random_bits
-        """As many as `selection.select` takes."""
+        """Returns the random bits for one `selection.select`."""
         self.now = clock()
-        """Monotonic seconds, as of the last tick: for deadlines only."""
+        """Monotonic seconds as of the last tick, for deadlines only."""
         self.min_rate_grace = MIN_RATE_GRACE
         self.draining = False
         self.in_flight_by_member: defaultdict[str, int] = defaultdict(int)
@@ -197,7 +201,7 @@ class Context:
         """None: the gateway takes no part in traces, and their headers pass as they came."""
         self.held_bodies = HeldBodies(limits.replay_total)
         self.leases = None if shared is None else shared.leases
-        """As for `selection.is_full`."""
+        """Leases of this worker (`selection.is_full`)."""
         self.retry_budget = RetryBudget(self.in_flight_by_service, shared)
         self.ejections: MemberFailures = (
             Ejections(snapshots, metrics, clock, on_ejection)
@@ -205,30 +209,30 @@ class Context:
             else ReportedFailures(snapshots, shared)
         )
         self.held_back = self.ejections.held_back
-        """As for `selection.select`."""
+        """Members that are held back (`selection.select`)."""
         self.request_queue = RequestQueue(
             snapshots, self.in_flight_by_member, self.held_back, metrics, clock, random_bits, shared=shared
         )
         self.decision_cache: dict[DecisionKey, Resolution] = {}
         self.admission = Admission(Shedder(limits.shed_lag), metrics, shared)
         self.read_buffer = bytearray(READ_SIZE)
-        """For `bounded_reads`."""
+        """Buffer shared by all `bounded_reads`."""
         self.tunnels: set[OpenTunnel] = set()
         self.client_contexts = client_contexts or ClientContexts()
-        """Of TLS to backends."""
+        """OpenSSL contexts for TLS to backends."""
         self._loop = asyncio.get_running_loop()
         self._outbox: list[tuple[Writer, bytes]] = []
         self.response_cache: dict[ResponseCacheKey, ResponseRewrite] = {}
-        """The rewrite of a response head, by what it depends on; filled by `cache_response`."""
+        """Rewrites of response heads, by all that they depend on; filled by `cache_response`."""
         self._configured: object = None
-        """Of the snapshot from which the tables were made: each configuration has routes of its own."""
+        """Routes of the snapshot for which the tables were made: each configuration has its own object."""
         self.writes_client_cert = False
-        """Some listener tells backends the certificates of its clients."""
+        """Whether some listener passes client certificates on to backends."""
         self._reads_ids = reads_ids
         self.request_layouts, self.response_layouts = LayoutBudget(), LayoutBudget()
         self._request_reader = self._trusted_request_reader = self._new_request_reader(frozenset())
         self._response_readers: dict[frozenset[str], ResponseReader] = {}
-        """By the names that are owned: services with the same ones share a reader."""
+        """By owned names: services with the same ones share a reader."""
         self.forwarding_lines = ForwardingLines()
         self.rate_limiter = RateLimiter()
         self.refusals = Refusals()
@@ -236,7 +240,7 @@ class Context:
         self.rewrite_cache = RewriteCache()
 
     def send(self, writer: Writer, data: bytes) -> None:
-        """Write `data` at the end of this turn of the event loop, after everything that has arrived was read.
+        """Write `data` at the end of this loop iteration, after everything that has arrived was read.
 
         A write wakes the process at the other end, and waking a sleeping process costs more than all of the
         gateway's own work on a request. Several writes in a row find it awake. Measured under load: a third
@@ -250,7 +254,7 @@ class Context:
             self.flush()
 
     def flush(self) -> None:
-        """Write all data that waits. Called before a connection is closed too, so that none is lost."""
+        """Write all waiting data. Called before a connection is closed, too, so that nothing is lost."""
         outbox, self._outbox = self._outbox, []
         for writer, data in outbox:
             if not writer.is_closing():  # lost since: uvloop would raise, asyncio warn
@@ -263,8 +267,8 @@ class Context:
         return Peer(address, "http", self.trusted, self.forwarding_lines)
 
     def request_reader(self, trusted: bool) -> RequestReader:  # noqa: FBT001
-        """The reader of request heads of a peer that is trusted or not: it selects what the dialects of the
-        current snapshot read or own. A new configuration is in force from the next head on."""
+        """Reader of request heads, for trusted peers or others. It selects the fields that the dialects of
+        the current snapshot read or own; a new configuration applies from the next head on."""
         snapshot = self.snapshots.current
         if self._configured is not snapshot.routes:
             self._make_request_readers(snapshot)
@@ -288,7 +292,7 @@ class Context:
         return RequestReader(table, self.limits, self.request_layouts)
 
     def response_reader(self, view: ServiceView) -> ResponseReader:
-        """The reader of the response heads of one service."""
+        """Reader of the response heads of one service."""
         owned = view.service.dialect.owned_response
         reader = self._response_readers.get(owned)
         if reader is None:
@@ -298,7 +302,8 @@ class Context:
         return reader
 
     def cache_response(self, key: ResponseCacheKey, rewrite: ResponseRewrite) -> None:
-        """Keep `rewrite` for equal response heads. Bounded in number and size: backends choose the keys."""
+        """Cache the rewrite for equal response heads. Bounded in number and size, since backends choose the
+        keys."""
         if sum(map(len, key[3])) > MAX_CACHED_RESPONSE_SIZE:
             return
         if len(self.response_cache) >= MAX_CACHED_RESPONSES:
@@ -307,6 +312,6 @@ class Context:
 
 
 def _request_id_names(snapshot: Snapshot) -> frozenset[str]:
-    """The fields (normalized) in which a request may come with its id."""
+    """Normalized names of the fields in which a request may carry its id."""
     own = {view.service.dialect.request_ids.normalized_header for view in snapshot.views.values()}
     return frozenset({PLAIN_IDS.normalized_header, OPENSTACK_IDS.normalized_header, *own})

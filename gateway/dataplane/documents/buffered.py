@@ -1,8 +1,8 @@
-"""Responses that are buffered whole before the client gets anything: discovery documents, and refusals that
-only the body shows. Also `Location`, the one link in a head.
+"""Responses buffered whole before the client gets anything: discovery documents, and refusals that only the
+body shows. Also `Location`, the one link in a head.
 
-The dialect knows what a document means. Here are the conditions under which a response is one (semantics,
-Responding), and the size limits. Everything else at a document's place that has content is 502, so that no
+The dialect knows what a document means. This module has the conditions under which a response is one
+(semantics, Responding), and the size limits. Any other content in place of a document is 502, so that no
 client sees one backend's own range.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gateway.dataplane.http1.response_head import ResponseHead
 
 MAX_REFUSAL: Final = 64 * 1024
-"""Bytes of a body that may refuse a version, encoded and decoded: real ones have some hundred. A larger one
+"""Bytes of a body that may refuse a version, encoded and decoded. Real ones have some hundred; a larger one
 passes through."""
 DOCUMENT_STATUSES: Final = frozenset({200, 203, 300})
 
@@ -64,10 +64,10 @@ _CHARSET: Final = re.compile(
     rb"[ \t]*+(?:\"[^\"\r]*+\"|[^;\"\r]*[^;\" \t\r])?",
     re.IGNORECASE,
 )
-"""JSON has no such parameter (RFC 8259 11), and a rewritten document is UTF-8 whatever the backend sent.
-Blanks are read once, not again from each of them (threats R-B12)."""
+"""The charset, which JSON does not have (RFC 8259 11): a rewritten document is UTF-8 in any case. Blanks are
+read once, not again from each of them (threats R-B12)."""
 _WINDOWS: Final = {b"gzip": (31,), b"x-gzip": (31,), b"deflate": (15, -15)}
-"""The `wbits` of zlib by coding. Some servers send deflate without the frame of zlib (RFC 9110 8.4.1.2)."""
+"""zlib's `wbits` by coding. Some servers send deflate without the frame of zlib (RFC 9110 8.4.1.2)."""
 
 
 def request_whole_document(fields: bytes) -> bytes:
@@ -76,10 +76,8 @@ def request_whole_document(fields: bytes) -> bytes:
 
 
 def must_buffer(resolution: Resolution, response: ResponseHead, rewrite: ResponseRewrite) -> bool:
-    """Whether this response must be buffered: it may refuse the version, or stands at a document's place.
-
-    Redirects and errors are no documents, whatever they say.
-    """
+    """Whether a response must be buffered: it may refuse the version, or a document is expected. Redirects
+    and errors are no documents, whatever they say."""
     if rewrite.served.version_refusal is VersionRefusal.READ_BODY:
         return response.framing != NO_BODY
     success = 200 <= response.status < 300 and not resolution.endpoint.choices
@@ -88,12 +86,12 @@ def must_buffer(resolution: Resolution, response: ResponseHead, rewrite: Respons
 
 @final
 class BufferedResponse:
-    """A response while its content is collected. `max_document`: `limits.document`."""
+    """A response whose content is being collected. `max_document`: `limits.document`."""
 
     body = b""
-    """Of a complete response: the content for the client."""
+    """Content for the client, of a complete response."""
     cached_document: CachedDocument | None = None
-    """What is kept of it after it was rewritten."""
+    """What is cached of it after it was rewritten."""
 
     def __init__(
         self,
@@ -107,7 +105,7 @@ class BufferedResponse:
         self.response = response
         self.rewrite = rewrite
         self.may_refuse = rewrite.served.version_refusal is VersionRefusal.READ_BODY
-        """It may refuse the version; otherwise it stands at a document's place."""
+        """Whether it may refuse the version; otherwise a document is expected."""
         self._resolution = resolution
         self._member = member
         self._pieces: list[bytes] = []
@@ -123,17 +121,16 @@ class BufferedResponse:
 
     @property
     def too_large(self) -> bool:
-        """Larger than what is read. Of what cannot be a document every byte is too much."""
+        """Whether it exceeds its limit, which is 0 for what cannot be a document."""
         known = self.response.length if self.response.framing == BY_LENGTH else 0
         return max(self._size, known) > self._limit
 
     def join(self) -> None:
-        """No more content is needed, or none will come."""
+        """Take the content as complete."""
         self.body = b"".join(self._pieces)
 
     def refusal_advertisement(self) -> Advertisement | None:
-        """The range in the body if it refuses the version of the request; None if it does not, or if it
-        cannot be read."""
+        """Range in a body that refuses the version; None: it does not refuse, or cannot be read."""
         if not self.may_refuse or self.too_large:
             return None
         body = decoded(_codings(self.response), self.body)
@@ -143,8 +140,7 @@ class BufferedResponse:
         return dialect.read_refusal(self.response.status, body)
 
     def rewrite_document(self, request: RequestHead, public_base: str, rewrites: RewriteCache) -> bool:
-        """Write the range of the offer and links that the client can follow. False: the response cannot be
-        shown to the client."""
+        """Write the offer and links that the client can follow. False: the response cannot be shown."""
         response, resolution = self.response, self._resolution
         if request.method == "HEAD":
             self._describe(-1)  # the length of the rewritten document is not known
@@ -173,13 +169,13 @@ class BufferedResponse:
         return True
 
     def _describe(self, length: int) -> None:
-        """Make the fields fit a document of `length` bytes (-1: unknown) instead of that of the backend."""
+        """Make the fields describe a document of `length` bytes (-1: unknown), not that of the backend."""
         fields = _CHARSET.sub(rb"\1", _ABOUT_BYTES.sub(b"", self.response.passthrough))
         self.response = self.response.with_content(length, fields)
 
 
 def _may_be_document(response: ResponseHead) -> bool:
-    """Whether the content may be a document, by the head alone: JSON of the right status, not encoded."""
+    """Whether the head allows a document: JSON of the right status, not encoded."""
     types = [value for _, value in _TYPES.findall(response.passthrough)]
     return (
         response.status in DOCUMENT_STATUSES
@@ -190,17 +186,17 @@ def _may_be_document(response: ResponseHead) -> bool:
 
 
 def _codings(response: ResponseHead) -> list[bytes]:
-    """The content codings in the order in which they were applied, without `identity`."""
+    """Content codings in the order in which they were applied, without `identity`."""
     lines = (value for _, value in _CODINGS.findall(response.passthrough))
     codings = (item.strip(OWS).lower() for line in lines for item in line.split(b","))
     return [coding for coding in codings if coding not in (b"", b"identity")]
 
 
 def decoded(codings: list[bytes], body: bytes) -> bytes | None:
-    """`body` without its coding; None when it cannot be read.
+    """`body` without its coding; None if it cannot be read.
 
-    Bounded, so that a small body cannot become a large one (threats B19): one coding, and as much at most
-    as a body without one may have.
+    Bounded, so that a small body cannot become a large one (threats B19): one coding, and at most as much as
+    a body without one may have.
     """
     if len(codings) != 1:
         return None if codings else body

@@ -1,9 +1,8 @@
-"""Original discovery documents of backends, for the time when none of them can be reached (semantics,
-Responding).
+"""Cached discovery documents, for the time when no backend can be reached (stale-if-error, RFC 5861;
+semantics, Responding).
 
-Kept is what the backend sent. What a client gets is made from it anew each time: the present offer, and links
-that this client can follow. It is no HTTP cache: while a backend can be reached, nothing is answered from
-here. Decides nothing: `core.decision.decision` does.
+The cache has what the backend sent. The client's document is made from it each time, with the present offer
+and links that this client can follow. While a backend can be reached, nothing is answered from here.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ MAX_DOCUMENTS: Final = 64
 MAX_SIZE: Final = 2 * 1024 * 1024
 """Bytes of all documents. Real ones have some kilobytes. Clients choose the targets, so both are bounded."""
 MAX_TARGET: Final = 512
-"""Characters of a target: no real one of a document is longer."""
+"""Maximum characters of a document's target."""
 
 _CREDENTIALS: Final = fields_named(CREDENTIALS)
 _PERSONAL: Final = fields_named({"set-cookie", "cache-control"})
@@ -43,8 +42,8 @@ _FOR_ONE_CLIENT: Final = re.compile(rb"(?:^|[\s,])(?:no-store|private)(?:$|[\s,=
 _ABOUT_CONTENT: Final = fields_named({"content-type", "content-language"})
 
 _PLAIN_HOST: Final = re.compile(r"[A-Za-z0-9._~:\[\]-]+")
-"""The Host of a document that is kept. One with other characters may stand escaped in a document (`&` as
-`\\u0026`), where it would not be found (`_repeats_host`); no real server has one."""
+"""Hosts with which a document is cached. One with other characters may be escaped in a document (`&` as
+`\u0026`) and not be found by `_repeats_host`; no real server has one."""
 
 _Key: TypeAlias = tuple[str, Endpoint, str]
 """Service, endpoint and target."""
@@ -53,31 +52,30 @@ _Key: TypeAlias = tuple[str, Endpoint, str]
 @final
 @dataclass(frozen=True, slots=True)
 class CachedDocument:
-    """A document as a backend gave it, and what its links were made from."""
+    """A document as a backend sent it, and what its links were made from."""
 
     scheme_id: tuple[object, ...]
-    """`Service.scheme_id`: another dialect would not understand it."""
+    """`Service.scheme_id`: another dialect would not understand the document."""
     backend: Backend
     legacy: bool
     host: str
-    """The Host of the request."""
+    """`Host` of its request."""
     public_base: str
-    """Under which its client reached the gateway."""
+    """Base URL under which its client reached the gateway."""
     status: int
     served: Served
     version: Version | None
-    """The negotiated version of its request. What a document lists depends on it (Ironic's `/v1`)."""
+    """Negotiated version of its request. What a document lists depends on it (Ironic's `/v1`)."""
     vary: tuple[str, ...]
-    """The backend's own."""
+    """The backend's own `Vary`."""
     fields: tuple[Header, ...]
-    """Those about the content. No other is repeated: they were about another request."""
+    """Fields about the content. No others are repeated: they were about another request."""
     body: bytes
 
     def response(
         self, resolution: Resolution, host: str, public_base: str, rewrites: RewriteCache
     ) -> Response | None:
-        """The document for a client that reached the gateway under `public_base`; None if it cannot be shown
-        to this one."""
+        """Document for a client that reached the gateway under `public_base`; None: not for this client."""
         dialect, endpoint, offered = resolution.view.service.dialect, resolution.endpoint, resolution.offered
         assert offered is not None, "a cached document is used only while something is on offer"
         links = Links(self.backend.origin, self.host, self.public_base, moved_to=public_base)
@@ -96,20 +94,21 @@ class CachedDocument:
         return response if edits is None else edits.edit_response(response)
 
     def shown_version(self, offered: VersionSet) -> Version | None:
-        """The version that this document was made at, as clients are told it: not that of their request.
-        None: it had none, or that one is no longer on offer."""
+        """Version of the document as clients are shown it; None: it had none, or it is no longer on offer."""
         return self.version if self.version is not None and self.version in offered else None
 
     def version_text(self, resolution: Resolution) -> str:
-        """`shown_version` as the client reads it; empty: none."""
+        """`shown_version` in the dialect's spelling; empty: none."""
         offered = resolution.offered
         version = None if offered is None else self.shown_version(offered)
         return "" if version is None else resolution.view.service.dialect.scheme.format(version)
 
     def _repeats_host(self, body: bytes, host: str, public_base: str) -> bool:
-        """Whether the Host of the first client, or its word for it, is shown to another one. A backend may
-        repeat it outside its links or with another port, and clients choose it. A name without a dot or a
-        port is an ordinary word."""
+        """Whether the document shows the first client's Host, or its name for it, to another client.
+
+        A backend may repeat it outside its links or with another port, and clients choose it. A name without
+        a dot or a port is an ordinary word.
+        """
         ours = {form for one in (host, _authority(public_base)) for form in _forms(one)}
         chosen = {form for one in (self.host, _authority(self.public_base)) for form in _forms(one)}
         text = body.lower()
@@ -118,8 +117,8 @@ class CachedDocument:
 
 @final
 class CachedDocuments:
-    """The documents of one worker, the least recently used ones dropped first. Contains the keys of those
-    that can be answered, as `decide` expects it."""
+    """Cached documents of one worker (LRU). Contains the keys that can be answered, as `decide` expects
+    it."""
 
     def __init__(self) -> None:
         self._documents: OrderedDict[_Key, CachedDocument] = OrderedDict()
@@ -132,13 +131,13 @@ class CachedDocuments:
         return isinstance(key, DocumentKey) and self.find(key) is not None
 
     def find(self, key: DocumentKey) -> CachedDocument | None:
-        """The document of `key`: what a client fetched last, else what a probe has read. That of a legacy
-        backend only if there is no other."""
+        """Document for `key`: the last one that a client fetched, else the one that a probe read. That of a
+        legacy backend only if there is no other."""
         fetched = self._fetched(key)
         return fetched if fetched is not None and not fetched.legacy else _probed(key) or fetched
 
     def _fetched(self, key: DocumentKey) -> CachedDocument | None:
-        """What a client fetched, if its backend is still configured, with a dialect that reads it."""
+        """Document that a client fetched, if its backend and a dialect that reads it are still configured."""
         cache_key = (key.service.name, key.endpoint, key.target)
         cached = self._documents.get(cache_key)
         if cached is None:
@@ -157,10 +156,7 @@ class CachedDocuments:
         public_base: str,
         rewrites: RewriteCache,
     ) -> LocalAnswer | None:
-        """The document of `key` for a client that reached the gateway under `public_base`.
-
-        None: there is none that it may see.
-        """
+        """Answer to a request for the document of `key`; None: there is none that its client may see."""
         cached = self.find(key)
         response = None if cached is None else cached.response(resolution, host, public_base, rewrites)
         if cached is None or response is None:
@@ -173,8 +169,8 @@ class CachedDocuments:
         )
 
     def keep(self, key: DocumentKey, cached: CachedDocument) -> None:
-        """Keep `cached`, and drop those that were not used for longest beyond the bounds. A legacy backend's
-        document never replaces that of a newer one."""
+        """Cache a document, dropping the least recently used ones beyond the bounds. A legacy backend's
+        document never replaces a newer backend's."""
         cache_key = (key.service.name, key.endpoint, key.target)
         before = self._fetched(key)
         if before is not None:
@@ -193,7 +189,7 @@ class CachedDocuments:
 
 
 def _probed(key: DocumentKey) -> CachedDocument | None:
-    """What a probe has read there: of the member with the highest version, the legacy ones last."""
+    """Document that a probe has read, of the member with the highest version; of legacy ones last."""
     service, members = key.service, () if key.pool is None else key.pool.members
     able = [member for member in members if member.document is not None and _is_at(key, member.document)]
     chosen = [member for member in able if not member.legacy] or (able if key.from_legacy else [])
@@ -220,31 +216,32 @@ def _probed(key: DocumentKey) -> CachedDocument | None:
 
 
 def _highest(member: Member) -> Version:
-    """The highest version that it advertises."""
+    """Highest version that a member advertises."""
     versions = NO_VERSIONS if member.advertisement is None else member.advertisement.versions
     return versions.highest if versions else Version(0)
 
 
 def _is_at(key: DocumentKey, document: ProbedDocument) -> bool:
-    """Whether this is the document of `key`."""
+    """Whether a document is the one of `key`."""
     dialect = key.service.dialect
     same = dialect.document_path(document.path) == key.target
     return same and dialect.endpoint("GET", document.path, "") == key.endpoint
 
 
 def _authority(base: str) -> str:
-    """The authority of a public base: `https://api.example/metal`."""
+    """Authority of a public base such as `https://api.example/metal`."""
     return base.partition("//")[2].partition("/")[0]
 
 
 def _forms(authority: str) -> tuple[str, str]:
-    """An authority, and its name alone, as texts are compared."""
+    """An authority, and its name alone, in lower case."""
     text = authority.lower()
     return text, re.sub(r":[0-9]*\Z", "", text)
 
 
 def key_of_request(resolution: Resolution, request: RequestHead, path: str) -> DocumentKey | None:
-    """By what the document of this request may be known; None: it is for none. `path`: the local one."""
+    """Key of the document that a request asks for; None: it asks for none. `path`: without the route's
+    prefix."""
     if (
         resolution.offered is None
         or not resolution.rewrites_document
@@ -264,9 +261,9 @@ def document_to_keep(
     public_base: str,
     body: bytes,
 ) -> CachedDocument | None:
-    """What is kept of a document that could be rewritten; None: it may be for this client alone.
+    """The document to cache, from a rewritable response; None: it may be for this client alone.
 
-    RFC 9111 3 and 3.5: nothing of a request with credentials, nothing that is not to be stored or private.
+    RFC 9111 3 and 3.5: nothing from a request with credentials, nothing with `no-store` or `private`.
     `no-cache` does not matter: clients get the present offer. Without a Host the links name no server.
     """
     if request.method != "GET" or not request.host or _CREDENTIALS.search(request.passthrough):

@@ -1,10 +1,9 @@
-"""The cache of rewritten discovery documents: the same bytes are parsed once, not for each request
-(threats R-B12).
+"""The cache of rewritten discovery documents: the same bytes are parsed once, not for each request (threats
+R-B12).
 
-It changes no result, only its price: `Dialect.rewrite_document` is pure, and the key is all that it is given.
-The Host and the public address of the client are parts of the key, so nobody is shown those of another
-client. It is no HTTP cache: each document is still fetched from a backend. What is answered without one is in
-`documents.cached`.
+It changes no result, only its cost: `Dialect.rewrite_document` is pure, and the key is all of its arguments.
+The client's Host and public address are part of the key, so no client is shown those of another one. Each
+document is still fetched from a backend; `documents.cached` answers without one.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ _Key: TypeAlias = tuple[Dialect, Endpoint, Links, bytes]
 
 class _Entry(NamedTuple):
     offered: VersionSet
-    """Compared, not hashed: an offer may have a thousand ranges, and nearly always it is the same object."""
+    """Compared, not hashed: an offer may have a thousand ranges, and is nearly always the same object."""
     result: bytes | None
     size: int
 
 
 @final
 class RewriteCache:
-    """The documents of one worker, the least recently used ones dropped first."""
+    """Rewritten documents of one worker (LRU)."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
@@ -45,7 +44,7 @@ class RewriteCache:
     def rewrite(
         self, dialect: Dialect, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
-        """`dialect.rewrite_document` of the others; None, too, is remembered."""
+        """Cached result of `dialect.rewrite_document`, None included."""
         key = (dialect, endpoint, links, body)
         entry = self._entries.get(key)
         if entry is not None and entry.offered == offered:

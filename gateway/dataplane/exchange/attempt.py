@@ -2,8 +2,8 @@
 
 An exchange has one attempt at a time, and a new one for every member or connection that it tries. An attempt
 gets or makes a connection, sends the request (stop 7), and reads what the response shows of the member's
-versions (the first half of stop 8). Whether something is sent again, and what the client gets, is decided by
-the exchange. After its end it ignores everything that still arrives for it.
+versions (the first half of stop 8). The exchange decides whether something is sent again and what the client
+gets. After its end an attempt ignores everything that still arrives.
 """
 
 from __future__ import annotations
@@ -39,47 +39,48 @@ class AttemptOwner(TunnelOwner):
     __slots__ = ()
 
     path: str
-    """The path without the prefix of the route."""
+    """Path without the prefix of the route."""
 
     def on_sent(self) -> None:
-        """A connection was made, and the request is on its way."""
+        """Note that the request was sent on a new connection."""
         raise NotImplementedError
 
     def on_failure(self, failure: Failure) -> None:
-        """No final response, or none to its end, will come."""
+        """Handle a failure: no whole final response will come."""
         raise NotImplementedError
 
     def on_version_refused(self) -> None:
-        """The member refused the version. Nothing was executed."""
+        """Handle a refusal of the version. Nothing was executed."""
         raise NotImplementedError
 
     def on_version_unknown(self) -> bool:
-        """The response lacks the served version. True: the request is sent elsewhere, forget this one."""
+        """Handle a response without the served version. True: the request is sent elsewhere; drop this
+        response."""
         raise NotImplementedError
 
     def forward_interim(self, response: ResponseHead) -> None:
-        """An interim response is for the client."""
+        """Pass an interim response to the client."""
         raise NotImplementedError
 
     def forward_response(
         self, response: ResponseHead, rewrite: ResponseRewrite, piece: bytes, *, done: bool
     ) -> None:
-        """The response is for the client."""
+        """Pass the response head and the first piece of its content to the client."""
         raise NotImplementedError
 
     def forward_body(self, piece: bytes, *, done: bool) -> None:
-        """More content of that response."""
+        """Pass a further piece of content to the client."""
         raise NotImplementedError
 
     def begin_tunnel(self, connection: BackendConnection, head: bytes, rest: bytes) -> None:
-        """The backend has switched to a protocol that the request has asked for. `head`: of the 101 for the
-        client; `rest`: what has come behind it."""
+        """Begin a tunnel: the backend has switched to a requested protocol. `head`: of the 101 for the
+        client; `rest`: what came behind it."""
         raise NotImplementedError
 
 
 @final
 class Attempt(ResponseReceiver):
-    """Counted in `Context.in_flight_by_member` from `begin` to `end`."""
+    """One attempt, counted in `Context.in_flight_by_member` from `begin` to `end`."""
 
     __slots__ = ("_began", "_buffered", "_owner", "connection", "ended", "member", "reused", "sent_at")
 
@@ -87,17 +88,17 @@ class Attempt(ResponseReceiver):
         self._owner = owner
         self.member = member
         self.reused = False
-        """The request was sent on a connection that was idle in the pool."""
+        """Whether the request was sent on a connection that was idle in the pool."""
         self.sent_at = 0.0
-        """Monotonic seconds, when the request head was written. Facts from the response have this time: the
-        backend may have composed it soon after. A slow response never replaces what a later probe found."""
+        """Monotonic seconds at which the head was written. Facts from the response are dated so, because the
+        backend may have composed it soon after: a slow response never replaces a later probe."""
         self._began = 0.0
-        """When a connection was asked for, while the gateway traces; 0: one was idle."""
+        """Time at which a connection was requested, while the gateway traces; 0: one was idle."""
         self.ended = False
         self.connection: BackendConnection | None = None
         """None while it is being made, and after the response has ended."""
         self._buffered: BufferedResponse | None = None
-        """The response while its content is collected."""
+        """Response whose content is being collected."""
 
     # -- stop 7: to the backend
 
@@ -177,13 +178,13 @@ class Attempt(ResponseReceiver):
             context.flush()
 
     def send_body(self, body: RequestBody) -> None:
-        """More of a streaming body has come. Without a connection it waits for one."""
+        """Send more of a streaming body, once there is a connection."""
         if self.connection is not None and (piece := body.data_to_send()):
             self.connection.send_more(piece)
 
     def end(self) -> None:
-        """The request is no longer in flight at its member. A connection that is still in use is abandoned:
-        its state is unknown, so it is never reused."""
+        """Stop counting the request at its member. A connection still in use is abandoned: its state is
+        unknown, so it is never reused."""
         self.ended = True
         context = self._owner.context
         if context.request_queue.watches:
@@ -210,8 +211,8 @@ class Attempt(ResponseReceiver):
         self._owner.forward_interim(response)
 
     def on_switch(self, response: ResponseHead, head: bytes, rest: bytes) -> Failure | None:
-        """8: a 101 has come. No tunnel begins if the request has not asked for it, and none at another
-        version than the negotiated one: it may last for days."""
+        """8: handle a 101. No tunnel begins without a request for it, or at another version than the
+        negotiated one: it may last for days."""
         owner, connection, resolution = self._owner, self.connection, self._owner.resolution
         protocol = agreed_protocol(head, owner.request.upgrade, resolution.view.service.upgrade)
         if connection is None or not protocol:
@@ -253,7 +254,7 @@ class Attempt(ResponseReceiver):
     def _on_special_response(
         self, response: ResponseHead, rewrite: ResponseRewrite, piece: bytes, *, done: bool
     ) -> None:
-        """Report what the response shows of the member's versions. Then tell of a version refusal, buffer the
+        """Report what the response shows of the member's versions; then report a version refusal, buffer the
         response, or pass it on."""
         owner = self._owner
         if rewrite.fact is not None:
@@ -278,7 +279,7 @@ class Attempt(ResponseReceiver):
             owner.forward_response(response, rewrite, piece, done=done)
 
     def _report_served_version(self, rewrite: ResponseRewrite) -> None:
-        """The response names another served version than the negotiated one, or none where it must."""
+        """Report a served version that is not the negotiated one, or that is missing where it must not be."""
         owner = self._owner
         version = owner.resolution.version
         assert version is not None, "without a negotiated version there is nothing to contradict"
@@ -305,7 +306,7 @@ class Attempt(ResponseReceiver):
             self._owner.forward_body(piece, done=done)
 
     def _buffer(self, buffered: BufferedResponse, piece: bytes, *, done: bool) -> None:
-        """Collect a discovery document, or what may be a version refusal, before the client gets anything."""
+        """Collect a discovery document or possible version refusal before the client gets anything."""
         owner = self._owner
         buffered.add(piece)
         if not done and not buffered.too_large:
@@ -325,7 +326,7 @@ class Attempt(ResponseReceiver):
             owner.on_failure(Failure.BAD_DOCUMENT)
 
     def _rewrite_document(self, buffered: BufferedResponse) -> bool:
-        """Make a discovery document the one for the client, and keep it; False: it cannot be shown."""
+        """Rewrite a discovery document for the client, and cache it; False: it cannot be shown."""
         owner = self._owner
         public_base = owner.downstream.peer.public_base(owner.request, owner.resolution.prefix)
         if not buffered.rewrite_document(owner.request, public_base, owner.context.rewrite_cache):
@@ -342,7 +343,7 @@ class Attempt(ResponseReceiver):
         owner.context.ejections.responded(self.member, status)
 
     def on_failure(self, failure: Failure) -> None:
-        """No connection could be made, or it broke, or it was too slow."""
+        """Report a failed, broken or late connection."""
         self.connection = None
         if not self.ended:
             self._trace_end(error=failure)
@@ -350,7 +351,7 @@ class Attempt(ResponseReceiver):
             self._owner.on_failure(failure)
 
     def _trace_end(self, *, status: int = 0, error: str = "") -> None:
-        """The request goes on without this attempt, or ends without what it has brought."""
+        """End the attempt's span: the request goes on without this attempt, or ends without its response."""
         owner = self._owner
         tracing, record = owner.context.tracing, owner.record
         if tracing is None:
@@ -369,6 +370,7 @@ class Attempt(ResponseReceiver):
 
 
 def _first_segments(path: str) -> str:
-    """`/v1/nodes` of `/v1/nodes/1`: one odd resource is not taken for the whole API (semantics, Knowing)."""
+    """The first two segments of a path, `/v1/nodes` of `/v1/nodes/1`: one odd resource does not stand for the
+    whole API (semantics, Knowing)."""
     segments = [segment for segment in path.split("/") if segment]
     return f"/{'/'.join(segments[:2])}"[:MAX_MISMATCH_PATH]

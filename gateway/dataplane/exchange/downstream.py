@@ -1,7 +1,4 @@
-"""The connection to a client, as an exchange sees it.
-
-Only the interface: `client_connection` implements it. So neither of the two imports the other's insides, and
-an exchange can be used with another kind of connection.
+"""The connection to a client, as an exchange sees it: an interface that `client_connection` implements.
 
 It is a class to derive from, and so are the other interfaces that a request passes through more than once:
 the compiled build calls through a `typing.Protocol` as slowly as interpreted code does (5 % of its own work).
@@ -22,26 +19,26 @@ if TYPE_CHECKING:
 
 
 class Downstream:
-    """One connection, which has one exchange at a time."""
+    """A client connection, which has one exchange at a time."""
 
     __slots__ = ()
 
     context: Context
     opened: float
-    """When it was made, by the coarse clock."""
+    """Time by the coarse clock at which it was made."""
     transport: asyncio.Transport
     peer: Peer
     congested: bool
-    """The client does not take what was written."""
+    """Whether the client does not take what was written."""
     pool: Callable[[Member], ConnectionPool]
-    """Gives the connections to a member."""
+    """Returns the connection pool of a member."""
 
     def await_body(self) -> None:
-        """A request body begins."""
+        """Begin to wait for a request body."""
         raise NotImplementedError
 
     def pause_reading(self) -> None:
-        """Read no more from the client."""
+        """Stop reading from the client."""
         raise NotImplementedError
 
     def resume_reading(self) -> None:
@@ -49,7 +46,7 @@ class Downstream:
         raise NotImplementedError
 
     def bound_writes(self, size: int) -> None:
-        """From `size` bytes that wait for the client, no more is read for it."""
+        """Set the number of bytes waiting for the client from which nothing more is read for it."""
         raise NotImplementedError
 
     def must_close(self) -> bool:
@@ -57,12 +54,12 @@ class Downstream:
         raise NotImplementedError
 
     def hand_over(self) -> tuple[bytes, bool]:
-        """The connection becomes one end of a tunnel. Gives the bytes that came behind the request, and
-        whether the client has closed its sending side."""
+        """Give the connection to a tunnel. Returns the bytes behind the request, and whether the client has
+        closed its sending side."""
         raise NotImplementedError
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is closed."""
+        """Handle the end of the connection."""
         raise NotImplementedError
 
     def abort(self) -> None:
@@ -70,5 +67,5 @@ class Downstream:
         raise NotImplementedError
 
     def exchange_ended(self, *, keep: bool) -> None:
-        """The exchange is over. `keep`: its response was written whole, and the connection stays open."""
+        """Go on after the exchange. `keep`: its response is complete, and the connection stays open."""
         raise NotImplementedError

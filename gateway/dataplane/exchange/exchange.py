@@ -111,7 +111,7 @@ class Exchange(AttemptOwner):
     methods: tuple[str, ...]
     """Every method that a backend may execute for this request."""
     path: str
-    """The path without the prefix of the route."""
+    """Path without the prefix of the route."""
 
     def __init__(self, downstream: Downstream, request: RequestHead) -> None:
         self.downstream = downstream
@@ -121,22 +121,22 @@ class Exchange(AttemptOwner):
         self.stage: Stage = DECIDING
         self.body: RequestBody | None = None
         self._selected: Member | None = None
-        """The member that was selected while the request body is still awaited."""
+        """Member selected while the request body is still awaited."""
         self._attempt: Attempt | None = None
         self._retries: Retries | None = None
         """None until the first failure."""
         self._counted: CountedRequest | None = None
         """Counts the request for its client."""
         self._keep_alive = True
-        """The client connection stays open after this exchange."""
+        """Whether the client connection stays open after this exchange."""
         self._chunked = False
-        """The response to the client is chunked."""
+        """Whether the response to the client is chunked."""
         self._started = context.clock()
 
     # -- stops 2 to 6
 
     def begin(self) -> None:
-        """The head is complete: decide what happens to the request, and do it."""
+        """Decide what happens to the request, and do it. Its head is complete."""
         context, request = self.context, self.request
         if request.max_forwards and request.forwards_left == 0:  # not to be forwarded (RFC 9110 7.6.2)
             if request.framing != NO_BODY:
@@ -208,7 +208,7 @@ class Exchange(AttemptOwner):
 
     @property
     def body_received(self) -> bool:
-        """The request body has been read to its end, or there is none."""
+        """Whether the request body has been read to its end, or there is none."""
         return self.body is None or self.body.done
 
     def _await_body(self, body: RequestBody, member: Member | None) -> None:
@@ -239,8 +239,8 @@ class Exchange(AttemptOwner):
         return rest
 
     def _begin_attempt_after_body(self) -> None:
-        """The body is complete, or streams from now on. If the service has changed meanwhile, select again:
-        the member may be drained or full now, or may no longer serve the version."""
+        """Begin the attempt: the body is complete, or streams from now on. If the service has changed
+        meanwhile, select again: the member may be drained or full, or no longer serve the version."""
         member, context = self._selected, self.context
         view = context.snapshots.current.views.get(self.record.service)
         if member is None or member.bound or view is not self.resolution.view:
@@ -270,14 +270,14 @@ class Exchange(AttemptOwner):
             self.downstream.pause_reading()
 
     def on_sent(self) -> None:
-        """7: the request is on its way, on the connection that had to be made."""
+        """7: the request was sent, on a connection that had to be made."""
         self.stage = AWAITING_RESPONSE
         if self.body is not None and self._attempt is not None:
             self._read_body_on(self.body, self._attempt)
 
     def _read_body_on(self, body: RequestBody, attempt: Attempt) -> None:
-        """Read from the client again, in case this attempt or one before has waited for a connection. The
-        first write may have filled the buffer already: then the backend is waited for."""
+        """Read from the client again, if an attempt has waited for a connection. If the first write has
+        filled the buffer already, the backend is waited for."""
         connection = attempt.connection
         if not body.done and (connection is None or not connection.congested):
             self.downstream.resume_reading()
@@ -330,7 +330,7 @@ class Exchange(AttemptOwner):
             self._end()
 
     def begin_tunnel(self, connection: BackendConnection, head: bytes, rest: bytes) -> None:
-        """8: the backend has switched protocols. From now on bytes pass both ways."""
+        """8: pass bytes both ways from now on: the backend has switched protocols."""
         self.context.in_flight_by_service[self.record.service] -= 1
         self.stage = TUNNELLING
         self.record.status = 101
@@ -354,20 +354,20 @@ class Exchange(AttemptOwner):
     # -- what the two connections report
 
     def end(self, reason: str) -> None:
-        """End without a response, or after a part of one. The client connection does not stay open. What was
-        sent may be executed; nothing is sent again."""
+        """End without a response, or after a part of one. The client connection closes. What was sent may be
+        executed; nothing is sent again."""
         self.record.reason = reason
         self._keep_alive = False
         self._end()
 
     def pause_response(self) -> None:
-        """The client takes no more: stop reading from the backend."""
+        """Stop reading from the backend: the client takes no more."""
         connection = None if self._attempt is None else self._attempt.connection
         if connection is not None:
             connection.pause_reading()
 
     def resume_response(self) -> None:
-        """The client takes more again."""
+        """Read from the backend again."""
         connection = None if self._attempt is None else self._attempt.connection
         if connection is not None:
             connection.resume_reading()
@@ -375,7 +375,7 @@ class Exchange(AttemptOwner):
     # -- after a failure
 
     def on_failure(self, failure: Failure) -> None:
-        """An attempt has failed, or the client sends no whole request or does not read. Send the request
+        """Handle a failed attempt, or a client that sends no whole request or does not read. Send the request
         again, or respond as `FAILURES` says. Once the response has begun, reset the client connection."""
         if self.stage is RESPONDING:
             self.downstream.abort()
@@ -393,8 +393,8 @@ class Exchange(AttemptOwner):
             self.give_up(failure)
 
     def give_up(self, failure: Failure) -> None:
-        """Nothing is sent any more. Where no connection could be made, a discovery document is answered from
-        what is known of it."""
+        """Respond with a failure. If no connection could be made, a discovery document comes from the
+        cache."""
         key = key_of_request(self.resolution, self.request, self.path) if failure in NOT_CONNECTED else None
         known = None if key is None else self._cached_answer(self.resolution, key)
         if known is not None:
@@ -403,9 +403,10 @@ class Exchange(AttemptOwner):
             self._respond_failure(failure)
 
     def on_version_refused(self) -> None:
-        """The backend refused the version, so what was known of it was stale. Nothing was executed.
+        """Send the request elsewhere: the backend has refused its version, so its advertisement was stale.
+        Nothing was executed.
 
-        Decide again with the current snapshot, unless an attempt before may have been executed. Retry on
+        Decide again with the current snapshot, unless an earlier attempt may have been executed. Retry on
         another backend at most once.
         """
         retries, attempt = self._retries_so_far(), self._end_attempt()
@@ -432,8 +433,8 @@ class Exchange(AttemptOwner):
             self._respond_failure(Failure.VERSION_REFUSED)
 
     def on_version_unknown(self) -> bool:
-        """The response lacks the served version, and the client has got nothing yet. Send a safe request to
-        another member; False: it is not safe, or none is left, and the client gets this response."""
+        """Send a safe request to another member: the response lacks the served version, and the client has
+        got nothing yet. False if it is not safe or none is left: then the client gets this response."""
         retries, attempt = self._retries_so_far(), self._attempt
         assert attempt is not None
         if not self._may_retry(retries, Failure.VERSION_UNKNOWN):
@@ -466,12 +467,12 @@ class Exchange(AttemptOwner):
 
     @property
     def _replayable(self) -> bool:
-        """What has come of the request can be sent again, as far as that is allowed."""
+        """Whether what has come of the request can be sent again, if that is allowed."""
         return self.body is None or self.body.replayable
 
     def _retry(self, retries: Retries, failure: Failure, member: Member | None) -> bool:
-        """Send the request to `member`, now or when the retry budget allows it. None: it waits for whichever
-        has room; False if none is left. The budget does not count what was certainly not executed."""
+        """Send the request to `member`, now or when the retry budget allows it. None: wait for whichever has
+        room; False if none is left. The budget does not count what was certainly not executed."""
         context, service = self.context, self.record.service
         if member is None:
             return self._wait_for_room(failure)
@@ -497,8 +498,8 @@ class Exchange(AttemptOwner):
         self._respond_failure(failure)
 
     def _wait_for_room(self, failure: Failure | None) -> bool:
-        """All that are to get the request are full: wait, or give it up; False: nobody is left. `failure`: of
-        the attempt before, None before the first."""
+        """Wait for room at a full member, or give up; False: no member is left. `failure`: of the attempt
+        before, None before the first."""
         tried, turn = ((), None) if self._retries is None else (self._retries.tried, self._retries.turn)
         waits = self.context.request_queue.enter(self, self.resolution, tried, failure, turn)
         if waits is None:
@@ -519,13 +520,13 @@ class Exchange(AttemptOwner):
             self._respond_failure(failure)
 
     def _release_budget(self, retries: Retries) -> None:
-        """The response has begun, or the exchange is over: another request may be retried."""
+        """Let another request be retried: the response has begun, or the exchange is over."""
         if retries.holds_budget:
             retries.holds_budget = False
             self.context.retry_budget.release(self.record.service)
 
     def _reselect(self) -> Member | None:
-        """Another member that serves the negotiated version, by the current snapshot."""
+        """Select another member that serves the negotiated version, by the current snapshot."""
         context, retries = self.context, self._retries
         context.snapshots.apply_batch()
         return reselect(
@@ -558,14 +559,14 @@ class Exchange(AttemptOwner):
         self._respond(answer_of(decision))
 
     def _cached_answer(self, resolution: Resolution, key: DocumentKey) -> LocalAnswer | None:
-        """A cached document for this client; None: there is none that it may see."""
+        """Cached document for this client; None: there is none that it may see."""
         context, request = self.context, self.request
         public_base = self.downstream.peer.public_base(request, resolution.prefix)
         rewrites = context.rewrite_cache
         return context.cached_documents.answer(key, resolution, request.host, public_base, rewrites)
 
     def _respond_failure(self, failure: Failure) -> None:
-        """Respond with a failure: that of an earlier attempt if the request may have been executed then."""
+        """Respond with a failure, or with that of an earlier attempt that may have been executed."""
         reported = failure if self._retries is None else self._retries.reported(failure)
         self._respond(answer_to_failure(reported, self.resolution))
 
@@ -591,7 +592,7 @@ class Exchange(AttemptOwner):
         self._end()
 
     def _end(self) -> None:
-        """The end of stop 8: give back what was counted and hand out the RequestRecord."""
+        """End stop 8: give back what was counted and hand out the RequestRecord."""
         context, record = self.context, self.record
         stage, attempt = self.stage, self._attempt
         if stage is not DECIDING and stage is not TUNNELLING:

@@ -1,9 +1,8 @@
-"""The head of a request as one member gets it, and that of a response as the client gets it.
+"""Composes the head of a request for one member, and that of a response for the client.
 
 Every field that a dialect owns was taken out when a head was read, and is written anew: the negotiated
 version as this member needs it, what was served under the offer. All other fields pass as the bytes in which
-they came, but for those that the service is configured to change. Values in, bytes out: nothing is sent or
-decided here.
+they came, except those that the service is configured to change. Values in, bytes out.
 """
 
 from __future__ import annotations
@@ -35,10 +34,8 @@ def compose_upstream_head(
     request_id: str,
     end: bytes,
 ) -> bytes:
-    """Stop 7: the head for `member`, which ends with `end`.
-
-    `path`: the local one. `request_id`: empty where none is to be sent.
-    """
+    """Stop 7: the head for `member`. `path`: without the route's prefix. `request_id`: empty if none is sent.
+    `end`: its last bytes."""
     prefix = resolution.prefix
     target = request.target
     if prefix or member.backend.path or resolution.target_has_version:
@@ -71,10 +68,8 @@ def compose_upstream_head(
 
 
 def _rewritten_target(request: RequestHead, resolution: Resolution, member: Member, local: str) -> bytes:
-    """The target without the prefix of the route and with the base path of the backend.
-
-    Where the dialect has its version in the target, the negotiated one is written. All other bytes stay.
-    """
+    """Target without the route's prefix, with the base path of the backend, and with the negotiated version
+    if the dialect has it in the target. All other bytes stay."""
     if request.target == b"*":  # the whole server: no path
         return request.target
     query = f"?{request.query}" if b"?" in request.target else ""
@@ -94,7 +89,7 @@ CHUNKED: bytes = b"Transfer-Encoding: chunked\r\n"
 
 
 def framing_line(response: ResponseHead) -> bytes:
-    """How the content ends, as clients of HTTP/1.1 are told: a length, `CHUNKED`, or nothing."""
+    """Field line that frames the content for HTTP/1.1 clients: a length, `CHUNKED`, or nothing."""
     if response.length >= 0:
         return b"Content-Length: %d\r\n" % response.length if response.status != 204 else b""
     return CHUNKED if response.framing != NO_BODY else b""
@@ -109,10 +104,8 @@ def compose_downstream_head(
     connection: bytes,
     piece: bytes,
 ) -> bytes:
-    """Stop 8: the head, and the content that came with it.
-
-    `location`, `framing` and `connection` are whole lines, or nothing. `piece` is framed already.
-    """
+    """Stop 8: the head, and the framed content that came with it (`piece`). `location`, `framing` and
+    `connection` are whole lines, or empty."""
     fields = response.passthrough
     if rewrite.edits is not None:
         fields = rewrite.edits.edit(fields)

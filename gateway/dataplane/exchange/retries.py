@@ -1,8 +1,7 @@
-"""What an exchange has tried, and whether it may be sent again.
+"""Retries of one exchange: what it has tried, and whether it may be sent again.
 
-`failures` says what each failure allows at all; here it meets the retry plan of the service and what this
-request has been through. One function decides. Most requests never fail, so an exchange makes this object at
-its first failure, or when it asks for an upgrade. Sends nothing itself.
+`failures` says what each failure allows; here it meets the retry plan of the service and the history of the
+request. Most requests never fail, so an exchange makes this object at its first failure, or for an upgrade.
 """
 
 from __future__ import annotations
@@ -20,34 +19,34 @@ if TYPE_CHECKING:
 
 @final
 class Retries:
-    """The history of one exchange."""
+    """Retry history of one exchange."""
 
     def __init__(self) -> None:
         self.tried: tuple[str, ...] = ()
-        """Keys of the members that are not tried again."""
+        """Keys of members that are not tried again."""
         self.turn: Turn | None = None
-        """The place of the request in the queue in which it has waited for room."""
+        """Place of the request in the queue in which it has waited for room."""
         self.new_connection_only = False
-        """The request is sent on new connections only."""
+        """Whether idle connections must not be used."""
         self.only_if_not_executed = False
-        """Sent again only where nothing was sent, or the version was refused: an upgrade was asked for."""
+        """Whether to retry only if nothing was sent or the version was refused: an upgrade was requested."""
         self.holds_budget = False
-        """Counted in the retry budget."""
+        """Whether the request is counted in the retry budget."""
         self.exhausted = False
-        """Nothing is sent again any more: the client has got an interim response."""
+        """Whether nothing may be sent again: the client has got an interim response."""
         self.unanswered: Failure | None = None
-        """Of an attempt that may have been executed at the negotiated version. Whatever comes after it, the
-        client gets this: it must not take the request for one that was not sent. No other version is
-        negotiated any more."""
+        """Failure of an attempt that may have been executed at the negotiated version. The client gets it
+        whatever comes later, so that it does not take the request for one that was not sent. No other version
+        is negotiated any more."""
         self._timed_out = False
-        """A backend did not respond in time."""
+        """Whether a backend has not responded in time."""
         self._refused_version = False
-        """A backend refused the version."""
+        """Whether a backend has refused the version."""
 
     def end_attempt(self, key: str, failure: Failure, *, reused: bool) -> None:
-        """The attempt at the member `key` has failed.
+        """Note that the attempt at the member `key` has failed.
 
-        A reused connection that was closed proves no fault: the backend closes idle connections, or was
+        If a reused connection was closed, that proves no fault: the backend closes idle connections, or was
         restarted. The same member may be tried again, but on a new connection, since its other idle ones may
         be closed as well.
         """
@@ -59,7 +58,7 @@ class Retries:
             self.tried = (*self.tried, key)
 
     def reported(self, failure: Failure) -> Failure:
-        """The failure that the client gets when `failure` ends the request."""
+        """Failure that the client gets when `failure` ends the request."""
         rule = FAILURES[failure]
         hides = not rule.is_of_client and rule.retry is not Resend.NEVER
         return self.unanswered or failure if hides else failure
@@ -77,7 +76,8 @@ class Retries:
 
         Call it once for each failure: a second timeout and a second refusal are counted here, because no
         client waits for a third attempt. `methods`: every one that a backend may execute for the request.
-        `attempts`: how many have begun. `body_held`: the whole body that has come can be sent again.
+        `attempts`: the number begun. `body_held`: whether everything that has come of the body can be sent
+        again.
         """
         permitted = not self.exhausted and may_retry(failure, methods, body_held=body_held)
         if self.only_if_not_executed and FAILURES[failure].retry is not Resend.ALWAYS:

@@ -1,8 +1,7 @@
-"""The stages in the life of a request, and the ways from one to another.
+"""Stages of a request, and the transitions between them.
 
 An exchange is in exactly one stage at any time. What a failure, a lost client or a late connection means
-follows from the stage alone. docs/ARCHITECTURE.md has the picture; a test compares the two. Only the table:
-nothing is done here.
+follows from the stage alone. docs/ARCHITECTURE.md has the picture; a test compares the two.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Final
 
 
 class Stage(IntEnum):
-    """Where a request is. Small integers: an exchange compares them many times."""
+    """Stage of a request. Small integers, because an exchange compares them many times."""
 
     DECIDING = 0
     """Its head is complete. Nothing is in flight yet."""
@@ -51,7 +50,7 @@ ENDED: Final = Stage.ENDED
 IN_FLIGHT: Final = frozenset(
     {ADMITTED, READING_BODY, CONNECTING, AWAITING_RESPONSE, RETRY_QUEUED, QUEUED, RESPONDING}
 )
-"""The stages in which a request counts as in flight at its service."""
+"""Stages in which a request counts as in flight at its service."""
 
 TRANSITIONS: Final[dict[Stage, frozenset[Stage]]] = {
     # A local response ends it at once.
@@ -70,4 +69,4 @@ TRANSITIONS: Final[dict[Stage, frozenset[Stage]]] = {
     TUNNELLING: frozenset({ENDED}),
     ENDED: frozenset(),
 }
-"""By stage: the stages that may follow it."""
+"""Stages that may follow each stage."""

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from gateway.telemetry.request_record import RequestRecord
 
 CONNECTION_LINE: Final = b"Connection: Upgrade\r\n"
-"""Of a 101, which names the protocol in `Upgrade` (RFC 9110 7.8)."""
+"""`Connection` line of a 101, which names the protocol in `Upgrade` (RFC 9110 7.8)."""
 
 
 class TunnelOwner:
-    """The exchange, as the upgrade of its request and the tunnel see it."""
+    """The exchange, as its upgrade and its tunnel see it."""
 
     __slots__ = ()
 
@@ -53,7 +53,7 @@ class TunnelOwner:
     resolution: Resolution
 
     def end(self, reason: str) -> None:
-        """The tunnel has ended; `reason` is empty where both sides have ended it."""
+        """End the exchange; `reason` is empty if both sides have ended the tunnel."""
         raise NotImplementedError
 
 
@@ -61,11 +61,11 @@ class TunnelOwner:
 
 
 def request_upgrade(owner: TunnelOwner) -> tuple[RequestHead, Retries | None]:
-    """Settle what the request of `owner`, which has the field `Upgrade`, asks of a backend: what its service
-    allows, and of a discovery document nothing. None: it goes on as an ordinary request, without the field.
+    """The request as a backend gets it, with the protocols that its service allows; of a discovery document
+    none. Without any it is an ordinary request (None), without the field `Upgrade`.
 
-    A request that asks is sent on a connection of its own, and sent again only where nothing was sent or
-    executed: a backend may have switched already, and its client would wait for the answer of another one.
+    A request for an upgrade is sent on a new connection, and again only if nothing was sent or executed: a
+    backend may have switched already, and its client would wait for another one's answer.
     """
     request, resolution = owner.request, owner.resolution
     metrics, service = owner.context.metrics, owner.record.service
@@ -81,9 +81,8 @@ def request_upgrade(owner: TunnelOwner) -> tuple[RequestHead, Retries | None]:
 
 
 def agreed_protocol(head: bytes, asked: tuple[str, ...], allowed: Collection[str]) -> str:
-    """The protocol to which the head of a 101 switches, if the request has asked for it (RFC 9110 7.8); else
-    empty. `head`: as it came, checked already. Whatever else a 101 may be, it is no reason to pass bytes on
-    that nobody reads any more (threats H5)."""
+    """Protocol to which a 101 switches, if the request has asked for it (RFC 9110 7.8); else empty. `head`:
+    as it came, already checked. Any other 101 must not start an unread passing of bytes (threats H5)."""
     upgrade: list[str] = []
     options: set[str] = set()
     start, *lines = head.decode("latin-1").split("\r\n")
@@ -101,7 +100,7 @@ def agreed_protocol(head: bytes, asked: tuple[str, ...], allowed: Collection[str
 
 
 def switched_head(response: ResponseHead, rewrite: ResponseRewrite, protocol: str) -> bytes:
-    """The head of a 101 as the client gets it."""
+    """Head of a 101 for the client."""
     return compose_downstream_head(
         response,
         rewrite,
@@ -117,7 +116,7 @@ def switched_head(response: ResponseHead, rewrite: ResponseRewrite, protocol: st
 
 @final
 class TunnelEnd:
-    """One of the two connections: an `asyncio.Protocol` by its methods, in the place of the one that has read
+    """One connection of a tunnel: an `asyncio.Protocol` by its methods, replacing the protocol that has read
     HTTP. It does not derive from that class, so that it can be compiled."""
 
     def __init__(
@@ -129,7 +128,7 @@ class TunnelEnd:
     ) -> None:
         self._tunnel = tunnel
         self._connection_lost = connection_lost
-        """Of the protocol before: its owner counts the connection until then."""
+        """Callback of the former protocol, whose owner counts the connection until then."""
         self._error: Exception | None = None
         self.transport = transport
         self.other: TunnelEnd
@@ -137,11 +136,11 @@ class TunnelEnd:
         """How the tunnel has ended if this connection breaks."""
         self.bytes_in = 0
         self.is_finished = False
-        """It sends nothing more."""
+        """Whether this side sends nothing more."""
         self.is_lost = False
 
     def attach(self, buffer: bytearray, *, reading: bool) -> None:
-        """Take the bytes of the connection from now on. `reading`: the other side takes more now."""
+        """Take the bytes of the connection from now on. `reading`: whether the other side takes more now."""
         protocol = cast("asyncio.Protocol", self)
         if self.is_finished or self.transport.get_extra_info("sslcontext") is not None:
             self.transport.set_protocol(protocol)  # over TLS a backend is read otherwise (`read_to_the_end`)
@@ -160,7 +159,7 @@ class TunnelEnd:
         self.other.write(data)
 
     def eof_received(self) -> bool:
-        """It sends nothing more; True: it is kept open, since the other side may."""
+        """Note that this side sends nothing more; True: keep it open, since the other side may."""
         self.is_finished = True
         self._tunnel.on_finished(self)
         return self.transport.can_write_eof()
@@ -192,13 +191,13 @@ class TunnelEnd:
             self.transport.resume_reading()
 
     def release(self) -> None:
-        """Tell the owner of the connection that it is closed."""
+        """Report the end of the connection to its owner."""
         self._connection_lost(self._error)
 
 
 @final
 class Tunnel(OpenTunnel):
-    """In `Context.tunnels` from `begin` to its end."""
+    """A running tunnel, in `Context.tunnels` from `begin` to its end."""
 
     def __init__(self, owner: TunnelOwner, connection: BackendConnection) -> None:
         context, downstream = owner.context, owner.downstream
@@ -215,15 +214,15 @@ class Tunnel(OpenTunnel):
         self._idle = owner.resolution.timeouts.tunnel_idle
         super().__init__(service, context.now + self._idle, downstream.peer.expires_at)
         self._untaken = 0
-        """What waited for slow readers when the deadline was looked at."""
+        """Bytes that waited for slow readers at the last deadline."""
         self._closing = False
-        """Both sides have sent everything. What waits is still written."""
+        """Whether both sides have sent everything. What waits is still written."""
         self._ending = TunnelEnding.CLOSED
         self._ended = False
 
     def begin(self, connection: BackendConnection, head: bytes, rest: bytes) -> None:
-        """Write the 101 to the client (`head`, as the client gets it), and what has come with it. What the
-        client has sent behind its request was held until now, and is sent on."""
+        """Write the 101 (`head`, for the client) and what came with it (`rest`). What the client has sent
+        behind its request was held until now, and is sent on."""
         context, client, upstream = self._owner.context, self._client, self._upstream
         context.tunnels.add(self)
         if self._owner.body is not None:
@@ -248,7 +247,7 @@ class Tunnel(OpenTunnel):
     # -- what the two ends report
 
     def on_bytes(self, end: TunnelEnd, size: int) -> None:
-        """So many bytes have come at one end."""
+        """Count received bytes."""
         self.deadline = self._owner.context.now + self._idle
         if end is self._client:
             self._bytes["in"] += size
@@ -256,8 +255,8 @@ class Tunnel(OpenTunnel):
             self._bytes["out"] += size
 
     def on_finished(self, end: TunnelEnd) -> None:
-        """No more bytes will come at this end. The other side learns it and may still send, as after a
-        half-close between the two; not over TLS to a backend, which ends as a whole."""
+        """Pass the end of one side's bytes on. The other side may still send, as after a half-close between
+        the two, except over TLS to a backend, which ends as a whole."""
         self.deadline = self._owner.context.now + self._idle
         other = end.other
         if other.is_finished or not other.transport.can_write_eof():
@@ -266,7 +265,7 @@ class Tunnel(OpenTunnel):
             other.transport.write_eof()
 
     def on_lost(self, end: TunnelEnd, error: Exception | None) -> None:
-        """The connection of this end is closed."""
+        """Handle the end of one connection."""
         if self._ended:
             end.release()
             return
@@ -283,8 +282,7 @@ class Tunnel(OpenTunnel):
     # -- the end
 
     def on_deadline(self) -> None:
-        """No byte has come for the idle time, or after the end nobody has taken what waits. It goes on if a
-        slow reader has taken something meanwhile."""
+        """End the tunnel, unless a slow reader has taken something meanwhile."""
         waiting = untaken(self._client.transport) + untaken(self._upstream.transport)
         if waiting and waiting != self._untaken:
             self._untaken = waiting
@@ -293,7 +291,7 @@ class Tunnel(OpenTunnel):
             self.cut(TunnelEnding.IDLE)
 
     def cut(self, ending: TunnelEnding) -> None:
-        """End it at once, with a reset: an orderly close would look like the end of what is sent."""
+        """End the tunnel at once, with a reset: an orderly close would look like the end of what is sent."""
         for end in (self._client, self._upstream):
             if not end.is_lost:
                 reset(end.transport)
@@ -310,7 +308,7 @@ class Tunnel(OpenTunnel):
                 end.transport.close()
 
     def _end(self, ending: TunnelEnding) -> None:
-        """Count it, hand out the record of its request, and give both connections back to their owners."""
+        """Count the tunnel, hand out its request record, and give both connections back to their owners."""
         self._ended = True
         owner = self._owner
         owner.context.tunnels.discard(self)
