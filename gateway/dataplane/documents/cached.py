@@ -43,7 +43,7 @@ _ABOUT_CONTENT: Final = fields_named({"content-type", "content-language"})
 
 _PLAIN_HOST: Final = re.compile(r"[A-Za-z0-9._~:\[\]-]+")
 """Hosts with which a document is cached. One with other characters may be escaped in a document (`&` as
-`\u0026`) and not be found by `_repeats_host`; no real server has one."""
+`\\u0026`) and not be found by `_repeats_host`; no real server has one."""
 
 _Key: TypeAlias = tuple[str, Endpoint, str]
 """Service, endpoint and target."""

@@ -17,10 +17,10 @@ LAST_CHUNK: Final = b"0\r\n\r\n"
 _SIZE_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})((?:[ \t]*;[\t !-~\x80-\xff]+)?)\r\n")
 _MAX_SIZE_LINE: Final = 256
 _MAX_OVERHEAD: Final = 16 * 1024
-"""Bytes of chunk extensions and trailer section in one body."""
+"""Maximum bytes of chunk extensions and trailer section in one body."""
 _MAX_EXCESS: Final = 256 * 1024
-"""Bytes of size lines and CRLFs in one body that are more than twice the content of their chunks. Only chunks
-of one or two bytes have such bytes: 87,381 chunks of one byte reach the bound. That is a day of a sender that
+"""Maximum bytes of size lines and CRLFs in one body beyond twice the content of their chunks. Only chunks of
+one or two bytes have such bytes: 87,381 chunks of one byte reach the limit. That is a day of a sender that
 keeps its connection alive with a blank each second, and no stream of lines ever gets there."""
 _FRAME: Final = len(b"\r\n\r\n")
 """Bytes of a chunk that are neither content nor digits."""
@@ -36,7 +36,7 @@ _SMALL_CHUNKS: Final = re.compile(
 _SMALL_CONTENT: Final = re.compile(
     b"(?is)[1-9a-f]\r\n(%b)\r\n" % b"|".join(b"(?<=%x\r\n).{%d}" % (size, size) for size in _SMALL_SIZES)
 )
-"""The content of each chunk, in what `_SMALL_CHUNKS` has matched."""
+"""Content of each chunk in a match of `_SMALL_CHUNKS`."""
 
 _SIZE: Final = 0
 _DATA: Final = 1
@@ -47,14 +47,14 @@ _INCOMPLETE: Final = -1
 
 @final
 class ChunkedDecoder:
-    """Takes bytes as they arrive and gives the content; after the last chunk, the bytes after the body."""
+    """Decodes chunked content as it arrives, up to the end of the body."""
 
     __slots__ = ("_buffer", "_excess", "_overhead", "_remaining", "_state", "done", "rest")
 
     def __init__(self) -> None:
         self.done = False
         self.rest = b""
-        """The bytes after the body: the next message, or garbage. Only valid when `done`."""
+        """Bytes after the body: the next message, or garbage. Only valid when `done`."""
         self._buffer = b""
         self._remaining = 0
         self._overhead = 0
@@ -62,7 +62,7 @@ class ChunkedDecoder:
         self._state = _SIZE
 
     def feed(self, data: bytes) -> bytes:
-        """The content in `data`. Raises `FramingError` for anything but exact chunked coding."""
+        """Content in `data`. Raises `FramingError` for anything but exact chunked coding."""
         if self._buffer:
             data, self._buffer = self._buffer + data, b""
         content: list[bytes] = []

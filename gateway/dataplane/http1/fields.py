@@ -1,7 +1,7 @@
-"""The rules for single fields of a head: how they frame the content, and what `Host` and `Connection` say.
+"""Rules for single fields of a head: how they frame the content, and what `Host` and `Connection` say.
 
-The strict readers of heads and the layouts both go by these rules. Nothing here reads a whole head, or
-depends on API versions or sockets.
+Both the strict readers and the layouts use them. Nothing here reads a whole head, or depends on API versions
+or sockets.
 """
 
 from __future__ import annotations
@@ -23,35 +23,37 @@ HEAD_END: Final = b"\r\n\r\n"
 OWS: Final = b" \t"
 """Optional whitespace (RFC 9110 5.6.3)."""
 TEXT: Final = rb"[\t\x20-\x7e\x80-\xff]*+"
-"""What a field value may hold (RFC 9110 5.5). Possessive: it never backtracks."""
+"""Pattern of a field value (RFC 9110 5.5). Possessive: it never backtracks."""
 MIN_FIELD_SIZE: Final = 4
-"""The size of the shortest field line (`a:` and CRLF). The lines of a head are counted only if it is long
-enough to exceed the limit."""
+"""Size of the shortest field line (`a:` and CRLF). Lines are counted only if a head is long enough to exceed
+the limit."""
 PORT: Final = rb"(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[0-5]?[0-9]{1,4})"
-"""A port from 0 to 65535, of at most five digits: servers that make a URL of a higher one fail."""
+"""Pattern of a port from 0 to 65535, of at most five digits: servers that make a URL of a higher one fail."""
 _NAME: Final = rb"[A-Za-z0-9._~!$&'()*+;=-]"
 HOST: Final = re.compile(
     b"(?:%b{1,255}" % _NAME
     + b"|(?:%b|%%[89A-Fa-f][0-9A-Fa-f]){1,255}" % _NAME
     + rb"|\[[0-9A-Fa-f:.]{2,45}\])(?::%b?)?" % PORT
 )
-"""Host and port (RFC 3986 3.2.2): a name of at most 255 characters; a colon alone means no port.
-Percent-encoding is for UTF-8 alone, as that RFC asks of those who write it: an encoded `.` or `/` is another
-name to a reader that decodes it. A comma makes a list of two Hosts to readers that join lines (RFC 9110 5.3).
-No character here needs an escape in JSON. Names without an escape are most, so they are tried first."""
+"""Pattern of host and port (RFC 3986 3.2.2): a name of at most 255 characters; a colon alone means no port.
+
+Percent-encoding is for UTF-8 alone, as that RFC asks of writers: an encoded `.` or `/` is another name to a
+reader that decodes it. A comma makes a list of two Hosts to readers that join lines (RFC 9110 5.3). No
+character here needs an escape in JSON. Names without an escape are most, so they are tried first.
+"""
 MAX_LENGTH_DIGITS: Final = 18
-"""Digits of a `Content-Length`: enough for any real body, and the number fits in 63 bits."""
+"""Maximum digits of a `Content-Length`: enough for any real body, and the number fits in 63 bits."""
 KNOWN_CODINGS: Final = frozenset({b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress", b"identity"})
 PSEUDONYM: Final = b"skewgate"
-"""The name of the gateway in `Via`, in lower case (RFC 9110 7.6.3)."""
+"""Name of the gateway in `Via`, in lower case (RFC 9110 7.6.3)."""
 MAX_LOOPS: Final = 8
-"""A request whose `Via` contains the gateway's name this often is refused as a loop (508, threats H9). Fewer
-times are legal: gateways may be nested."""
+"""Number of the gateway's names in `Via` from which a request is refused as a loop (508, threats H9). Fewer
+are legal: gateways may be nested."""
 _KEEP_ALIVE_VALUES: Final = [b"keep-alive"]
 KEEP_ALIVE_OPTIONS: Final = frozenset({"keep-alive"})
 NO_OPTIONS: Final[frozenset[str]] = frozenset()
 _LISTS_NO_FIELD: Final = frozenset({"close", "keep-alive", "", "te", "upgrade"})
-"""Options that are no names of fields which pass on, in normalized form."""
+"""Options that name no field which passes on, normalized."""
 
 
 def is_host(text: bytes) -> bool:
@@ -60,15 +62,13 @@ def is_host(text: bytes) -> bool:
 
 
 def is_loop(via: Sequence[bytes]) -> bool:
-    """Whether a request with these values of `Via` was here too often."""
+    """Whether a request with these values of `Via` has passed this gateway too often."""
     return bool(via) and sum(value.lower().count(PSEUDONYM) for value in via) >= MAX_LOOPS
 
 
 def read_length(value: bytes) -> int:
-    """The length of the content in bytes, from a value of `Content-Length`.
-
-    Signs, blanks inside, lists and non-ASCII digits are refused (threats S3, S4).
-    """
+    """Read a value of `Content-Length`. Signs, blanks inside, lists and non-ASCII digits are refused (threats
+    S3, S4)."""
     digits = value.rstrip(OWS)
     if not digits.isdigit() or len(digits) > MAX_LENGTH_DIGITS:  # bytes.isdigit: ASCII only
         raise FramingError("content_length")
@@ -84,7 +84,7 @@ def normalized_fields(selected: tuple[bytes, ...]) -> tuple[Header, ...]:
 
 
 def connection_options(values: Sequence[bytes]) -> frozenset[str]:
-    """The options that the values of `Connection` list, in lower case."""
+    """Options in the values of `Connection`, in lower case."""
     if not values:
         return NO_OPTIONS
     if values == _KEEP_ALIVE_VALUES:
@@ -93,8 +93,8 @@ def connection_options(values: Sequence[bytes]) -> frozenset[str]:
 
 
 def listed_fields(options: frozenset[str], table: NameTable) -> frozenset[str]:
-    """The fields (normalized) that these options of `Connection` list, and that are not passed on therefore
-    (RFC 9110 7.6.1). Raises `FramingError` if one of them must not be removed."""
+    """Normalized names of the fields that `Connection` lists, which are not passed on (RFC 9110 7.6.1).
+    Raises `FramingError` if one of them must not be removed."""
     if options <= KEEP_ALIVE_OPTIONS:
         return NO_OPTIONS
     listed = frozenset(map(normalize_name, options)) - _LISTS_NO_FIELD

@@ -1,8 +1,7 @@
 """The fields that describe the client to the next hop: `X-Forwarded-*` and `Via`.
 
 The gateway writes them. Values from the client are used only if its address is trusted (threats O11).
-`Forwarded` is never sent: servers that read it ignore `X-Forwarded-*`, so the two could disagree (threats
-O11).
+`Forwarded` is never sent: servers that read it ignore `X-Forwarded-*`, so the two could disagree.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ if TYPE_CHECKING:
     from gateway.tls.values import ClientCertificate
 
 UNIX_PEER: Final = "unix:"
-"""In place of the address of a client that has connected to a Unix socket, as nginx writes it."""
+"""Stands for the address of a client on a Unix socket, as in nginx."""
 MAX_CACHED_LINES: Final = 4096
-"""Sets of lines that a worker keeps: about one for each client address and name of the gateway."""
+"""Sets of lines that a worker caches: about one for each client address and name of the gateway."""
 MAX_CACHED_SIZE: Final = 1024
-"""Bytes of one set, and of what others have written that it depends on: all take about 10 MiB at most."""
+"""Bytes of one set, and of the received fields that it depends on: all take about 10 MiB at most."""
 VIA: Final = b"Via: 1.1 skewgate\r\n"
 _VALID_VALUES: Final = {
     "x-forwarded-proto": re.compile(rb"https?", re.IGNORECASE),
@@ -34,8 +33,7 @@ _VALID_VALUES: Final = {
     "x-forwarded-port": re.compile(PORT),
     "x-forwarded-prefix": re.compile(rb"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+/?"),
 }
-"""What a value from a trusted peer must match to be forwarded and to be used in links: trusted values can be
-malformed."""
+"""Patterns for values from a trusted peer that are forwarded and used in links."""
 _ADDRESS_AND_PORT: Final = re.compile(
     r"\[([0-9A-Fa-f]*:[^\]]*)\](?::[0-9]{1,5})?|([0-9.]+):[0-9]{1,5}",
 )
@@ -44,16 +42,16 @@ _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 
 
 class _Origin(NamedTuple):
-    """What a client wrote before the path of its request: its server, as it knows it."""
+    """Scheme, host and port of the gateway as the client knows them."""
 
     scheme: str
     host: str
-    """A name or address, with a port where the client wrote one; empty for HTTP/1.0 without `Host`."""
+    """Name or address, with a port if the client wrote one; empty for HTTP/1.0 without `Host`."""
     port: str
 
     @property
     def authority(self) -> str:
-        """The host with this port, for links."""
+        """Host with this port, for links."""
         name, written = _split_port(self.host)
         if self.port == written:
             return self.host
@@ -66,18 +64,18 @@ _LinesKey: TypeAlias = tuple[object, ...]
 
 @final
 class ForwardingLines:
-    """The lines that were written before, of all connections of a worker: most are the same for every request
-    of one client to one Host. It changes no line, only its cost."""
+    """Cache of written lines for all connections of a worker: most are the same for every request of one
+    client to one Host."""
 
     def __init__(self) -> None:
         self._lines: dict[_LinesKey, bytes] = {}
 
     def find(self, key: _LinesKey) -> bytes | None:
-        """The lines that were kept under `key`: all that they depend on."""
+        """Lines cached under `key`, which has all that they depend on."""
         return self._lines.get(key)
 
     def keep(self, key: _LinesKey, lines: bytes) -> None:
-        """Keep lines. The table is bounded, since clients choose what is in them."""
+        """Cache lines. The table is bounded, since clients choose what is in them."""
         if len(lines) > MAX_CACHED_SIZE:
             return
         if len(self._lines) >= MAX_CACHED_LINES:
@@ -116,32 +114,32 @@ class Peer:
         trusted_socket: bool = False,
         certificate: ClientCertificate | None = None,
     ) -> None:
-        """`trusted_socket`: whoever connects to this Unix socket is trusted."""
+        """`trusted_socket`: every peer on this Unix socket is trusted."""
         self.address = address
         self.scheme = scheme
         self._trusted_networks = trusted
         self._ip = read_ip(address)
         self.certificate = certificate
-        """The client's own, verified (mutual TLS)."""
+        """Verified certificate of the client (mutual TLS)."""
         self._certificate_line = b"" if certificate is None else certificate.line
         self.expires_at = inf if certificate is None else certificate.not_after
         """Wall-clock seconds at which the certificate expires; infinite without one."""
         self.is_trusted = trusted_socket or _is_in(self._ip, trusted)
-        """Whether it may say who the client is, and what the original URL was."""
+        """Whether it may say who the client is and what the original URL was."""
         self._access: Access | None = None
-        """Whose answer about this peer is kept in `_is_allowed`."""
+        """Access rules for which `_is_allowed` holds."""
         self._is_allowed = False
         self._shared = shared
         self._last_host = ""
         self._last_prefix = ""
         self._last_lines = b""
-        """For a request to that Host with that prefix, where nothing else enters."""
+        """Lines for a request to that Host with that prefix, if nothing else enters."""
 
     def lines(self, request: RequestHead, backend: Backend, prefix: str) -> bytes:
-        """The field lines for a backend that the gateway writes: `Host`, and those about the client.
+        """Field lines that the gateway writes for a backend: `Host`, and those about the client.
 
-        A client without `Host` (HTTP/1.0) gets that of the backend. `prefix`: the path prefix that was
-        removed, or empty.
+        A client without `Host` (HTTP/1.0) gets that of the backend. `prefix`: the removed path prefix, or
+        empty.
         """
         host = request.host
         if self.is_trusted or request.via or not host:
@@ -158,30 +156,27 @@ class Peer:
         return lines
 
     def public_base(self, request: RequestHead, prefix: str) -> str:
-        """The scheme, authority and path prefix by which the client reached the gateway: the base of every
-        link that it can follow."""
+        """Base of every link that the client can follow: scheme, authority and path prefix of the gateway."""
         fields = self._trusted_fields(request)
         origin = self._origin(request, fields)
         outer = fields.get("x-forwarded-prefix", b"").decode("latin-1").rstrip("/")
         return f"{origin.scheme}://{origin.authority}{outer}{prefix}"
 
     def client_address(self, request: ReceivedHead) -> str:
-        """The address of the client, for the access log: the rightmost one that is not a trusted peer.
-
-        The client may have made up the addresses to the left of it.
-        """
+        """Address of the client for the access log: the rightmost one that is not a trusted peer. The client
+        may have made up the addresses to the left of it."""
         return self._forwarded_client(request) or self.address
 
     def client_ip(self, request: ReceivedHead) -> IpAddress | None:
-        """The same as an address; where a trusted peer forwards something else, its own. None: it has none,
-        as the peer of a unix socket."""
+        """`client_address` as a value; if a trusted peer forwards no address, its own. None for a Unix
+        socket."""
         if not self.is_trusted:
             return self._ip
         return read_ip(self.client_address(request)) or self._ip
 
     def is_allowed(self, access: Access, request: ReceivedHead) -> bool:
-        """Whether the client may use the service with these rules. Of a peer that speaks for itself it is
-        found out once for each connection and configuration."""
+        """Whether access rules allow the client. For a peer that is itself the client this is decided once
+        for each connection and configuration."""
         if self.is_trusted:
             return self._forwarded_is_allowed(access, request)
         if self._access is not access:
@@ -189,7 +184,7 @@ class Peer:
         return self._is_allowed
 
     def _forwarded_is_allowed(self, access: Access, request: ReceivedHead) -> bool:
-        """The same for a trusted peer. Its own address counts only where it forwards nobody: it is often
+        """`is_allowed` for a trusted peer. Its own address counts only if it forwards nobody: it is often
         allowed itself, so a text that is no address must not count for it (threats R3-T7)."""
         client = self._forwarded_client(request)
         # A proxy that names the peer of a Unix socket is on the machine of its client.
@@ -199,8 +194,8 @@ class Peer:
         return address is not None and access.allows(address)
 
     def _forwarded_client(self, request: ReceivedHead) -> str | None:
-        """What a trusted peer names as the client, an address or not; empty: it names nobody in its
-        `X-Forwarded-For`. None: there is no such field, or the peer is not trusted."""
+        """What a trusted peer names as the client, an address or not; empty if its `X-Forwarded-For` names
+        none. None: there is no such field, or the peer is not trusted."""
         if not self.is_trusted:
             return None
         values = [value for name, value in request.forwarded if name == "x-forwarded-for"]
@@ -216,7 +211,7 @@ class Peer:
         """Where the client sent its request. `fields`: those of a trusted peer.
 
         The gateway's own port says nothing: the client may know another one (a port mapping, a proxy in
-        front). Servers that believe `X-Forwarded-Port` write it into their links.
+        front), and servers write `X-Forwarded-Port` into their links.
         """
         scheme = fields.get("x-forwarded-proto", b"").decode("latin-1").lower() or self.scheme
         host = fields.get("x-forwarded-host", b"").decode("latin-1") or request.host
@@ -224,7 +219,7 @@ class Peer:
         return _Origin(scheme, host, port or _DEFAULT_PORTS[scheme])
 
     def _trusted_fields(self, request: ReceivedHead) -> dict[str, bytes]:
-        """The well-formed fields of a trusted peer; empty for other peers.
+        """Well-formed fields of a trusted peer; empty for other peers.
 
         Of a list the first item counts, which the proxy nearest to the client wrote. Several lines with one
         name are one list. `X-Forwarded-For` is kept whole.
@@ -241,8 +236,8 @@ class Peer:
         return fields
 
     def _lines_of_hops(self, request: RequestHead, host: str, prefix: str) -> bytes:
-        """The lines where proxies in front have written some: `X-Forwarded-For` differs from client to
-        client, the rest hardly ever does."""
+        """Lines for requests through proxies: `X-Forwarded-For` differs between clients, the rest hardly
+        ever."""
         before, size = b"", 0
         others: list[tuple[str, bytes]] = []
         if self.is_trusted:
@@ -281,15 +276,15 @@ class Peer:
 
 
 def _split_port(host: str) -> tuple[str, str]:
-    """A valid `Host` as name and port; the port is empty if there is none (RFC 3986 3.2.3: a colon alone
-    means none)."""
+    """Name and port of a valid `Host`; the port is empty if there is none, or a colon alone (RFC 3986
+    3.2.3)."""
     name, colon, port = host.rpartition(":")
     return (host, "") if not colon or host[-1] == "]" else (name, port)
 
 
 def read_ip(text: str) -> IpAddress | None:
-    """A written address; None: it is none. Some proxies write a port behind it. On a socket that takes IPv4
-    and IPv6, IPv4 comes as IPv6 (`::ffff:10.0.0.1`); rules for it are written as IPv4."""
+    """Read an address; None: it is none. Some proxies write a port behind it. A socket for IPv4 and IPv6
+    shows IPv4 as IPv6 (`::ffff:10.0.0.1`); rules for it are written as IPv4."""
     with_port = _ADDRESS_AND_PORT.fullmatch(text)
     if with_port is not None:
         text = with_port[1] or with_port[2]
@@ -301,7 +296,7 @@ def read_ip(text: str) -> IpAddress | None:
 
 
 def plain_address(address: str) -> str:
-    """An address of a socket; one of IPv4 as such, also where the socket takes IPv6, too."""
+    """Address of a socket; IPv4 as such, even if the socket takes IPv6, too."""
     return address.removeprefix("::ffff:") if "." in address else address
 
 

@@ -1,9 +1,9 @@
-"""How heads are read: by a layout where there is one, else by the strict reader.
+"""Readers of heads: each uses a layout if there is one, else the strict reader.
 
 One reader serves all connections of a worker that read heads with the same table of names. It makes a layout
 when a sequence of names comes for the second time. Peers choose these sequences, and a layout takes about a
-millisecond to make, so the layouts are bounded in number and in how fast they are made; the least used goes
-first. Which way a head is read changes its cost and not the result.
+millisecond to make, so their number and the rate of making them are bounded; the least used goes first. The
+way in which a head is read changes its cost and not the result.
 """
 
 from __future__ import annotations
@@ -23,46 +23,45 @@ from gateway.dataplane.http1.request_head import RequestHead, read_request_head
 from gateway.dataplane.http1.response_head import ResponseHead, read_response_head
 
 MAX_LAYOUTS: Final = 256
-"""Of one reader. A fleet has a few kinds of servers, and its clients some dozen libraries."""
+"""Maximum layouts of one reader. A fleet has a few kinds of servers, and its clients some dozen libraries."""
 MAX_LAYOUTS_OF_A_KEY: Final = 16
-"""Layouts that are tried for one head: each costs up to a microsecond."""
+"""Maximum layouts that are tried for one head: each costs up to a microsecond."""
 MAX_NEW_LAYOUTS: Final = 16
-"""Layouts that are made one after the other, after a pause. The largest take 3 ms each."""
+"""Maximum layouts made one after the other, after a pause. The largest take 3 ms each."""
 NEW_LAYOUTS_A_TICK: Final = 2
-"""Layouts that may be made with every tick of the worker's clock: 8 a second take 1 to 3 % of a core."""
+"""Further layouts for every tick of the worker's clock: 8 a second take 1 to 3 % of a core."""
 MAX_LAYOUT_SOURCE: Final = 8 * 1024
-"""Bytes of a head from which a layout is made."""
+"""Maximum bytes of a head from which a layout is made."""
 _MAX_SIGNATURES: Final = 1024
 _SIGNATURE: Final = re.compile(
     rb"\AHTTP/1[^\r]*|\r\n(?:(?:connection|transfer-encoding|expect):[^\r]*|[^:\r]+)", re.IGNORECASE
 )
-"""What the layout of a head depends on: the status line, the names, and the values that are literal in it."""
+"""Parts of a head that determine its layout: status line, names, and the values that are literal in it."""
 
 
 @final
 class LayoutBudget:
-    """How many layouts may be made now. The readers of requests have one budget and those of responses
-    another, so that clients do not use up what backends need."""
+    """Number of layouts that may be made now. Readers of requests and of responses have separate budgets, so
+    that clients do not use up what backends need."""
 
     def __init__(self) -> None:
         self._left = MAX_NEW_LAYOUTS
 
     def take(self) -> bool:
-        """Whether another one may be made."""
+        """Whether another layout may be made; counts it."""
         if not self._left:
             return False
         self._left -= 1
         return True
 
     def refill(self) -> None:
-        """A tick has passed."""
+        """Add the layouts of another tick."""
         self._left = min(self._left + NEW_LAYOUTS_A_TICK, MAX_NEW_LAYOUTS)
 
 
 @final
 class Signatures:
-    """Which sequences of names came before, and were not made a layout yet. Bounded, since peers choose
-    them."""
+    """Sequences of names that came before and have no layout yet. Bounded, since peers choose them."""
 
     def __init__(self, budget: LayoutBudget) -> None:
         self._budget = budget
@@ -70,7 +69,7 @@ class Signatures:
         self._made: set[int] = set()
 
     def of(self, head: bytes) -> int:
-        """The signature of a head if its layout is to be made now, else 0."""
+        """Signature of a head if its layout is to be made now, else 0."""
         signature = hash(tuple(_SIGNATURE.findall(head)))
         if signature in self._made:
             return 0
@@ -87,7 +86,7 @@ class Signatures:
         return signature
 
     def forget(self, signature: int) -> None:
-        """Its layout was given up."""
+        """Allow another layout for a signature: its layout was given up."""
         self._made.discard(signature)
 
 
@@ -97,7 +96,7 @@ _Layout = TypeVar("_Layout", bound="RequestLayout | ResponseLayout")
 
 @final
 class LayoutTable(Generic[_Key, _Layout]):
-    """The layouts of one reader, by what is known of a head before it is read."""
+    """Layouts of one reader, by what can be seen of a head before it is read."""
 
     def __init__(self, signatures: Signatures) -> None:
         self._signatures = signatures
@@ -105,7 +104,7 @@ class LayoutTable(Generic[_Key, _Layout]):
         """In the order in which they are tried: about the most used first."""
 
     def add(self, key: _Key, layout: _Layout) -> None:
-        """Add a layout, if need be in place of the one that is used least."""
+        """Add a layout, replacing the least used one if there is no room."""
         layouts = self.by_key.get(key, [])
         if len(layouts) >= MAX_LAYOUTS_OF_A_KEY:
             self._remove_one(layouts)
@@ -114,7 +113,7 @@ class LayoutTable(Generic[_Key, _Layout]):
         self.by_key.setdefault(key, []).append(layout)
 
     def _remove_one(self, candidates: list[_Layout]) -> None:
-        """Remove the least used of `candidates`. What the others did counts half from now on."""
+        """Remove the least used of `candidates`, and halve the use counts of the others."""
         least = min(candidates, key=lambda layout: layout.uses)
         for key, layouts in list(self.by_key.items()):
             if least in layouts:
@@ -126,8 +125,8 @@ class LayoutTable(Generic[_Key, _Layout]):
             layout.uses //= 2
 
     def move_up(self, layouts: list[_Layout], place: int) -> None:
-        """The layout at `place`, which is not the first, has read a head: try it earlier if it is used more
-        than the one before it."""
+        """Try the layout at `place` (not 0), which has read a head, earlier if it is used more than the one
+        before."""
         layout, before = layouts[place], layouts[place - 1]
         if layout.uses > before.uses:
             layouts[place], layouts[place - 1] = before, layout
@@ -148,11 +147,10 @@ class RequestReader:
         self._by_key = self._layouts.by_key
 
     def read_known(self, data: bytes) -> RequestHead | None:
-        """Read the head at the beginning of `data` by a layout; None: it is not complete, or is for `read`.
+        """Read the head at the beginning of `data` by a layout; None: it is incomplete, or is for `read`.
 
         A head that is longer than a line may be is for the strict reader, so no line has to be measured. Of
-        pipelined requests that are longer each head is cut first.
-        Raises `FramingError`.
+        longer pipelined requests each head is cut first. Raises `FramingError`.
         """
         max_size = self._max_size
         if len(data) > max_size:  # many requests, or a body: what is counted must be one head
@@ -199,8 +197,7 @@ class ResponseReader:
         self._by_key = self._layouts.by_key
 
     def read_known(self, data: bytes, is_head_request: bool) -> ResponseHead | None:  # noqa: FBT001 - hot path
-        """Read the head at the beginning of `data` by a layout; None: it is not complete, or is for
-        `read`."""
+        """Read the head at the beginning of `data` by a layout; None: it is incomplete, or is for `read`."""
         end = data.find(b"\r")
         layouts = self._by_key.get(data[:end])
         if layouts is None:
@@ -220,8 +217,7 @@ class ResponseReader:
         return head
 
     def read(self, head: bytes, *, is_head_request: bool) -> ResponseHead:
-        """Read a whole head, its empty line included. Raises `FramingError`; the caller reports a
-        `Failure`."""
+        """Read a whole head, its empty line included. Raises `FramingError`."""
         response = read_response_head(head, self.table, is_head_request=is_head_request)
         if len(head) <= MAX_LAYOUT_SOURCE and (signature := self._signatures.of(head)):
             layout = response_layout(head, self.table, signature)

@@ -51,12 +51,12 @@ MAX_LAYOUT_SIZE: Final = 4096
 # CPython 3.11.2 reads some possessive groups wrongly, so only single characters are possessive here.
 _BLANKS: Final = rb"[ \t]*+"
 _VALUE: Final = _BLANKS + b"(" + TEXT + rb")(?<![ \t])"
-"""A value without the blanks around it. One with blanks at its end is for the strict reader, and an empty one
-after a blank."""
+"""Value without blanks around it. One with blanks at its end, or empty after a blank, is for the strict
+reader."""
 _HOST: Final = _BLANKS + b"(" + HOST.pattern + b")" + _BLANKS
 _LENGTH: Final = _BLANKS + rb"([0-9]{1,%d})" % MAX_LENGTH_DIGITS + _BLANKS
 _LITERAL: Final = frozenset({names.CONNECTION, names.CODING, names.EXPECT})
-"""Kinds whose value is a part of the layout."""
+"""Kinds whose value is part of the layout."""
 
 _Groups: TypeAlias = tuple[bytes, ...]
 _Cut: TypeAlias = Callable[[_Groups], tuple[bytes, ...]]
@@ -64,12 +64,12 @@ _Cut: TypeAlias = Callable[[_Groups], tuple[bytes, ...]]
 
 
 class _Ids(NamedTuple):
-    """Which field that passes on is cut out as well, for those who read ids."""
+    """A passed-on field that is also cut out, for those who read ids."""
 
     is_name: Callable[[bytes], bool]
-    """Of a name in lower case."""
+    """Whether a name in lower case is that field's."""
     value: bytes
-    """What is read of it, with one group."""
+    """Pattern of its value, with one group."""
 
 
 _TRACE: Final = _Ids(TRACEPARENT.__eq__, _BLANKS + b"(" + PARENT + b")" + _BLANKS)
@@ -78,29 +78,28 @@ _RESPONSE_ID: Final = _Ids(is_request_id_name, _VALUE)
 
 @final
 class _Expression:
-    """The regular expression of a layout while it is made, and what its groups are. Groups count from 0."""
+    """The regular expression of a layout in the making, and its groups, counted from 0."""
 
     def __init__(self, start: bytes, groups: int, ids: _Ids) -> None:
         self._ids = ids
         self.runs: list[int] = []
-        """The groups with fields that pass on."""
+        """Groups with fields that pass on."""
         self.passed: set[bytes] = set()
-        """The names of these fields, in lower case."""
+        """Names of these fields, in lower case."""
         self.values: dict[int, list[int]] = {}
-        """The groups with the values of a kind."""
+        """Groups with the values of each kind."""
         self.names: dict[int, list[bytes]] = {}
-        """The names beside them."""
+        """Field names by kind."""
         self.literals: dict[int, list[bytes]] = {}
-        """The values of literal kinds."""
+        """Values of literal kinds."""
         self.id = -1
-        """The group with the trace context of a request, or the request id of a response; -1: there is
-        none."""
+        """Group with the trace context of a request, or the request id of a response; -1: none."""
         self._parts = [start]
         self._groups = groups
         self._run = b""
 
     def add(self, name: bytes, value: bytes, kind: int) -> None:
-        """The next field line of the head. `value`: as it came."""
+        """Add the next field line of the head. `value`: as it came."""
         line = rb"\r\n" + re.escape(name) + b":"
         if kind == names.PASSED:
             self._run += line + TEXT
@@ -121,7 +120,7 @@ class _Expression:
         return self.id < 0 and self._ids.is_name(name)
 
     def add_id(self, name: bytes) -> None:
-        """The next field line, which passes on: its value is a group inside a run."""
+        """Add the next field line, which passes on: its value is a group inside a run."""
         self._run += rb"\r\n" + re.escape(name) + b":" + self._ids.value
         self.id = self._groups + 1  # the run itself is the group before
 
@@ -139,13 +138,13 @@ class _Expression:
             self._run = b""
 
     def compile(self) -> Callable[[bytes], re.Match[bytes] | None] | None:
-        """The match of the finished expression; None: it is too large."""
+        """Match function of the finished expression; None: it is too large."""
         self._end_run()
         source = b"".join(self._parts) + HEAD_END
         return re.compile(source).match if len(source) <= MAX_LAYOUT_SIZE else None
 
     def value_of(self, kind: int) -> int:
-        """The group with the only value of `kind`; -1: there is none."""
+        """Group with the only value of `kind`; -1: none."""
         return self.values.get(kind, [-1])[0]
 
     def selected(self) -> tuple[tuple[bytes, ...], _Cut | None]:
@@ -178,9 +177,9 @@ class RequestLayout:
     ) -> None:
         self._match = match
         self.signature = signature
-        """By which the heads of this layout are counted before it is made."""
+        """Signature by which heads of this layout were counted before it was made."""
         self.uses = 0
-        """How often it was used, as it counts now."""
+        """Use count, halved now and then."""
         options = connection_options(found.literals.get(names.CONNECTION, ()))
         self._closes = "close" in options
         self._keeps = "keep-alive" in options
@@ -199,8 +198,8 @@ class RequestLayout:
         self._proxied = bool(self._forwarded or self._via)
 
     def read(self, data: bytes, max_size: int) -> RequestHead | None:
-        """Read the head at the beginning of `data`; None: it is not of this layout, or larger than
-        `max_size` bytes, or for the strict reader. Raises `FramingError` for a target that is refused."""
+        """Read the head at the beginning of `data`; None: it has another layout, more than `max_size` bytes,
+        or is for the strict reader. Raises `FramingError` for a target that is refused."""
         match = self._match(data)
         if match is None:
             return None
@@ -262,7 +261,7 @@ class RequestLayout:
 
 @final
 class ResponseLayout:
-    """Reads the response heads of one layout. The status line is a part of it."""
+    """Reads the response heads of one layout. The status line is part of it."""
 
     def __init__(
         self,
@@ -273,9 +272,9 @@ class ResponseLayout:
     ) -> None:
         self._match = match
         self.signature = signature
-        """By which the heads of this layout are counted before it is made."""
+        """Signature by which heads of this layout were counted before it was made."""
         self.uses = 0
-        """How often it was used, as it counts now."""
+        """Use count, halved now and then."""
         self._status, self._line, minor = read_status_line(status_line)
         options = connection_options(found.literals.get(names.CONNECTION, ()))
         self._close = "close" in options or (minor == 0 and "keep-alive" not in options)
@@ -293,7 +292,7 @@ class ResponseLayout:
         self._location = found.normalized(names.LOCATION)
 
     def read(self, data: bytes, is_head_request: bool) -> ResponseHead | None:  # noqa: FBT001 - hot path
-        """Read the head at the beginning of `data`; None: it is not of this layout."""
+        """Read the head at the beginning of `data`; None: it has another layout."""
         match = self._match(data)
         if match is None:
             return None
@@ -323,7 +322,7 @@ class ResponseLayout:
 
 
 def request_layout(head: bytes, table: NameTable, signature: int) -> RequestLayout | None:
-    """The layout of a head that the strict reader has accepted; None: heads with these names have none.
+    """Layout of a head that the strict reader has accepted; None: heads with these names have none.
 
     This head itself need not match: a blank at the end of one of its values must not keep others from their
     layout. Our own grammar has accepted all its names.
@@ -338,7 +337,7 @@ def request_layout(head: bytes, table: NameTable, signature: int) -> RequestLayo
 
 
 def response_layout(head: bytes, table: NameTable, signature: int) -> ResponseLayout | None:
-    """The layout of a head that the strict reader has accepted; None: heads with these names have none."""
+    """Layout of a head that the strict reader has accepted; None: heads with these names have none."""
     end = head.find(b"\r")
     status_line = head[:end]
     found = _Expression(re.escape(status_line), 0, _RESPONSE_ID)

@@ -17,7 +17,7 @@ PASSED: Final = 0
 SELECTED: Final = 1
 """Selected for the dialects: some dialect reads or owns it."""
 DROP: Final = 2
-"""Removed: a hop-by-hop field, one that is not taken from this peer, or a twin of a name in this table
+"""Removed: a hop-by-hop field, one that this peer may not send, or a twin of a name in this table
 (`normalize_name`)."""
 HOST: Final = 3
 LENGTH: Final = 4
@@ -32,7 +32,7 @@ REQUEST_ID: Final = 11
 """Holds an id of the request."""
 MAX_FORWARDS: Final = 12
 UPGRADE: Final = 13
-"""Asks for another protocol on this connection. Of a response it is dropped: `tunnel` reads that of a 101."""
+"""Asks for another protocol on this connection. Dropped from responses: `tunnel` reads that of a 101."""
 
 _FRAMING_KINDS: Final = {
     "content-length": LENGTH,
@@ -49,22 +49,22 @@ _REQUEST_KINDS: Final = _FRAMING_KINDS | {
 _RESPONSE_KINDS: Final = _FRAMING_KINDS | {"location": LOCATION, "content-location": LOCATION}
 
 MAX_CACHED_NAMES: Final = 1024
-"""Spellings. Peers choose them, so the table is bounded; further ones are looked up each time."""
+"""Cached spellings. Peers choose them, so the table is bounded; further ones are looked up each time."""
 MAX_CACHED_NAME_SIZE: Final = 64
 """Bytes. A pattern with `*` matches names as long as a line may be."""
 
 
 @final
 class NameTable:
-    """Says of each spelling of a field name of which kind it is (the constants above). `pattern` finds the
-    fields that are not `PASSED` in a head."""
+    """Kind of each spelling of a field name (the constants above). `pattern` finds the fields in a head that
+    are not `PASSED`."""
 
     __slots__ = ("_by_spelling", "_kinds", "pattern", "reads_ids", "selected")
 
     def __init__(self, selected: frozenset[str], known: dict[str, int], dropped: frozenset[str]) -> None:
         self.selected = selected
         self.reads_ids = False
-        """Somebody reads `RequestHead.trace` and `ResponseHead.request_id`."""
+        """Whether `RequestHead.trace` and `ResponseHead.request_id` are read."""
         self._kinds = dict.fromkeys(dropped, DROP) | known | dict.fromkeys(selected, SELECTED)
         self._by_spelling: dict[bytes, int] = {}
         self.pattern = fields_named(self._kinds)
@@ -76,9 +76,11 @@ class NameTable:
         request_id_names: frozenset[str] = frozenset(),
         dropped: Iterable[str] = (),
     ) -> NameTable:
-        """`selected`: every normalized name that some dialect reads or owns in requests. `request_id_names`:
-        those that hold ids of a request. `dropped`: names, and beginnings of names with `*`, that are not
-        taken from the peer. A name that already has a use here keeps it."""
+        """Table for requests. A name that already has a use here keeps it.
+
+        `selected`: normalized names that some dialect reads or owns. `request_id_names`: those of request
+        ids. `dropped`: names, or beginnings of names with `*`, that this peer may not send.
+        """
         # `Via` has a kind of its own: it is kept and checked for loops whether the peer is trusted or not.
         known = (
             dict.fromkeys(request_id_names, REQUEST_ID)
@@ -89,12 +91,12 @@ class NameTable:
 
     @classmethod
     def for_responses(cls, selected: frozenset[str]) -> NameTable:
-        """`selected`: the normalized names that the dialect of the service reads or owns in responses."""
+        """Table for responses. `selected`: normalized names that the dialect of the service reads or owns."""
         # A 407 of a backend keeps its challenge (RFC 9110 15.5.8): the gateway has none of its own.
         return cls(selected, _RESPONSE_KINDS, HOP_BY_HOP - {"proxy-authenticate"})
 
     def kind(self, raw: bytes) -> int:
-        """The kind of a field with this name. `raw`: as it came."""
+        """Kind of a field with this name. `raw`: as it came."""
         kind = self._by_spelling.get(raw)
         if kind is None:
             kind = self._look_up(raw)

@@ -24,18 +24,20 @@ SMALL_PIECE: Final = 1024
 
 @final
 class HeldBodies:
-    """How much all request bodies of one worker hold together (threats R-B13): those that are held to be sent
-    again, and what has come of streaming ones before they have a backend connection. `total`: bytes, beyond
-    which a body is streamed, and little of it is read before it can be sent."""
+    """Memory of all request bodies of one worker (threats R-B13): bodies held to be sent again, and received
+    parts of streaming ones that have no backend connection yet.
+
+    `total`: bytes beyond which further bodies stream, and little of them is read before it can be sent.
+    """
 
     def __init__(self, total: int) -> None:
         self._total = total
         self.on_full: Callable[[], None] | None = None
         self.size = 0
-        """Bytes."""
+        """Bytes held."""
         self.was_full = False
-        """They were more than the total, and have not been at most half of it at a look since. `on_full` was
-        called, which looks at every client, so it is not called for each body that comes."""
+        """Whether they were more than the total, and not at most half of it at a tick since. `on_full` was
+        called then; it visits every client, so it is not called for each body."""
 
     @property
     def full(self) -> bool:
@@ -43,7 +45,7 @@ class HeldBodies:
         return self.size > self._total
 
     def add(self, size: int) -> None:
-        """One body holds so much more."""
+        """Count further bytes of a body."""
         self.size += size
         if self.size > self._total and not self.was_full:
             self.was_full = True
@@ -51,7 +53,7 @@ class HeldBodies:
                 self.on_full()
 
     def tick(self) -> None:
-        """Called now and then: they may be far from full again."""
+        """Reset `was_full` when at most half of the total is held."""
         if self.size <= self._total // 2:
             self.was_full = False
 
@@ -64,10 +66,10 @@ class RequestBody:
         self.limits = limits
         self._held = held
         self._size = 0
-        """Bytes that this one holds."""
+        """Bytes held by this body."""
         self._decoder = ChunkedDecoder() if request.framing == CHUNKED else None
         self._chunked = False
-        """It is sent chunked: its length was not known when its first byte was sent."""
+        """Whether it is sent chunked: its length was unknown when its first byte was sent."""
         self._declared = request.length
         self._received = 0
         self._pieces: list[bytes] = []
@@ -75,7 +77,7 @@ class RequestBody:
         self.done = False
         self.too_large = request.length > limits.body
         self.streams = request.length > limits.replay_body
-        """The body is forwarded as it comes. It cannot be sent twice once a part of it was sent."""
+        """Whether the body is forwarded as it comes. It cannot be sent again once a part was sent."""
 
     @property
     def replayable(self) -> bool:
@@ -111,8 +113,8 @@ class RequestBody:
         return rest
 
     def framing_line(self) -> bytes:
-        """The field line that frames the body for the backend. A small body that has come whole has a
-        length, even if it came chunked: old servers refuse chunked ones."""
+        """Field line that frames the body for the backend. A small body that has come whole has a length,
+        even if it came chunked: old servers refuse chunked ones."""
         if self._decoder is None:
             return b"Content-Length: %d\r\n" % self._declared
         self._chunked = not self.done or self._received > self.limits.replay_body
@@ -121,7 +123,7 @@ class RequestBody:
         return b"Content-Length: %d\r\n" % self._received
 
     def data_to_send(self) -> bytes:
-        """What to write to the backend now: a held body whole, of a streaming one the new part."""
+        """Bytes to write to the backend now: a held body whole, of a streaming one the new part."""
         content = b"".join(self._pieces)
         if not self.streams:
             self._pieces = [content]
@@ -133,13 +135,13 @@ class RequestBody:
         return encode_chunk(content) + LAST_CHUNK if self.done else encode_chunk(content)
 
     def release(self) -> None:
-        """Hold nothing any more."""
+        """Release what is held."""
         self._pieces = []
         self._held.size -= self._size
         self._size = 0
 
     def end(self, record: RequestRecord) -> None:
-        """The exchange is over: record how much has come, and hold nothing any more."""
+        """Record how much has come, and release what is held."""
         record.bytes_in += self._received
         self.release()
 
@@ -150,7 +152,7 @@ class RequestBody:
         return self._declared - self._received <= self.limits.replay_body
 
     def _split(self, data: bytes) -> tuple[bytes, bytes]:
-        """The content in `data`, and the bytes after the body."""
+        """Content in `data`, and the bytes after the body."""
         if self._decoder is not None:
             piece = self._decoder.feed(data)
             self.done = self._decoder.done

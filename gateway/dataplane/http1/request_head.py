@@ -48,7 +48,7 @@ _NOT_PROXIED: Final = frozenset(name.encode() for name in NOT_PROXIED)
 
 _MAX_FORWARDS_DIGITS: Final = 9
 MAX_FORWARDS: Final = 10**_MAX_FORWARDS_DIGITS - 1
-"""The highest `Max-Forwards` that is sent on."""
+"""Highest `Max-Forwards` that is sent on."""
 
 _ALLOWED_BYTES: Final = bytes({0x09, 0x0A, 0x0D, *range(0x20, 0x7F), *range(0x80, 0x100)})
 _FIELDS: Final = rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:" + TEXT + rb"\r\n)*+\r\n"
@@ -60,10 +60,10 @@ _TARGET: Final = rb"[!\"$-\[\]-~]"
 _VERSION: Final = rb" HTTP/1\.([01])"
 _REQUEST_LINE: Final = re.compile(b"(" + _METHOD + b") (" + _TARGET + b"++)" + _VERSION + rb"\r\n")
 ORIGIN_LINE: Final = b"(" + _METHOD + b") (/" + _TARGET + b"*+)" + _VERSION
-"""A request line whose target is in origin form, as nearly all are."""
+"""Request line whose target is in origin form, as nearly all are."""
 _ANY_REQUEST_LINE: Final = re.compile(_METHOD + rb" ([!-~]+) HTTP/([0-9])\.([0-9])\r\n")
 _KNOWN_LINE: Final = b"POST / HTTP/1.1"
-"""In place of a line with a method that llhttp does not know."""
+"""Replaces a line with a method that llhttp does not know."""
 _ABSOLUTE: Final = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([^/?]*)(.*)")
 _BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})|%2[fF]|%5[cC]|%[01][0-9A-Fa-f]|%7[fF]")
 """A `%` without two hexadecimal digits, or an encoded slash, backslash or control byte (threats P1-P6)."""
@@ -72,7 +72,7 @@ _SLASH: Final = 0x2F
 
 @final
 class RequestHead:
-    """The head of one request (`core.http.message.Request`): a value, which never changes once it is made."""
+    """The head of one request (`core.http.message.Request`), an immutable value."""
 
     __slots__ = (
         "close",
@@ -104,44 +104,44 @@ class RequestHead:
     host: str
     """As the client wrote it; empty only in HTTP/1.0."""
     minor: int
-    """The minor version of HTTP: 0 or 1."""
+    """Minor version of HTTP: 0 or 1."""
     close: bool
-    """The client will not use this connection again."""
+    """Whether the client will not use this connection again."""
     framing: int
     """How the content ends: one of the constants of `fields`, but `UNTIL_CLOSE`."""
     length: int
     """Bytes of content; -1: unknown."""
     expects_continue: bool
-    """The client waits for `100 Continue` before it sends its body."""
+    """Whether the client waits for `100 Continue` before it sends its body."""
     selected: tuple[bytes, ...]
-    """The fields that some dialect reads or owns: name, value, name, value. Names keep their case; values
-    have no blanks around them. Part of cache keys."""
+    """Fields that some dialect reads or owns: name, value, name, value. Names keep their case; values have no
+    blanks around them. Part of cache keys."""
     passthrough: bytes
-    """The field lines that are forwarded as they came, each with the CRLF before it."""
+    """Field lines that are forwarded as they came, each with the CRLF before it."""
     request_ids: tuple[tuple[str, bytes, bytes], ...]
     """Fields with request ids, of some dialect or `X-Request-Id` (normalized name, name, value)."""
     trace: bytes
-    """What the fields of W3C Trace Context, which are forwarded as they came, say (`trace_of`). Empty unless
-    somebody reads it (`NameTable.reads_ids`)."""
+    """W3C Trace Context of the fields, which are forwarded as they came (`trace_of`). Empty unless somebody
+    reads it (`NameTable.reads_ids`)."""
     forwarded: tuple[tuple[str, bytes], ...]
-    """The fields by which a proxy in front describes the client: normalized name, value. They are used from
-    trusted peers only."""
+    """Fields by which a proxy in front describes the client (normalized name, value); used from trusted peers
+    only."""
     via: tuple[bytes, ...]
     max_forwards: tuple[tuple[bytes, bytes], ...]
-    """The fields `Max-Forwards` (name, value). What they mean depends on the method."""
+    """Fields `Max-Forwards` (name, value). Their meaning depends on the method."""
     upgrade: tuple[str, ...]
-    """The protocols to which the client would switch the connection, as it wrote them. None in HTTP/1.0, nor
-    where `Connection` does not list the field (RFC 9110 7.8)."""
+    """Protocols to which the client would switch, as it wrote them. None in HTTP/1.0, or if `Connection` does
+    not list the field (RFC 9110 7.8)."""
     size: int
     """Bytes of the head as it came, the empty line included."""
 
     @property
     def fields(self) -> tuple[Header, ...]:
-        """The selected fields (`core.http.message.Request`)."""
+        """Selected fields (`core.http.message.Request`)."""
         return normalized_fields(self.selected)
 
     def request_id(self, name: str) -> str:
-        """The value of the field `name` (normalized), if there is exactly one; else empty."""
+        """Value of the field `name` (normalized), if there is exactly one; else empty."""
         value = b""
         for found, _, each in self.request_ids:
             if found == name:
@@ -151,11 +151,11 @@ class RequestHead:
         return value.decode("latin-1")
 
     def has_request_id(self, name: str) -> bool:
-        """Whether the field `name` (normalized) has come, whatever it says."""
+        """Whether the field `name` (normalized) has come, whatever its value."""
         return any(found == name for found, _, _ in self.request_ids)
 
     def request_id_lines(self, but: Container[str] = ()) -> bytes:
-        """The fields of `request_ids` as they came, without those of `but` (normalized)."""
+        """Lines of `request_ids` as they came, without those of `but` (normalized)."""
         lines = b""
         for normalized, name, value in self.request_ids:
             if normalized not in but:
@@ -164,9 +164,8 @@ class RequestHead:
 
     @property
     def user_agent(self) -> bytes:
-        """What the client calls itself, with the blanks around it; the first if it says so twice; empty: it
-        does not say. It is among the fields that are forwarded as they came, and looked for here only: the
-        log asks for it, and nobody else."""
+        """First `User-Agent` with the blanks around it, or empty. It passes on as it came, and only the log
+        reads it."""
         fields = self.passthrough
         start = fields.find(b"\r\nUser-Agent:")
         if start < 0:
@@ -178,7 +177,7 @@ class RequestHead:
 
     @property
     def forwards_left(self) -> int | None:
-        """How often this request may still be forwarded; None: as often as one likes.
+        """How often this request may still be forwarded; None: no limit.
 
         That is `Max-Forwards` of OPTIONS; a recipient may ignore it in other methods (RFC 9110 7.6.2). What
         is no number cannot be counted down.
@@ -190,14 +189,14 @@ class RequestHead:
         return int(digits or b"0") if len(digits) <= _MAX_FORWARDS_DIGITS else MAX_FORWARDS + 1
 
     def max_forwards_lines(self) -> bytes:
-        """The fields `Max-Forwards` for the next hop."""
+        """Lines `Max-Forwards` for the next hop."""
         left = self.forwards_left
         if left is not None:
             return b"Max-Forwards: %d\r\n" % min(left - 1, MAX_FORWARDS)
         return b"".join([b"%b: %b\r\n" % field for field in self.max_forwards])
 
     def with_upgrade(self, protocols: tuple[str, ...]) -> RequestHead:
-        """The same request, which asks its backend for these protocols and for no other."""
+        """The same request, asking its backend for exactly these protocols."""
         head = RequestHead()
         head.method, head.target, head.path, head.query = self.method, self.target, self.path, self.query
         head.host, head.minor, head.close, head.size = self.host, self.minor, self.close, self.size
@@ -316,10 +315,8 @@ def _set_framing(request: RequestHead, found: dict[int, list[tuple[bytes, bytes]
 
 
 def _read_target_form(target: bytes, head: RequestHead) -> tuple[str, bytes]:
-    """Read a target that is not in origin form; gives the Host, and the origin form, or `*` for OPTIONS.
-
-    The authority of an absolute form replaces `Host` (RFC 9112 3.2.2).
-    """
+    """Host, and target in origin form (or `*` for OPTIONS), of a target in another form. The authority of an
+    absolute form replaces `Host` (RFC 9112 3.2.2)."""
     if target == b"*" and head.method == "OPTIONS":
         return head.host, target
     absolute = _ABSOLUTE.fullmatch(target)
@@ -329,7 +326,7 @@ def _read_target_form(target: bytes, head: RequestHead) -> tuple[str, bytes]:
 
 
 def _request_line_error(head: bytes) -> FramingError:
-    """Why a request line is refused, with the status to respond."""
+    """Error for a refused request line, with the status to respond."""
     line = _ANY_REQUEST_LINE.match(head)
     if line is None:
         return FramingError("request_line")
@@ -366,7 +363,7 @@ def _field_section_error(head: bytes) -> str:
 def read_described(
     method: str, target: str, headers: Iterable[Header], table: NameTable, limits: Limits
 ) -> RequestHead:
-    """Read a request that is only described, as a client connection reads it: for explanations.
+    """Read a described request as a client connection would, for explanations.
 
     `target` and `headers` are ASCII without control bytes. Without `Host` it is a request of HTTP/1.0, which
     needs none. Raises `FramingError` with the status that the gateway would respond.
@@ -378,14 +375,14 @@ def read_described(
 
 
 def refusal_sentence(refusal: FramingError) -> str:
-    """What the gateway does with such a request, for people."""
+    """Sentence about a request that is refused before any service."""
     reason = refusal.detail or CLIENT_ERROR_REASONS.get(refusal.reason, refusal.reason)
     return f"refused with {refusal.status}: {reason}"
 
 
 def _check_path(path: bytes) -> None:
-    """Check a path with escapes or dots. Raises `FramingError` for one that another reader could read as
-    another path (threats P1-P6)."""
+    """Check a path with escapes or dots. Raises `FramingError` if other readers could read another path
+    (threats P1-P6)."""
     if escape := _BAD_ESCAPE.search(path):
         raise FramingError("path", detail=f"the path contains the escape `{escape[0].decode()}`")
     decoded = unquote_to_bytes(path)

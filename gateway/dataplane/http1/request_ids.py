@@ -28,7 +28,7 @@ PLAIN_NAME: Final = PLAIN_IDS.normalized_header
 
 @final
 class RequestIdSource:
-    """Makes the ids of one worker: a UUID of version 4 behind the prefix of the API.
+    """Makes the request ids of one worker: a UUID of version 4 behind the prefix of the API.
 
     The first half is random for the worker, the rest counts from a random number: ids are no secrets, and
     counting costs a third of drawing. Each worker makes its own source, after it was forked.
@@ -39,11 +39,10 @@ class RequestIdSource:
         self._worker = f"{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-a{digits[15:]}-"
         self._numbers = count(getrandbits(40))
         self.mark = self._worker.encode()
-        """A part of every id that is made here, and of no other."""
+        """Part of every id that is made here, and of no other."""
 
     def of(self, resolution: Resolution, request: RequestHead) -> str:
-        """The id of a request. Empty in a transparent service whose client sent none:
-        nothing is added there."""
+        """Id of a request. Empty in a transparent service whose client sent none: nothing is added there."""
         ids, fields = resolution.request_ids, request.request_ids
         if fields:
             name, _, value = fields[0]
@@ -61,8 +60,8 @@ class RequestIdSource:
     def name_in(
         self, response: Response, dialect: Dialect | None, request: RequestHead, record: RequestRecord
     ) -> Response:
-        """A response that the gateway has made, with the id of its request as clients of the API look for it,
-        and in `X-Request-Id` where it came there. `dialect`: None without a service."""
+        """A local response with the id of its request in the API's own field, and in `X-Request-Id` if it
+        came there. `dialect`: None without a service."""
         ids = PLAIN_IDS if dialect is None else dialect.request_ids
         request_id = record.request_id
         if not request_id:
@@ -78,14 +77,14 @@ class RequestIdSource:
 
 
 def is_made(request: RequestHead, resolution: Resolution) -> bool:
-    """Whether the gateway has made the id of a request: none that is well-formed came in its fields."""
+    """Whether the gateway has made the id of a request, because no well-formed one came with it."""
     return not _given(request, resolution.request_ids)
 
 
 def id_lines(request: RequestHead, resolution: Resolution, request_id: str) -> bytes:
-    """The lines for a backend, of a request that came with some field for ids: a well-formed one passes, a
-    malformed one is replaced. Fields that are no request ids of this API pass as they came, and so does
-    everything in a transparent service."""
+    """Lines for the backend, of a request with some id field: a well-formed id passes, a malformed one is
+    replaced. Fields that are no request ids of this API pass as they came, as does everything in a
+    transparent service."""
     ids, fields = resolution.request_ids, request.request_ids
     transparent = resolution.view.offer.transparent
     if len(fields) == 1 and not transparent:
@@ -108,22 +107,22 @@ def id_lines(request: RequestHead, resolution: Resolution, request_id: str) -> b
 
 
 def _given(request: RequestHead, ids: RequestIds) -> str:
-    """The id that came with the request; empty: none did, or none is well-formed."""
+    """Well-formed id that came with the request; empty: none."""
     return _valid(request, ids) or _valid(request, PLAIN_IDS) or _valid(request, OPENSTACK_IDS)
 
 
 def _valid(request: RequestHead, ids: RequestIds) -> str:
-    """The id in the field of `ids`, if it is well-formed; else empty."""
+    """Id in the field of `ids`, if it is well-formed; else empty."""
     given = request.request_id(ids.normalized_header)
     return given if given and ids.is_valid(given) else ""
 
 
 MAX_SENT_IDS: Final = 8
-"""Requests that are remembered for each connection."""
+"""Number of requests remembered for each connection."""
 
 SentIds: TypeAlias = list[tuple[str, int]]
-"""Ids that this gateway has made for the last requests of one connection, each with the hash of the path
-of its request: a client may send one of some kilobytes."""
+"""Ids made by this gateway for the last requests of one connection, each with the hash of its path: a client
+may send one of some kilobytes."""
 
 
 def is_misplaced(
@@ -143,7 +142,7 @@ def is_misplaced(
 
 
 def _ids_in(fields: bytes, ids: RequestIds) -> list[str]:
-    """The values of those fields in which servers of this API name the id of a request."""
+    """Values of the fields in which servers of this API name the id of a request."""
     names = {ids.request_header.lower(), *map(str.lower, ids.response_headers)}
     found = []
     for line in fields.decode("latin-1").split("\r\n"):

@@ -45,37 +45,34 @@ _DATE: Final = re.compile(rb"\r\ndate:", re.IGNORECASE)
 
 @final
 class ResponseHead:
-    """The head of one response: a value, which never changes once it is made."""
+    """The head of one response, an immutable value."""
 
     status: int
     line: bytes
-    """The status line for the client, without its CRLF: HTTP/1.1, and the reason phrase of the backend."""
+    """Status line for the client, without its CRLF: HTTP/1.1, and the reason phrase of the backend."""
     passthrough: bytes
-    """The field lines that are forwarded as they came, each with the CRLF before it."""
+    """Field lines that are forwarded as they came, each with the CRLF before it."""
     selected: tuple[bytes, ...]
-    """The fields that the dialect reads or owns: name, value, name, value, as they came. Part of cache
-    keys."""
+    """Fields that the dialect reads or owns: name, value, name, value, as they came. Part of cache keys."""
     framing: int
     """How the content ends: one of the constants of `fields`."""
     length: int
     """Bytes of content; -1: unknown."""
     close: bool
-    """The backend will not use this connection again."""
+    """Whether the backend will not use this connection again."""
     location: tuple[tuple[bytes, bytes], ...]
-    """The fields `Location` and `Content-Location`."""
+    """Fields `Location` and `Content-Location`."""
     has_date: bool
-    """`Date` is one of the fields that are forwarded. Where it is not, the gateway adds it (RFC 9110
-    6.6.1)."""
+    """Whether `Date` is among the forwarded fields. If not, the gateway adds it (RFC 9110 6.6.1)."""
     request_id: bytes
-    """The first field whose name ends in `Request-Id` (`X-Openstack-Request-Id`, `X-Compute-Request-Id`,
-    `X-Request-Id`), of those that are forwarded as they came. Empty: there is none, or nobody reads it
-    (`NameTable.reads_ids`)."""
+    """First forwarded field whose name ends in `Request-Id` (`X-Openstack-Request-Id`,
+    `X-Compute-Request-Id`, `X-Request-Id`). Empty: none, or nobody reads it (`NameTable.reads_ids`)."""
     size: int
     """Bytes of the head as it came, the empty line included."""
 
     @property
     def selected_fields(self) -> tuple[Header, ...]:
-        """The selected fields with normalized names, as dialects read them."""
+        """Selected fields with normalized names, as dialects read them."""
         return normalized_fields(self.selected)
 
     def with_content(self, length: int, passthrough: bytes) -> ResponseHead:
@@ -94,8 +91,7 @@ class ResponseHead:
 def read_response_head(head: bytes, table: NameTable, *, is_head_request: bool) -> ResponseHead:
     """Read a whole response head. `is_head_request`: it responds to HEAD, so no content follows.
 
-    Raises `FramingError` for anything that two readers could read differently; the caller reports a
-    `Failure`.
+    Raises `FramingError` for anything that two readers could read differently.
     """
     end = head.find(b"\r")
     status, status_line, minor = read_status_line(head[:end])
@@ -139,7 +135,7 @@ def read_response_head(head: bytes, table: NameTable, *, is_head_request: bool) 
 def _set_framing(
     response: ResponseHead, length: bytes | None, coding: bytes | None, *, is_head_request: bool
 ) -> None:
-    """Whether there is a body, and how it ends (RFC 9112 6.3)."""
+    """Set whether there is a body, and how it ends (RFC 9112 6.3)."""
     response.length = read_length(length) if length is not None else -1
     if coding is not None and (length is not None or coding != b"chunked"):
         raise FramingError("transfer_encoding")
@@ -174,7 +170,7 @@ def _request_id_among(passthrough: bytes) -> bytes:
 
 
 StatusLine: TypeAlias = tuple[int, bytes, int]
-"""Status, the line for the client, minor version."""
+"""Status, status line for the client, minor version."""
 
 
 def read_status_line(text: bytes) -> StatusLine:

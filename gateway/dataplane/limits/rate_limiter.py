@@ -23,17 +23,17 @@ PER_SECOND: Final = 5.0
 about forty proxied requests. So clients can cause at most 0.5 % of a core of this work."""
 
 MAX_BUCKETS: Final = 32_768
-"""Keys with a bucket of their own; about 5 MiB."""
+"""Maximum number of keys with a bucket of their own; about 5 MiB."""
 
 SHARED_BUCKETS: Final = 1024
-"""Those of all further keys."""
+"""Number of buckets for all further keys."""
 
 
 @final
 class TokenBuckets:
-    """Buckets of `burst` tokens that refill at `rate` a second.
+    """Token buckets by key, of `burst` tokens that refill at `rate` a second.
 
-    A bucket that nobody has used for as long as an empty one needs to refill is full. So two tables suffice:
+    A bucket that was not used for as long as an empty one needs to refill is full. So two tables suffice:
     every that many seconds the younger one becomes the older one, and the older one is dropped.
     """
 
@@ -46,11 +46,11 @@ class TokenBuckets:
         """Seconds of a whole bucket."""
         self._max_buckets = max_buckets
         self._younger: dict[object, float] = {}
-        """When each bucket will be full again. Those that were used since the last turn."""
+        """When each bucket will be full again, for those used since the last turn."""
         self._older: dict[object, float] = {}
         self._turns_at = 0.0
         self._owes = False
-        """Some bucket may not be full after a whole period."""
+        """Whether some bucket may not be full after a whole period."""
 
     def __len__(self) -> int:
         return len(self._younger) + len(self._older)
@@ -60,7 +60,7 @@ class TokenBuckets:
         return self._wait(self._younger.get(key) or self._older.get(key) or 0.0, now)
 
     def take(self, key: object, now: float, neighbourhood: object = None) -> float:
-        """Take a token if there is one; the same result. What is refused takes none.
+        """Take a token if there is one; else the seconds until then. A refusal takes none.
 
         `neighbourhood`: while the table is full, keys without a bucket share one by it.
         """
@@ -70,14 +70,14 @@ class TokenBuckets:
         return wait
 
     def debit(self, key: object, tokens: float, now: float, neighbourhood: object = None) -> None:
-        """Others have taken so many tokens of the same bucket. It may owe some then."""
+        """Subtract tokens that others have taken from the same bucket, which may then owe some."""
         key, full_at = self._found(key, now, neighbourhood)
         full_at = self._younger[key] = max(full_at, now) + tokens * self._interval
         if full_at > now + self._period:
             self._owes = True
 
     def _found(self, key: object, now: float, neighbourhood: object) -> tuple[object, float]:
-        """The key of the bucket in the younger table, and when it will be full."""
+        """Key of the bucket in the younger table, and when it will be full."""
         if now >= self._turns_at:
             self._turn(now)
         full_at = self._younger.get(key, 0.0)
@@ -107,17 +107,16 @@ class TokenBuckets:
 
 @final
 class RateLimiter:
-    """How often the gateway makes a document that costs more than a refusal, for each service.
+    """Rate limit, for each service, of documents that cost the gateway more than a refusal.
 
     The dialect says which endpoints are limited (`Endpoint.rate_limited`). `core.decision` makes the response
-    without a token (429). Contains the services that are throttled, as `decide` expects it: `service in
-    limiter`.
+    without a token (429). Contains the throttled services, as `decide` expects it: `service in limiter`.
     """
 
     def __init__(self) -> None:
         self._buckets = TokenBuckets(PER_SECOND, BURST)
         self._now = 1.0
-        """By the coarse clock of the worker: the seconds that `refill` was told of."""
+        """Seconds on the worker's coarse clock: the sum of what `refill` was given."""
 
     def __contains__(self, service: object) -> bool:
         return self._buckets.wait(service, self._now) > 0.0
@@ -127,7 +126,7 @@ class RateLimiter:
         self._buckets.take(service, self._now)
 
     def refill(self, seconds: float) -> None:
-        """So many seconds have passed."""
+        """Advance the clock."""
         self._now += seconds
 
     def __len__(self) -> int:

@@ -1,10 +1,9 @@
-"""The deadlines until which this replica may refuse versions, looked at when a refusal is about to be
-written.
+"""Deadlines until which this replica may refuse versions, checked when a refusal is about to be written.
 
     Replication  ->  DataPlane.deadlines  ->  Refusals, one in each worker  ->  the exchange
 
-Where replicas do not agree on a service, nothing is looked at. Does not decide what is refused
-(`core.decision.decision`), and counts no deadline (`core.agreement.attachment`).
+Services without an agreement of replicas have none. `core.decision.decision` decides what is refused, and
+`core.agreement.attachment` computes the deadlines.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from gateway.runtime.process import boot_time
 
 @final
 class Refusals:
-    """Those of one worker. `clock`: that of the deadlines."""
+    """Refusal deadlines of one worker. `clock`: that of the deadlines."""
 
     def __init__(self, clock: Callable[[], float] = boot_time) -> None:
         self._clock = clock
         self.deadlines: Mapping[str, float] = {}
-        """By service until when this replica is attached. Without an entry it is not."""
+        """Time until which this replica is attached, by service. Without an entry it is not."""
 
     def in_time(self, refuse: Refuse) -> Refuse:
-        """What may be written at this moment in place of `refuse`, mostly the same. After its deadline a
-        replica refuses no version, because the others may offer it."""
+        """What may be written now in place of `refuse`, mostly the same. After its deadline a replica refuses
+        no version, because the others may offer it."""
         resolution = refuse.resolution
         agreed = resolution.view.agreed
         if (

@@ -1,8 +1,8 @@
-"""Local responses: refusals, documents of the gateway, failures and short plain errors; why each of them is
-given, and as what bytes.
+"""Local responses: refusals, documents of the gateway, failures and plain errors, each with its reason, as
+bytes.
 
-Values in, values or bytes out, with the present date: nothing is sent or counted here. After routing the
-content is written by the dialect. The exchange and the connections write what is made here.
+Nothing is sent or counted here: the exchange and the connections write what is made. After routing the
+dialect writes the content.
 """
 
 from __future__ import annotations
@@ -52,19 +52,20 @@ class LocalAnswer(NamedTuple):
     reason: str
     """A `Failure` or a `LocalReason`."""
     closes: bool = False
-    """The connection ends with it, for example because the rest of the request body cannot be discarded."""
+    """Whether the connection ends with it, for example because the rest of the request body cannot be
+    discarded."""
     result: NegotiationResult | None = None
-    """What became of the negotiation, where it had come to anything; None: what was decided stands."""
+    """Result of the negotiation, if there was any; None: that of the decision."""
     version: str | None = None
-    """The version that it shows; None: what was decided stands."""
+    """Version that it shows; None: that of the decision."""
 
 
 OPTIONS_ENDS_HERE: Final = LocalAnswer(Response(200, (_ALLOW,)), LocalReason.MAX_FORWARDS)
-"""The answer to OPTIONS that is not to be forwarded again (`Max-Forwards: 0`, RFC 9110 7.6.2)."""
+"""Answer to OPTIONS that is not to be forwarded again (`Max-Forwards: 0`, RFC 9110 7.6.2)."""
 
 
 def answer_of(decision: Refuse | Answer | Unrouted) -> LocalAnswer:
-    """The answer of a decision that needs no backend."""
+    """Answer for a decision that needs no backend."""
     match decision:
         case Unrouted():
             return LocalAnswer(plain_error(404), LocalReason.NO_SERVICE)
@@ -75,13 +76,13 @@ def answer_of(decision: Refuse | Answer | Unrouted) -> LocalAnswer:
 
 
 def no_document(resolution: Resolution) -> LocalAnswer:
-    """No backend may give a document, and none is known."""
+    """Answer if no backend may give a document and none is cached."""
     response = unavailable(resolution.view, resolution.requested)
     return LocalAnswer(response, LocalReason.UNAVAILABLE)
 
 
 def answer_to_failure(failure: Failure, resolution: Resolution) -> LocalAnswer:
-    """The answer to `failure` that `FAILURES` tells, in the error format of the dialect."""
+    """Answer to `failure` by `FAILURES`, in the error format of the dialect."""
     response = error_response(
         resolution.view, failure_error(failure, resolution.offered, resolution.requested)
     )
@@ -90,7 +91,7 @@ def answer_to_failure(failure: Failure, resolution: Resolution) -> LocalAnswer:
 
 
 def plain_error(status: int, reason: str = "") -> Response:
-    """An error before routing, when there is no dialect yet: one fixed sentence that echoes nothing."""
+    """Error before routing, when there is no dialect yet: one fixed sentence that echoes nothing."""
     headers = [("Content-Type", "text/plain; charset=utf-8")]
     if status == 405:
         headers.append(_ALLOW)
@@ -101,8 +102,8 @@ def plain_error(status: int, reason: str = "") -> Response:
 
 
 def encode(response: Response, reason: str, *, is_head_request: bool, connection: bytes) -> bytes:
-    """The whole response. `reason`: why the gateway makes it (`proxy_status`). `connection`: the `Connection`
-    line, or nothing. `is_head_request`: it responds to HEAD, so it has the length of the body but no body."""
+    """Bytes of a whole response. `reason`: for `Proxy-Status`. `connection`: the `Connection` line, or empty.
+    A response to HEAD has the length of the body but no body."""
     head = b"HTTP/1.1 %d %b\r\n%b%bContent-Length: %d\r\n%b%b\r\n" % (
         response.status,
         REASON_PHRASES.get(response.status, "Unknown").encode(),
@@ -116,18 +117,18 @@ def encode(response: Response, reason: str, *, is_head_request: bool, connection
 
 
 def connection_line(minor: int, *, close: bool) -> bytes:
-    """The `Connection` line of a response to a request of this minor version of HTTP, or nothing."""
+    """`Connection` line of a response to a request of this minor version of HTTP, or empty."""
     if close:
         return CLOSE_LINE
     return b"" if minor else KEEP_ALIVE_LINE
 
 
 def date_line() -> bytes:
-    """The field line `Date`, at most a second old."""
+    """Field line `Date`, at most a second old."""
     return _date_line(int(monotonic()))
 
 
 @lru_cache(maxsize=1)
 def _date_line(_second: int) -> bytes:
-    """Made once a second: it costs more than the rest of a head."""
+    """Cached for a second: making it costs more than the rest of a head."""
     return b"Date: %b\r\n" % formatdate(usegmt=True).encode()

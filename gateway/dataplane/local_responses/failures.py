@@ -17,7 +17,7 @@ from gateway.core.versions.ranges import VersionSet
 
 
 class Resend(StrEnum):
-    """When the request may be sent to another backend."""
+    """When a failed request may be sent to another backend."""
 
     ALWAYS = "always"
     """Always: nothing was sent, or nothing was executed."""
@@ -54,12 +54,12 @@ class Failure(StrEnum):
 
 
 class FailureRule(NamedTuple):
-    """What follows from one failure."""
+    """Consequences of one failure."""
 
     status: int
-    """The status of the response, if none has begun; 0: none is written, since the client has gone."""
+    """Status of the response, if none has begun; 0: none is written, since the client has gone."""
     error_type: str
-    """The registered error type of RFC 9209 2.3 that the response shows."""
+    """Registered error type (RFC 9209 2.3) that the response shows."""
     retry: Resend
     detail: str
     """One fixed sentence for the client."""
@@ -178,17 +178,17 @@ NOT_CONNECTED: Final = frozenset(
         Failure.QUEUE_TIMEOUT,
     }
 )
-"""Nothing was sent."""
+"""Failures with which nothing was sent."""
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 IDEMPOTENT: Final = SAFE | {"PUT", "DELETE"}
 """Methods that may be executed twice (RFC 9110 9.2.2)."""
 
 
 def may_retry(failure: Failure, methods: Collection[str], *, body_held: bool) -> bool:
-    """Whether the same request may be sent to another backend after `failure`.
+    """Whether the request may be sent to another backend after `failure`.
 
-    `methods`: every one that a backend may execute for it. `body_held`: the whole body that has come can be
-    sent again. Without that it never is.
+    `methods`: every one that a backend may execute for it. `body_held`: whether the whole body that has come
+    can be sent again; otherwise the answer is no.
     """
     retry = FAILURES[failure].retry
     if not body_held or retry is Resend.NEVER:
@@ -199,7 +199,7 @@ def may_retry(failure: Failure, methods: Collection[str], *, body_held: bool) ->
 def failure_error(
     failure: Failure, offered: VersionSet | None, requested: RequestedVersion | None = None
 ) -> GatewayError:
-    """What the client is told of `failure`, before its dialect gives it a shape."""
+    """Error for the client, before its dialect gives it a form."""
     rule = FAILURES[failure]
     retry_after = RETRY_AFTER if rule.status == 503 else None
     return GatewayError(

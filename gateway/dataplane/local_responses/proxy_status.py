@@ -18,8 +18,8 @@ from gateway.dataplane.local_responses.failures import FAILURES
 
 
 class LocalReason(StrEnum):
-    """Why a request was answered without a backend. What went wrong with one is a `Failure`; what is wrong
-    with a request that is not valid HTTP is in `errors.CLIENT_ERROR_REASONS`."""
+    """Why a request was answered without a backend. For failures of a backend see `Failure`, for invalid HTTP
+    `errors.CLIENT_ERROR_REASONS`."""
 
     NO_SERVICE = "no_service"
     BELOW_MIN = "below_min"
@@ -46,7 +46,7 @@ _OF_RESULT: Final = {
 
 
 def local_reason(resolution: Resolution, status: int, result: NegotiationResult | None = None) -> LocalReason:
-    """The reason of a decision that needs no backend. `result`: of a refusal."""
+    """Reason of a decision that needs no backend. `result`: of a refusal."""
     if resolution.view.service.maintenance is not None:
         return LocalReason.MAINTENANCE
     if resolution.missing_operation is not None:
@@ -79,12 +79,11 @@ ERROR_TYPES: Final[dict[str, str]] = {
     LocalReason.OVERLOAD: _LOCAL,
     **{failure: rule.error_type for failure, rule in FAILURES.items() if rule.error_type},
 }
-"""The registered error type of each reason. `Failure.CLIENT_GONE` has none: nobody gets its response."""
+"""Registered error type by reason. `Failure.CLIENT_GONE` has none: nobody gets its response."""
 
 
 def _line(error: str, reason: str) -> bytes:
-    """Never with `next-hop`: an address of the inside is no client's business (threats O12). The access log
-    has it."""
+    """`Proxy-Status` line, without `next-hop`: clients must not see addresses of the inside (threats O12)."""
     return f'Proxy-Status: skewgate; error={error}; details="{reason}"\r\n'.encode()
 
 
@@ -92,8 +91,8 @@ _LINES: Final = {reason: _line(error, reason) for reason, error in ERROR_TYPES.i
 
 
 def proxy_status_line(reason: str, status: int) -> bytes:
-    """The line of a response that the gateway makes. `status` matters only for a request that is not valid
-    HTTP: a type of RFC 9209 is for 4xx."""
+    """`Proxy-Status` line of a local response. `status` matters only for invalid HTTP: a type of RFC 9209 is
+    for 4xx."""
     return _LINES.get(reason) or _line_of_invalid_request(reason, server_error=status >= 500)
 
 

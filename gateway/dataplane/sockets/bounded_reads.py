@@ -15,13 +15,14 @@ from typing import Any, Final, cast, final
 
 READ_SIZE: Final = 64 * 1024
 SMALL_READ_SIZE: Final = 2 * 1024
-"""Nearly every request head fits. So does the part of a body that is read before its backend connection."""
+"""Enough for nearly every request head, and for the part of a body read before its backend connection."""
 
 
 @final
 class BoundedReads(asyncio.BufferedProtocol):
-    """Stands between a transport and its protocol. `buffer`: at least one byte, shared by all connections of
-    an event loop, because what was read is copied at once. `reads_little`: asked before each read."""
+    """Protocol between a transport and its protocol that reads into a bounded buffer. `buffer`: at least one
+    byte, shared by all connections of an event loop, because what was read is copied at once. `reads_little`:
+    asked before each read."""
 
     __slots__ = ("buffer", "protocol", "reads_little")
 
@@ -54,8 +55,8 @@ class BoundedReads(asyncio.BufferedProtocol):
 
 
 def read_to_the_end(transport: asyncio.Transport) -> None:
-    """Over TLS, for a connection that has just been made: while something that was read is not passed on,
-    read no further. Otherwise uvloop drops it when the connection ends meanwhile.
+    """Make uvloop's TLS read no further while bytes are not passed on yet. Otherwise it drops them when the
+    connection ends meanwhile. For a connection that was just made.
 
     Nothing is dropped then from a connection that reads without a `BufferedProtocol`: `bound_reads` must not
     be called for it.
@@ -69,8 +70,8 @@ def bound_reads(
     buffer: bytearray,
     reads_little: Callable[[], bool] | None = None,
 ) -> None:
-    """From now on `protocol` gets at most as much at once as `buffer` holds, and at most `SMALL_READ_SIZE`
-    while `reads_little` says so.
+    """Give `protocol` at most as much at once as `buffer` holds, and at most `SMALL_READ_SIZE` while
+    `reads_little` is true.
 
     A loop chooses the kind of read when reading starts, so reading that goes on is started anew.
     """

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     import asyncio
 
 IDLE: Final = 60
-"""Seconds without a byte until the kernel asks."""
+"""Seconds without a byte until the kernel sends a keepalive probe."""
 INTERVAL: Final = 15
 TIMES: Final = 4
-"""Without an answer, then the connection is lost."""
+"""Unanswered probes after which the connection is lost."""
 
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", IDLE), ("TCP_KEEPINTVL", INTERVAL), ("TCP_KEEPCNT", TIMES))
 _QUICK_ACK: Final[int] = getattr(socket, "TCP_QUICKACK", 0)
 _TCP_FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
-"""The value of SO_LINGER with which closing a socket sends a reset."""
+"""Value of SO_LINGER with which closing a socket sends a reset."""
 _UNSIGNED: Final = struct.Struct("@I")
 
 
@@ -44,13 +44,12 @@ class _Socket(Protocol):
 
 
 def keep_asking(sock: _Socket) -> None:
-    """Let the kernel ask a silent peer whether it is still there. Connections inherit it from the socket that
-    listens.
+    """Enable TCP keepalive. Accepted connections inherit it from the listening socket.
 
-    It ends a connection whose other end has vanished without a word (a power cut, a NAT that forgot it). And
-    one whose client has closed it while its response is awaited: to the gateway that looks as if only the
-    sending side were closed. With the deadline of a request switched off (`backend_head: off`) nothing else
-    would ever end it, and it would count as in flight for ever.
+    It ends a connection whose other end has vanished silently (a power cut, a NAT that forgot it), or whose
+    client has closed it while its response is awaited: to the gateway that looks as if only the sending side
+    were closed. Without a deadline for the request (`backend_head: off`) nothing else would ever end it, and
+    it would count as in flight for ever.
     """
     if sock.family not in _TCP_FAMILIES:
         return
@@ -63,10 +62,10 @@ def keep_asking(sock: _Socket) -> None:
 
 @final
 class QuickAck:
-    """Acknowledges at once what a transport has received (TCP_QUICKACK, Linux alone).
+    """Acknowledges at once what a transport has received (TCP_QUICKACK, Linux only).
 
-    A peer with Nagle's algorithm may hold further bytes back until then. They had better come while the
-    connection is idle, where they are noticed, than behind the next request, where they would be taken for
+    A peer with Nagle's algorithm may hold further bytes back until then. They should come while the
+    connection is idle, where they are noticed, and not behind the next request, where they would be taken for
     its response (threats R3-T1). The descriptor stays the transport's: call `end` when it is lost.
     """
 
@@ -93,8 +92,7 @@ class QuickAck:
 
 
 def reset(transport: asyncio.Transport) -> None:
-    """Close at once, with a reset: the only honest end of bytes that are not complete. What was not sent is
-    dropped."""
+    """Close at once with a reset, the only honest end of incomplete bytes. What was not sent is dropped."""
     sock = transport.get_extra_info("socket")
     if sock is not None and sock.fileno() >= 0:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
@@ -116,7 +114,7 @@ def untaken(transport: asyncio.Transport) -> int:
 
 
 def unread(descriptor: int) -> int:
-    """Bytes that have come on a socket and that nobody has read."""
+    """Number of received bytes that were not read yet."""
     try:
         return int(_UNSIGNED.unpack(fcntl.ioctl(descriptor, termios.FIONREAD, _UNSIGNED.pack(0)))[0])
     except OSError:  # closed meanwhile
