@@ -6,7 +6,7 @@ backend spells it, and sends the request only to a backend that serves it. In or
 availability, clarity, speed.
 
 Each package is a room: its first file says what belongs there and what does not. Imports point one way, from
-`cli` down to `errors`. docs/ARCHITECTURE.md shows the rooms in that order, and every module with its first
+`cli` down to `errors`. docs/code-map.md shows the rooms in that order, and every module with its first
 sentence; both are made from the source.
 
     core, dialects                      think and translate: values in, values out

@@ -1,7 +1,7 @@
-"""The house as docs/ARCHITECTURE.md shows it: its picture, the order of imports and the code map.
+"""The house as pages show it: picture and order of imports in docs/ARCHITECTURE.md, and docs/code-map.md.
 
 All three are made from the source: the layers that the import linter checks (pyproject.toml) and the first
-sentence of each module. `python -m tests.architecture.house` writes them into the page; a test compares.
+sentence of each module. `python -m tests.architecture.house` writes them into the pages; a test compares.
 """
 
 from __future__ import annotations
@@ -15,19 +15,25 @@ from typing import Final
 from tests.architecture.source import ROOT, Module, gateway_modules
 
 PAGE: Final = ROOT / "docs" / "ARCHITECTURE.md"
+CODE_MAP: Final = ROOT / "docs" / "code-map.md"
 COMMAND: Final = "python -m tests.architecture.house"
 
+_CODE_MAP_HEAD: Final = (
+    "# Code map",
+    "",
+    f"<!-- Written by `{COMMAND}` from the first sentence of each module; a test compares. -->",
+    "",
+    "Every module of the package, below its room; a room imports only what stands above it.",
+    "[Architecture](ARCHITECTURE.md) has the whole.",
+    "",
+)
 _SENTENCE: Final = re.compile(r".+?[.?!](?=\s|$)", re.DOTALL)
 
 
 def page_as_it_should_be(page: str) -> str:
-    """`page` with its three generated parts written anew; everything else stays."""
+    """docs/ARCHITECTURE.md with its two generated parts written anew; everything else stays."""
     modules = {module.name: module for module in gateway_modules()}
-    for name, text in (
-        ("picture", picture(modules)),
-        ("imports", order_of_imports()),
-        ("code map", code_map(modules)),
-    ):
+    for name, text in (("picture", picture(modules)), ("imports", order_of_imports())):
         begin, end = f"<!-- {name}, made by {COMMAND} -->\n", f"\n<!-- /{name} -->"
         assert page.count(begin) == page.count(end) == 1, f"the page needs one place for its {name}"
         before, _, rest = page.partition(begin)
@@ -64,12 +70,13 @@ def order_of_imports() -> str:
     return f"Imports point one way: {order}."
 
 
-def code_map(modules: dict[str, Module]) -> str:
-    """A row for each module, below the row of its room; the rooms as in the picture, from the bottom."""
+def code_map() -> str:
+    """The page docs/code-map.md: a row for each module, below the row of its room, the lowest room first."""
+    modules = {module.name: module for module in gateway_modules()}
     rows = ["| module | what it is |", "|---|---|"]
     for name in (name for layer in reversed(layers()) for name in layer):
         rows.extend(_rows_of(f"gateway.{name}", modules))
-    return "\n".join(rows)
+    return "\n".join([*_CODE_MAP_HEAD, *rows, ""])
 
 
 def _rows_of(name: str, modules: dict[str, Module]) -> Iterator[str]:
@@ -82,4 +89,5 @@ def _rows_of(name: str, modules: dict[str, Module]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
+    CODE_MAP.write_text(code_map(), encoding="utf-8")
     PAGE.write_text(page_as_it_should_be(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
