@@ -4,13 +4,12 @@
 
 - `yaml`: text to a tree with positions, and the tree read by the kinds of its keys. It knows no key.
 - `sections`: one module for each noun of the file (`listen`, `admin`, `backend`, `offer`): its keys, how they
-  become a value, and what is checked of them beside their own kinds.
+  become a value, and the checks beyond the kinds of the keys.
 
-Here at the top are the files themselves (`files`, `target_file`), what is made of the keys (`schema`,
-`reference`), and the gateway's own addresses. How a single text is read belongs to `keys`; a section whose
-value core uses as it is read is declared in `core.fleet`; the options of a dialect are its own. This package
-decides what a configuration means and nothing else: it opens no socket, starts nothing, and reads the
-environment only as it is given.
+At the top are the files themselves (`files`, `target_file`), what is generated from the keys (`schema`), and
+the gateway's own addresses. `keys` reads single texts. `core.fleet` declares the sections whose values core
+uses as they are read. Each dialect declares its own options. This package only decides what a configuration
+means: it opens no socket, starts nothing, and reads no environment but the one that it is given.
 """
 
 from gateway.core.fleet.limits import Limits

@@ -1,8 +1,7 @@
-"""The files of a configuration: reads them for `load`, and remembers what it found, so that somebody can look
-whether they still hold the same.
+"""The files of a configuration: read for `load`, and remembered by checksum, so that a change is noticed.
 
-What is remembered is a checksum of each file's content, never its time: a volume of Kubernetes swaps a
-symbolic link, and some editors write the same text again. Blocks. This module knows no key.
+Modification times do not count: a volume of Kubernetes swaps a symbolic link, and some editors write the same
+text again. Reading blocks. This module knows no key.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from typing import Final, final
 from gateway.errors import SkewgateError
 
 MAX_SIZE: Final = 4 << 20
-"""Bytes that are read of any file: the configuration may have a quarter as many characters."""
+"""Largest file that is read, in bytes. A configuration may have a quarter as many characters."""
 MAX_VALUE: Final = 64 << 10
-"""Bytes of a file whose content is a value."""
+"""Largest file whose content is one value, in bytes."""
 MAX_FILES: Final = 1000
-"""Files that a pattern may match."""
+"""Largest number of files that a pattern may match."""
 
 _OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-"""Neither a pipe nor a device is ever waited for."""
+"""Flags of `os.open` with which no pipe or device makes the gateway wait."""
 
 
 class SourceError(SkewgateError):
-    """A file cannot be read. `code` is one of `problem.CODES`, `hint` what to do about it."""
+    """A file cannot be read. `code` is one of `problem.CODES`, `hint` is what to do about it."""
 
     def __init__(self, code: str, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -42,15 +41,15 @@ class SourceError(SkewgateError):
 @final
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was found when a configuration was read."""
+    """The files and patterns of a configuration as they were when it was read."""
 
     files: Mapping[str, str] = field(default_factory=dict)
-    """By path: a checksum of the content, or why it could not be read."""
+    """Checksum of each file's content, or the reason why it could not be read, by path."""
     patterns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The paths that each pattern matched."""
+    """Paths that each pattern matched."""
 
     def again(self) -> Seen:
-        """What there is now, in the same places. Blocks."""
+        """The same files and patterns as they are now. Blocks."""
         return Seen(
             {path: _checksum(path) for path in self.files},
             {pattern: _matches(pattern) for pattern in self.patterns},
@@ -59,7 +58,7 @@ class Seen:
 
 @final
 class Sources:
-    """Reads the files of one configuration. `folder`: what relative paths are relative to."""
+    """Reader of the files of one configuration. Relative paths begin in `folder`."""
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
@@ -68,28 +67,27 @@ class Sources:
 
     @property
     def folder(self) -> str:
-        """Where relative paths begin."""
+        """The folder in which relative paths begin."""
         return str(self._folder)
 
     @property
     def seen(self) -> Seen:
-        """What was found up to now."""
+        """The files and patterns read so far."""
         return Seen(dict(self._files), dict(self._patterns))
 
     def resolve(self, path: str) -> str:
-        """`path` as it is opened."""
         return str(self._folder / path)
 
     def read_main(self, path: str | Path) -> bytes:
-        """The file of the configuration itself. It may be a pipe, which is read once and never watched.
-        Raises `SourceError`, and `OSError` for a pipe."""
+        """Read the configuration file. It may be a pipe, which is read once and never watched. Raises
+        `SourceError`, and `OSError` for a pipe."""
         if is_stream(path):
             with Path(path).open("rb") as file:
                 return _bounded(file.read(MAX_SIZE + 1))
         return self.read(str(path))
 
     def read(self, path: str) -> bytes:
-        """The content of a regular file. Raises `SourceError`."""
+        """Read a regular file. Raises `SourceError`."""
         try:
             data = _read(path)
         except SourceError as error:
@@ -99,9 +97,9 @@ class Sources:
         return data
 
     def read_value(self, path: str, folders: Sequence[str] | None = None) -> str:
-        """The content of a file that is one value, without the end of its last line. Raises `SourceError`.
+        """Read a file whose content is one value, without the last line end. Raises `SourceError`.
 
-        `folders`: the file must be beneath one of these, with all symbolic links resolved; None: it may be
+        `folders`: the file must be beneath one of these after all symbolic links are resolved; None:
         anywhere.
         """
         place = self.resolve(path)
@@ -118,29 +116,27 @@ class Sources:
         return text
 
     def _read_beneath(self, path: str, folders: Iterable[str]) -> bytes:
-        """The content of a regular file beneath one of these folders. Raises `SourceError`."""
         self.note(path)
         return _content(_open_beneath(path, map(self.resolve, folders)), path)
 
     def match(self, pattern: str) -> tuple[str, ...]:
-        """The paths that a pattern matches, in order."""
+        """The paths that a pattern matches, sorted."""
         resolved = self.resolve(pattern)
         found = self._patterns[resolved] = _matches(resolved)
         return found
 
     def note(self, path: str) -> None:
-        """Remember a file that somebody else is about to read."""
+        """Remember a file that another reader is about to open."""
         self._files[path] = _checksum(path)
 
 
 def folder_of(path: str | Path) -> Path:
-    """Where the relative paths in a configuration begin: in its folder, and for a pipe, which has none, in
-    the working folder."""
+    """The folder in which relative paths of a configuration begin. A pipe has none: the working folder."""
     return Path() if is_stream(path) else Path(path).parent
 
 
 def reader_of(path: str | Path) -> str:
-    """A hint for a file that cannot be read: its absolute path, and the user who tries."""
+    """A hint for a file that cannot be read: its absolute path and the user who tries."""
     user = os.geteuid()
     try:
         name = getpwuid(user).pw_name
@@ -151,7 +147,7 @@ def reader_of(path: str | Path) -> str:
 
 
 def is_stream(path: str | Path) -> bool:
-    """Whether it is a pipe or a device, which can be read once and not written anew."""
+    """Whether a path is a pipe or a device, which can be read once and never be replaced."""
     try:
         mode = Path(path).stat().st_mode
     except (OSError, ValueError):
@@ -160,7 +156,7 @@ def is_stream(path: str | Path) -> bool:
 
 
 def _matches(pattern: str) -> tuple[str, ...]:
-    """In order. Names that begin with a dot match only where the pattern has the dot."""
+    """The paths that a glob pattern matches, sorted. A hidden file needs a dot in the pattern."""
     return tuple(sorted(glob(pattern))[: MAX_FILES + 1])  # noqa: PTH207 - `Path.glob` takes no absolute one
 
 
@@ -172,7 +168,6 @@ def _checksum(path: str) -> str:
 
 
 def _read(path: str) -> bytes:
-    """Raises `SourceError`."""
     try:
         fd = os.open(path, _OPEN)
     except (OSError, ValueError) as error:
@@ -181,10 +176,10 @@ def _read(path: str) -> bytes:
 
 
 def _open_beneath(path: str, folders: Iterable[str]) -> int:
-    """A descriptor of the file at `path`, if it is beneath one of these folders. Raises `SourceError`.
+    """Open a file beneath one of these folders; gives the descriptor. Raises `SourceError`.
 
-    Links are resolved first. Then each step follows none, so that nobody who may write in such a folder can
-    put one there in between.
+    Links are resolved first. Each step then follows none, so that a user who may write in such a folder
+    cannot put one there in between.
     """
     try:
         target = Path(path).resolve()
@@ -215,7 +210,7 @@ def _unreadable(error: Exception, path: str) -> SourceError:
 
 
 def _content(fd: int, path: str) -> bytes:
-    """Reads the file and closes the descriptor. Raises `SourceError`."""
+    """Read the rest of a descriptor and close it. Raises `SourceError`."""
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             is_folder = stat.S_ISDIR(os.fstat(fd).st_mode)

@@ -1,8 +1,8 @@
-"""From the text of a configuration to settings, or to every problem of the text in file order.
+"""Loads a configuration: its text becomes settings, or every problem in file order.
 
-Everything that reads a configuration (`run`, `check`, reload) uses this module, so that what was checked is
-what runs. It reads the environment only as it is given, and from the disk only the file itself and those
-that it names: included ones, values, TLS. Which they were is in `Loaded.seen`.
+`run`, `check` and reload all use this module, so that what was checked is what runs. It reads no environment
+but the one that it is given, and no file but the configuration and those that it names: included files,
+values, TLS. `Loaded.seen` lists them.
 """
 
 from __future__ import annotations
@@ -42,33 +42,33 @@ from gateway.settings.yaml.tree import MappingNode, Node, Position, Scalar, chil
 @final
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The result of reading a file. With an error there are no settings; with warnings alone there are."""
+    """The result of reading a configuration: settings, or at least one error. Warnings may come with
+    either."""
 
     filename: str
     settings: Settings | None
     problems: tuple[Problem, ...]
-    """In file order, those of included files last."""
+    """All problems in file order, those of included files last."""
     lines: tuple[str, ...] = field(default=(), repr=False)
-    """The lines of the file as they may be shown: without secrets."""
+    """The lines of the file without secrets, for messages."""
     included: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     """The lines of each included file, by path."""
     positions: Mapping[str, Position] = field(default_factory=dict, repr=False)
-    """Where the keys of the two upper levels are: `listen`, `timeouts.drain`."""
+    """Positions of the keys of the two upper levels, by dotted name: `listen`, `timeouts.drain`."""
     seen: Seen = field(default_factory=Seen, repr=False)
-    """All files that were read, whether the result can be used or not."""
+    """All files that were read, even those of a configuration that cannot be used."""
 
     @property
     def errors(self) -> tuple[Problem, ...]:
-        """The problems that keep the file from being used."""
+        """The problems that keep the configuration from being used."""
         return tuple(problem for problem in self.problems if problem.severity is Severity.ERROR)
 
     def render(self) -> str:
-        """Every problem with its source line, caret and hint, without a final line end. Empty without
-        problems."""
+        """The text of all problems, each with its source line, caret and hint. No line end at the end."""
         return "\n".join(self.shown(problem) for problem in self.problems)
 
     def shown(self, problem: Problem) -> str:
-        """One problem, in the same form."""
+        """The text of one problem, as in `render`."""
         lines = self.included.get(problem.file, ()) if problem.file else self.lines
         return problem.render(self.filename, lines)
 
@@ -87,8 +87,8 @@ def read_file(
     check_files: bool = True,
     again: bool = False,
 ) -> Loaded:
-    """Load the file at `path`. A file that cannot be read is a problem like any other. Blocks. `again`: for a
-    reload, which never waits for a pipe or a device."""
+    """Load the file at `path`. A file that cannot be read is a problem like any other. Blocks. `again`: this
+    is a reload, which never waits for a pipe or a device."""
     sources = Sources(folder_of(path))
     try:
         data = sources.read(str(path)) if again else sources.read_main(path)
@@ -118,7 +118,7 @@ def read_bytes(
     check_files: bool = True,
     sources: Sources | None = None,
 ) -> Loaded:
-    """Load what was read elsewhere, such as the standard input. `filename` is for messages. `sources`: reads
+    """Load text that was read elsewhere, such as standard input. `filename` is for messages. `sources` reads
     relative paths; by default from the working folder."""
     sources = sources or Sources(Path())
     try:
@@ -148,10 +148,10 @@ def load(
     check_files: bool = True,
     sources: Sources | None = None,
 ) -> Loaded:
-    """Read a configuration. Never raises: the result has settings, or at least one error.
+    """Load a configuration from its text. Never raises: the result has settings, or at least one error.
 
     `filename` is for messages. `environ` has the values of `${NAME}`. `dialects` are the known dialects; by
-    default all of the package. `check_files`: whether the files of TLS and the like are read, too. `sources`:
+    default all of the package. `check_files`: whether certificates and the like are read, too. `sources`
     reads relative paths; by default from the folder of `filename`.
     """
     sources = sources or Sources(Path(filename).parent)
@@ -202,8 +202,8 @@ def _shown(text: str, file: str, secrets: list[Node]) -> tuple[str, ...]:
 
 
 def _hash(texts: Iterable[str]) -> str:
-    """Of what people wrote. What comes from the environment and from files of values has no part in it: who
-    sees the hash could try out passwords."""
+    """A short hash of what people wrote. Values from the environment and from files have no part in it:
+    otherwise the hash would allow to try out passwords."""
     written = "\0".join(texts)
     return sha256(written.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
@@ -218,7 +218,7 @@ def _positions(root: MappingNode) -> dict[str, Position]:
 
 
 def _suggest_no_default(secrets: list[Node], findings: Findings) -> None:
-    """A default for a secret would be a password that is written in the file."""
+    """Change the hint of unset variables in secrets: a default would be a password written in the file."""
     unset = {
         (at.file, at.line, at.column) for node in secrets if isinstance(node, Scalar) for at in node.unset
     }
@@ -274,9 +274,8 @@ def _read(
 
 
 def named_dialects(services: Node | None) -> Mapping[str, type[Dialect]]:
-    """The dialects of the services, and those whose options any of them has: for a file without mistakes, all
-    that reading it takes. If something is named that is no dialect, all are known: messages list them, and
-    tell which was meant."""
+    """The dialects that the services name, by `dialect` or by their options: all that a correct file needs.
+    If a name is no dialect, all dialects, so that messages can list them and suggest one."""
     found: dict[str, type[Dialect]] = {}
     for name in _names(services):
         dialect = find(name)
@@ -287,7 +286,7 @@ def named_dialects(services: Node | None) -> Mapping[str, type[Dialect]]:
 
 
 def _names(services: Node | None) -> set[str]:
-    """What must be names of dialects in a file without mistakes."""
+    """Names that are names of dialects in a correct file."""
     names: set[str] = set()
     for entry in services.entries.values() if isinstance(services, MappingNode) else ():
         if isinstance(service := entry.value, MappingNode):
@@ -298,8 +297,7 @@ def _names(services: Node | None) -> set[str]:
 
 
 def _secrets(root: Node) -> list[Node]:
-    """The values that are never shown: the admin token, the password of the store, headers of probes and
-    requests."""
+    """The nodes whose values are never shown: admin token, store password, headers of probes and requests."""
     nodes: list[Node | None] = [child(root, "admin", "token"), child(root, "agreement", "etcd", "password")]
     services = child(root, "services")
     for entry in services.entries.values() if isinstance(services, MappingNode) else ():

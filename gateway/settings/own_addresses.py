@@ -1,5 +1,6 @@
-"""Where the gateway itself listens: a backend there would get its own requests again and again. Only what is
-certain counts, since another address of this machine looks like any other. No socket is opened.
+"""Addresses of the gateway itself. A backend there would get its own requests again and again.
+
+Only certain matches count, because another address of this machine looks like any other. No socket is opened.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ HINT: Final = "name the API's own address"
 
 
 class OwnAddress(NamedTuple):
-    """An address of the gateway."""
+    """An address on which the gateway listens."""
 
     name: str
     hosts: tuple[str, ...]
@@ -31,7 +32,7 @@ class OwnAddress(NamedTuple):
 
 
 def own_addresses(listen: Sequence[Listen], admin: Admin) -> tuple[OwnAddress, ...]:
-    """All of them, as the configuration has them."""
+    """The addresses on which a gateway with this configuration listens."""
     return (
         *(
             OwnAddress(
@@ -47,7 +48,7 @@ def own_addresses(listen: Sequence[Listen], admin: Admin) -> tuple[OwnAddress, .
 
 
 def own_address_of(backend: Backend, own: Sequence[OwnAddress]) -> OwnAddress | None:
-    """The one that this backend is; None: it is none of them, as far as it can be seen."""
+    """The address of the gateway at which a backend is; None: at none, as far as can be seen."""
     return next((each for each in own if _is_at(backend, each)), None)
 
 
@@ -78,7 +79,7 @@ def check_own_addresses(
     root: MappingNode,
     findings: Findings,
 ) -> None:
-    """A backend that is the gateway itself would get its own requests again and again."""
+    """Report backends that are the gateway itself."""
     if findings.is_dropped("listen") or findings.is_dropped("admin", "listen"):
         return
     own = own_addresses(listen, admin)

@@ -1,7 +1,6 @@
 """The section of a whole file for a set of dialects, and its JSON Schema.
 
-The keys of a service depend on the dialects: each dialect adds its options under its own name. This module
-reads no file.
+Each dialect adds its options to the keys of a service, under its own name. This module reads no file.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from gateway.settings.sections.service import SERVICE, WrittenService
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 Path: TypeAlias = tuple[str, ...]
-"""The place of a key in every file: names, `*` for any name, `[]` for any item of a list."""
+"""Path of a key that is the same in every file: names, `*` for any name, `[]` for any list item."""
 
 
 def file_section(dialects: Mapping[str, type[Dialect]] | None = None) -> Section[WrittenFile]:
-    """The section of a whole file, for these dialects; by default for all."""
+    """The section of a whole file for these dialects; by default for all."""
     return _file_section(tuple(sorted((discover() if dialects is None else dialects).items())))
 
 
@@ -57,8 +56,8 @@ def _options_key(name: str, dialect: type[Dialect]) -> Key:
 
 
 def schema_json(dialects: Mapping[str, type[Dialect]] | None = None) -> Schema:
-    """The JSON Schema (draft 2020-12). Every key has `description`, `examples` and `x-reason`. Optional keys
-    have `default`, unless that is to have no value."""
+    """The JSON Schema (draft 2020-12) of a configuration. Every key has `description`, `examples` and
+    `x-reason`. Optional keys have `default`, unless the default is to have no value."""
     definitions: dict[str, Schema] = {}
     whole = file_section(dialects).definition(definitions)
     whole["required"].remove("services")  # all of them may be in included files
@@ -68,7 +67,7 @@ def schema_json(dialects: Mapping[str, type[Dialect]] | None = None) -> Schema:
 
 
 def _ordered(part: Any, name: str = "") -> Any:  # noqa: ANN401 - any part of a schema
-    """The same with its entries in the order of the alphabet, but for keys of the file and defaults."""
+    """A copy with sorted entries, but keys of the file and defaults keep their order."""
     if isinstance(part, dict):
         entries = part if name in {"properties", "default"} else sorted(part)
         return {each: _ordered(part[each], each) for each in entries}
@@ -76,12 +75,12 @@ def _ordered(part: Any, name: str = "") -> Any:  # noqa: ANN401 - any part of a 
 
 
 def schema_text() -> str:
-    """The text that `skewgate schema` prints, and that config/schema.json holds."""
+    """The schema as text: what `skewgate schema` prints, and the content of config/schema.json."""
     return json.dumps(schema_json(), indent=2, ensure_ascii=False) + "\n"
 
 
 def keys_of(kind: Kind[Any], path: Path = ()) -> Iterator[tuple[Path, Key]]:
-    """Every key below a kind, with its place."""
+    """Every key below a kind, with its path."""
     match kind:
         case Section():
             for name, key in kind.keys.items():
@@ -98,5 +97,5 @@ def keys_of(kind: Kind[Any], path: Path = ()) -> Iterator[tuple[Path, Key]]:
 
 
 def dotted_path(path: Path) -> str:
-    """The place of a key as people write it: `services.NAME.backends[].url`."""
+    """A path as people write it: `services.NAME.backends[].url`."""
     return ".".join("NAME" if part == "*" else part for part in path).replace(".[]", "[]")

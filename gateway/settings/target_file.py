@@ -1,10 +1,9 @@
-"""A file of backends in the form of Prometheus' file_sd: its text becomes addresses, or one reason why not.
+"""Lists of backends in the form of Prometheus' file_sd: text becomes addresses, or one reason why not.
 
     [{"targets": ["10.0.0.1:6385", "https://api-2:6385/base"], "labels": {"__scheme__": "https"}}]
 
-JSON, or YAML where the name of the file ends so. Of the labels `__scheme__` counts, all others are for
-Prometheus. A list is believed as a whole: with one target that is not valid nothing of it counts. Values in,
-values out; `controlplane.discovery.listers` reads the disk.
+The file is JSON, or YAML if its name ends so. Only the label `__scheme__` is used. One invalid target makes
+the whole list invalid. Values in, values out; `controlplane.discovery.listers` reads the disk.
 """
 
 from __future__ import annotations
@@ -20,27 +19,27 @@ from gateway.errors import SkewgateError, TextRefused
 from gateway.keys.addresses import BackendUrl, read_url
 
 MAX_SIZE: Final = 4 << 20
-"""Bytes of a file: a thousand targets with all their labels take a tenth of it. Reading JSON of this size
-holds everything else for some 40 ms."""
+"""Largest file in bytes. A thousand targets with all their labels take a tenth of it. Parsing JSON of this
+size blocks for some 40 ms."""
 
 MAX_YAML_SIZE: Final = 256 << 10
-"""Of one in YAML, which is read much more slowly."""
+"""Largest YAML file in bytes. YAML is parsed much more slowly."""
 
 MAX_ITEMS: Final = 100_000
-"""Targets that are looked at, duplicates included: aliases of YAML make many of few bytes."""
+"""Largest number of targets, duplicates included: YAML aliases make many from few bytes."""
 
 _MAX_QUOTED: Final = 60
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The one in C is ten times as fast."""
+"""The YAML loader; the one in C is ten times as fast."""
 
 
 class TargetsError(SkewgateError):
-    """The text is no list of backends; says why, as part of a sentence."""
+    """The text is no list of backends. The message says why, as part of a sentence."""
 
 
 def read_targets(data: bytes, filename: str) -> tuple[Address, ...]:
-    """Every backend once, in the order of the file. Raises `TargetsError`."""
+    """Read the backends of a list, each once and in file order. Raises `TargetsError`."""
     found: dict[tuple[str, int], Address] = {}
     seen: set[tuple[object, object]] = set()
     for text, scheme, place in _targets(_document(data, filename)):
@@ -58,7 +57,7 @@ def read_targets(data: bytes, filename: str) -> tuple[Address, ...]:
 
 
 def refuse(reason: str) -> NoReturn:
-    """Give the text up."""
+    """Raise `TargetsError`."""
     raise TargetsError(reason)
 
 
@@ -86,7 +85,7 @@ def _document(data: bytes, filename: str) -> Any:  # noqa: ANN401 - whatever the
 
 
 def _targets(document: object) -> Iterator[tuple[object, object, str]]:
-    """Each target with the scheme of its group and where it stands."""
+    """Each target with the scheme of its group and its place in the file."""
     if not isinstance(document, list):
         refuse('it is not a list of groups such as {"targets": ["10.0.0.1:6385"]}')
     items = 0
@@ -120,7 +119,8 @@ def _address(target: object, scheme: object, place: str) -> Address:
 
 
 def restored_address(text: str, source: Source) -> Address | None:
-    """The address of a backend of `source` that had this URL before a restart; None: it cannot have."""
+    """The address of a backend of `source` that had this URL before a restart; None: it cannot have had
+    it."""
     try:
         address = address_of(read_url(text))
     except TextRefused:
@@ -131,11 +131,11 @@ def restored_address(text: str, source: Source) -> Address | None:
 
 
 def address_of(url: BackendUrl) -> Address:
-    """The backend at this URL, whatever the configuration says of others."""
+    """The address in a URL, without anything from the configuration."""
     return Address(url.host, url.port, path=url.path or None, tls=url.tls)
 
 
 def quoted(text: str) -> str:
-    """A text of somebody else for a message: on one line, and of bounded length."""
+    """Foreign text for a message: on one line, and of bounded length."""
     shown = text[:_MAX_QUOTED].encode("unicode_escape", "backslashreplace").decode("ascii")
     return f"{shown!r}" if len(text) <= _MAX_QUOTED else f"{shown!r}…"

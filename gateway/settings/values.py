@@ -28,26 +28,26 @@ class Settings:
     services: tuple[Service, ...] = field(repr=False)
     admin: Admin = Admin()
     workers: int | None = 1
-    """Processes that serve requests; None: one for each CPU."""
+    """Number of processes that serve requests; None: one for each CPU."""
     agreement: AgreementSettings | None = None
-    """None: this replica stands alone."""
+    """How replicas agree on one offer; None: this gateway has no replicas."""
     access_log: AccessLogSettings = field(default_factory=AccessLogSettings)
     log: LogSettings = field(default_factory=LogSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     untrusted_headers: tuple[str, ...] = UNTRUSTED_HEADERS
-    """Headers, some with `*` at the end, that are dropped from peers that are not trusted."""
+    """Headers, some with `*` at the end, that are dropped from untrusted peers."""
     timeouts: Timeouts = field(default_factory=Timeouts)
     limits: Limits = field(default_factory=Limits)
     state: str | None = None
     """Path of the file that keeps offers, pins and drains across a restart."""
     watch: bool = True
-    """Whether a reload follows when the content of a file changes."""
+    """Whether the gateway reloads by itself when the content of a file changes."""
     hash: str = ""
     """The first twelve hexadecimal digits of the SHA-256 of the texts of all files, for `/status`."""
 
     @property
     def for_workers(self) -> Settings:
-        """Without what only the main process of workers may know: the admin listener, whose token leaves no
-        process, and the store, with its password."""
+        """The settings without the secrets of the main process: the admin token and the password of the
+        store."""
         return replace(self, admin=Admin(), agreement=None)

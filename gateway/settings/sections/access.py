@@ -1,4 +1,4 @@
-"""`access` of a service: from which addresses it may be used; from its lists to the tables of core."""
+"""`access` of a service: from which addresses it may be used."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class WrittenAccess:
 
 
 def read_access(service: str, written: WrittenAccess, node: Node | None, findings: Findings) -> Access | None:
-    """The rules for addresses; None: there are none. `node`: of `access`."""
+    """The access rules of a service; None: there are none. `node`: the key `access`."""
     for name in ("allow", "deny"):
         listed, dropped = child(node, name), findings.is_dropped("services", service, "access", name)
         if isinstance(listed, SequenceNode) and not listed.items and not dropped:

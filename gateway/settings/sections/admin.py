@@ -1,4 +1,4 @@
-"""`admin`: the listener for people and programs, who can reach it, and by what its clients are known."""
+"""`admin`: the listener for operators and their programs, and how its clients are authenticated."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class Admin:
 
     @property
     def fixed(self) -> Admin:
-        """What a reload cannot change: all but the certificates and the token itself."""
+        """The part that a reload cannot change: all but the certificates and the token itself."""
         tls = None if self.tls is None else ServerTls((CertificateFiles("", ""),))
         return replace(self, tls=tls, token=None if self.token is None else Secret(""))
 
 
 def check_admin(admin: Admin, node: Node | None, findings: Findings) -> None:
-    """An admin listener that other machines can reach needs to know who its clients are: they can change the
-    offer. Problems go to the findings."""
+    """Report an admin listener that other machines can reach without a token or a certificate: its clients
+    can change the offer."""
     check_server_tls(admin.tls, child(node, "tls"), findings)
     known = admin.token is not None or (admin.tls is not None and admin.tls.client_ca is not None)
     dropped = findings.is_dropped("admin", "token") or findings.is_dropped("admin", "tls")

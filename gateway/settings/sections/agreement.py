@@ -1,6 +1,6 @@
-"""`agreement`: what several replicas agree over, in which etcd, and what excludes what there.
+"""`agreement`: the etcd and the cluster in which several replicas agree on one offer.
 
-The files of TLS are read as the gateway will read them. etcd is not asked.
+The files of TLS are read as the gateway will read them. etcd is not contacted.
 """
 
 from __future__ import annotations
@@ -34,26 +34,25 @@ SHORTEST_TTL: Final = 0.5
 LONGEST_TTL: Final = 60.0
 LONGEST_FORGET_HOURS: Final = 720
 FEWEST_TTLS: Final = 3
-"""`forget` is at least so many `ttl`: nobody is forgotten who missed a few beats."""
+"""Least ratio of `forget` to `ttl`, so that a few missed beats make no replica forgotten."""
 SHORT_FORGET: Final = 600.0
 
 
 @final
 class EtcdEndpoint(NamedTuple):
-    """Where one member of etcd answers clients."""
+    """Address at which one member of etcd serves clients."""
 
     host: str
     port: int
     tls: bool = False
 
     def __str__(self) -> str:
-        """As it is written in the file."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
 
 
 def read_endpoint(text: str) -> EtcdEndpoint:
-    """`http://HOST[:PORT]`, the same with `https`."""
+    """Read `http://HOST[:PORT]`, or the same with `https`."""
     scheme, mark, rest = text.partition("://")
     scheme = scheme.lower()
     if not mark or scheme not in {"http", "https"}:
@@ -71,13 +70,8 @@ def read_endpoint(text: str) -> EtcdEndpoint:
     return EtcdEndpoint(read_host(host), read_port(port, lowest=1), scheme == "https")
 
 
-def read_password(text: str) -> Secret:
-    """Any text on one line."""
-    return Secret(read_text(text))
-
-
 def read_ttl(text: str) -> float:
-    """A duration within bounds."""
+    """Read a duration from `SHORTEST_TTL` to `LONGEST_TTL`."""
     seconds = read_duration(text)
     if not SHORTEST_TTL <= seconds <= LONGEST_TTL:
         reject("this duration must be from 500ms to 60s")
@@ -85,7 +79,7 @@ def read_ttl(text: str) -> float:
 
 
 def read_forget(text: str) -> float | None:
-    """A duration; None: `never`."""
+    """Read a duration; None: `never`."""
     if text == "never":
         return None
     if (hours := re.fullmatch("([0-9]{1,9})h", text, re.ASCII)) and int(hours[1]):
@@ -96,7 +90,9 @@ def read_forget(text: str) -> float | None:
 
 
 ENDPOINT: Final = Text(lambda text: str(read_endpoint(text)), matching(_ENDPOINT))
-PASSWORD: Final = Text(read_password, {"type": "string", "minLength": 1, "writeOnly": True})
+PASSWORD: Final = Text(
+    lambda text: Secret(read_text(text)), {"type": "string", "minLength": 1, "writeOnly": True}
+)
 CLUSTER_NAME: Final = Text(NAME.read, NAME.json)
 PREFIX: Final = written_as(
     r"(?:/[A-Za-z0-9_.-]{1,64}){1,8}",
@@ -110,7 +106,7 @@ FORGET: Final = Text(read_forget, matching(f"{DURATION_PATTERN}|never"))
 @final
 @dataclass(frozen=True, slots=True)
 class EtcdTls:
-    """The keys of TLS to etcd. What is written becomes a `BackendTls`."""
+    """Keys of TLS to etcd, from which a `BackendTls` is made."""
 
     ca: str | None = FILE_PATH.key(
         None,
@@ -159,7 +155,7 @@ ETCD_TLS: Final = Section(
 @final
 @dataclass(frozen=True, slots=True)
 class EtcdSettings:
-    """The etcd in which replicas keep what they agree on: version 3.4 or newer."""
+    """The etcd (3.4 or newer) in which replicas keep what they agree on."""
 
     endpoints: tuple[str, ...] = field(
         metadata=ListOf(ENDPOINT, least=1).required(
@@ -199,7 +195,7 @@ class EtcdSettings:
 @final
 @dataclass(frozen=True, slots=True)
 class AgreementSettings:
-    """What all replicas of this gateway agree over, so that they offer the same."""
+    """How all replicas of this gateway agree, so that they offer the same."""
 
     etcd: EtcdSettings = field(
         metadata=section(EtcdSettings, title="Etcd").required(
@@ -233,14 +229,14 @@ class AgreementSettings:
 
     @property
     def prefix(self) -> str:
-        """The beginning of all keys of this cluster. It ends with a slash."""
+        """The prefix of all keys of this cluster. It ends with a slash."""
         return f"{self.etcd.prefix}/{self.cluster}/"
 
 
 def read_agreement(
     written: AgreementSettings | None, node: Node | None, findings: Findings, *, has_state: bool
 ) -> AgreementSettings | None:
-    """The same with TLS for https endpoints; None: this replica stands alone. Problems go to the findings."""
+    """The agreement with TLS for https endpoints; None: this gateway has no replicas."""
     if written is None:
         return None
     etcd, place = written.etcd, child(node, "etcd")

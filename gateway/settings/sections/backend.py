@@ -1,7 +1,7 @@
-"""`backends` of a service: an item's keys, its name, its TLS, and the sources of backends that come and go.
+"""`backends` of a service: keys, names and TLS of the backends, and sources of backends that come and go.
 
-The file of a source is read as the gateway will read it. What is wrong with it is a warning: it may be
-written later, and until it is there and whole the gateway goes by what it knows.
+The file of a source is read as the gateway will read it. A mistake in it is a warning: the file may be
+written later, and until it is valid the gateway uses the backends that it knows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import Location, MappingNode, Node, Scalar, SequenceNode, child
 
 PLACES: Final = ("url", "dns", "srv", "file")
-"""The keys of which a backend has exactly one."""
+"""Keys of which a backend has exactly one."""
 _OF_SOURCES: Final = {
     "leave_grace": "a backend with a url of its own never leaves by itself",
     "networks": "a backend with a url of its own may have any address",
@@ -156,7 +156,7 @@ class WrittenBackend:
 
     @property
     def place(self) -> str:
-        """The key that says where it is, one of `PLACES`; empty: it has none that can be used."""
+        """The key that gives the address, one of `PLACES`; empty: there is none that can be used."""
         return next((name for name in PLACES if getattr(self, name) is not None), "")
 
     @property
@@ -174,8 +174,8 @@ BACKEND: Final = section(WrittenBackend, title="Backend", oneOf=[{"required": [n
 def check_backends(
     written: Sequence[WrittenBackend], node: Node | None, at: Location, findings: Findings
 ) -> None:
-    """Report what needs no dialect: no backend at all, names and URLs that are there twice, backups only.
-    `node`: of the key `backends`, `at`: its place."""
+    """Report problems that need no dialect: no backends, duplicate names and URLs, only backups. `node` is
+    the key `backends`, `at` its location."""
     if not written and not (isinstance(node, SequenceNode) and node.broken):
         findings.bad_value(node, "the service has no backend", "add `backends: [{url: http://HOST:PORT}]`")
     if written and all(backend.backup for backend in written):
@@ -219,8 +219,8 @@ def check_backends(
 
 
 def _check_place(written: WrittenBackend, node: Node | None, at: Location, findings: Findings) -> None:
-    """Report a backend without a place, or with several; and keys that do not fit the place. `at`: the place
-    of `node` in the file."""
+    """Report a backend without an address or with several, and keys that do not fit its kind of address.
+    `at`: the location of `node`."""
     entries = node.entries if isinstance(node, MappingNode) else {}
     found = [name for name in PLACES if name in entries]
     # One that was refused, or misspelt, is reported already.
@@ -251,7 +251,7 @@ def _check_place(written: WrittenBackend, node: Node | None, at: Location, findi
 def read_backends(
     written: Sequence[WrittenBackend], dialect: Dialect, service: Node | None, findings: Findings
 ) -> tuple[tuple[Backend, ...], tuple[Source, ...]]:
-    """The backends that the file names, and the sources of others. Problems go to the findings."""
+    """The backends that the file names, and the sources of others."""
     backends: list[Backend] = []
     sources: list[Source] = []
     for index, each in enumerate(written):
@@ -281,14 +281,13 @@ def read_backends(
 
 
 def url_nodes(backends: Node | None) -> list[Node]:
-    """Where the backends of a service have their URLs, in their order: the sources between them have none.
-    `backends`: the node of that key."""
+    """The nodes of all URLs in `backends`, in order. Sources of backends have none."""
     items = backends.items if isinstance(backends, SequenceNode) else ()
     return [url for item in items if (url := child(item, "url")) is not None]
 
 
 def _template(written: WrittenBackend, dialect: Dialect, node: Node | None, findings: Findings) -> Backend:
-    """A backend without name and address, as the file describes it."""
+    """A backend without name and address, with everything else that the item says."""
     declared = None
     if written.versions is not None:
         place, hint = child(node, "versions"), f"write `{versions_form(dialect.scheme)}`"
@@ -311,7 +310,7 @@ def _template(written: WrittenBackend, dialect: Dialect, node: Node | None, find
 def _tls(
     written: WrittenBackend, url: BackendUrl, server_name: str, node: Node | None, findings: Findings
 ) -> BackendTls | None:
-    """TLS to the backends of an item; None: its URL is not https. `server_name`: where the file has none."""
+    """TLS to the backends of an item; None: its URL is not https. `server_name` is the default."""
     if url.tls:
         return read_backend_tls(written.tls or WrittenTls(), server_name, child(node, "tls"), findings)
     if isinstance(node, MappingNode) and "tls" in node.entries:
@@ -328,7 +327,7 @@ def _tls(
 
 
 def _source(written: WrittenBackend, template: Backend, node: Node | None, findings: Findings) -> Source:
-    """The source that an item names. `template`: what its backends have in common."""
+    """The source that an item describes. `template`: what its backends have in common."""
     kind = SourceKind(written.place)
     source = Source(
         kind,
@@ -358,7 +357,7 @@ def _source(written: WrittenBackend, template: Backend, node: Node | None, findi
 
 
 def _warn_of_secrets(sources: Sequence[Source], headers: Node | None, findings: Findings) -> None:
-    """Warn of secrets that probes send unencrypted to addresses that a source names. `headers`: the node of
+    """Warn of secrets that probes send unencrypted to addresses from a source. `headers`: the node of
     `probe.headers`."""
     entries = headers.entries if isinstance(headers, MappingNode) else {}
     secrets = [
@@ -379,7 +378,7 @@ def _warn_of_secrets(sources: Sequence[Source], headers: Node | None, findings: 
 
 
 def _is_plain(source: Source, findings: Findings) -> bool:
-    """Whether some of its backends are spoken to without TLS. Of a file its present targets say so."""
+    """Whether some backends of a source are reached without TLS. For a file its present targets decide."""
     if source.kind is not SourceKind.FILE:
         return source.tls is None
     if not findings.check_files:

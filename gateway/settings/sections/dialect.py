@@ -1,4 +1,4 @@
-"""`dialect` of a service and the options of that dialect: which it is, and what it demands of the service.
+"""`dialect` of a service: the dialect with its options, and what it demands of the service.
 
 Options go to the dialect's own dataclass. This module knows no dialect by name.
 """
@@ -29,7 +29,7 @@ from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import MappingNode, Node, SequenceNode, child
 
 RENAMED_DIALECTS: Final = {"header": "custom"}
-"""Names of dialects in earlier releases, with the new names."""
+"""New names of the dialects that earlier releases named otherwise."""
 
 
 def read_dialect(
@@ -42,8 +42,8 @@ def read_dialect(
     service: str,
     probes: ProbePaths,
 ) -> Dialect | None:
-    """The dialect with its options; None: there is none, or it refuses them. `options`: by the name of their
-    dialect; `node`: of the service, whose name is `service`; `probes`: for a dialect that asks for them."""
+    """The dialect with its options; None: there is none, or it refuses them. `options` of all dialects, by
+    name; `node`: the service; `probes`: for a dialect that asks for them."""
     place = child(node, "dialect")
     kind = dialects.get(name)
     if kind is None:
@@ -94,7 +94,7 @@ def _report_option(dialect: str, problem: OptionProblem, node: Node | None, find
 
 
 def check_rules(service: Service, node: Node | None, findings: Findings) -> None:
-    """Report what a dialect does not let its service have, or says of its options. `node`: of the service."""
+    """Report what the dialect forbids its service, and its warnings about options. `node`: the service."""
     rules = service.dialect.configuration_rules
     options = child(node, service.dialect.name)
     _check_option_paths(service, options, findings)
@@ -110,8 +110,8 @@ def check_rules(service: Service, node: Node | None, findings: Findings) -> None
 
 
 def _check_option_paths(service: Service, options: Node | None, findings: Findings) -> None:
-    """Paths in a dialect's options start after `match.path`, even where backends receive that prefix. A path
-    that repeats the prefix would never match, and its requests would have no version."""
+    """Warn of option paths that repeat `match.path`. They start after it, even where backends receive that
+    prefix, so such a path would never match."""
     prefix = service.match.prefix
     for at, path in service.dialect.configuration_rules.option_paths if prefix else ():
         if path == prefix or path.startswith(prefix + "/"):
@@ -124,7 +124,7 @@ def _check_option_paths(service: Service, options: Node | None, findings: Findin
 
 
 def _check_signed_paths(service: Service, node: Node | None, findings: Findings) -> None:
-    """Where clients sign the path, backends must receive exactly the path that was signed."""
+    """Report settings under which backends would not receive the path that clients signed."""
     if service.match.strip_prefix and service.match.prefix:
         findings.contradiction(
             child(node, "match", "strip_prefix") or child(node, "match", "path"),
@@ -149,7 +149,7 @@ def _check_signed_paths(service: Service, node: Node | None, findings: Findings)
 
 
 def _check_declared(service: Service, backends: Node | None, findings: Findings) -> None:
-    """Where backends cannot be probed, each needs declared versions."""
+    """Report backends without declared versions, where they cannot be probed."""
     at = ("services", service.name, "backends")
     form = versions_form(service.dialect.scheme)
     hint = f'add `versions: "{form}"`, or `{service.dialect.configuration_rules.missing_option}`'
@@ -164,7 +164,8 @@ def _check_declared(service: Service, backends: Node | None, findings: Findings)
 
 
 def _check_default_version(service: Service, node: Node | None, findings: Findings) -> None:
-    """A default version that can never be on offer would refuse every request without a version."""
+    """Report a default version that can never be on offer: every request without a version would be
+    refused."""
     dialect, version = service.dialect, service.effective_default_version.constant
     if version is None:
         return

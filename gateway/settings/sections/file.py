@@ -1,7 +1,7 @@
-"""The whole file: its keys, its small sections, and what services have to agree about with it and each other.
+"""The whole file: its keys, its small sections, and the rules between services.
 
-Each section of the file is a frozen dataclass whose fields are keys. Defaults are written as an operator
-would write them, and read by the same code.
+Each section is a frozen dataclass whose fields are keys. Defaults are written as an operator would write
+them, and read by the same code.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import MappingNode, Node, SequenceNode, child
 
 _OF_THE_MESSAGE: Final = HOP_BY_HOP | UNLISTABLE | {"expect", "via"}
-"""Headers (normalized names) that the gateway itself reads from every peer or removes."""
+"""Headers (normalized names) that the gateway reads from every peer or removes."""
 
 
 @final
@@ -70,7 +70,7 @@ class AccessLogSettings:
 @final
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What the gateway says of itself, on standard error."""
+    """The gateway's own messages, on standard error."""
 
     format: str = one_of("text", "json").key(
         "text",
@@ -90,7 +90,7 @@ class LogSettings:
 @final
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
-    """Which series `/metrics` has."""
+    """The series that `/metrics` has."""
 
     per_backend: bool = FLAG.key(
         default=True,
@@ -106,8 +106,7 @@ class MetricsSettings:
 @final
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A whole file. `schema` replaces the type of the services, because the keys of a service depend on the
-    dialects."""
+    """A whole file. `schema` replaces the type of the services, because their keys depend on the dialects."""
 
     listen: ClientAddress | tuple[WrittenListener, ...] = field(
         metadata=Either(CLIENT_ADDRESS, ListOf(section(WrittenListener, title="Listener"))).required(
@@ -221,14 +220,14 @@ RENAMED: Final = {
         "write `default_version` beside `dialect`: minimum, maximum, refused or a version"
     ),
 }
-"""Keys of earlier releases, with the hint that names the new key."""
+"""Hints with the new names of keys of earlier releases."""
 
 NEW_NAMES: Final = {"services.*.offer.settle": "stabilization", "services.*.header": "custom"}
-"""The new names of those that only have another name, at the same place."""
+"""New names of those keys of `RENAMED` that only changed their name."""
 
 
 def check_limits(limits: Limits, root: MappingNode, findings: Findings) -> None:
-    """Limits that contradict each other. The problem is shown at the limit that the file sets."""
+    """Report limits that contradict each other, at the limit that the file sets."""
     for small, large, why in (
         ("line", "head", "a line is a part of the head"),
         ("replay_body", "body", "a larger body is never accepted"),
@@ -243,7 +242,7 @@ def check_limits(limits: Limits, root: MappingNode, findings: Findings) -> None:
 
 
 def check_trust(root: MappingNode, findings: Findings) -> None:
-    """Trusting every network is allowed, and nearly always a mistake."""
+    """Warn if every network is trusted, which is nearly always a mistake."""
     node = child(root, "trusted_proxies")
     for item in node.items if isinstance(node, SequenceNode) else ():
         text = getattr(item, "text", "")
@@ -257,8 +256,8 @@ def check_trust(root: MappingNode, findings: Findings) -> None:
 
 
 def check_untrusted_headers(services: Sequence[Service], root: MappingNode, findings: Findings) -> None:
-    """A header that the gateway or a dialect needs from every peer cannot be dropped. The default list has no
-    effect on such headers, so only a list in the file is checked."""
+    """Report a list that would drop a header which the gateway or a dialect needs from every peer. The
+    default list never drops such headers, so only a list in the file is checked."""
     node = child(root, "untrusted_headers")
     items = node.items if isinstance(node, SequenceNode) else ()
     for item in items:
@@ -284,12 +283,13 @@ def check_untrusted_headers(services: Sequence[Service], root: MappingNode, find
 
 
 def _exactly(pattern: str) -> str:
-    """A request id is taken from everybody. A pattern with `*` may include it, and has no effect on it."""
+    """The name, if it is that of a request id, which is taken from everybody. A pattern with `*` has no
+    effect on it."""
     return pattern if pattern == PLAIN_IDS.normalized_header else ""
 
 
 def _covers(pattern: str, names: frozenset[str]) -> str:
-    """The first of these names that a normalized pattern includes; empty if none."""
+    """The first of these names that a normalized pattern includes; empty: none."""
     beginning = pattern.removesuffix("*")
     if beginning == pattern:
         return pattern if pattern in names else ""
@@ -297,7 +297,7 @@ def _covers(pattern: str, names: frozenset[str]) -> str:
 
 
 def check_matches(services: Sequence[Service], root: MappingNode, findings: Findings) -> None:
-    """No request may belong to two services."""
+    """Report requests that would belong to two services."""
     seen: dict[tuple[str | None, str], str] = {}
     for service in services:
         if findings.is_dropped("services", service.name, "match"):
@@ -318,7 +318,7 @@ def check_matches(services: Sequence[Service], root: MappingNode, findings: Find
 
 
 def _match_node(root: MappingNode, service: Service, host: str | None) -> Node | None:
-    """The node that says that a service matches `host`, the most specific that there is."""
+    """The most specific node by which a service matches `host`."""
     match = child(root, "services", service.name, "match")
     hosts = child(match, "host")
     if isinstance(hosts, SequenceNode) and len(hosts.items) == len(service.match.hosts) and host is not None:

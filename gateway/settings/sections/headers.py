@@ -1,8 +1,8 @@
-"""`headers` of a service: what is set, added and removed; which may be, and that no two changes contradict.
+"""`headers` of a service: header fields that are set, added and removed.
 
-A version, the framing and what is told about the client are written by the dialect and by the data plane, in
-one place each. A configuration that wrote them, too, could make a backend execute another version than its
-client was told. Names are compared as servers compare them, so another spelling is no way around.
+The dialect writes versions, and the data plane writes the framing and what it knows of the client. A
+configuration that wrote them, too, could make a backend execute another version than its client was shown.
+Names are compared as servers compare them, so another spelling is no way around.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _VARY: Final = "the gateway lists the headers there on which versions depend; on
 @final
 @dataclass(frozen=True, slots=True)
 class HeaderChanges:
-    """What is changed in one direction. A name that the dialect owns, that belongs to the connection or the
-    framing, or that the gateway itself writes is refused."""
+    """Changes in one direction. A name that the dialect owns, that belongs to the connection or the framing,
+    or that the gateway itself writes is refused."""
 
     set: Mapping[str, MaskedText] = Table(HEADER_TOKEN, HEADER_VALUE).key(
         {},
@@ -72,7 +72,7 @@ HEADER_CHANGES: Final = section(HeaderChanges)
 @final
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """What is changed in the heads of requests and responses."""
+    """Changes in the heads of requests and responses."""
 
     request: HeaderChanges = HEADER_CHANGES.key(
         {},
@@ -91,14 +91,14 @@ class Headers:
 
 
 def read_by(dialect: Dialect) -> frozenset[str]:
-    """The request headers (normalized) that have a meaning for a dialect."""
+    """The request headers (normalized names) that have a meaning for a dialect."""
     ids = () if dialect.request_ids is PLAIN_IDS else (dialect.request_ids.request_header,)
     names = (*ids, *dialect.method_override)
     return dialect.reads | dialect.owned_request | set(map(normalize_name, names))
 
 
 def written_by(dialect: Dialect) -> frozenset[str]:
-    """The response headers (normalized) that a dialect writes."""
+    """The response headers (normalized names) that a dialect writes."""
     return dialect.owned_response | set(map(normalize_name, dialect.request_ids.response_headers))
 
 
@@ -148,7 +148,7 @@ def _edits(
 
 
 def _changes(written: HeaderChanges, node: Node | None) -> Iterator[tuple[str, str, Node | None]]:
-    """Every change: what is done, the name, and where that is written."""
+    """Each change with its action, the header name, and its node."""
     for verb, names in (("set", written.set), ("add", written.add)):
         entries = child(node, verb)
         for name in names:

@@ -1,10 +1,10 @@
-"""`include`: files each of which adds services to those of the main file, and nothing else.
+"""`include`: further files, each of which adds services to those of the main file.
 
     include -> paths -> text -> tree -> its services, in the tree of the main file
 
-Such a file reads only the environment variables and the files of values that `include` lists, because whoever
-may write it need not be allowed to see every secret. Every position in such a file names it. This module
-knows no key but those of `include`, and `services`.
+An included file reads only the environment variables and value files that `include` lists, because its
+authors need not be allowed to see every secret. This module knows no key but those of `include`, and
+`services`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SERVICES: Final = "services"
 @final
 @dataclass(frozen=True, slots=True)
 class Include:
-    """Files with further services, and which values they may read from elsewhere."""
+    """Files with further services, and the values that they may read from elsewhere."""
 
     files: str = field(
         metadata=FILE_PATTERN.required(
@@ -66,17 +66,17 @@ class Include:
 @final
 @dataclass(slots=True)
 class Included:
-    """What was read of the included files."""
+    """The texts and trees of the included files."""
 
     texts: dict[str, str] = field(default_factory=dict)
-    """By path, in order."""
+    """Texts by path, in order."""
     roots: list[Node] = field(default_factory=list)
 
 
 def add_included(
     root: MappingNode, text: str, sources: Sources, environ: Mapping[str, str], findings: Findings
 ) -> Included:
-    """Add the services of the included files to `root`, the tree of `text`. Problems go to the findings."""
+    """Add the services of the included files to `root`, the tree of `text`."""
     included = Included()
     include = child(root, "include")
     node = child(include, "files") if isinstance(include, MappingNode) else include

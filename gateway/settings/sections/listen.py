@@ -1,6 +1,4 @@
-"""`listen`: where clients are served. The keys of a listener, which addresses exclude each other, what comes
-before HTTP on its connections, and the value that data plane and workers use.
-"""
+"""`listen`: the listeners for clients, as they are written and as the data plane uses them."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from gateway.tls.values import LISTENER_TLS, CertificateFiles, ServerTls
 
 ClientAddress: TypeAlias = Address | UnixAddress
 Taken: TypeAlias = tuple[ClientAddress, Node | None]
-"""An address to listen on, and where the file has it."""
+"""An address to listen on with its node in the file."""
 
 WILDCARD_6: Final = "::"
 WILDCARDS: Final = frozenset({"0.0.0.0", WILDCARD_6})  # noqa: S104
@@ -30,7 +28,7 @@ _SOME_TLS: Final = ServerTls((CertificateFiles("", ""),))
 
 
 def read_mode(text: str) -> int:
-    """The mode of a file, in octal digits."""
+    """Read the mode of a file in octal digits."""
     if re.fullmatch(_MODE, text, re.ASCII) is None:
         reject("not a valid mode of a file", 'write octal digits, such as "0660"')
     return int(text, 8)
@@ -75,32 +73,31 @@ class WrittenListener:
 @final
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """An address on which clients are served. `host` is a name, or an IP address without brackets. Port 0 is
-    any free port."""
+    """A listener for clients. `host` is a name, or an IP address without brackets. Port 0 is any free
+    port."""
 
     host: str
     port: int
     path: str = ""
-    """Of a Unix socket, which has neither host nor port."""
+    """Path of a Unix socket, which has neither host nor port."""
     mode: int = 0o660
-    """Of the Unix socket."""
+    """Mode of the Unix socket."""
     dual_stack: bool = False
-    """`[::]` takes IPv4 connections, too."""
+    """Whether `[::]` takes IPv4 connections, too."""
     trusted: bool = False
-    """Whoever connects to this Unix socket is a trusted proxy."""
+    """Whether every client of this Unix socket is a trusted proxy."""
     proxy_protocol: bool = False
-    """Trusted peers begin with a PROXY header."""
+    """Whether trusted peers begin with a PROXY header."""
     tls: ServerTls | None = None
 
     def __str__(self) -> str:
-        """As it is written in the file."""
         if self.path:
             return f"unix:{self.path}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def fixed(self) -> Listen:
-        """What a reload cannot change: all but the certificates."""
+        """The part that a reload cannot change: all but the certificates."""
         if self.tls is None:
             return self
         return replace(self, tls=replace(_SOME_TLS, forward_client_cert=self.tls.forward_client_cert))
@@ -113,7 +110,7 @@ def read_listeners(
     root: MappingNode,
     findings: Findings,
 ) -> tuple[Listen, ...]:
-    """The listeners for clients. `trusted`: the value of `trusted_proxies`. Problems go to the findings."""
+    """The listeners for clients. `trusted`: the value of `trusted_proxies`."""
     node = child(root, "listen")
     if isinstance(written, Address | UnixAddress):
         listeners: tuple[WrittenListener, ...] = (WrittenListener(address=written),)
@@ -133,7 +130,7 @@ def read_listeners(
 
 
 class _ListenerReader:
-    """Reads one listener after the other. Its methods share what they know of the rest of the file."""
+    """Reader of listeners that knows all addresses of the file and the trusted proxies."""
 
     def __init__(
         self,
@@ -143,11 +140,11 @@ class _ListenerReader:
     ) -> None:
         self.trusted = trusted
         self.addresses = addresses
-        """All addresses to listen on, that of the admin listener included."""
+        """All addresses to listen on, with that of the admin listener."""
         self.findings = findings
 
     def read(self, written: WrittenListener, node: Node | None) -> Listen:
-        """The value of one listener. `node`: of its mapping, if the file has one."""
+        """The value of one listener. `node`: its mapping, if the file has one."""
         check_server_tls(written.tls, child(node, "tls"), self.findings)
         address, expects_proxy = written.address, written.proxy_protocol == "on"
         if expects_proxy:
@@ -173,7 +170,7 @@ class _ListenerReader:
         )
 
     def _check_proxy_protocol(self, address: ClientAddress, node: Node | None) -> None:
-        """Report a listener whose peers are trusted by nobody."""
+        """Report a listener that expects PROXY headers and has no trusted peer."""
         if isinstance(address, UnixAddress):
             trusts_somebody, hint = UNIX in self.trusted, UNIX
         else:
@@ -204,8 +201,8 @@ def _is_version_4(host: str) -> bool:
 
 
 def _check_addresses(taken: Sequence[Taken], findings: Findings) -> None:
-    """Report two addresses that cannot be bound at the same time. The default of `admin.listen`, which is not
-    in the file, has no node: the problem is shown at the other address."""
+    """Report two addresses that cannot be bound together. A default of `admin.listen` has no node: then the
+    problem is shown at the other address."""
     for index, (address, node) in enumerate(taken):
         found = next((other for other in taken[:index] if _collide(address, other[0])), None)
         if found is None:

@@ -1,4 +1,4 @@
-"""`offer`, `releases` and `default_version` of a service: which versions its clients get."""
+"""`offer`, `releases` and `default_version` of a service: the versions that its clients get."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEFAULT_VERSION_WORDS: Final = {
 
 
 def read_share(text: str) -> AtLeast:
-    """A number of backends, `2`, or a percentage of them, `50%`."""
+    """Read a number of backends, `2`, or a percentage of them, `50%`."""
     number = text.removesuffix("%")
     percent = number != text
     if re.fullmatch("[1-9][0-9]{0,2}", number, re.ASCII) is None or (percent and int(number) > 100):
@@ -97,8 +97,8 @@ class WrittenOffer:
 def read_at_least(
     offer: WrittenOffer, service: str, number_of_backends: int | None, node: Node | None, findings: Findings
 ) -> AtLeast:
-    """The number of backends for the policy `at_least`. No other policy uses one. `number_of_backends`: None
-    if some are discovered; `node`: of `offer`."""
+    """The number of backends for the policy `at_least`, the only one that uses it. `number_of_backends`: None
+    if some are discovered; `node`: the key `offer`."""
     policy, share = offer.policy, offer.at_least
     at = ("services", service, "offer")
     if share is None:
@@ -128,7 +128,7 @@ def read_at_least(
 def read_releases(
     written: Mapping[str, str], dialect: Dialect, node: Node | None, findings: Findings
 ) -> Mapping[str, Version]:
-    """The releases of the file, by name. `node`: of `releases`."""
+    """The releases of the file, by name. `node`: the key `releases`."""
     releases = {}
     for name, text in written.items():
         place = child(node, name)
@@ -150,7 +150,8 @@ def read_releases(
 def _read_version(
     text: str, dialect: Dialect, node: Node | None, findings: Findings, otherwise: str = ""
 ) -> Version | None:
-    """One version. `otherwise`: the words that may stand in its place, for the hint."""
+    """Read one version; None after a report. `otherwise`: words that are allowed in its place, for the
+    hint."""
     hint = f"write `{dialect.scheme.example}`{otherwise}"
     return read_versions(lambda text, scheme: scheme.require(text), text, dialect, hint, node, findings)
 
@@ -164,7 +165,7 @@ def read_ceiling(
     findings: Findings,
 ) -> Version | None:
     """The highest version on offer; None: there is no ceiling. `releases`: those of the dialect, too; `node`:
-    of `offer`."""
+    the key `offer`."""
     written, place, scheme = offer.ceiling, child(node, "ceiling"), dialect.scheme
     if written is None:
         return None
@@ -215,7 +216,7 @@ def _read_release(
 def read_default_version(
     text: str | None, dialect: Dialect, node: Node | None, findings: Findings
 ) -> DefaultVersion | None:
-    """What a request without a version gets; None: what the dialect says."""
+    """The version for requests without one; None: the dialect decides."""
     if text is None:
         return None
     if kind := DEFAULT_VERSION_WORDS.get(text):

@@ -1,4 +1,4 @@
-"""`operations` of a service: an item's keys, each item in the dialect's scheme, and what contradicts what."""
+"""`operations` of a service: operations that exist in some versions only."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REFUSAL_STATUSES: Final = (400, 404)
 
 
 def read_path_template(text: str) -> PathTemplate:
-    """A path in which `{name}` stands for one segment."""
+    """Read a path in which `{name}` stands for one segment."""
     try:
         return PathTemplate.read(text)
     except PathTemplateError as error:
@@ -41,7 +41,7 @@ PATH_PATTERN: Final = Text(read_path_template, {"type": "string", "pattern": f"^
 
 
 def read_refusal_status(text: str) -> int | None:
-    """400 or 404."""
+    """Read a status, 400 or 404."""
     status = read_count(text)
     if status not in REFUSAL_STATUSES:
         reject("the status must be 400 or 404", "clients expect one of these for a missing operation")
@@ -99,7 +99,7 @@ class WrittenOperation:
 def read_operations(
     written: Sequence[WrittenOperation], dialect: Dialect, node: Node | None, findings: Findings
 ) -> Operations:
-    """The operations of one service. `node` is the list in the file. Problems go to the findings."""
+    """The operations of one service. `node`: the list in the file."""
     rules: list[OperationRule] = []
     for index, operation in enumerate(written):
         item = child(node, index)
@@ -139,7 +139,7 @@ def _rule(
 def _contradictions(
     rule: OperationRule, before: Sequence[OperationRule], scheme: Scheme
 ) -> Iterator[tuple[str, str, str]]:
-    """Where `rule` contradicts an earlier rule for the same operation: the key, a message, a hint."""
+    """Contradictions of `rule` to earlier rules for the same operation: the key, a message, a hint."""
     for other in before:
         shared = [method for method in rule.methods if method in other.methods]
         if not shared or rule.path != other.path:

@@ -1,7 +1,7 @@
-"""One service of the file: its keys, and the service of core that they become.
+"""A service of the file: its keys, and the service of core that is made from them.
 
-Versions are read in the dialect's scheme. What has a noun of its own has a module beside this one: `backend`,
-`offer`, `headers`, `operation`, `access`, `dialect`. This module knows no dialect by name.
+Nouns with a module of their own are `backend`, `offer`, `headers`, `operation`, `access` and `dialect`. This
+module knows no dialect by name.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _DECIMAL: Final = re.compile(r"[-+]?[0-9]+\.[0-9]*", re.ASCII)
 
 
 def read_protocol(text: str) -> str:
-    """A protocol of `Upgrade` that may be tunnelled, in lower case."""
+    """Read a protocol of `Upgrade` that may be tunnelled, in lower case."""
     if re.fullmatch(PROTOCOL_PATTERN, text, re.ASCII) is None:
         reject("not a valid protocol", "write its name, and its version after a slash if it has one")
     if carries_requests(text):
@@ -186,11 +186,11 @@ class WrittenService:
         example={"body": "10GiB"},
     )
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    """Options of dialects, by the name of the dialect, which is their key in the file."""
+    """Options of dialects by the name of the dialect, which is their key in the file."""
 
 
 SERVICE: Final = section(WrittenService, title="Service")
-"""A service without options of dialects: `schema.file_section` adds those."""
+"""Section of a service without the options of dialects, which `schema.file_section` adds."""
 
 
 def read_services(
@@ -201,8 +201,8 @@ def read_services(
     dialects: Mapping[str, type[Dialect]],
     findings: Findings,
 ) -> tuple[Service, ...]:
-    """Every service that can be made. Of the others, all problems are reported. `timeouts`, `limits`: of the
-    whole file; `node`: of `services`."""
+    """All services that can be made; the problems of the others are reported. `timeouts` and `limits` are
+    those of the whole file, `node` is the key `services`."""
     if not written:
         findings.bad_value(node, "no service is configured", "add one: its name, dialect and backends")
     services = []
@@ -215,7 +215,7 @@ def read_services(
 
 
 class _ServiceReader:
-    """Reads one service. Its methods share the node in the file and the findings."""
+    """Reader of one service, with its node in the file and the findings."""
 
     def __init__(self, name: str, written: WrittenService, node: Node | None, findings: Findings) -> None:
         self.name = name
@@ -226,7 +226,7 @@ class _ServiceReader:
     def read(
         self, timeouts: Timeouts, limits: Limits, dialects: Mapping[str, type[Dialect]]
     ) -> Service | None:
-        """The service; None: its dialect cannot be made. Problems go to the findings."""
+        """The service; None: its dialect cannot be made."""
         written, node, findings = self.written, self.node, self.findings
         dialect = read_dialect(
             written.dialect,
@@ -307,7 +307,7 @@ class _ServiceReader:
         return ProbePaths(self.written.probe.path, None if health is None else health.path, prefix)
 
     def _warn_of_numbers(self) -> None:
-        """Warn of versions without quotation marks: 1.90 is a text here, but 1.9 in other YAML readers."""
+        """Warn of versions without quotation marks: other YAML readers take 1.90 for the number 1.9."""
         lists = child(self.node, "backends"), child(self.node, "operations")
         releases = child(self.node, "releases")
         nodes = [
@@ -334,7 +334,7 @@ class _ServiceReader:
                 )
 
     def _check_sections(self, dialect: Dialect) -> None:
-        """Report what contradicts itself in the sections whose values core uses as they are read."""
+        """Report contradictions in the sections that core uses as they are read."""
         written, findings = self.written, self.findings
         if written.ejection is not None:
             self._check_ejection(written.ejection, child(self.node, "ejection"))
@@ -377,7 +377,7 @@ class _ServiceReader:
             )
 
     def _check_hosts(self) -> None:
-        """Report an empty list of hosts, and a host that is there twice."""
+        """Report an empty list of hosts, and duplicate hosts."""
         written, node = self.written.match.host, child(self.node, "match", "host")
         items = node.items if isinstance(node, SequenceNode) else []
         if written == () and not (node is not None and node.broken) and not items:

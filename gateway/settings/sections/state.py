@@ -1,4 +1,4 @@
-"""The path of the state file (`state`), and whether a gateway could write there. Nothing is written."""
+"""`state`: the path of the state file, and whether the gateway could write it. Nothing is written."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import MappingNode, Node, child
 
 LONGEST_NAME: Final = 255 - len(".handover")
-"""Bytes of the state file's name: those beside it have longer ones, and NAME_MAX is 255 on Linux."""
+"""Longest name of the state file in bytes. The files beside it have longer ones, and NAME_MAX is 255 on
+Linux."""
 
 
 def check_state_path(path: str | None, root: MappingNode, findings: Findings) -> None:
-    """What the file of `state` would be lost for is told before the first change."""
+    """Report why the state could not be written, before the first change is lost."""
     node = child(root, "state")
     if path is None or node is None or not findings.check_files:
         return
@@ -63,8 +64,8 @@ def check_state_path(path: str | None, root: MappingNode, findings: Findings) ->
 
 
 def _check_others(state: Path, node: Node, findings: Findings) -> None:
-    """Other users who could change the state. The gateway may run as another user than this one: as the one
-    who owns the folder, if nobody else may write it."""
+    """Warn of other users who could change the state. The gateway may run as another user than this one: as
+    the owner of the folder, if only the owner may write it."""
     folder, users = state.parent, trusted_users()
     if folder.stat().st_mode & stat.S_IWOTH:
         message = f"every user may write {folder}, and so put a file there that the gateway takes for its own"
@@ -83,7 +84,7 @@ def _warn_of_others(node: Node, message: str, findings: Findings) -> None:
 
 
 def _foreign(state: Path) -> Path | None:
-    """What another user has left in a folder that this one can write: as after one start by hand as root."""
+    """A file of another user in a folder that this one can write, as after one start by hand as root."""
     lock = state.with_name(f"{state.name}.lock")
     needed = ((state, os.R_OK), (lock, os.R_OK | os.W_OK))
     there = ((path, use) for path, use in needed if os.access(path, os.F_OK))

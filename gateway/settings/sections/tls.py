@@ -1,7 +1,7 @@
-"""`tls` of a listener and of a backend: how backends are verified, and the files of both.
+"""`tls` of a listener and of a backend: verification of backends, and the files of both.
 
-Each file is read as the gateway will read it. What is wrong with one is shown at the key that names it, and
-nothing is kept of it but a digest.
+Each file is read as the gateway will read it. A problem is shown at the key that names the file. Nothing is
+kept of the files but a digest.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class WrittenTls:
 def read_backend_tls(
     written: WrittenTls, server_name: str, node: Node | None, findings: Findings
 ) -> BackendTls:
-    """TLS to one backend. `server_name`: where the file names none. `node`: of the key `tls`."""
+    """TLS to one backend. `server_name` is the default; `node`: the key `tls`."""
     findings.require_both(node, "certificate", "key")
     if written.verify == "off":
         if (ca := child(node, "ca")) is not None:
@@ -92,8 +92,8 @@ def read_backend_tls(
 
 
 def read_digest(tls: BackendTls, node: Node | None, findings: Findings) -> str:
-    """The digest of the files, after a check of each; empty if one is wrong, or none is read. `node`: of the
-    key `tls`."""
+    """The digest of the files after a check of each; empty: one is wrong, or none is read. `node`: the key
+    `tls`."""
     if not findings.check_files or not (tls.ca or (tls.certificate and tls.key)):
         return ""
     if tls.certificate and tls.key:
@@ -108,7 +108,7 @@ def read_digest(tls: BackendTls, node: Node | None, findings: Findings) -> str:
 
 
 def check_server_tls(tls: ServerTls | None, node: Node | None, findings: Findings) -> None:
-    """TLS of one listener. `node` is its `tls` in the file. Problems go to the findings."""
+    """Report problems in TLS of one listener. `node`: its key `tls`."""
     if tls is None:
         return
     if tls.client_ca is None and not findings.is_any_dropped("client_ca"):
@@ -130,7 +130,8 @@ def check_server_tls(tls: ServerTls | None, node: Node | None, findings: Finding
 
 
 def check_pair(files: CertificateFiles, node: Node | None, findings: Findings) -> None:
-    """A certificate and its key. `node`: the mapping that has the keys `certificate` and `key`."""
+    """Report problems of a certificate and its key. `node`: the mapping with the keys `certificate` and
+    `key`."""
     if not findings.check_files or (node is not None and node.broken):
         return
     try:
@@ -150,7 +151,7 @@ def check_pair(files: CertificateFiles, node: Node | None, findings: Findings) -
 
 
 def _report(error: CertificateError, node: Node | None, findings: Findings) -> None:
-    """Report a file that cannot be used. `node`: the mapping that has the key of the file."""
+    """Report a file that cannot be used. `node`: the mapping with the key of the file."""
     path = getattr(error.__cause__, "filename", None)  # of a file that cannot be opened
     quoting = reader_of(path) if path else ""
     findings.add(child(node, error.part), "bad-certificate", error.message, error.hint, quoting=quoting)

@@ -1,4 +1,5 @@
-"""Versions in a file: read in the scheme of the service's dialect, or reported with what they look like."""
+"""Versions in a file: read in the scheme of the service's dialect. A report says what another text looks
+like."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def read_versions(
     node: Node | None,
     findings: Findings,
 ) -> T | None:
-    """What `read` makes of a text; None after a report of a text that is not in the dialect's scheme."""
+    """The result of `read` for a text in the dialect's scheme; None after a report."""
     try:
         return read(text, dialect.scheme)
     except VersionTextError as error:

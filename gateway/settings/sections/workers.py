@@ -1,7 +1,6 @@
-"""`workers`: how many processes serve requests, and which limits are too small to be divided among them.
+"""`workers`: the number of processes that serve requests, and warnings about limits too small to be divided.
 
-Nothing is refused for that. `core.fleet.limits.share_of` says what the part of a worker is, and of queues
-`dataplane.limits.sharing`.
+`core.fleet.limits.share_of` has the part of one worker, `dataplane.limits.sharing` that of queues.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ MAX_WORKERS: Final = 64
 
 
 def read_workers(text: str) -> int | None:
-    """`auto` (None) or a whole number."""
+    """Read a whole number, or `auto` (None)."""
     if text == "auto":
         return None
     value = read_count(text)
@@ -37,7 +36,7 @@ WORKERS: Final = Text(
 
 
 def check_workers(workers: int | None, root: MappingNode, findings: Findings) -> None:
-    """More of them than CPUs wait for each other."""
+    """Warn of more workers than CPUs: they wait for each other."""
     node = child(root, "workers")
     if workers is None or workers == 1 or node is None or not findings.check_files:
         return
@@ -58,7 +57,7 @@ def check_shares(
     root: MappingNode,
     findings: Findings,
 ) -> None:
-    """Report limits of which the part of a worker is not what the file lets expect."""
+    """Warn of limits whose part for one worker is not what the file suggests."""
     if workers is None:
         workers = usable_cpus() if findings.check_files else 1
     if workers == 1:

@@ -1,7 +1,6 @@
-"""Collects the problems of a configuration, each at the position of the node that it is about.
+"""Collects the problems of a configuration, each at the position of its node.
 
-The reader and all checks share one `Findings`. It knows no key, and what a problem means is up to who reports
-it.
+The reader and all checks share one `Findings`. It knows no key and does not judge what is reported.
 """
 
 from __future__ import annotations
@@ -15,31 +14,31 @@ from gateway.settings.yaml.problem import Problem, Severity, quoted
 from gateway.settings.yaml.tree import Location, Node, Position, Scalar, child
 
 NO_BREAK: Final = "\u00a0\u202f\u2007"
-"""Blanks that are none to YAML."""
+"""Spaces that YAML does not treat as spaces."""
 
 
 @final
 @dataclass(slots=True)
 class Findings:
-    """Collects problems, each at the position of the node that it is about."""
+    """Collector of problems, shared by the reader and all checks of one configuration."""
 
     problems: list[Problem] = field(default_factory=list)
     dropped: set[Location] = field(default_factory=set)
-    """What the reader has removed from the tree, because it was refused. The value is a default there, which
-    nobody wrote."""
+    """Locations that the reader removed from the tree because it refused the value. The default is used
+    there."""
     check_files: bool = True
     """Whether the files that the configuration names are read, too."""
     filename: str = ""
-    """Of the configuration, for messages about another file."""
+    """Name of the configuration, for messages about another file."""
     note_file: Callable[[str], None] = lambda path: None
-    """Called with each file that a check is about to read."""
+    """Called with the path of each file that a check is about to read."""
 
     def is_dropped(self, *path: str | int) -> bool:
-        """Whether something at, above or below `path` was removed, so that its value means nothing."""
+        """Whether a node at, above or below `path` was removed, so that its value means nothing."""
         return any(dropped[: len(path)] == path[: len(dropped)] for dropped in self.dropped)
 
     def is_any_dropped(self, *keys: str) -> bool:
-        """Whether something was removed at or below these keys, wherever in the file they are."""
+        """Whether a node at or below these keys was removed, wherever in the file the keys are."""
         size = len(keys)
         return any(path[at : at + size] == keys for path in self.dropped for at in range(len(path)))
 
@@ -88,7 +87,7 @@ class Findings:
         self.add(node, "contradiction", message, hint)
 
     def bad_value(self, node: Node | None, message: str, hint: str | None = None) -> None:
-        """Report a value that is not valid, or outside its limits."""
+        """Report a value that is not valid or outside its limits."""
         self.add(node, "bad-value", message, hint)
 
     def warn(
@@ -101,7 +100,7 @@ class Findings:
         mend: str = "",
         quoting: str = "",
     ) -> None:
-        """Report what is allowed, and probably not what was meant."""
+        """Report something that is allowed but probably not meant."""
         self.add(node, code, message, hint, severity=Severity.WARNING, mend=mend, quoting=quoting)
 
     def require_both(self, node: Node | None, one: str, other: str) -> None:
@@ -113,25 +112,25 @@ class Findings:
                 self.add(place, "missing-key", message, f"add `{missing}: ...`")
 
     def has_at(self, node: Node | None) -> bool:
-        """Whether something was reported at this node already."""
+        """Whether a problem was reported at this node already."""
         at = None if node is None else (node.position.line, node.position.column)
         return any((problem.line, problem.column) == at for problem in self.problems)
 
     def line_of(self, node: Node, beside: Node | None) -> str:
-        """Where `node` is, for a message that is shown at `beside`."""
+        """The line of `node`, for a message that is shown at `beside`."""
         line, file = node.position.line, node.position.file
         same = beside is None or file == beside.position.file
         return f"line {line}" if same else f"line {line} of {file or self.filename}"
 
     def refused(self, node: Node | None, message: str, hint: str | None = None) -> None:
-        """Report a text that `core` or a dialect refused. The message quotes the text, so it is not shown
-        when the text comes from the environment."""
+        """Report a text that core or a dialect refused. The message may quote it: it is not shown for a text
+        from the environment."""
         secret = isinstance(node, Scalar) and node.substituted
         self.bad_value(node, "not a valid value" if secret else message, hint)
 
 
 def _source(node: Scalar, code: str) -> str:
-    """Where a refused text came from, if not from this place."""
+    """The origin of a refused text that does not stand at its place, for the hint."""
     if code not in {"bad-value", "wrong-type"}:
         return ""
     parts = [f"the environment: {', '.join(node.variables)}"] if node.variables else []
@@ -140,6 +139,6 @@ def _source(node: Scalar, code: str) -> str:
 
 
 def _invisible(node: Scalar) -> str:
-    """A character that nobody sees, as it comes with a text from a web page or a chat."""
+    """A hint about an invisible character, as text from a web page or a chat may have."""
     found = next((each for each in node.written if category(each) == "Cf" or each in NO_BREAK), None)
     return f"it has an invisible character, U+{ord(found):04X}: write the text anew" if found else ""

@@ -1,7 +1,7 @@
-"""One problem of a configuration: what it is, where it is, and how it is shown to a person.
+"""A problem of a configuration: what it is, where it is, and how it is shown.
 
-A message never contains a value that came from the environment or that belongs to a secret key. The source
-line that is shown with it is cut where a secret begins (threats O9). This module does not look for problems.
+A message never contains a value from the environment or of a secret key. The source line that is shown with
+it is cut where a secret begins (threats O9). This module does not look for problems.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Final, final
 from gateway.keys.secrets import HIDDEN
 
 MAX_SHOWN: Final = 90
-"""Characters of a source line that are shown: with what stands before them, they fit a terminal."""
+"""Longest part of a source line that is shown, in characters: with the line number it fits a terminal."""
 CUT: Final = "\u2026"
-"""Stands where a long line was cut."""
+"""Mark where a long line was cut."""
 
 _LINE_END: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-"""The ends of lines in YAML 1.1, and so in PyYAML's line count."""
+"""Line ends of YAML 1.1, and so of PyYAML's line count."""
 
 # Applied to the text alone, because a file that is not valid YAML may contain a secret as well.
 _SECRET_WORD: Final = re.compile(
@@ -85,11 +85,11 @@ CODES: Final[Mapping[str, str]] = {
     "wrong-type": "a text, a list or a mapping where one of the others is expected",
     "yaml-syntax": "not valid YAML",
 }
-"""Every code and its meaning. Codes are stable: scripts may look for them."""
+"""Every code with its meaning. Codes are stable: scripts may look for them."""
 
 
 class Severity(StrEnum):
-    """Errors keep the file from being used, warnings do not."""
+    """Severity of a problem: errors keep the file from being used, warnings do not."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -98,7 +98,7 @@ class Severity(StrEnum):
 @final
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One problem. Problems are ordered by position; `line` and `column` count from 1, in characters."""
+    """One problem of a configuration. Sorts by position; `line` and `column` count from 1, in characters."""
 
     line: int
     column: int
@@ -108,11 +108,11 @@ class Problem:
     hint: str | None = None
     severity: Severity = Severity.ERROR
     width: int = 1
-    """How many characters of the line get a caret."""
+    """Number of characters that get a caret."""
     file: str = ""
-    """The included file that it is in; empty: the file that was named."""
+    """Path of the included file with the problem; empty: the main file."""
     mend: str = ""
-    """What to write instead of the `width` characters, where only one thing can be meant; empty: a person
+    """Replacement for the `width` characters if only one can be meant, for `check --fix`; empty: a person
     decides."""
 
     def headline(self, filename: str) -> str:
@@ -125,7 +125,7 @@ class Problem:
         return self.headline(filename) + (f" (hint: {self.hint})" if self.hint else "")
 
     def render(self, filename: str, lines: Sequence[str]) -> str:
-        """The headline, the source line with carets, and the hint. `lines` are those of `shown_lines`."""
+        """The headline, the source line with carets, and the hint. `lines` come from `shown_lines`."""
         parts = [self.headline(filename)]
         if self.line <= len(lines) and lines[self.line - 1].strip():
             source = lines[self.line - 1]
@@ -144,7 +144,7 @@ class Problem:
 
 
 def _cut(source: str, start: int) -> tuple[str, int]:
-    """As much of a long line as a terminal shows, around `start`; and where `start` is in it."""
+    """The part of a long line around `start` that fits a terminal, and the index of `start` in it."""
     if len(source) <= MAX_SHOWN:
         return source, start
     begin = max(0, min(start - MAX_SHOWN // 3, len(source) - MAX_SHOWN))
@@ -159,12 +159,12 @@ def split_lines(text: str) -> list[str]:
 
 
 def line_starts(text: str) -> list[int]:
-    """Where the lines of `split_lines` begin in the text."""
+    """Offsets in the text at which the lines of `split_lines` begin."""
     return [0, *(found.end() for found in _LINE_END.finditer(text))]
 
 
 def shown_lines(text: str, secrets: Iterable[tuple[int, int]] = ()) -> list[str]:
-    """The lines of a file as they may be shown: each is cut where a secret begins, and all are printable.
+    """The lines of a file for messages: cut where a secret begins, and printable.
 
     `secrets` are the positions (line and column, from 1) at which a secret is known to begin.
     """

@@ -2,10 +2,9 @@
 
     tree of nodes + section  ->  value, and problems at their nodes
 
-What is refused is reported at its node and removed from the tree, and the default counts in its place; for a
-required key a filler does. So the checks that follow still see the rest, and one run reports every problem.
-Of single keys this module knows those that earlier releases named otherwise (`RENAMED`), those that get a
-filler when they are missing, and three that hints mention.
+A refused value is reported at its node and removed from the tree. Its default is used in its place, or a
+filler if the key is required, so that one run reports every problem. The only keys that this module knows by
+name are those that earlier releases named otherwise (`RENAMED`), those with a filler, and three in hints.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from gateway.settings.yaml.tree import (
 )
 
 MAX_LISTED: Final = 10
-"""Items of a list that a hint writes as one text; of a longer one it shows the form."""
+"""Largest number of list items that a hint writes as one text. For a longer list it shows the form."""
 LISTENER: Final = "`listen[]"
 AGREEMENT: Final = "`agreement"
 
@@ -42,7 +41,7 @@ T = TypeVar("T")
 
 
 class _Refused:
-    """The value of a node that was refused."""
+    """Result for a node whose value was refused."""
 
 
 _REFUSED: Final = _Refused()
@@ -51,22 +50,21 @@ _REFUSED: Final = _Refused()
 @final
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a node is in the file."""
+    """Location of a node in the file."""
 
     location: Location = ()
     path: Path = ()
-    """The same for every file: `*` for names that the operator chooses, `[]` for indexes."""
+    """The location in every file: `*` for names that the operator chooses, `[]` for indexes."""
     key: Scalar | None = None
-    """The key of which the node is the value. None: it is the whole file, or an item of a list."""
+    """The key whose value the node is; None: the node is the whole file or a list item."""
     form: str = ""
     """`Key.form` of the key."""
 
     def entry(self, name: str, key: Scalar | None, generic: str = "", form: str = "") -> _Place:
-        """The place of an entry of a mapping. `generic`: in `path`, if not the name itself."""
+        """The place of a mapping's entry. `generic`: its name in `path`, if not `name`."""
         return _Place((*self.location, name), (*self.path, generic or name), key, form)
 
     def item(self, index: int) -> _Place:
-        """The place of an item of a list."""
         return _Place((*self.location, index), (*self.path, "[]"))
 
 
@@ -77,8 +75,8 @@ def read_whole(
     folder: str,
     findings: Findings,
 ) -> T:
-    """The value of a whole file, without what was refused; `root` is changed in the same way. `known`: every
-    key that there is, asked only where one is unknown. `folder`: where relative paths begin."""
+    """The value of a whole file without what was refused; `root` is changed in the same way. `known` gives
+    every key that exists, and is called only for an unknown one. Relative paths begin in `folder`."""
     found = _Reader(known, folder, findings).section(section, root, _Place())
     assert not isinstance(found, _Refused)  # each required key of the whole file has a filler
     return found
@@ -86,14 +84,14 @@ def read_whole(
 
 @final
 class _Reader:
-    """One walk through a file."""
+    """One walk through the tree of a file."""
 
     def __init__(self, known: Callable[[], Sequence[Path]], folder: str, findings: Findings) -> None:
         self._find_known = known
         self._folder = folder
         self._findings = findings
         self._faults = 0
-        """Everything that was wrong so far, reported or not."""
+        """Number of mistakes so far, reported or not."""
 
     @cached_property
     def _known(self) -> Sequence[Path]:
@@ -181,7 +179,7 @@ class _Reader:
         return section.make(**values)
 
     def _value_of(self, name: str, key: Key, node: MappingNode, place: _Place) -> Any:  # noqa: ANN401 - as above
-        """The value of a key, or of its filler; `_REFUSED` without either."""
+        """The value of a key or of its filler; `_REFUSED` without either."""
         if (entry := node.entries.get(name)) is not None:
             value = self.value(key.kind, entry.value, place.entry(name, entry.key, form=key.form))
             if value is not _REFUSED:
@@ -220,8 +218,8 @@ class _Reader:
     def _remove_unknown(
         self, section: Section[Any], missing: Sequence[str], node: MappingNode, place: _Place
     ) -> set[str]:
-        """Report and remove the keys that the section does not have. Those of `missing` that one of them is
-        similar to: one mistake, reported once."""
+        """Report and remove unknown keys. Gives the names in `missing` of which one is a misspelling: one
+        mistake, reported once."""
         misspelt = set()
         for name in [name for name in node.entries if name not in section.keys]:
             entry = node.entries.pop(name)
@@ -235,8 +233,7 @@ class _Reader:
     def _report_unknown(
         self, section: Section[Any], node: MappingNode, place: _Place, close: list[str]
     ) -> None:
-        """Report a key of `node` that is not one of `section`. `close`: the missing key that it is similar
-        to."""
+        """Report a key of `node` that `section` does not have. `close`: the missing key that it resembles."""
         key = place.path[-1]
         dotted = ".".join("*" if part == "[]" else part for part in place.path)
         renamed = RENAMED.get(dotted)
@@ -293,7 +290,8 @@ class _Reader:
 
 
 def _shown_for(node: Node, place: _Place) -> Node:
-    """The node at which a missing key is shown: the key that should contain it, or the list item's start."""
+    """The node at which a missing key is reported: the key that should contain it, or the start of the list
+    item."""
     if node.broken or place.key is None:
         at = node.position
         return Scalar("", Position(at.line, at.column, file=at.file), broken=node.broken)
@@ -301,7 +299,7 @@ def _shown_for(node: Node, place: _Place) -> Node:
 
 
 def _as_one_text(kind: Text[Any], node: Node) -> str:
-    """How to write a list as one text, for a hint; empty for a mapping."""
+    """A hint that writes a list as one text; empty for a mapping."""
     if not isinstance(node, SequenceNode):
         return ""
     texts = [item.written for item in node.items if isinstance(item, Scalar) and not item.substituted]
@@ -315,7 +313,8 @@ def _section_name(path: Path) -> str:
 
 
 def _fillers() -> dict[str, Node]:
-    """Placeholders for required keys, so that the rest can still be checked. They are never reported."""
+    """Placeholders for required keys, so that the rest can still be checked. Problems with them are not
+    reported."""
     at = Position()
     text = Scalar("placeholder", at, broken=True)
     pair = {key: MappingEntry(Scalar(key, at, broken=True), text) for key in ("certificate", "key")}

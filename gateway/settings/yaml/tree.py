@@ -1,9 +1,8 @@
 """Reads YAML text into a tree of nodes that know their positions.
 
 The tree is built from PyYAML's events, not from its values, so a scalar stays the text that was written
-(`1.90`, `off`). Every problem of form is collected. Ambiguous or dangerous YAML is refused: duplicate keys,
-tags, anchors and aliases (so no alias bomb can exist), several documents. This module knows the meaning of no
-key.
+(`1.90`, `off`). Ambiguous or dangerous YAML is refused: duplicate keys, tags, anchors and aliases (so no
+alias bomb can exist), several documents. This module knows the meaning of no key.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from gateway.settings.files import SourceError
 from gateway.settings.yaml.problem import Problem, quoted, split_lines
 
 MAX_CHARACTERS: Final = 1024 * 1024
-"""A configuration of a thousand services is smaller than this."""
+"""Longest configuration. One of a thousand services is shorter."""
 MAX_DEPTH: Final = 32
-"""The deepest key of the configuration is at level 6."""
+"""Deepest nesting. The deepest key of the configuration is at level 6."""
 
 _REFERENCE: Final = re.compile(
     r"\$\{(?:FILE:(?!-)(?P<file>[^}]*)\}"
@@ -29,55 +28,56 @@ _REFERENCE: Final = re.compile(
 )
 
 MERGE: Final = "<<"
-"""The key by which YAML 1.1 adds the keys of another mapping."""
+"""Key by which YAML 1.1 adds the keys of another mapping."""
 _INSTEAD_OF_ALIASES: Final = (
     "write the value where it is needed, or as ${VARIABLE}; `include` reads services from further files"
 )
 
 ReadValue: TypeAlias = Callable[[str], str]
-"""The value that a file holds. Raises `SourceError`."""
+"""Reads the value that a file holds. Raises `SourceError`."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where something is in the file. Lines and columns count from 1, in characters."""
+    """Position in a file. Lines and columns count from 1, in characters."""
 
     line: int = 1
     column: int = 1
     width: int = 1
     file: str = ""
-    """An included file; empty: the file that was named."""
+    """Path of an included file; empty: the main file."""
 
 
 @dataclass(slots=True)
 class Scalar:
-    """One text. Each `${NAME}` and `${FILE:PATH}` has already been replaced."""
+    """A text of the file, in which each `${NAME}` and `${FILE:PATH}` has been replaced."""
 
     text: str
     position: Position
     plain: bool = True
-    """Neither quoted nor a block. Other YAML readers may take such a text for a number or a boolean."""
+    """Whether it is neither quoted nor a block. Other YAML readers may take such a text for a number or a
+    boolean."""
     written: str = ""
-    """The text as it is in the file. Messages may quote this one only."""
+    """The text as it is in the file. Messages may quote only this one."""
     variables: tuple[str, ...] = ()
-    """The environment variables whose values are part of `text`."""
+    """Environment variables whose values are part of `text`."""
     files: tuple[str, ...] = ()
-    """The files whose content is part of `text`."""
+    """Paths of the files whose content is part of `text`."""
     unset: tuple[Position, ...] = ()
-    """Where variables are that are not set."""
+    """Positions of variables that are not set."""
     broken: bool = False
-    """True: a problem with it was already reported, so nothing else is reported about it."""
+    """Whether a problem with it was already reported. Then no other is."""
 
     @property
     def substituted(self) -> bool:
-        """Whether a part of `text` comes from elsewhere: no message may show it."""
+        """Whether a part of `text` comes from elsewhere, so that no message may show it."""
         return bool(self.variables or self.files)
 
 
 @dataclass(slots=True)
 class MappingEntry:
-    """One key with its value."""
+    """A key with its value."""
 
     key: Scalar
     value: Node
@@ -85,7 +85,7 @@ class MappingEntry:
 
 @dataclass(slots=True)
 class MappingNode:
-    """A mapping, with its keys in file order."""
+    """A mapping with its keys in file order."""
 
     position: Position
     entries: dict[str, MappingEntry] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class MappingNode:
 
 @dataclass(slots=True)
 class SequenceNode:
-    """A list."""
+    """A list of nodes."""
 
     position: Position
     items: list[Node] = field(default_factory=list)
@@ -117,7 +117,7 @@ def plain(node: Node) -> Plain:
 
 
 def shape_of(node: Node) -> str:
-    """The shape of a node, for messages."""
+    """The shape of a node, for messages: a mapping, a list, a text or nothing."""
     if isinstance(node, MappingNode):
         return "a mapping"
     if isinstance(node, SequenceNode):
@@ -145,11 +145,10 @@ def read_tree(
     file: str = "",
     variables: Collection[str] | None = None,
 ) -> tuple[Node | None, list[Problem]]:
-    """The tree of `text` (None when it cannot be read at all), and every problem of form. Never raises.
+    """The tree of a text (None: it cannot be read at all), and every problem of form. Never raises.
 
-    `read_value`: of a file, for `${FILE:PATH}`; without it such a value is an error. `file`: what positions
-    and problems name. `variables`: the names of environment variables that an included file may read; None:
-    all.
+    `read_value` reads `${FILE:PATH}`; without it such a value is an error. `file` is for positions and
+    problems. `variables` are the environment variables that an included file may read; None: all.
     """
     if len(text) > MAX_CHARACTERS:
         message = f"the file is larger than {MAX_CHARACTERS} characters"
@@ -175,7 +174,7 @@ def read_tree(
 
 
 class _TooDeepError(Exception):
-    """A collection that is nested too deeply."""
+    """A collection is nested too deeply."""
 
     def __init__(self, position: Position) -> None:
         super().__init__()
@@ -184,7 +183,7 @@ class _TooDeepError(Exception):
 
 @final
 class _Builder:
-    """Makes the tree of the parser's events."""
+    """Builder of the tree from the events of the parser."""
 
     def __init__(
         self,
@@ -203,7 +202,7 @@ class _Builder:
         self._events: Iterator[yaml.Event] = iter(yaml.parse(text, Loader=yaml.SafeLoader))
 
     def root(self) -> Node | None:
-        """The node of the first document; None: it is empty. Raises what the parser raises, and
+        """The node of the first YAML document; None: it is empty. Raises the parser's errors and
         `_TooDeepError`."""
         root = None
         documents = 0
@@ -220,7 +219,7 @@ class _Builder:
 
     def _node(self, event: yaml.Event, depth: int, *, used: bool = True) -> Node:
         """The node that begins with `event`. `used`: whether variables are replaced in it and keys compared.
-        The content of a key that cannot be used is only read."""
+        The content of a key that cannot be used is only skipped."""
         assert isinstance(event, yaml.NodeEvent)
         position = self._position(event)
         if isinstance(event, yaml.AliasEvent):
@@ -291,8 +290,7 @@ class _Builder:
         return node
 
     def _substitute(self, node: Scalar, event: yaml.ScalarEvent) -> None:
-        """Replace every `${NAME}` and `${FILE:PATH}`. What comes from the environment or from a file is not
-        searched for further ones."""
+        """Replace every `${NAME}` and `${FILE:PATH}`. Values are not searched for further ones."""
         positions = self._reference_positions(event, node.position)
         names: list[str] = []
         files: list[str] = []
@@ -343,7 +341,7 @@ class _Builder:
         node.files = tuple(files)
 
     def _file_value(self, node: Scalar, path: str, position: Position) -> str:
-        """The content of a file, or nothing after a report."""
+        """The content of a file; empty after a report."""
         at = Position(position.line, position.column, len(path) + len("${FILE:}"))
         if not path or self.read_value is None:
             message = "`${FILE:}` names no file" if not path else "no file is read here"
@@ -357,7 +355,7 @@ class _Builder:
         return ""
 
     def _reference_positions(self, event: yaml.ScalarEvent, fallback: Position) -> Iterator[Position]:
-        """The position of each `${` in a scalar; the scalar's own position when escapes hide it."""
+        """The position of each `${` in a scalar, or the scalar's own if escapes hide it."""
         start, end = event.start_mark, event.end_mark
         assert start is not None  # the parser gives a position to every event of a text
         assert end is not None
@@ -416,7 +414,7 @@ _BRACKET_IN_TEXT: Final = re.compile(r"[\w.$]\[(\*\]?)?$")
 
 
 def _syntax_problem(text: str, error: yaml.MarkedYAMLError) -> Problem:
-    """PyYAML's message without its excerpt of the file, which may contain a secret."""
+    """PyYAML's problem without its excerpt of the file, which may contain a secret."""
     mark = error.problem_mark or error.context_mark
     problem_text = re.sub(
         r"'[^']*'", lambda found: found[0] if len(found[0]) <= 20 else "a text", error.problem or ""
