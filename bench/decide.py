@@ -59,7 +59,7 @@ def measure(size: int, version: str | None, draws: Sequence[int], repeats: int) 
     """One request in a fleet of this size, with and without the cache."""
     snapshot, head = fleet(size), request(version)
     in_flight_by_member = {
-        member.key: number % 5 for number, member in enumerate(snapshot.views["baremetal"].pool.members)
+        member.key: number % 5 for number, member in enumerate(snapshot.views["baremetal"].members.all)
     }
     decision_cache: DecisionCache = {}
 

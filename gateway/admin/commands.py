@@ -66,7 +66,7 @@ async def pin(context: AdminContext, service: str, key: str, text: str) -> Comma
     ceiling = read_ceiling(view.service, key, text)
     if (reason := below_minimum(view, ceiling)) is not None:
         raise web.HTTPConflict(text=reason)
-    return await _apply(context, service, Pin(ceiling), lambda after: hides_nothing(after, after.pool.pin))
+    return await _apply(context, service, Pin(ceiling), lambda after: hides_nothing(after, after.members.pin))
 
 
 async def unpin(context: AdminContext, service: str) -> CommandResult:
@@ -98,9 +98,9 @@ def view_of(context: AdminContext, service: str) -> ServiceView:
 
 def member_of(view: ServiceView, backend: str) -> Member:
     """The backend with this name; raises 404."""
-    member = view.pool.member(backend)
+    member = view.members.member(backend)
     if member is None:
-        there = _first_of(member.backend.name for member in view.pool.members)
+        there = _first_of(member.backend.name for member in view.members.all)
         raise web.HTTPNotFound(text=f"{view.service.name} has no backend {backend!a}; it has: {there}")
     return member
 

@@ -13,8 +13,8 @@ from typing import Final
 
 from gateway.core.fleet.backend import Freshness, Member
 from gateway.core.fleet.fleet import Drain, Fleet
+from gateway.core.fleet.member_set import MemberSet
 from gateway.core.fleet.offer_state import policy_set
-from gateway.core.fleet.pool import Pool
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, joined
 from gateway.core.versions.version import Version
@@ -68,7 +68,7 @@ def leaves_unserved(view: ServiceView) -> str | None:
 def pin(view: ServiceView, ceiling: Version, last_hour: LastHour) -> str:
     """What a pin to `ceiling`, which `below_minimum` does not refuse, changes."""
     version = view.service.dialect.scheme.format(ceiling)
-    if ceiling == view.pool.pin:
+    if ceiling == view.members.pin:
         return f"{NOTHING}: it is pinned to {version} already"
     after = beneath(view).up_to(ceiling)
     text = "; ".join(_changes(view, after, last_hour)) or f"{NOTHING} now"
@@ -78,7 +78,7 @@ def pin(view: ServiceView, ceiling: Version, last_hour: LastHour) -> str:
 
 def unpin(view: ServiceView, last_hour: LastHour) -> str:
     """What it changes that the pin goes. The ceiling of the configuration holds again, if there is one."""
-    if view.pool.pin is None:
+    if view.members.pin is None:
         return f"{NOTHING}: there is no pin"
     ceiling, versions = view.service.ceiling, beneath(view)
     after = versions if ceiling is None else versions.up_to(ceiling)
@@ -95,7 +95,7 @@ def drain(view: ServiceView, member: Member) -> str:
         return f"{NOTHING}: {backend} is drained already"
     after = _after(view, Drain(backend))
     parts = [f"{backend} gets no new requests, those in flight are finished", *_later(view, after)]
-    if not any(other.in_service for other in after.members):
+    if not any(other.in_service for other in after.all):
         parts.append(f"no backend of {view.service.name} is left in service")
     parts.append(leaves_unserved(ServiceView.of(view.service, after, view.offer_state, view.agreed)) or "")
     return "; ".join(filter(None, parts))
@@ -123,10 +123,10 @@ def share(count: int, total: int) -> str:
     return "more than 99 %" if percent > 99.0 else f"{percent:.0f} %"
 
 
-def _after(view: ServiceView, command: Drain) -> Pool:
-    """The pool after the command, by the rule that the command itself goes by."""
+def _after(view: ServiceView, command: Drain) -> MemberSet:
+    """The members after the command, by the rule that the command itself goes by."""
     name = view.service.name
-    return Fleet({name: view.pool}).apply(name, command).pools[name]
+    return Fleet({name: view.members}).apply(name, command).member_sets[name]
 
 
 def _changes(view: ServiceView, after: VersionSet, last_hour: LastHour) -> Iterable[str]:
@@ -149,15 +149,15 @@ def _asked(count: int, last_hour: LastHour) -> str:
     return "no request since the start" if not count else f"{part} of the requests since the start"
 
 
-def _later(view: ServiceView, after: Pool) -> Iterable[str]:
-    """What the policy will give in another way once the pool is `after`: a drain and an enabling take nothing
-    off the offer, and what they add has to stand for the stabilization first."""
+def _later(view: ServiceView, after: MemberSet) -> Iterable[str]:
+    """What the policy will give in another way once the members are `after`: a drain and an enabling take
+    nothing off the offer, and what they add has to stand for the stabilization first."""
     scheme, service, ceiling = view.service.dialect.scheme, view.service, view.offer.ceiling
     versions = beneath(view)
     if not versions:
         return
     given = joined(versions, policy_set(service, after), scheme) - versions
-    waiting = joined(versions, policy_set(service, view.pool), scheme) - versions
+    waiting = joined(versions, policy_set(service, view.members), scheme) - versions
     more, less = given - waiting, waiting - given
     if ceiling is not None:
         more, less = more.up_to(ceiling), less.up_to(ceiling)

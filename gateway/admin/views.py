@@ -80,7 +80,7 @@ def _replica(replica: ReplicaReport) -> dict[str, Any]:
 
 def _service(service: ServiceStatus) -> dict[str, Any]:
     view, scheme = service.view, service.scheme
-    offer, pin = view.offer, view.pool.pin
+    offer, pin = view.offer, view.members.pin
     shown: dict[str, Any] = {
         "dialect": view.service.dialect.name,
         "phase": offer.phase.value,
@@ -223,7 +223,7 @@ def _why_nothing_is_served(snapshot: Snapshot) -> str:
 
 
 def _known(view: ServiceView) -> bool:
-    return any(member.advertisement is not None for member in view.pool.members)
+    return any(member.advertisement is not None for member in view.members.all)
 
 
 def _serves(view: ServiceView) -> bool:

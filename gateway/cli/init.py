@@ -98,7 +98,7 @@ def init(
     target = target._replace(service=service or options[chosen].get("service_type", chosen))
     text = "".join(init_file.of_dialect(target, view, options[chosen]))
     _require(text)
-    for url, member in zip(urls, view.pool.members, strict=True):
+    for url, member in zip(urls, view.members.all, strict=True):
         if member.advertisement is None:
             print_error(f"warning: {plain(url)}: {plain(member.probe_error or 'no answer')}")
     return _write(text, to)
@@ -183,11 +183,11 @@ def _choose(urls: Sequence[str], snapshot: Snapshot, unsure: Mapping[str, str]) 
     """Return the first dialect that found versions; or None, and the reason why no dialect did."""
     reasons = []
     errors = set()
-    for name, pool in snapshot.fleet.pools.items():
-        found = [member.advertisement for member in pool.members]
+    for name, members in snapshot.fleet.member_sets.items():
+        found = [member.advertisement for member in members.all]
         if any(each is not None and each.versions and not each.legacy for each in found):
             return name, ""
-        error = next((member.probe_error for member in pool.members if member.probe_error), "no versions")
+        error = next((member.probe_error for member in members.all if member.probe_error), "no versions")
         reasons.append(f"\n  {name}: {plain(error)}")
         errors.add(error)
     if len(errors) == 1 and all(error.startswith(NO_CONNECTION) for error in errors):

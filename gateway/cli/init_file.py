@@ -98,7 +98,7 @@ def of_dialect(target: InitOptions, view: ServiceView, options: Mapping[str, str
     yield from _options(dialect, options)
     yield BACKENDS
     highest = []
-    for url, member in zip(target.urls, view.pool.members, strict=True):
+    for url, member in zip(target.urls, view.members.all, strict=True):
         found = member.advertisement
         named = ""
         if found is not None and found.versions:

@@ -84,4 +84,4 @@ def with_first_offer(snapshot: Snapshot, fleet: Fleet) -> Snapshot:
 
 
 def _all_probed(snapshot: Snapshot) -> bool:
-    return all(pool.all_probed for pool in snapshot.fleet.pools.values())
+    return all(members.all_probed for members in snapshot.fleet.member_sets.values())

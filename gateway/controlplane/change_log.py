@@ -122,7 +122,7 @@ class ChangeLog:
     # --- what changed ---------------------------------------------------------------------------------------
 
     def _log_new_service(self, view: ServiceView) -> None:
-        for member in view.pool.members:
+        for member in view.members.all:
             _log_drain(None, member, view)
         ceiling = [_ceiling(view)] if view.offer.ceiling is not None else []
         self._write_offer_line(view, [*ceiling, f"offer {_offered(view)}"])
@@ -131,7 +131,7 @@ class ChangeLog:
         scheme = view.service.dialect.scheme
         if before.service is not view.service:
             self._log_removed_backends(before, view)
-        for old, member in view.pool.news_since(before.pool):
+        for old, member in view.members.news_since(before.members):
             lines = [
                 *_advertisement_or_freshness(old, member, scheme),
                 *_suspicion(old, member, scheme),
@@ -150,8 +150,8 @@ class ChangeLog:
 
     def _log_removed_backends(self, before: ServiceView, view: ServiceView) -> None:
         """A reload took them away, or they have left."""
-        for member in before.pool.members:
-            if view.pool.member(member.backend.name) is None:
+        for member in before.members.all:
+            if view.members.member(member.backend.name) is None:
                 self._backends.forget(member.key)
                 drain = ", its drain is forgotten" if member.drained else ""
                 if drain or not member.backend.source:  # who comes and goes is told by `discovery`
@@ -166,13 +166,13 @@ class ChangeLog:
         if _ceiling(before) == _ceiling(view):  # an operator's is told at once
             damping = self._holds if old == new else self._offers
             # Every backend of a fleet may change the offer in turn.
-            if not self._may_tell(damping, view.service.name, len(view.pool.members)):
+            if not self._may_tell(damping, view.service.name, len(view.members.all)):
                 return
         changes = [f"offer {new}" if old == new else f"offer {old} -> {new}"]
         if _ceiling(before) != _ceiling(view):
             unpinned = ["unpinned"] if before.offer.pinned and not view.offer.pinned else []
             changes = [*unpinned, _ceiling(view), *changes]
-        warning, commanded = self._lower_maximum(before, view), before.pool.pin != view.pool.pin
+        warning, commanded = self._lower_maximum(before, view), before.members.pin != view.members.pin
         self._write_offer_line(view, changes, warning, commanded=commanded)
         if flapping := _flapping(before, view):
             _offer_log.warning("%s: %s", view.service.name, flapping, extra=about(view.service.name))
@@ -184,7 +184,7 @@ class ChangeLog:
         return False
 
     def _forget_service(self, view: ServiceView) -> None:
-        for member in view.pool.members:
+        for member in view.members.all:
             self._backends.forget(member.key)
         self._offers.forget(view.service.name)
         self._holds.forget(view.service.name)
@@ -198,7 +198,7 @@ class ChangeLog:
         views = self._snapshot.views if self._snapshot is not None else {}
         for damped in backends:
             service, _, name = damped.key.partition("/")
-            if (view := views.get(service)) is not None and (member := view.pool.member(name)) is not None:
+            if (view := views.get(service)) is not None and (member := view.members.member(name)) is not None:
                 state = _state(member, view.service.dialect.scheme)
                 text = f"{damped}, now {state}"
                 _backend_log.warning("%s: %s", member.key, text, extra=about(member.key))
@@ -243,7 +243,7 @@ class ChangeLog:
         gone = before.offer.versions - view.offer_state.versions
         why = (
             f"{gone.format(scheme)} is not what the policy gives"
-            if gone & last_reports(view.pool)
+            if gone & last_reports(view.members)
             else f"no backend serves {gone.format(scheme)} any more"
         )
         return f"{why}, requests for these versions are refused now; {requests} served {since}"
@@ -359,7 +359,7 @@ def _log_drain(before: Member | None, member: Member, view: ServiceView) -> None
         _backend_log.info("%s: in service again", member.key, extra=by_operator(member.key))
         return
     line = f"{member.key}: drained, gets no new requests; `skewgate enable {member.key}` puts it back"
-    if all(other.drained for other in view.pool.members):
+    if all(other.drained for other in view.members.all):
         line += f"; no backend of {view.service.name} is left in service"
         _backend_log.warning("%s", line, extra=by_operator(member.key))
     else:
@@ -405,12 +405,12 @@ def _ceiling(view: ServiceView) -> str:
 def _flapping(before: ServiceView, view: ServiceView) -> str:
     """Which versions fell that had fallen before, and who no longer serves them; empty if none did."""
     left = before.offer_state.versions - view.offer_state.versions
-    fallen = left - last_reports(view.pool)
+    fallen = left - last_reports(view.members)
     again = [(part, doublings) for part, doublings in view.offer_state.falls.split(fallen) if doublings > 1]
     versions = VersionSet.of(one for part, _ in again for one in part.ranges)
     members = [
         member
-        for old, member in view.pool.news_since(before.pool)
+        for old, member in view.members.news_since(before.members)
         if old is not None and versions & (advertised_versions(old) - advertised_versions(member))
     ]
     if not members:
@@ -490,7 +490,7 @@ def _held_by_backends(view: ServiceView) -> str:
     held = view.offer.held
     versions = held.versions.format(view.service.dialect.scheme)
     by = frozenset(held.by)
-    members = [member for member in view.pool.members if member.backend.name in by]
+    members = [member for member in view.members.all if member.backend.name in by]
     names = _names(members, view)
     if not held.versions <= view.offer.versions:
         if not members:

@@ -45,8 +45,8 @@ class EjectionLog:
             after.routes is not before.routes
             or any(old is None or old.service is not view.service for old, view in after.news_since(before))
         ):
-            pools = after.fleet.pools.values()
-            for key in self._last.keys() - {member.key for pool in pools for member in pool.members}:
+            member_sets = after.fleet.member_sets.values()
+            for key in self._last.keys() - {member.key for members in member_sets for member in members.all}:
                 del self._last[key]
                 self._damping.forget(key)
 

@@ -243,9 +243,9 @@ class Prober:
         """Prompt a probe of every backend on which a response has cast doubt."""
         for _, view in after.news_since(before):
             name = view.service.name
-            known = before.fleet.pools.get(name)
-            pool = after.fleet.pools[name]
-            for member in pool.members if known is None else pool.others_than(known):
+            known = before.fleet.member_sets.get(name)
+            members = after.fleet.member_sets[name]
+            for member in members.all if known is None else members.others_than(known):
                 wanted_at = member.probe_wanted_at
                 if wanted_at is None:
                     continue
@@ -257,8 +257,8 @@ class Prober:
     def _member(self, key: Key) -> Member | None:
         """The member as it is known now, after the batch."""
         self._snapshot_holder.apply_batch()
-        pool = self._snapshot_holder.current.fleet.pools.get(key[0])
-        return None if pool is None else pool.member(key[1])
+        members = self._snapshot_holder.current.fleet.member_sets.get(key[0])
+        return None if members is None else members.member(key[1])
 
     async def _probe(self, key: Key, target: _Target, *, prompted: bool) -> None:
         """Send one probe and batch its fact, dated by the time of its first request."""

@@ -250,7 +250,7 @@ class WorkerAgreement:
             record = following
             if holders is not None or self._save is not None:
                 break  # who joins while it is saved holds the one before
-        transparent = decides_nothing(record) and is_transparent(view.pool, view.offer_state)
+        transparent = decides_nothing(record) and is_transparent(view.members, view.offer_state)
         if record is agreed.record and transparent is agreed.transparent:
             return None
         return _Step(agreed, replace(agreed, record=record, transparent=transparent))
@@ -344,8 +344,8 @@ def _at_rest(view: ServiceView) -> AgreedRecord:
 def _is_legacy_alone(view: ServiceView) -> bool:
     """Whether nothing was offered, and all that is known serves no versions, if it was probed lately or
     not."""
-    known = [group.grade for group in view.pool.groups if group.grade.advertised is not None]
-    return not view.offer_state.versions and bool(known) and all(grade.legacy for grade in known)
+    known = [group.summary for group in view.members.groups if group.summary.advertised is not None]
+    return not view.offer_state.versions and bool(known) and all(summary.legacy for summary in known)
 
 
 def _may_serve(view: ServiceView) -> bool:

@@ -348,7 +348,7 @@ class Worker:
         snapshot, context = self.context.snapshots.current, self.context
         if snapshot.views is self._released_from:
             return
-        members = {member.key: member for pool in snapshot.fleet.pools.values() for member in pool.members}
+        members = {one.key: one for each in snapshot.fleet.member_sets.values() for one in each.all}
         for key in self._pools.keys() - members.keys():
             self._retire(self._pools.pop(key))
         drained = [pool for key, pool in self._pools.items() if members[key].drained or members[key].absent]

@@ -211,7 +211,7 @@ class Director:
         for old, new in after.news_since(before):
             if old is None:
                 continue
-            for old_member, member in zip(old.pool.members, new.pool.members, strict=True):
+            for old_member, member in zip(old.members.all, new.members.all, strict=True):
                 self._record_member(old_member, member, new)
             if old.offer.versions != new.offer.versions or old.offer.phase is not new.offer.phase:
                 self._record_offer(new)

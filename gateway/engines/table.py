@@ -248,7 +248,7 @@ def _service_table(snapshot: Snapshot, view: ServiceView, known: Collection[str]
     traits = _traits(view)
     if isinstance(traits, Inexpressible):
         return ServiceTable(service, traits)
-    members = {member.key: EngineServer.of(member) for member in view.pool.members}
+    members = {member.key: EngineServer.of(member) for member in view.members.all}
     possible = {route_set.name: route_set for route_set in _possible_sets(service, tuple(members.values()))}
     usual = [route_set for route_set in possible.values() if known is None or route_set.name in known]
     wanted: dict[str, RouteSet] = {}

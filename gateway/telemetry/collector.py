@@ -113,7 +113,7 @@ class _Present:
         return [
             ((name, member.backend.name), OneBackend(view, member))
             for name, view in self._now.views.items()
-            for member in view.pool.members
+            for member in view.members.all
         ]
 
     def owners(self, group: type[Group]) -> _Owned | None:

@@ -176,7 +176,7 @@ class ServiceCounters(OwnerCounters):
         because hardly any request names a new version."""
         if view is not self._advertised_until:
             self._advertised_until = view
-            advertised = advertised_by(view.pool.members)
+            advertised = advertised_by(view.members.all)
             union = self._advertised | advertised
             self._advertised = union if len(union.ranges) <= MAX_VERSIONS else advertised
         return self._advertised

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
-from gateway.core.fleet.backend import Grade, Member
+from gateway.core.fleet.backend import Member, MemberSummary
 from gateway.core.fleet.offer_state import advertised_versions
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.versions.ranges import VersionSet
@@ -86,8 +86,8 @@ class BackendStatus(NamedTuple):
     """Status of one backend: knowledge about it, and its load."""
 
     member: Member
-    grade: Grade
-    """Grade of the member: one object for all members of a service that are equal in it."""
+    summary: MemberSummary
+    """Summary of the member: one object for all members of a service that are equal in it."""
     in_flight: int
     """Requests in flight, including those that an engine beside the gateway may have there."""
     queued: int | None
@@ -146,27 +146,27 @@ class ServiceStatus:
     def requests(self) -> int:
         """Requests in flight and in queues."""
         in_flight, waiting = self.gateway.in_flight, self.gateway.report.waiting_by_member
-        keys = [member.key for member in self.view.pool.members]
+        keys = [member.key for member in self.view.members.all]
         return sum(in_flight.get(key, 0) + waiting.get(key, 0) for key in keys)
 
     def backends(self, begin: int = 0, end: int | None = None) -> Iterator[BackendStatus]:
         """Makes the status of the backends from position `begin` up to `end` on demand, in the
         configuration's order."""
-        pool = self.view.pool
-        return map(self._backend, pool.members[begin:end], pool.grades[begin:end])
+        members = self.view.members
+        return map(self._backend, members.all[begin:end], members.summaries[begin:end])
 
     def backend(self, name: str) -> BackendStatus:
         """Makes the status of one backend. Raises `KeyError` if it is not configured."""
-        pool = self.view.pool
-        at = pool.positions[name]
-        return self._backend(pool.members[at], pool.grades[at])
+        members = self.view.members
+        at = members.positions[name]
+        return self._backend(members.all[at], members.summaries[at])
 
-    def _backend(self, member: Member, grade: Grade) -> BackendStatus:
+    def _backend(self, member: Member, summary: MemberSummary) -> BackendStatus:
         gateway, backend, key = self.gateway, member.backend, member.key
         ejected, leaves_at = gateway.report.ejected.get(key), backend.leaves_at
         return BackendStatus(
             member=member,
-            grade=grade,
+            summary=summary,
             in_flight=gateway.in_flight.get(key, 0),
             queued=gateway.report.waiting_by_member.get(key, 0) if member.bound else None,
             rate=self.rates.by_backend.get(backend.name, 0.0),

@@ -262,8 +262,8 @@ def _numbers(service: Service) -> dict[str, int]:
 
 def _member(snapshots: SnapshotSource, key: str) -> Member | None:
     service, _, backend = key.partition("/")
-    pool = snapshots.current.fleet.pools.get(service)
-    return None if pool is None else pool.member(backend)
+    members = snapshots.current.fleet.member_sets.get(service)
+    return None if members is None else members.member(backend)
 
 
 def _clients(by_client: Mapping[str, Iterable[int]]) -> Iterator[tuple[str, int]]:

@@ -542,7 +542,7 @@ async def test_R_B7_a_malformed_body_is_refused_at_once(
     received = await peer.everything()
     assert received.startswith(b"HTTP/1.1 %d " % status)
     assert (received.count(b"HTTP/1.1 "), CANARY in received) == (1, False)
-    assert not admin.gateway.snapshot_holder.current.views["baremetal"].pool.members[0].drained
+    assert not admin.gateway.snapshot_holder.current.views["baremetal"].members.all[0].drained
     assert "Traceback" not in caplog.text
 
 

@@ -104,8 +104,8 @@ async def test_R3_V12_the_first_probes_are_sent_before_anything_that_waits(
         async with asyncio.timeout(PATIENCE):
             while not all(
                 member.advertisement
-                for pool in gateway.snapshot_holder.current.fleet.pools.values()
-                for member in pool.members
+                for members in gateway.snapshot_holder.current.fleet.member_sets.values()
+                for member in members.all
             ):
                 await asyncio.sleep(0.01)
                 gateway.snapshot_holder.apply_batch()

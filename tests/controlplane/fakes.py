@@ -92,7 +92,7 @@ async def until_member(
     """Wait until `holds` is true of what is known of one backend."""
 
     def member_holds(snapshot: Snapshot) -> bool:
-        member = snapshot.fleet.pools["baremetal"].member(backend)
+        member = snapshot.fleet.member_sets["baremetal"].member(backend)
         return member is not None and holds(member)
 
     await until_snapshot(snapshot_holder, member_holds)

@@ -118,7 +118,7 @@ class Running:
     @property
     def backends(self) -> dict[str, bool]:
         """Who is there, and who of them is leaving."""
-        members = self.holder.current.fleet.pools["baremetal"].members
+        members = self.holder.current.fleet.member_sets["baremetal"].all
         return {member.backend.name.partition(":")[0][7:]: member.backend.leaving for member in members}
 
     def hear(self, *numbers: int) -> None:
@@ -254,7 +254,7 @@ async def test_more_than_anybody_has_are_not_taken() -> None:
         for one in many:
             it.holder.observe("baremetal", one.name, ProbeSucceeded(KNOWN, 0.0))
         await it.next()
-        assert len(it.holder.current.fleet.pools["baremetal"].members) == MAX_BACKENDS
+        assert len(it.holder.current.fleet.member_sets["baremetal"].all) == MAX_BACKENDS
         report = it.discovery.report()[0]
         assert (
             report.error == f"{MAX_BACKENDS} of its backends are not taken: there are {MAX_BACKENDS} already"
@@ -291,7 +291,7 @@ async def test_the_end_waits_for_no_source() -> None:
     it.discovery.retarget(it.discovery.completed([one]))
     await asyncio.sleep(0)
     await asyncio.wait_for(it.discovery.close(), PATIENCE)
-    assert it.holder.current.views["baremetal"].pool.undiscovered
+    assert it.holder.current.views["baremetal"].members.undiscovered
 
 
 async def test_two_sources_share_a_name_and_the_first_has_it() -> None:
@@ -302,7 +302,7 @@ async def test_two_sources_share_a_name_and_the_first_has_it() -> None:
     it.discovery.retarget(it.discovery.completed([own]))
     await it.ended()
     await it.ended()
-    members = it.holder.current.fleet.pools["baremetal"].members
+    members = it.holder.current.fleet.member_sets["baremetal"].all
     assert {member.backend.name: member.backend.source for member in members} == {
         "10.0.0.9:80": "",
         "10.0.0.1:80": SOURCE.key,
@@ -322,10 +322,10 @@ async def test_a_reload_keeps_what_is_discovered_and_applies_what_has_changed() 
             it.holder.put_in_force(it.holder.configured(completed))
             it.discovery.retarget(completed)
         assert it.backends == {"1": True, "2": False}
-        members = it.holder.current.fleet.pools["baremetal"].members
+        members = it.holder.current.fleet.member_sets["baremetal"].all
         assert [member.weight for member in members] == [7, 7]
         assert [member.advertisement for member in members] == [KNOWN, KNOWN]
-        assert not it.holder.current.views["baremetal"].pool.undiscovered
+        assert not it.holder.current.views["baremetal"].members.undiscovered
 
 
 async def test_a_source_that_is_configured_no_more_takes_its_backends_with_it() -> None:
@@ -337,7 +337,7 @@ async def test_a_source_that_is_configured_no_more_takes_its_backends_with_it() 
             completed = it.discovery.completed([own])
             it.holder.put_in_force(it.holder.configured(completed))
             it.discovery.retarget(completed)
-        assert [member.backend.name for member in it.holder.current.fleet.pools["baremetal"].members] == [
+        assert [member.backend.name for member in it.holder.current.fleet.member_sets["baremetal"].all] == [
             "own"
         ]
         assert it.discovery.report() == ()
@@ -402,7 +402,7 @@ def test_who_was_leaving_still_counts_with_its_last_advertisement_after_a_restar
     snapshot = Snapshot.configured(discovery.completed([one]), now=100.0, saved={"baremetal": state})
 
     for name in ("10.0.0.1:80", "10.0.0.2:80"):
-        member = snapshot.fleet.pools["baremetal"].member(name)
+        member = snapshot.fleet.member_sets["baremetal"].member(name)
         assert member is not None
         assert member.advertisement == KNOWN
         assert not member.usable_versions
@@ -471,7 +471,7 @@ def hosts(*texts: str) -> Listed:
 
 
 def members(it: Running) -> list[str]:
-    return [each.backend.host for each in it.holder.current.fleet.pools["baremetal"].members]
+    return [each.backend.host for each in it.holder.current.fleet.member_sets["baremetal"].all]
 
 
 @pytest.mark.parametrize(

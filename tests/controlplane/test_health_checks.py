@@ -143,9 +143,9 @@ async def test_without_the_key_nobody_is_asked() -> None:
 
 def test_a_reload_without_the_key_forgets_the_answer() -> None:
     holder = SnapshotHolder(Snapshot.configured([checked(Backend("api-1", "127.0.0.1", 1))], now=0.0))
-    pool = holder.current.fleet.pools["baremetal"]
-    unhealthy = replace(pool.members[0], unhealthy=DISABLED)
-    fleet = replace(holder.current.fleet, pools={"baremetal": pool.with_members({0: unhealthy})})
+    members = holder.current.fleet.member_sets["baremetal"]
+    unhealthy = replace(members.all[0], unhealthy=DISABLED)
+    fleet = replace(holder.current.fleet, member_sets={"baremetal": members.with_members({0: unhealthy})})
     holder.update(holder.current.with_fleet(fleet, 0.0))
 
     for plan, expected in ((Health("/healthcheck"), DISABLED), (None, None)):
@@ -158,7 +158,7 @@ def test_an_unhealthy_one_is_used_where_nobody_else_serves_the_version() -> None
     def one(name: str, low: int, unhealthy: str | None) -> Member:
         declared = VersionSet.between(Version(1, low), Version(1, 90))
         service = checked(Backend(name, "127.0.0.1", 1, declared=declared))
-        (known,) = Snapshot.configured([service], now=0.0).fleet.pools["baremetal"].members
+        (known,) = Snapshot.configured([service], now=0.0).fleet.member_sets["baremetal"].all
         return replace(known, unhealthy=unhealthy)
 
     table = SelectionTable.of([one("old", 1, DISABLED), one("new", 50, None)])

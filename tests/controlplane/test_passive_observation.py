@@ -65,7 +65,7 @@ class Harness(NobodyCounts):
             self.advertise(60 + number, 1.0 + number)
 
     def member(self, name: str = "api-1") -> Member:
-        member = self.snapshot_holder.current.fleet.pools["baremetal"].member(name)
+        member = self.snapshot_holder.current.fleet.member_sets["baremetal"].member(name)
         assert member is not None
         return member
 

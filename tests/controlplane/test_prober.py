@@ -410,7 +410,7 @@ async def test_what_is_left_of_removed_backends_is_freed_without_the_collector()
     after = service(*[Backend(f"new-{number}", LOOPBACK, 1) for number in range(20)], interval=60.0)
     snapshot_holder = holder_of(before)
     async with Prober(snapshot_holder, ProbeResults(), [before]) as prober:
-        await until_snapshot(snapshot_holder, lambda now: now.fleet.pools["baremetal"].all_probed)
+        await until_snapshot(snapshot_holder, lambda now: now.fleet.member_sets["baremetal"].all_probed)
         dropped = [task for task in asyncio.all_tasks() if " baremetal/old" in task.get_name()]
         gc.collect()
         gc.disable()
@@ -419,7 +419,7 @@ async def test_what_is_left_of_removed_backends_is_freed_without_the_collector()
             await asyncio.wait(dropped)
             dropped.clear()
             del before
-            await until_snapshot(snapshot_holder, lambda now: now.fleet.pools["baremetal"].all_probed)
+            await until_snapshot(snapshot_holder, lambda now: now.fleet.member_sets["baremetal"].all_probed)
             tasks = [one for one in gc.get_objects() if isinstance(one, asyncio.Task)]
             assert not [task for task in tasks if " baremetal/old" in task.get_name()]
         finally:
@@ -837,7 +837,7 @@ async def test_a_bounded_number_of_probes_is_under_way_at_a_time() -> None:
         one = service(*backends, interval=60.0, timeout=20.0)
         snapshot_holder = holder_of(one)
         async with Prober(snapshot_holder, ProbeResults(), [one]):
-            await until_snapshot(snapshot_holder, lambda now: now.fleet.pools["baremetal"].all_probed)
+            await until_snapshot(snapshot_holder, lambda now: now.fleet.member_sets["baremetal"].all_probed)
     assert most == AT_ONCE
 
 

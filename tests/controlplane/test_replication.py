@@ -86,7 +86,7 @@ class Replica:
             replication._timer.cancel()
 
     def hears(self, highest: int, name: str = "toy") -> None:
-        for member in self.holder.current.views[name].pool.members:
+        for member in self.holder.current.views[name].members.all:
             fact = ProbeSucceeded(Advertisement(upto(highest).versions), self.clock())
             self.holder.observe(name, member.backend.name, fact)
 
@@ -197,15 +197,15 @@ def test_a_pin_and_a_drain_hold_for_all() -> None:
             await second.replication.command("toy", Pin(v("1.3")))
             assert await second.replication.in_force("toy")
             assert all(each.offered() == upto(3).versions for each in here.replicas)
-            assert first.holder.current.fleet.pools["toy"].pin == v("1.3")
+            assert first.holder.current.fleet.member_sets["toy"].pin == v("1.3")
             await third.replication.command("toy", Pin(None))
             await here.all_offer(5)
-            backend = first.holder.current.views["toy"].pool.members[0].backend.name
+            backend = first.holder.current.views["toy"].members.all[0].backend.name
             third.in_flight = {f"toy/{backend}": 1}
             await first.replication.command("toy", Drain(backend))
             await here.until(
                 lambda: all(
-                    each.holder.current.fleet.pools["toy"].members[0].drained for each in here.replicas
+                    each.holder.current.fleet.member_sets["toy"].all[0].drained for each in here.replicas
                 )
             )
             await here.passes(2)

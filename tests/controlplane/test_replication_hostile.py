@@ -36,7 +36,7 @@ def test_an_operators_word_that_cannot_be_read_changes_nothing(
             assert all(each.offered() == upto(5).versions for each in here.replicas)
             assert all(each.replication.report().attached for each in here.replicas)
             assert caplog.text.count("takes no step") == 2, "once by each"
-            backend = first.holder.current.views["toy"].pool.members[0].backend.name
+            backend = first.holder.current.views["toy"].members.all[0].backend.name
             await second.replication.command("toy", Pin(None) if key == "pin" else Drain(backend, False))
             await here.all_offer(9)
             assert key not in here.cluster.texts(P)

@@ -165,7 +165,7 @@ async def test_a_file_that_cannot_be_written_is_reported_once_and_tried_again(
         assert not await keeper.written()
         snapshot_holder.apply("baremetal", Pin(Version(1, 31)))
         assert not await keeper.written()
-        assert snapshot_holder.current.views["baremetal"].pool.pin == Version(1, 31), (
+        assert snapshot_holder.current.views["baremetal"].members.pin == Version(1, 31), (
             "it is in force all the same"
         )
         failed = keeper.writes()
@@ -323,7 +323,7 @@ async def test_a_reload_keeps_pins_and_drains_in_the_file(path: Path) -> None:
         assert await keeper.written()
         assert on_disk(path) == SavedState(NO_VERSIONS, Version(1, 31), frozenset({"api-2"}), GUARANTEED)
         reconfigure(snapshot_holder, [service(API.backends[0])])
-        await until_snapshot(snapshot_holder, lambda now: len(now.views["baremetal"].pool.members) == 1)
+        await until_snapshot(snapshot_holder, lambda now: len(now.views["baremetal"].members.all) == 1)
         assert await keeper.written()
         assert on_disk(path) == PINNED
 

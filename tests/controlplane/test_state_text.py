@@ -100,7 +100,7 @@ def test_what_was_written_is_read_back(case: tuple[Service, SavedState]) -> None
     running = Snapshot.configured([service], now=0.0, saved={"api": saved})
     parsed = parse_state(format_state(running, wall_offset=1000.0), [service], wall_offset=1500.0)
 
-    assert not any(member.probed for member in running.views["api"].pool.members)
+    assert not any(member.probed for member in running.views["api"].members.all)
     assert running.saved() == {"api": saved}
     assert (parsed.saved, parsed.dropped) == ({"api": saved}, ())
     for name, known in parsed.saved["api"].advertisements.items():

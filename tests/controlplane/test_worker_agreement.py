@@ -73,7 +73,7 @@ async def following(agreement: WorkerAgreement) -> AsyncIterator[WorkerAgreement
 
 
 def probed(holder: SnapshotHolder, advertised: Advertisement, name: str = "toy", at: float = 0.0) -> None:
-    for each in holder.current.views[name].pool.members:
+    for each in holder.current.views[name].members.all:
         holder.observe(name, each.backend.name, ProbeSucceeded(advertised, at))
 
 

@@ -96,7 +96,7 @@ class Workers(Upgrades):
         self.many.earlier_one_ends()
 
     def _moves_nothing(self) -> bool:
-        return self.busy.view.pool.all_probed and not self.model.removed and not self.model.cut
+        return self.busy.view.members.all_probed and not self.model.removed and not self.model.cut
 
     # -- what holds
 
@@ -171,7 +171,7 @@ def _sent(view: ServiceView, version: Version | None) -> Decision:
     fields = () if version is None else (("x-version", service.dialect.scheme.format(version)),)
     names = service.dialect.reads | service.dialect.owned_request
     snapshot = Snapshot(
-        1, Routes.of([service]), {service.name: view}, Fleet({service.name: view.pool}), names
+        1, Routes.of([service]), {service.name: view}, Fleet({service.name: view.members}), names
     )
     decision = decide(snapshot, RequestHead("GET", "/x", "", fields), "api.test", {}, 0, {})
     if isinstance(decision, Refuse) and not _is_attached(view):

@@ -29,8 +29,8 @@ from gateway.core.dialect import (
     VersionRefusal,
 )
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.fleet import Fact, Fleet, ProbeFailed, ProbeSucceeded, configured_pool
-from gateway.core.fleet.pool import Pool
+from gateway.core.fleet.fleet import Fact, Fleet, ProbeFailed, ProbeSucceeded, configured_member_set
+from gateway.core.fleet.member_set import MemberSet
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import Header, RequestHead, Response, all_values
@@ -176,9 +176,11 @@ def service(*names: str, name: str = "toy", dialect: Dialect | None = None, **mo
 
 def fleet_of(services: Iterable[Service], known: Fleet | None = None) -> Fleet:
     """The fleet of a configuration, with what is `known` of its backends."""
-    before = known.pools if known else {}
-    pools = {service.name: configured_pool(service, before.get(service.name)) for service in services}
-    return Fleet(MappingProxyType(pools))
+    before = known.member_sets if known else {}
+    member_sets = {
+        service.name: configured_member_set(service, before.get(service.name)) for service in services
+    }
+    return Fleet(MappingProxyType(member_sets))
 
 
 def observed(fleet: Fleet, results: Mapping[str, Advertisement | None], name: str = "toy") -> Fleet:
@@ -192,14 +194,16 @@ def observed(fleet: Fleet, results: Mapping[str, Advertisement | None], name: st
 
 
 def drain(fleet: Fleet, *names: str, service: str = "toy") -> Fleet:
-    pool = fleet.pools[service]
-    members = tuple(replace(member, drained=member.backend.name in names) for member in pool.members)
-    return Fleet(MappingProxyType({**fleet.pools, service: replace(pool, members=members)}))
+    before = fleet.member_sets[service]
+    after = tuple(replace(member, drained=member.backend.name in names) for member in before.all)
+    return Fleet(MappingProxyType({**fleet.member_sets, service: replace(before, all=after)}))
 
 
-def pool(results: Mapping[str, Advertisement | None], drained: Iterable[str] = (), **more: Any) -> Pool:
+def members(
+    results: Mapping[str, Advertisement | None], drained: Iterable[str] = (), **more: Any
+) -> MemberSet:
     one = service(*results, **more)
-    return drain(observed(fleet_of([one]), results), *drained).pools["toy"]
+    return drain(observed(fleet_of([one]), results), *drained).member_sets["toy"]
 
 
 def snapshot(

@@ -110,7 +110,7 @@ def test_R_D7_what_is_known_goes_before_a_legacy_member(path: str) -> None:
     assert isinstance(decision, AnswerCached)
     view = base.views["toy"]
     assert decision.key[:3] == (view.service, decision.resolution.endpoint, f"{path}?a=1")
-    assert decision.key.pool is view.pool
+    assert decision.key.members is view.members
     assert not decision.key.from_legacy, "the legacy member can be asked"
     assert able(get(base, path)) == {"old"}, "where nothing is known"
 

@@ -84,4 +84,4 @@ def test_so_is_an_unknown_fact_command_or_policy() -> None:
     with pytest.raises(AssertionError):
         fleet.apply("toy", STRANGE)
     with pytest.raises((AssertionError, TypeError)):  # compiled, a service does not even take it
-        policy_set(service("a", policy=STRANGE), fleet.pools["toy"])
+        policy_set(service("a", policy=STRANGE), fleet.member_sets["toy"])

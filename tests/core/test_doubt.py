@@ -37,7 +37,7 @@ def after(*facts: Fact, fleet: Fleet = KNOWN) -> Fleet:
 
 
 def member(*facts: Fact, fleet: Fleet = KNOWN) -> Member:
-    found = after(*facts, fleet=fleet).pools["toy"].member("a")
+    found = after(*facts, fleet=fleet).member_sets["toy"].member("a")
     assert found is not None
     return found
 
@@ -254,7 +254,7 @@ def test_a_fact_that_was_taken_in_changes_nothing_again(history: list[Fact], fac
     fleet = after(*history, fact)
 
     again = after(fact, fleet=fleet)
-    assert again.pools == fleet.pools
+    assert again.member_sets == fleet.member_sets
     if not isinstance(fact, PassiveObservation):
         assert again is fleet
 
@@ -346,5 +346,5 @@ def test_only_three_legacy_answers_in_a_row_make_it_legacy(history: list[str]) -
 def test_doubts_survive_a_reload_that_keeps_the_backend(fact: Fact) -> None:
     doubtful = after(fact)
 
-    assert fleet_of([service("a", "b")], doubtful).pools["toy"].member("a") == member(fleet=doubtful)
+    assert fleet_of([service("a", "b")], doubtful).member_sets["toy"].member("a") == member(fleet=doubtful)
     assert not member(fleet=fleet_of([service("a", name="toy")])).suspect

@@ -25,7 +25,7 @@ from gateway.core.fleet.fleet import (
     VersionMismatch,
 )
 from gateway.core.fleet.match import Match
-from gateway.core.fleet.pool import Pool
+from gateway.core.fleet.member_set import MemberSet
 from gateway.core.fleet.service import Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import Header, RequestHead, normalize_name
@@ -57,12 +57,12 @@ def snapshot(
     fleet = first.fleet
     for name, fact in facts.items():
         fleet = fleet.observe("baremetal", name, fact)
-    pool = Pool(
+    members = MemberSet(
         tuple(
-            replace(each, drained=each.backend.name in drained) for each in fleet.pools["baremetal"].members
+            replace(each, drained=each.backend.name in drained) for each in fleet.member_sets["baremetal"].all
         )
     )
-    return first.with_fleet(Fleet(MappingProxyType({"baremetal": pool})), 0.0)
+    return first.with_fleet(Fleet(MappingProxyType({"baremetal": members})), 0.0)
 
 
 MIXED: dict[str, Fact] = {"old": ProbeSucceeded(upto(58), 1.0), "new": ProbeSucceeded(upto(90), 1.0)}

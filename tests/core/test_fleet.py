@@ -33,8 +33,8 @@ from tests.core.builders import (
     drain,
     fleet_of,
     legacy,
+    members,
     observed,
-    pool,
     service,
     upto,
     v,
@@ -42,7 +42,7 @@ from tests.core.builders import (
 
 
 def one(fleet: Fleet, name: str = "a", of: str = "toy") -> Member:
-    member = fleet.pools[of].member(name)
+    member = fleet.member_sets[of].member(name)
     assert member is not None
     return member
 
@@ -234,7 +234,7 @@ def test_the_same_object_when_nothing_changes() -> None:
 def test_the_same_advertisement_again_changes_only_its_time() -> None:
     again = KNOWN_A.observe("toy", "a", ProbeSucceeded(upto(5), 30.0))
 
-    assert again.pools["toy"] == KNOWN_A.pools["toy"]
+    assert again.member_sets["toy"] == KNOWN_A.member_sets["toy"]
     assert one(again).advertised_at == 30.0
     assert again.observe("toy", "a", PassiveObservation(upto(9), 20.0)) is again
 
@@ -245,9 +245,9 @@ def test_a_fact_changes_one_member_only() -> None:
     learned = fleet.observe("toy", "a", ProbeSucceeded(upto(5), 1.0))
 
     assert one(learned, "b") is one(fleet, "b")
-    assert learned.pools["other"] is fleet.pools["other"]
+    assert learned.member_sets["other"] is fleet.member_sets["other"]
     assert one(learned).key == "toy/a"
-    assert [member.backend.name for member in learned.pools["toy"].members if member.in_service] == ["a"]
+    assert [member.backend.name for member in learned.member_sets["toy"].all if member.in_service] == ["a"]
 
 
 # --- a reload ------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ def test_with_another_dialect_nothing_is_known() -> None:
     fleet = fleet_of([service("a", "b", dialect=OtherToy())], KNOWN)
 
     assert one(fleet).advertisement is None
-    assert not fleet.pools["toy"].all_probed
+    assert not fleet.member_sets["toy"].all_probed
     assert one(fleet_of([service("a", "b", dialect=Toy())], KNOWN)).advertisement == upto(5), (
         "an equal one keeps it"
     )
@@ -338,9 +338,9 @@ def test_commands_apply_and_the_same_command_again_changes_nothing() -> None:
     assert one(drained.apply("toy", Drain("a", drained=False))) == one(KNOWN_A)
 
     pinned = drained.apply("toy", Pin(v("1.3")))
-    assert pinned.pools["toy"].pin == v("1.3")
+    assert pinned.member_sets["toy"].pin == v("1.3")
     assert pinned.apply("toy", Pin(v("1.3"))) is pinned
-    assert pinned.apply("toy", Pin(None)).pools == drained.pools
+    assert pinned.apply("toy", Pin(None)).member_sets == drained.member_sets
 
 
 def test_commands_about_what_is_not_configured_change_nothing() -> None:
@@ -359,9 +359,9 @@ def test_facts_about_a_drained_backend_count() -> None:
 
 def restored() -> Fleet:
     """`KNOWN_A` as after a restart: what the state file says of `a`, and no probe has ended."""
-    pool = KNOWN_A.pools["toy"]
-    members = tuple(replace(member, restored=member.advertisement is not None) for member in pool.members)
-    return Fleet({"toy": replace(pool, members=members)})
+    before = KNOWN_A.member_sets["toy"]
+    after = tuple(replace(member, restored=member.advertisement is not None) for member in before.all)
+    return Fleet({"toy": replace(before, all=after)})
 
 
 def test_a_restored_member_counts_for_the_offer_and_gets_no_request() -> None:
@@ -370,7 +370,7 @@ def test_a_restored_member_counts_for_the_offer_and_gets_no_request() -> None:
     assert (member.in_service, member.probed, member.freshness) == (True, False, Freshness.UNKNOWN)
     assert (member.advertisement, member.usable_versions) == (upto(5), NO_VERSIONS)
     assert Candidates.of([member]).members == ()
-    assert not restored().pools["toy"].all_probed
+    assert not restored().member_sets["toy"].all_probed
 
 
 def test_the_first_probe_or_observation_of_a_restored_member_ends_that() -> None:
@@ -398,10 +398,10 @@ def test_the_first_probe_or_observation_of_a_restored_member_ends_that() -> None
 def test_the_first_round_ends_when_every_first_probe_has_ended() -> None:
     start = fleet_of([service("a", "b")])
 
-    assert not start.pools["toy"].all_probed
-    assert not observed(start, {"a": upto(5)}).pools["toy"].all_probed
-    assert observed(start, {"a": None, "b": None}).pools["toy"].all_probed
-    assert observed(start, {"a": upto(5), "b": None}).pools["toy"].all_probed
+    assert not start.member_sets["toy"].all_probed
+    assert not observed(start, {"a": upto(5)}).member_sets["toy"].all_probed
+    assert observed(start, {"a": None, "b": None}).member_sets["toy"].all_probed
+    assert observed(start, {"a": upto(5), "b": None}).member_sets["toy"].all_probed
 
 
 def test_a_restored_advertisement_is_known_and_its_backend_is_unknown_until_it_is_probed() -> None:
@@ -429,9 +429,9 @@ def test_a_named_scheme_that_gained_names_keeps_what_is_known() -> None:
     known = one(after).advertisement
     assert known is not None
     assert known.versions.format(new) == "v1, v2"
-    assert (known.default, after.pools["toy"].pin) == (new.require("v2"), new.require("v2"))
+    assert (known.default, after.member_sets["toy"].pin) == (new.require("v2"), new.require("v2"))
     swapped = fleet_of([service("a", dialect=Toy(scheme=Named(("v2", "v1"))))], before)
-    assert (one(swapped).advertisement, swapped.pools["toy"].pin) == (None, None)
+    assert (one(swapped).advertisement, swapped.member_sets["toy"].pin) == (None, None)
 
 
 def test_an_ipv6_address_is_in_brackets() -> None:
@@ -442,7 +442,7 @@ def test_an_ipv6_address_is_in_brackets() -> None:
 
 
 def test_a_pool_without_a_member_of_that_name() -> None:
-    assert pool({"a": upto(5)}).member("b") is None
+    assert members({"a": upto(5)}).member("b") is None
 
 
 # --- a legacy answer of a backend that has shown versions ------------------------------------------------

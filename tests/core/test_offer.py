@@ -9,25 +9,25 @@ from hypothesis import given
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import Fact, PassiveObservation, ProbeFailed, ProbeSucceeded
+from gateway.core.fleet.member_set import MemberSet
 from gateway.core.fleet.offer import HeldRule, Offer, Phase, form_offer
 from gateway.core.fleet.offer_state import EMPTY, advance
-from gateway.core.fleet.pool import Pool
 from gateway.core.fleet.service import Policy, Service
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import CalendarDate, Version
-from tests.core.builders import XY, Toy, backend, drain, fleet_of, legacy, observed, pool, service, upto, v
+from tests.core.builders import XY, Toy, backend, drain, fleet_of, legacy, members, observed, service, upto, v
 
 GUARANTEED, REACHABLE, AT_LEAST = Policy.GUARANTEED, Policy.REACHABLE, Policy.AT_LEAST
 
 
-def first_offer(one: Service, known: Pool) -> Offer:
+def first_offer(one: Service, known: MemberSet) -> Offer:
     """The first offer, from those that have answered when the first round ends: it waits for nobody."""
     return form_offer(one, known, advance(EMPTY, one, known, 0.0))
 
 
 def offer(results: dict[str, Advertisement | None], drained: tuple[str, ...] = (), **more: object) -> Offer:
     one = service(*results, **more)  # type: ignore[arg-type]  # fields of Service by name
-    return first_offer(one, drain(observed(fleet_of([one]), results), *drained).pools["toy"])
+    return first_offer(one, drain(observed(fleet_of([one]), results), *drained).member_sets["toy"])
 
 
 def text(versions: VersionSet) -> str:
@@ -101,7 +101,7 @@ def test_a_backend_that_is_down_counts_with_its_last_advertisement() -> None:
     for number in range(9):
         fleet = fleet.observe("toy", "old", ProbeFailed("x", 2.0 + number))
 
-    assert text(first_offer(one, fleet.pools["toy"]).versions) == "1.1-1.58"
+    assert text(first_offer(one, fleet.member_sets["toy"]).versions) == "1.1-1.58"
 
 
 # --- the first probes ----------------------------------------------------------------------------------
@@ -117,10 +117,10 @@ def test_nothing_is_offered_until_every_first_probe_has_ended_and_one_has_answer
         ("a", upto(3), "1.1-1.3", Phase.MIXED),
     ]
 
-    assert first_offer(one, fleet.pools["toy"]).phase is Phase.UNKNOWN
+    assert first_offer(one, fleet.member_sets["toy"]).phase is Phase.UNKNOWN
     for name, advertisement, expected, phase in steps:
         fleet = observed(fleet, {name: advertisement})
-        made = first_offer(one, fleet.pools["toy"])
+        made = first_offer(one, fleet.member_sets["toy"])
         assert (text(made.versions), made.phase, made.transparent) == (expected, phase, False)
 
 
@@ -220,11 +220,11 @@ SERVICES = st.builds(
 )
 
 
-def learned(one: Service, facts: list[tuple[str, Fact]]) -> Pool:
+def learned(one: Service, facts: list[tuple[str, Fact]]) -> MemberSet:
     fleet = fleet_of([one])
     for name, fact in facts:
         fleet = fleet.observe("toy", name, fact)
-    return fleet.pools["toy"]
+    return fleet.member_sets["toy"]
 
 
 @given(SERVICES, FACTS)
@@ -232,9 +232,7 @@ def test_what_holds_for_every_offer(one: Service, facts: list[tuple[str, Fact]])
     known = learned(one, facts)
     made = first_offer(one, known)
 
-    negotiated = known.all_probed and any(
-        member.advertisement and not member.legacy for member in known.members
-    )
+    negotiated = known.all_probed and any(member.advertisement and not member.legacy for member in known.all)
     assert bool(made.versions or made.held.rule is HeldRule.CEILING) is negotiated
     assert (made.phase is Phase.UNKNOWN) is not bool(made.transparent or made.versions)
     assert made.versions <= made.reachable
@@ -287,6 +285,6 @@ def test_late_facts_in_any_order_lead_to_the_same_offer(facts: list[tuple[str, A
 def test_weights_do_not_change_an_offer() -> None:
     heavy: tuple[Backend, ...] = (backend("old", weight=9), backend("new"))
 
-    made = first_offer(service(backends=heavy), pool(OLD_NEW, backends=heavy))
+    made = first_offer(service(backends=heavy), members(OLD_NEW, backends=heavy))
 
     assert made == offer(OLD_NEW)

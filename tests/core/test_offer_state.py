@@ -510,7 +510,7 @@ def test_the_same_view_when_nothing_changes() -> None:
     it.probe({"a": UPTO_9, "b": UPTO_9})
 
     assert it.view is view
-    assert advance(view.offer_state, view.service, view.pool, it.now) is view.offer_state
+    assert advance(view.offer_state, view.service, view.members, it.now) is view.offer_state
 
 
 def test_two_services_have_two_states() -> None:

@@ -257,7 +257,7 @@ def test_a_restored_advertisement_counts_only_for_the_same_backend() -> None:
         backend("c"),
     )
 
-    members = Timeline(service(backends=backends), saved).view.pool.members
+    members = Timeline(service(backends=backends), saved).view.members.all
 
     assert [member.advertisement for member in members] == [None, UPTO_5, None]
 

@@ -73,14 +73,14 @@ def test_R3_V16_a_document_is_replaced_when_the_advertisement_is_another_one() -
         nonlocal fleet
         document = None if body is None else ProbedDocument("/doc", HOST, 200, (), body)
         fleet = fleet.observe("toy", "a", ProbeSucceeded(advertised, at, document=document))
-        found = fleet.pools["toy"].members[0].document
+        found = fleet.member_sets["toy"].all[0].document
         return None if found is None else found.body
 
     assert probe(upto(5), 1.0, None) is None
     assert probe(upto(5), 2.0, b"first") == b"first"
-    known = fleet.pools["toy"].members[0]
+    known = fleet.member_sets["toy"].all[0]
     assert probe(upto(5), 3.0, b"the same at another time") == b"first"
-    assert fleet.pools["toy"].members[0] == known
+    assert fleet.member_sets["toy"].all[0] == known
     assert probe(upto(9), 0.5, b"older") == b"first"
     fleet = fleet.observe("toy", "a", ProbeFailed("silence", 4.0))
     assert probe(legacy("1.1"), 5.0, b"not believed yet") == b"first"
@@ -96,4 +96,4 @@ def test_R3_V16_workers_are_told_what_probes_have_read() -> None:
 
     told = published(published(None, publication(None, before)), loads(dumps(publication(before, after))))
 
-    assert told.fleet.pools["toy"].members[0].document == document
+    assert told.fleet.member_sets["toy"].all[0].document == document

@@ -78,9 +78,9 @@ def described(snapshot: Snapshot) -> dict[str, object]:
         "untrusted": snapshot.untrusted_headers,
         "dues": dues,
         "due": snapshot.due if not voting else None,
-        "pools": [(name, repr(pool)) for name, pool in snapshot.fleet.pools.items()],
+        "members": [(name, repr(each)) for name, each in snapshot.fleet.member_sets.items()],
         "views": [
-            (name, view.pool, repr((view.offer_state, offer, view.agreed, dues.get(name))))
+            (name, view.members, repr((view.offer_state, offer, view.agreed, dues.get(name))))
             for name, view in snapshot.views.items()
             for offer in [replace(view.offer, held=NOT_HELD) if name in voting else view.offer]
         ],
@@ -123,7 +123,7 @@ def sent(before: Snapshot | None, after: Snapshot) -> bytes:
 def news(before: Snapshot, after: Snapshot) -> list[tuple[str, list[str]]]:
     """Of which services and members something else is known."""
     return [
-        (view.service.name, [member.key for _, member in view.pool.news_since(old.pool)])
+        (view.service.name, [member.key for _, member in view.members.news_since(old.members)])
         for old, view in after.news_since(before)
         if old is not None
     ]
@@ -310,8 +310,10 @@ class Published(RuleBasedStateMachine):
             if old is not None:
                 assert (after.views[name] is had.views[name]) is (view is old)
                 assert after.views[name].service is had.views[name].service or view.service is not old.service
-                same = after.fleet.pools[name].knows_the_same(had.fleet.pools[name])
-                assert same or not self.snapshot.fleet.pools[name].knows_the_same(before.fleet.pools[name])
+                same = after.fleet.member_sets[name].knows_the_same(had.fleet.member_sets[name])
+                assert same or not self.snapshot.fleet.member_sets[name].knows_the_same(
+                    before.fleet.member_sets[name]
+                )
                 for mine in after.views[name].service.backends:
                     assert mine not in had.views[name].service.backends or any(
                         mine is each for each in had.views[name].service.backends
@@ -457,7 +459,7 @@ def test_a_member_is_said_without_its_backend_and_a_service_without_those_that_s
 
     had = published(None, publication(None, before))
     there = published(had, difference)
-    old, new = (each.fleet.pools["s0"].members for each in (had, there))
+    old, new = (each.fleet.member_sets["s0"].all for each in (had, there))
     assert (new[0], new[2]) == (old[2], old[0])
     assert new[0] is old[2]
     assert new[2] is old[0]
@@ -478,7 +480,7 @@ def test_services_are_told_in_their_order_and_without_those_that_are_gone() -> N
 
     there = published(published(None, publication(None, before)), publication(before, after))
 
-    assert list(there.views) == list(there.fleet.pools) == ["three", "one"]
+    assert list(there.views) == list(there.fleet.member_sets) == ["three", "one"]
     assert there.routes.find("any", "/two/x") is None
     found: Any = there.routes.find("any", "/three/x")
     assert found.service == "three"
@@ -490,7 +492,7 @@ def test_one_that_leaves_and_comes_back_does_so_for_everybody() -> None:
     leaving = replace(one, backends=(one.backends[0], replace(one.backends[1], leaves_at=9.0)))
     left = before.with_discovered([leaving], 2.0)
     back = left.with_discovered([one], 3.0)
-    [_, member] = back.fleet.pools["s0"].members
+    [_, member] = back.fleet.member_sets["s0"].all
     assert member.returned
 
     there = published(None, publication(None, before))

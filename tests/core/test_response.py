@@ -31,7 +31,7 @@ def negotiated(base: Snapshot, version: str | None = "1.1", path: str = "/x") ->
 
 
 def member(base: Snapshot, name: str) -> Member:
-    found = base.views["toy"].pool.member(name)
+    found = base.views["toy"].members.member(name)
     assert found is not None
     return found
 

@@ -43,7 +43,7 @@ def test_a_reload_makes_the_view_of_a_changed_service_anew_and_keeps_what_is_kno
 
     assert reloaded.generation == known.generation + 1
     assert reloaded.views["toy"] is not known.views["toy"]
-    assert reloaded.views["toy"].pool.members == known.views["toy"].pool.members
+    assert reloaded.views["toy"].members.all == known.views["toy"].members.all
     assert reloaded.views["toy"].offer == known.views["toy"].offer
     assert set(Snapshot.configured(TWO[:1], after=reloaded, now=0.0).views) == {"toy"}
 
@@ -57,7 +57,7 @@ def test_a_reload_keeps_the_view_of_a_service_that_is_written_as_before() -> Non
     reloaded = Snapshot.configured([replace(written[0]), other], after=known, now=0.0)
 
     assert reloaded.views["toy"] is known.views["toy"]
-    assert reloaded.fleet.pools["toy"] is known.fleet.pools["toy"]
+    assert reloaded.fleet.member_sets["toy"] is known.fleet.member_sets["toy"]
     assert reloaded.views["other"].service is other
     assert reloaded.generation == known.generation + 1
 
@@ -71,7 +71,7 @@ def test_what_was_worked_out_aside_is_brought_up_to_what_was_learned_meanwhile()
     found = aside.brought_up(first, learned, 2.0)
 
     expected = Snapshot.configured(services, after=learned, now=2.0)
-    assert found.fleet.pools == expected.fleet.pools
+    assert found.fleet.member_sets == expected.fleet.member_sets
     assert found.views["toy"].offer == expected.views["toy"].offer == learned.views["toy"].offer
     assert found.views["other"] is aside.views["other"], "nothing was learned of it"
     assert (found.generation, found.routes) == (learned.generation + 1, aside.routes)

@@ -52,16 +52,16 @@ class Pods(Timeline):
 
     def list(self, *hosts: str) -> str:
         """The source lists these."""
-        pool = self.view.pool
-        members = {member.backend.name: member for member in pool.members}
-        before = [member.backend for member in pool.members]
+        everyone = self.view.members.all
+        members = {member.backend.name: member for member in everyone}
+        before = [member.backend for member in everyone]
         found = after_answer(SOURCE, before, addresses(*hosts), members, self.now)
         self._discovered(found.backends)
         return self.text
 
     def wait(self, seconds: float) -> str:
         super().wait(seconds)
-        self._discovered(after_time([each.backend for each in self.view.pool.members], self.now, ()))
+        self._discovered(after_time([each.backend for each in self.view.members.all], self.now, ()))
         return self.text
 
     def heard(self, **results: Advertisement | None) -> str:
@@ -128,8 +128,8 @@ def test_strangers_that_do_not_answer_drive_out_at_most_half() -> None:
         it.wait(1)
 
     assert isinstance(it.send(v("1.5")), Forward)
-    assert sum(not member.absent for member in it.view.pool.members if member.in_service) == 2
-    assert len(it.view.pool.members) <= 6
+    assert sum(not member.absent for member in it.view.members.all if member.in_service) == 2
+    assert len(it.view.members.all) <= 6
 
 
 def test_a_hostile_list_fills_no_memory() -> None:
@@ -265,10 +265,10 @@ def test_who_is_leaving_gets_no_request_and_who_comes_back_only_after_a_probe() 
     it.heard(p1=UPTO_5, p2=UPTO_5)
     it.list("10.0.0.2")
     it.list("10.0.0.1", "10.0.0.2")
-    back = it.view.pool.members[0]
+    back = it.view.members.all[0]
     assert (back.backend.name, back.absent, back.probed) == ("10.0.0.1:80", True, True)
     assert {each.backend.name for each in it.view.by_version.everyone.members} == {"10.0.0.2:80"}
-    assert it.view.pool.all_probed, "what waits to be offered goes on waiting"
+    assert it.view.members.all_probed, "what waits to be offered goes on waiting"
 
     it.heard(p1=UPTO_9)
 
@@ -286,8 +286,8 @@ def test_who_comes_back_and_fails_its_probe_is_as_any_other_that_fails() -> None
     it.list("10.0.0.2")
     it.list("10.0.0.1", "10.0.0.2")
     it.heard(p1=None)
-    assert not it.view.pool.members[0].absent
-    assert it.view.pool.members[0].freshness == "stale"
+    assert not it.view.members.all[0].absent
+    assert it.view.members.all[0].freshness == "stale"
 
 
 def test_a_flapping_list_lets_an_upgrade_go_on() -> None:
@@ -300,7 +300,7 @@ def test_a_flapping_list_lets_an_upgrade_go_on() -> None:
         it.list(*(f"10.0.0.{1 + (number + one) % 3}" for one in range(2)))
         it.wait(1)
         it.heard(
-            **{f"p{one}": UPTO_9 for one in (1, 2, 3) if not it.view.pool.members[one - 1].backend.leaving}
+            **{f"p{one}": UPTO_9 for one in (1, 2, 3) if not it.view.members.all[one - 1].backend.leaving}
         )
     assert it.text == NEW
 

@@ -157,7 +157,7 @@ class Upgrades(RuleBasedStateMachine):
             replace(each, leaves_at=None if each.leaving else at) if each.name == who else each
             for each in one.backends
         ]
-        if self.busy.view.pool.all_probed and not self.model.removed and not self.model.cut:
+        if self.busy.view.members.all_probed and not self.model.removed and not self.model.cut:
             self._configure(replace(one, backends=tuple(backends)), restarts=False)
             assert offered <= self.busy.view.offer_state.versions
 
@@ -178,7 +178,7 @@ class Upgrades(RuleBasedStateMachine):
     @rule(who=WHO, times=st.integers(1, 8), other=advertisements())
     def flaps(self, who: str, times: int, other: Indices) -> None:
         """It serves something else and comes back, again and again."""
-        member = self.busy.view.pool.member(who)
+        member = self.busy.view.members.member(who)
         if member is None or member.advertisement is None or member.legacy or other[1]:
             return
         usual = member.advertisement
@@ -216,7 +216,7 @@ class Upgrades(RuleBasedStateMachine):
         """And perhaps a backend is added."""
         before = self.busy.view.service
         policy = Policy.REACHABLE if before.policy is Policy.GUARANTEED else Policy.GUARANTEED
-        free = [name for name in NAMES if self.busy.view.pool.member(name) is None]
+        free = [name for name in NAMES if self.busy.view.members.member(name) is None]
         more = tuple(backend(name) for name in free[:1]) if add else ()
         one = service(
             backends=(*before.backends, *more),
@@ -229,7 +229,7 @@ class Upgrades(RuleBasedStateMachine):
         self._end_first_probes(first)
 
     def _configure(self, one: Service, restarts: bool) -> None:
-        model, before, pool = self.model, self.busy.view.service, self.busy.view.pool
+        model, before, members = self.model, self.busy.view.service, self.busy.view.members
         for gateway in (self.busy, self.lazy):
             if restarts:
                 gateway.look()  # what is saved is what was offered in the end
@@ -239,7 +239,7 @@ class Upgrades(RuleBasedStateMachine):
         urls = {(each.name, each.url) for each in one.backends}
         gone = [
             known
-            for known, member in zip(model.backends, pool.members, strict=True)
+            for known, member in zip(model.backends, members.all, strict=True)
             if (member.backend.name, member.backend.url) not in urls
         ]
         cut = before.policy is not one.policy or (
@@ -311,7 +311,7 @@ class Upgrades(RuleBasedStateMachine):
                 self._is_sent_to_a_member_with_it(decision, version, offer)
             else:
                 assert not transparent or all(
-                    each.absent for each in self.busy.view.pool.members if each.in_service
+                    each.absent for each in self.busy.view.members.all if each.in_service
                 )
                 assert isinstance(decision, Refuse)
                 self._is_refused_for_good_reason(decision, version, offer)
@@ -337,7 +337,7 @@ class Upgrades(RuleBasedStateMachine):
         assert refused.response.status == (406 if final else 503)
         assert final is (bool(offer) and version is not None and version not in offer)
         wanted = min(offer, default=None) if version is None else version
-        for member in [each for each in self.busy.view.pool.members if each.in_service]:
+        for member in [each for each in self.busy.view.members.all if each.in_service]:
             assert wanted not in offer or wanted not in member.usable_versions, "it could have served it"
 
     def _agree(self) -> None:
@@ -407,7 +407,7 @@ class Upgrades(RuleBasedStateMachine):
                 member.freshness is Freshness.DOWN or member.absent,
                 member.drained,
             )
-            for member in self.busy.view.pool.members
+            for member in self.busy.view.members.all
         ]
 
     def _observe(self, who: str, fact: Fact) -> None:

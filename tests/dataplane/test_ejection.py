@@ -51,7 +51,7 @@ class Fleet:
         self.ejections.tick()
 
     def member(self, number: int) -> Member:
-        return self.holder.current.fleet.pools["baremetal"].members[number]
+        return self.holder.current.fleet.member_sets["baremetal"].all[number]
 
     def fail(self, number: int, failure: Failure = Failure.NO_REPLY, times: int = 3) -> None:
         for _ in range(times):
@@ -356,7 +356,7 @@ class EjectionLaws(RuleBasedStateMachine):
 
     @invariant()
     def never_too_many(self) -> None:
-        members = self.fleet.holder.current.fleet.pools["baremetal"].members
+        members = self.fleet.holder.current.fleet.member_sets["baremetal"].all
         in_service = sum(member.in_service for member in members)
         assert len(self.fleet.ejected) <= in_service * self.plan.max_share / 100
         held_back = self.fleet.ejections.held_back

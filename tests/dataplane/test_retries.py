@@ -203,7 +203,7 @@ async def test_a_connect_timeout_is_dated_by_its_begin(testbed: Testbed) -> None
         probe_succeeded(gateway, slow, "1.1-1.90")
 
         assert (await client.response()).status == 503
-        (member,) = gateway.snapshot_holder.current.fleet.pools["baremetal"].members
+        (member,) = gateway.snapshot_holder.current.fleet.member_sets["baremetal"].all
         assert [type(fact) for _, _, fact in gateway.facts] == [ConnectFailed]
         assert not member.connect_failed
         for filler in fillers:

@@ -78,7 +78,7 @@ async def scrape(folder: Path) -> str:
         gateway.snapshot_holder.observe(
             "baremetal", "new", ProbeSucceeded(Advertisement(versions), monotonic())
         )
-        await until(lambda: bool(gateway.snapshot_holder.current.views["found"].pool.members))
+        await until(lambda: bool(gateway.snapshot_holder.current.views["found"].members.all))
         # What several workers would be.
         worker = WorkerStats(up=True, restarts=0, cpu_seconds=1.0, resident_bytes=1, open_fds=1)
         report = plus(gateway.status().report, WorkerReport(processes={"0": worker}))

@@ -226,7 +226,7 @@ async def test_nothing_that_a_name_server_does_is_seen_by_a_client(
                 await bed.until(lambda view: known(view) == 2)
                 await client.some(5)
             assert bed.gateway.parts.plan.discovery.report()[0].error is None
-            assert len(bed.view.pool.members) == 4
+            assert len(bed.view.members.all) == 4
             assert bed.offer == "1.1-1.58"
 
 
@@ -239,7 +239,7 @@ async def test_srv_records_of_a_real_server(knot: Knot, fleet: Pods, tmp_path: P
     text = configuration(f"srv: http://{SRV_NAME}")
     async with gateway(text, discovery(knot.port, tmp_path)) as bed:
         await bed.until(lambda view: known(view) == 2)
-        assert [(each.backend.host, each.backend.backup) for each in bed.view.pool.members] == [
+        assert [(each.backend.host, each.backend.backup) for each in bed.view.members.all] == [
             ("127.0.0.2", False),
             ("127.0.0.3", True),
         ]

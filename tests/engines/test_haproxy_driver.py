@@ -132,7 +132,7 @@ def next_record(holder: SnapshotHolder, before: AgreedRecord | None) -> AgreedRe
 async def test_who_is_ejected_gets_nothing_where_there_is_another(tmp_path: Path) -> None:
     port = free_port()
     where, holder = places(tmp_path, port), SnapshotHolder(snapshot())
-    old, new = (member.key for member in holder.current.fleet.pools["baremetal"].members)
+    old, new = (member.key for member in holder.current.fleet.member_sets["baremetal"].all)
     ejected: set[str] = set()
     write(holder.current, where)
 

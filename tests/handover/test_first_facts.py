@@ -64,7 +64,9 @@ class Watch:
         return all(
             snapshot is not None
             and offers(snapshot)
-            and all(each.advertisement for pool in snapshot.fleet.pools.values() for each in pool.members)
+            and all(
+                each.advertisement for members in snapshot.fleet.member_sets.values() for each in members.all
+            )
             for snapshot in held
         )
 

@@ -57,7 +57,7 @@ def reconfigure(holder: SnapshotHolder, services: Sequence[Service]) -> None:
 
 
 def member(holder: SnapshotHolder, backend: str = "api-1") -> Member:
-    member = holder.current.fleet.pools["baremetal"].member(backend)
+    member = holder.current.fleet.member_sets["baremetal"].member(backend)
     assert member is not None
     return member
 

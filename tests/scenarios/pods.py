@@ -86,7 +86,7 @@ async def gateway(text: str, found_by: Discovery, source: Path | None = None) ->
 
 def there(view: ServiceView) -> dict[str, bool]:
     """Who is there, by address, and who of them is leaving."""
-    return {member.backend.host: member.backend.leaving for member in view.pool.members}
+    return {member.backend.host: member.backend.leaving for member in view.members.all}
 
 
 def is_leaving(number: int) -> Callable[[ServiceView], bool]:

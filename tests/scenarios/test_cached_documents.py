@@ -31,7 +31,7 @@ async def stop_all(testbed: Testbed, service: str | None = None) -> None:
     for server in testbed.servers:
         await server.stop()
     testbed.service = service or testbed.service
-    await testbed.until(lambda view: all(member.freshness is Freshness.DOWN for member in view.pool.members))
+    await testbed.until(lambda view: all(member.freshness is Freshness.DOWN for member in view.members.all))
 
 
 async def assert_still_answered(testbed: Testbed, targets: tuple[str, ...], stopped: Awaitable[None]) -> None:

@@ -175,7 +175,7 @@ async def test_a_reload_keeps_what_is_discovered(server: NameServer, fleet: Pods
         server.code = SILENT
         path.write_text(configuration(f"{place}, weight: 5", grace="1m"))
         assert (await bed.gateway.parts.reloader.reload()).ok
-        assert [member.weight for member in bed.view.pool.members] == [5, 5]
+        assert [member.weight for member in bed.view.members.all] == [5, 5]
         assert known(bed.view) == 2
         assert bed.offer == "1.1-1.58"
         assert (await bed.at("1.58")).status == 200

@@ -155,7 +155,7 @@ async def test_a_client_is_served_during_the_upgrade_of_every_server() -> None:
             number = testbed.servers.index(server)
 
             def is_new(view: object, number: int = number) -> bool:
-                advertisement = view.pool.members[number].advertisement  # type: ignore[attr-defined]  # a ServiceView
+                advertisement = view.members.all[number].advertisement  # type: ignore[attr-defined]  # a ServiceView
                 return advertisement is not None and advertisement.versions.highest == (1, 90)
 
             await testbed.until(is_new)
@@ -177,7 +177,7 @@ async def test_a_server_that_comes_back_old_gets_only_versions_that_it_serves() 
         first.highest = 58
         await first.start()
         await testbed.until(
-            lambda view: view.pool.members[0].advertisement != view.pool.members[1].advertisement
+            lambda view: view.members.all[0].advertisement != view.members.all[1].advertisement
         )
 
         for version in ("latest", "1.58", "1.59", "1.90", None) * 10:

@@ -312,7 +312,7 @@ async def test_a_server_without_the_root_is_probed_at_v2_1_with_the_configured_t
 async def test_without_a_token_such_a_server_is_unknown_and_not_legacy() -> None:
     hidden = Nova(60, wants_token=True, rooted=False)
     async with in_front_of(hidden, Nova(104)) as testbed:
-        member = testbed.view.pool.members[0]
+        member = testbed.view.members.all[0]
 
         assert member.advertisement is None
         assert "token" in str(member.error)

@@ -237,11 +237,11 @@ async def test_R3_V17_a_mount_that_newer_releases_lack_is_asked_of_the_older_one
         assert new.forwarded == []
 
         holder = testbed.gateway.snapshot_holder
-        first = testbed.view.pool.members[0].backend.name
+        first = testbed.view.members.all[0].backend.name
         holder.apply(service, Drain(first))
         assert (await testbed.send(f"{mount}/tenant/things")).status == 503, "the one that has it may be back"
 
         holder.apply(service, Drain(first, drained=False))
         old.has_old_mount = False
-        await testbed.until(lambda view: not any(one.has_mount(old.old_mount) for one in view.pool.members))
+        await testbed.until(lambda view: not any(one.has_mount(old.old_mount) for one in view.members.all))
         assert (await testbed.send(f"{mount}/tenant/things")).status == 404, "a server says so"

@@ -73,7 +73,7 @@ async def test_R_A2_a_backend_that_became_legacy_between_probes_is_probed_at_its
         assert len(server.forwarded) == forwarded, "nobody knows at which version it executes"
         assert testbed.offer == "1.1-1.72", "its last report counts"
         async with asyncio.timeout(PATIENCE):
-            await testbed.until(lambda view: "1 of 3" in str(view.pool.members[0].error))
+            await testbed.until(lambda view: "1 of 3" in str(view.members.all[0].error))
         assert len(server.received) - len(server.forwarded) == probes + 1
 
 
@@ -98,7 +98,7 @@ async def test_R_A2_a_server_that_became_a_legacy_one_is_one_after_three_probes(
     async with in_front_of(replaced, other) as testbed:
         replaced.highest = None
 
-        await testbed.until(lambda view: any(member.legacy for member in view.pool.members))
+        await testbed.until(lambda view: any(member.legacy for member in view.members.all))
 
         assert testbed.offer == "1.1-1.90", "the other one still serves them"
         async with asyncio.timeout(PATIENCE):

@@ -31,9 +31,9 @@ async def test_a_backend_that_joins_and_never_responds_does_not_lower_the_offer(
             file.write_text(text_of([server.port, unresponsive.getsockname()[1]]))
 
             testbed.gateway.on_sighup()
-            await testbed.until(lambda view: len(view.pool.members) == 2)
+            await testbed.until(lambda view: len(view.members.all) == 2)
 
-            members = testbed.gateway.snapshot_holder.current.views["baremetal"].pool.members
+            members = testbed.gateway.snapshot_holder.current.views["baremetal"].members.all
             assert [member.probed for member in members] == [True, False]
             for _ in range(20):
                 assert version_fields(await client.get("/v1/nodes")) == ("1.1", "1.58", "1.58")
@@ -56,7 +56,7 @@ async def test_a_reload_under_traffic_loses_no_request(tmp_path: Path) -> None:
             for _ in range(20):
                 assert version_fields(await client.get("/v1/nodes"))[2] == "1.31"
 
-        await testbed.until(lambda view: all(member.probed for member in view.pool.members))
+        await testbed.until(lambda view: all(member.probed for member in view.members.all))
         assert version_fields(await testbed.at("latest")) == ("1.1", "1.40", "1.40")
         assert {status for _, _, status in client.log} == {200}
 

@@ -98,7 +98,7 @@ class Upgrade:
         """Stop `api-NUMBER`. Return when one probe has failed, or with `down` when three have."""
         states = (Freshness.DOWN,) if down else (Freshness.STALE, Freshness.DOWN)
         await self.testbed.servers[number - 1].stop()
-        await self.testbed.until(lambda view: view.pool.members[number - 1].freshness in states)
+        await self.testbed.until(lambda view: view.members.all[number - 1].freshness in states)
 
     async def start(self, number: int, server: Server) -> None:
         """Start `api-NUMBER` with the release of `server`. Return when the gateway knows it."""
@@ -146,7 +146,7 @@ def summarize(view: ServiceView) -> OfferSummary:
 
 def is_known(view: ServiceView, number: int, server: Server) -> bool:
     """Whether a probe has read the range that `server` serves now."""
-    member = view.pool.members[number - 1]
+    member = view.members.all[number - 1]
     if member.advertisement is None or member.freshness is not Freshness.FRESH:
         return False
     versions = member.advertisement.versions

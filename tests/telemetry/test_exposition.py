@@ -170,7 +170,7 @@ def test_a_scrape_goes_on_while_the_fleet_changes() -> None:
     for turn in range(4):
         begun = metrics.exposition(OPEN_METRICS)[0]
         found = [next(begun) for _ in range(1 + turn % 3)]
-        before = {member.backend.name for member in holder.current.views["service-0"].pool.members}
+        before = {member.backend.name for member in holder.current.views["service-0"].members.all}
         metrics.record(record(service="service-0", backend=min(before), status=200 + turn, version=""))
         reconfigure(holder, services(1 + turn % 3, 60, first=turn))
         metrics.record(record(service="service-2", backend="gone", status=100 + turn, version=f"1.{turn}"))

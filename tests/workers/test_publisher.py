@@ -70,7 +70,7 @@ def learned(holder: SnapshotHolder, highest: int) -> None:
 
 def highest_known(snapshot: Snapshot | None) -> Version | None:
     assert snapshot is not None
-    advertisement = snapshot.views["baremetal"].pool.members[0].advertisement
+    advertisement = snapshot.views["baremetal"].members.all[0].advertisement
     return None if advertisement is None else advertisement.versions.highest
 
 

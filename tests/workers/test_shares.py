@@ -109,7 +109,7 @@ class Fleet:
         return [gateway.worker.context.leases[key] for gateway in self.gateways]  # type: ignore[index]
 
     def member(self, name: str = "api-1") -> Member:
-        member = self.main.current.fleet.pools["baremetal"].member(name)
+        member = self.main.current.fleet.member_sets["baremetal"].member(name)
         assert member is not None
         return member
 

@@ -219,12 +219,12 @@ def _notice(wish: Wish, result: CommandResult) -> Notice:
 def fingerprint(view: ServiceView) -> str:
     """A short text that changes with what a command is confirmed upon: the offer, the pin, the ceiling of the
     configuration, and who is drained."""
-    scheme, pin, ceiling = view.service.dialect.scheme, view.pool.pin, view.service.ceiling
+    scheme, pin, ceiling = view.service.dialect.scheme, view.members.pin, view.service.ceiling
     parts = [
         view.offer.versions.format(scheme) if view.offer.versions else "",
         "" if pin is None else scheme.format(pin),
         "" if ceiling is None else scheme.format(ceiling),
-        *sorted(member.backend.name for member in view.pool.members if member.drained),
+        *sorted(member.backend.name for member in view.members.all if member.drained),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
@@ -237,7 +237,7 @@ def confirmation(context: AdminContext, wish: Wish) -> Confirmation:
     button = wish.verb.capitalize()
     if wish.verb == "unpin":
         text = effects.unpin(view, context.last_hour(wish.service))
-        is_done = view.pool.pin is None
+        is_done = view.members.pin is None
         return _confirmation(view, wish, f"Unpin {wish.service}", text, button=button, is_done=is_done)
     member = member_of(view, wish.backend)
     is_done = member.drained == (wish.verb == "drain")
@@ -256,7 +256,7 @@ def _of_pin(context: AdminContext, view: ServiceView, wish: Wish) -> Confirmatio
     if (reason := effects.below_minimum(view, ceiling)) is not None:
         return _confirmation(view, wish, title, problem=reason, status=web.HTTPConflict.status_code)
     text = effects.pin(view, ceiling, context.last_hour(wish.service))
-    return _confirmation(view, wish, title, text, button=title, is_done=ceiling == view.pool.pin)
+    return _confirmation(view, wish, title, text, button=title, is_done=ceiling == view.members.pin)
 
 
 def _confirmation(

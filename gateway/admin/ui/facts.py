@@ -33,8 +33,8 @@ from gateway.admin.ui.model import (
 )
 from gateway.admin.ui.timeline import event_facts
 from gateway.core.decision.decision import NegotiationResult
-from gateway.core.fleet.backend import Freshness, Grade
-from gateway.core.fleet.pool import Pool
+from gateway.core.fleet.backend import Freshness, MemberSummary
+from gateway.core.fleet.member_set import MemberSet
 from gateway.core.versions.ranges import NO_VERSIONS
 from gateway.telemetry.neighbours import AgreementReport, EngineReport, ReplicaReport
 from gateway.telemetry.recent import SPAN, LastHour, RequestCounts, ServiceRates
@@ -119,7 +119,7 @@ class Facts:
         labels = drawing.labels(view.offer.versions)
         return ServicePage(
             name=name,
-            health=health(problems, f"healthy: {_good(view.pool)}"),
+            health=health(problems, f"healthy: {_good(view.members)}"),
             offer=offer_facts(service, drawing),
             releases=tuple(releases_of(view.service)),
             guaranteed=ranges(view.offer.guaranteed, scheme),
@@ -137,16 +137,16 @@ class Facts:
 
 
 def _row(service: ServiceStatus, problems: list[Problem]) -> ServiceRow:
-    offer, pool = service.view.offer, service.view.pool
+    offer, members = service.view.offer, service.view.members
     return ServiceRow(
         key=key_of(service.name),
         name=service.name,
         dialect=service.view.service.dialect.name,
-        health=health(problems, f"healthy: {_good(pool)}"),
+        health=health(problems, f"healthy: {_good(members)}"),
         offer=offered(offer, service.scheme),
         phase=offer.phase.value,
         why=why(service),
-        backends=f"{_number_fresh(pool)} of {len(pool.members)} fresh",
+        backends=f"{_number_fresh(members)} of {len(members.all)} fresh",
         rate=rate(service.rates.requests),
     )
 
@@ -159,19 +159,19 @@ def key_of(*parts: str) -> str:
 
 @final
 class Rows:
-    """The rows of one service. What is the same for all backends of a grade (what they serve, where it lies
+    """The rows of one service. What is the same for all backends of a summary (what they serve, where it lies
     on the axis) is made once."""
 
     def __init__(self, service: ServiceStatus, drawing: Drawing) -> None:
         self._service = service
         self._drawing = drawing
-        self._by_grade: dict[int, tuple[str, tuple[Bar, ...]]] = {}
-        """A grade of one view stays the same object."""
+        self._by_summary: dict[int, tuple[str, tuple[Bar, ...]]] = {}
+        """A summary of one view stays the same object."""
 
     async def all(self) -> tuple[BackendFacts, ...]:
         """All rows, in the configuration's order. After each slice others run."""
         found: list[BackendFacts] = []
-        for begin in range(0, len(self._service.view.pool.members), ROWS):
+        for begin in range(0, len(self._service.view.members.all), ROWS):
             await asyncio.sleep(0)
             found += self.slice(begin, begin + ROWS)
         return tuple(found)
@@ -181,10 +181,10 @@ class Rows:
         return [self._row(each) for each in self._service.backends(begin, end)]
 
     def _row(self, status: BackendStatus) -> BackendFacts:
-        member, grade = status.member, status.grade
-        found = self._by_grade.get(id(grade))
+        member, summary = status.member, status.summary
+        found = self._by_summary.get(id(summary))
         if found is None:
-            found = self._by_grade[id(grade)] = self._served(grade)
+            found = self._by_summary[id(summary)] = self._served(summary)
         serves, bars = found
         return BackendFacts(
             key=key_of(member.key, member.backend.url),
@@ -202,13 +202,13 @@ class Rows:
             last_probe_at=status.last_probe_at,
         )
 
-    def _served(self, grade: Grade) -> tuple[str, tuple[Bar, ...]]:
-        if grade.advertised is None:
+    def _served(self, summary: MemberSummary) -> tuple[str, tuple[Bar, ...]]:
+        if summary.advertised is None:
             return NOTHING_KNOWN, ()
-        text = ranges(grade.advertised, self._drawing.scheme)
-        if grade.legacy:
+        text = ranges(summary.advertised, self._drawing.scheme)
+        if summary.legacy:
             text = "legacy" if text == NOTHING else f"{text} (legacy)"
-        return text, self._drawing.bars(grade.advertised or NO_VERSIONS)
+        return text, self._drawing.bars(summary.advertised or NO_VERSIONS)
 
 
 def _state(status: BackendStatus) -> str:
@@ -241,13 +241,13 @@ def _clock(seconds: float) -> str:
     return strftime("%H:%M:%S UTC", gmtime(round(seconds)))
 
 
-def _number_fresh(pool: Pool) -> int:
-    return sum(group.number for group in pool.groups if group.grade.freshness is Freshness.FRESH)
+def _number_fresh(members: MemberSet) -> int:
+    return sum(group.number for group in members.groups if group.summary.freshness is Freshness.FRESH)
 
 
-def _good(pool: Pool) -> str:
+def _good(members: MemberSet) -> str:
     """What is well where nothing is wrong."""
-    number, fresh = len(pool.members), _number_fresh(pool)
+    number, fresh = len(members.all), _number_fresh(members)
     if fresh < number:
         return f"{fresh} of {number} backends are fresh, the others have just failed or not been probed yet"
     return "the backend is fresh" if number == 1 else f"all {number} backends are fresh"

@@ -12,8 +12,8 @@ from gateway.admin import views
 from gateway.admin.ui.facts_offer import cut, duration, ranges
 from gateway.admin.ui.model import Health
 from gateway.controlplane.change_log import is_blocked, reason_held
-from gateway.core.fleet.backend import Freshness, Grade, Member
-from gateway.core.fleet.pool import Pool
+from gateway.core.fleet.backend import Freshness, Member, MemberSummary
+from gateway.core.fleet.member_set import MemberSet
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.ranges import VersionSet, union
 from gateway.telemetry.neighbours import AgreementReport, EngineReport
@@ -107,7 +107,9 @@ def _engine(report: EngineReport) -> Iterator[Problem]:
     if report.problem:
         yield Problem(ATTENTION, f"the engine {report.name} does not follow: {cut(report.problem)}")
     if report.missing:
-        yield Problem(ATTENTION, f"the configuration of {report.name} lacks pools: {named(report.missing)}")
+        yield Problem(
+            ATTENTION, f"the configuration of {report.name} lacks route sets: {named(report.missing)}"
+        )
 
 
 def _certificates(expiry: Mapping[str, float], now: float) -> Iterator[Problem]:
@@ -126,29 +128,30 @@ def _certificates(expiry: Mapping[str, float], now: float) -> Iterator[Problem]:
 
 def service_problems(service: ServiceStatus) -> Iterator[Problem]:
     """What is wrong with one service."""
-    view, pool, ejected = service.view, service.view.pool, service.gateway.report.ejected
+    view, members, ejected = service.view, service.view.members, service.gateway.report.ejected
     yield from _offer(service)
     # Who is drained is being worked on, and who is leaving is not missed.
-    down = names_of(pool, lambda grade: grade.freshness is Freshness.DOWN and _is_wanted(grade))
+    down = names_of(members, lambda summary: summary.freshness is Freshness.DOWN and _is_wanted(summary))
     if down:
         text = _some("down after three failed probes", down, view, why=lambda member: member.error)
         yield Problem(ATTENTION, f"{text}; tried last, and what was served last counts for the offer")
     unknown = names_of(
-        pool, lambda grade: grade.freshness is Freshness.UNKNOWN and grade.probed and _is_wanted(grade)
+        members,
+        lambda summary: summary.freshness is Freshness.UNKNOWN and summary.probed and _is_wanted(summary),
     )
     if unknown:
         yield Problem(
             ATTENTION, _some("without a known version", unknown, view, why=lambda member: member.error)
         )
-    doubtful = names_of(pool, lambda grade: grade.version_unknown or _mismatched(grade))
+    doubtful = names_of(members, lambda summary: summary.version_unknown or _mismatched(summary))
     if doubtful:
         yield Problem(ATTENTION, _some("that showed another version than they advertise", doubtful, view))
-    if unhealthy := names_of(pool, lambda grade: grade.unhealthy):
+    if unhealthy := names_of(members, lambda summary: summary.unhealthy):
         yield Problem(
             ATTENTION,
             _some("whose health check says no", unhealthy, view, why=lambda member: member.unhealthy),
         )
-    if out := [member.backend.name for member in pool.members if member.key in ejected] if ejected else []:
+    if out := [member.backend.name for member in members.all if member.key in ejected] if ejected else []:
         yield Problem(ATTENTION, _some("ejected", out, view))
     for each in service.sources:
         if each.error:
@@ -168,7 +171,7 @@ def _offer(service: ServiceStatus) -> Iterator[Problem]:
     if is_blocked(view):
         yield Problem(BAD, f"nothing is offered: {reason_held(view, service.gateway.monotonic)}")
     elif not offer.versions:
-        yield Problem(BAD, f"nothing is offered, requests get 503: {_why_nothing(view.pool)}")
+        yield Problem(BAD, f"nothing is offered, requests get 503: {_why_nothing(view.members)}")
     elif missing := unserved(view):
         level = BAD if missing == offer.versions else ATTENTION
         text = ranges(missing, scheme)
@@ -178,23 +181,23 @@ def _offer(service: ServiceStatus) -> Iterator[Problem]:
         )
 
 
-def _why_nothing(pool: Pool) -> str:
-    grades = [group.grade for group in pool.groups]
-    if not grades:
+def _why_nothing(members: MemberSet) -> str:
+    summaries = [group.summary for group in members.groups]
+    if not summaries:
         return "there is no backend"
-    if all(grade.drained for grade in grades):
+    if all(summary.drained for summary in summaries):
         return "every backend is drained"
-    if not any(grade.probed for grade in grades):
+    if not any(summary.probed for summary in summaries):
         return "the first probe of no backend has ended yet"
-    if all(grade.advertised is None for grade in grades):
+    if all(summary.advertised is None for summary in summaries):
         return "no backend has shown its versions yet"
     return "the first offer is not made yet"
 
 
 def unserved(view: ServiceView) -> VersionSet:
     """What is on offer and served at this moment by no backend that answers."""
-    grades = (group.grade for group in view.pool.groups)
-    answering = (each for each in grades if each.in_service and each.freshness is not Freshness.DOWN)
+    summaries = (group.summary for group in view.members.groups)
+    answering = (each for each in summaries if each.in_service and each.freshness is not Freshness.DOWN)
     return view.offer.versions - union(each.usable for each in answering)
 
 
@@ -204,31 +207,31 @@ def _some(
     """`2 of 4 backends are down: api-1 (no connection) and api-2`. `why`: of one backend; None: nothing."""
     reasons = []
     for name in names[:MAX_NAMED]:
-        member = view.pool.member(name)
+        member = view.members.member(name)
         reason = cut(why(member) or "") if member is not None else ""
         reasons.append(f"{name} ({reason})" if reason else name)
-    number = len(view.pool.members)
+    number = len(view.members.all)
     of_all = f"{len(names)} of {'1 backend' if number == 1 else f'{number} backends'}"
     return f"{of_all} {what}: {named([*reasons, *names[MAX_NAMED:]])}"
 
 
-def _is_wanted(grade: Grade) -> bool:
-    return not (grade.drained or grade.absent)
+def _is_wanted(summary: MemberSummary) -> bool:
+    return not (summary.drained or summary.absent)
 
 
-def _mismatched(grade: Grade) -> bool:
+def _mismatched(summary: MemberSummary) -> bool:
     """Its responses named other versions, at some of those that it advertises."""
-    usable = not (grade.restored or grade.version_unknown or grade.absent)
-    return usable and grade.advertised is not None and grade.usable != grade.advertised
+    usable = not (summary.restored or summary.version_unknown or summary.absent)
+    return usable and summary.advertised is not None and summary.usable != summary.advertised
 
 
-def names_of(pool: Pool, wanted: Callable[[Grade], bool]) -> list[str]:
-    """The backends whose grade is `wanted`, in the configuration's order. Each grade is asked once."""
-    found = {id(group.grade) for group in pool.groups if wanted(group.grade)}
+def names_of(members: MemberSet, wanted: Callable[[MemberSummary], bool]) -> list[str]:
+    """Backends whose summary is `wanted`, in the configuration's order. Each summary is tested once."""
+    found = {id(group.summary) for group in members.groups if wanted(group.summary)}
     if not found:
         return []
-    members = zip(pool.members, pool.grades, strict=True)
-    return [member.backend.name for member, grade in members if id(grade) in found]
+    each = zip(members.all, members.summaries, strict=True)
+    return [member.backend.name for member, summary in each if id(summary) in found]
 
 
 def named(names: Sequence[str]) -> str:

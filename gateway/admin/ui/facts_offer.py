@@ -82,7 +82,7 @@ class Drawing:
     @classmethod
     def of(cls, view: ServiceView) -> Drawing:
         """An axis with all that is on offer or that a backend advertised last."""
-        sets = {each for group in view.pool.groups if (each := group.grade.advertised)}
+        sets = {each for group in view.members.groups if (each := group.summary.advertised)}
         return cls(Axis([*sets, view.offer.versions, beneath(view)]), view.service.dialect.scheme)
 
     def bars(self, versions: VersionSet) -> tuple[Bar, ...]:
@@ -122,7 +122,7 @@ def offer_facts(service: ServiceStatus, drawing: Drawing) -> OfferFacts:
         why=why(service),
         who=_who(service),
         then=_then(view),
-        pin="" if view.pool.pin is None else scheme.format(view.pool.pin),
+        pin="" if view.members.pin is None else scheme.format(view.members.pin),
         ceiling="" if ceiling is None else scheme.format(ceiling),
         bars=drawing.bars(offer.versions),
     )

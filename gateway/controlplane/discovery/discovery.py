@@ -308,7 +308,7 @@ class Discovery:
                 break
             other = self._watched.get((watched.service, source.key))
             taken.update(each.name for each in (other.backends if other is not None else ()))
-        members = self._snapshot_holder.current.fleet.pools[watched.service].members
+        members = self._snapshot_holder.current.fleet.member_sets[watched.service].all
         return {member.backend.name: member for member in members}, taken
 
     def _put_in_force(self, watched: _Watched, backends: tuple[Backend, ...], *, ended: bool) -> None:

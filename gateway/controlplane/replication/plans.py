@@ -26,7 +26,7 @@ from gateway.core.agreement.attachment import may_end_registration, may_remove
 from gateway.core.agreement.ladder import awaited, next_record
 from gateway.core.agreement.record import AgreedRecord, form_for_all
 from gateway.core.fleet.fleet import OperatorCommand, Pin
-from gateway.core.fleet.pool import Pool
+from gateway.core.fleet.member_set import MemberSet
 from gateway.core.versions.version import Scheme
 
 FIRST_BEAT: Final = "0"
@@ -201,7 +201,7 @@ def awaits(me: Membership, reading: Reading, *, dirty: bool) -> list[str]:
 
 
 def written_command(
-    reading: Reading, command: OperatorCommand, pool: Pool, replica: str
+    reading: Reading, command: OperatorCommand, members: MemberSet, replica: str
 ) -> Transaction | None:
     """The transaction by which all replicas get the command; None: it stands there already. Where the names
     of drained backends cannot be read, those that are drained here take their place."""
@@ -210,7 +210,7 @@ def written_command(
         text = None if command.ceiling is None else scheme.format(command.ceiling)
     else:
         key, one = reading.key(DRAINED), {command.backend}
-        before = _drained(pool) if DRAINED in reading.unclear else reading.drained
+        before = _drained(members) if DRAINED in reading.unclear else reading.drained
         names = before | one if command.drained else before - one
         text = write_names(names) if names else None
     guard = Unchanged(key, reading.revision_of(key))
@@ -219,13 +219,13 @@ def written_command(
     return Transaction((guard,), {reading.key(GONE): replica}, (key,)) if key in reading else None
 
 
-def own_words(pool: Pool, scheme: Scheme) -> Mapping[str, str]:
+def own_words(members: MemberSet, scheme: Scheme) -> Mapping[str, str]:
     """The pin and the drained backends that are in force here, as texts."""
-    words = {} if pool.pin is None else {PIN: scheme.format(pool.pin)}
-    if drained := _drained(pool):
+    words = {} if members.pin is None else {PIN: scheme.format(members.pin)}
+    if drained := _drained(members):
         words[DRAINED] = write_names(drained)
     return words
 
 
-def _drained(pool: Pool) -> frozenset[str]:
-    return frozenset(member.backend.name for member in pool.members if member.drained)
+def _drained(members: MemberSet) -> frozenset[str]:
+    return frozenset(member.backend.name for member in members.all if member.drained)

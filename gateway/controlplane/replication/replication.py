@@ -335,10 +335,10 @@ class Replication:
             self._dirty.add(me.service)
         if reading.problem or (reading.record is None and not me.live_revision):
             return
-        pool = self._snapshot_holder.current.fleet.pools[me.service]
-        if PIN not in reading.unclear and pool.pin != reading.pin:
+        members = self._snapshot_holder.current.fleet.member_sets[me.service]
+        if PIN not in reading.unclear and members.pin != reading.pin:
             self._snapshot_holder.apply(me.service, Pin(reading.pin))
-        for member in pool.members if DRAINED not in reading.unclear else ():
+        for member in members.all if DRAINED not in reading.unclear else ():
             drained = member.backend.name in reading.drained
             if member.drained is not drained:
                 self._snapshot_holder.apply(me.service, Drain(member.backend.name, drained))
@@ -367,10 +367,10 @@ class Replication:
 
     def _situation(self, me: Membership, reading: Reading) -> Situation:
         view, snapshot = self._snapshot_holder.current.views[me.service], self._snapshot_holder.current
-        pool = snapshot.fleet.pools[me.service]
+        members = snapshot.fleet.member_sets[me.service]
         in_flight = self._in_flight()
         idle = frozenset(
-            member.backend.name for member in pool.members if member.drained and not in_flight.get(member.key)
+            member.backend.name for member in members.all if member.drained and not in_flight.get(member.key)
         )
         own = snapshot.vote(me.service, self._clock())
         held = self._held(me.service)
@@ -391,7 +391,7 @@ class Replication:
             registration=self._registration,
             own_text=text(ack),
             joining_text=text(joins),
-            own_words=own_words(pool, view.service.dialect.scheme),
+            own_words=own_words(members, view.service.dialect.scheme),
             in_force_here=in_force_here,
             ends_predecessors=not self._orphans() and not self._holding,
             ttl=self._settings.ttl,
@@ -529,8 +529,8 @@ class Replication:
             reading = self._readings.services[service]
             if reading.problem:
                 raise StoreError(f"{service}: {reading.problem}")
-            pool = self._snapshot_holder.current.fleet.pools[service]
-            transaction = written_command(reading, command, pool, self.id)
+            members = self._snapshot_holder.current.fleet.member_sets[service]
+            transaction = written_command(reading, command, members, self.id)
             if transaction is None or await self._store.commit(transaction) is not None:
                 self._hinted()
                 self._snapshot_holder.apply(service, command)

@@ -14,6 +14,7 @@ from operator import or_
 
 from gateway.core.agreement.ladder import Vote, target
 from gateway.core.agreement.record import AgreedRecord, decides_nothing
+from gateway.core.fleet.member_set import MemberSet
 from gateway.core.fleet.offer import is_transparent
 from gateway.core.fleet.offer_state import (
     OfferState,
@@ -24,53 +25,52 @@ from gateway.core.fleet.offer_state import (
     pending_beyond,
     policy_set,
 )
-from gateway.core.fleet.pool import Pool
 from gateway.core.fleet.service import Policy, Service
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, joined, unbroken
 
 
 def remember(
-    offer_state: OfferState, record: AgreedRecord | None, service: Service, pool: Pool, now: float
+    offer_state: OfferState, record: AgreedRecord | None, service: Service, members: MemberSet, now: float
 ) -> OfferState:
     """A replica's offer state after all that is known at `now`, and with the record that it holds. The same
     object when nothing changes. What was due before counts: call it when something is `vote_due`."""
     state = NO_VERSIONS if record is None else record.state
     after = replace(offer_state, falls=offer_state.falls.at(now))
     if not after.initialized:
-        after = _first_round(after, record, service, pool, now)
+        after = _first_round(after, record, service, members, now)
     if after.versions != state:
-        fallen = after.versions - state - last_reports(pool) - after.removed
+        fallen = after.versions - state - last_reports(members) - after.removed
         falls = after.falls.after_fall(fallen).following(state, now)
         after = replace(after, versions=state, falls=falls)
-    floor = _floor(state, service, pool)
-    if pool.all_probed:
+    floor = _floor(state, service, members)
+    if members.all_probed:
         # What a removal takes away is still to be taken as long as other replicas keep it.
         after = replace(after, removed=after.removed & (state - floor))
     # What waits is counted beyond the floor. Without one, or while a first probe is missing, nothing waits.
-    waits = floor and after.initialized and pool.all_probed
-    pending = pending_beyond(replace(after, versions=floor), service, pool, now) if waits else ()
+    waits = floor and after.initialized and members.all_probed
+    pending = pending_beyond(replace(after, versions=floor), service, members, now) if waits else ()
     # Legacy backends alone let the first offer wait for nobody; later ones wait.
     after = replace(after, pending=pending, legacy_alone=after.legacy_alone and not state)
     return offer_state if after == offer_state else after
 
 
 def vote(
-    offer_state: OfferState, record: AgreedRecord | None, service: Service, pool: Pool, now: float
+    offer_state: OfferState, record: AgreedRecord | None, service: Service, members: MemberSet, now: float
 ) -> Vote | None:
     """The vote of a replica, by its offer state of now; None: its first round of probes has not ended with an
     advertisement, or it sees legacy backends only and nothing is on offer."""
-    if not offer_state.initialized or votes_transparent(offer_state, record, service, pool):
+    if not offer_state.initialized or votes_transparent(offer_state, record, service, members):
         return None
     state = offer_state.versions
     at_once = offer_state.legacy_alone and not state
-    if not pool.all_probed and not at_once:
+    if not members.all_probed and not at_once:
         # A backend was added whose first probe has not ended: this replica moves nothing.
         rule = policy_text(service) if record is None else record.rule
         return Vote(rule, state, NO_VERSIONS, state, service.ceiling)
-    floor = _floor(state, service, pool)
-    given = policy_set(service, pool)
+    floor = _floor(state, service, members)
+    given = policy_set(service, members)
     if not floor:
-        want = formed_versions(service, pool)
+        want = formed_versions(service, members)
     else:
         stood = [part.versions for part in offer_state.pending if part.due(service.stabilization) <= now]
         want = joined(floor, reduce(or_, stood, NO_VERSIONS), service.dialect.scheme) - floor
@@ -78,32 +78,36 @@ def vote(
 
 
 def wanted(
-    offer_state: OfferState, record: AgreedRecord | None, service: Service, pool: Pool, now: float | None
+    offer_state: OfferState,
+    record: AgreedRecord | None,
+    service: Service,
+    members: MemberSet,
+    now: float | None,
 ) -> VersionSet | None:
     """What would be on offer if all voted the same; None: it has no vote. `now` None: nothing is due."""
-    own = vote(offer_state, record, service, pool, float("-inf") if now is None else now)
+    own = vote(offer_state, record, service, members, float("-inf") if now is None else now)
     if own is None:
         return None
-    towards = target(record, [own], pool.pin, service.dialect.scheme)
+    towards = target(record, [own], members.pin, service.dialect.scheme)
     return towards.state if towards.limit is None else towards.state.up_to(towards.limit)
 
 
 def votes_transparent(
-    offer_state: OfferState, record: AgreedRecord | None, service: Service, pool: Pool
+    offer_state: OfferState, record: AgreedRecord | None, service: Service, members: MemberSet
 ) -> bool:
     """Whether a replica sees legacy backends only, and nothing is on offer or to be offered anew. As long as
     something is still being withdrawn, the service is negotiated. While the first probe of an added backend
     is missing, nothing is offered anew: what was transparent stays so."""
     if not decides_nothing(record):
         return False
-    forms = offer_state.initialized and (pool.all_probed or offer_state.legacy_alone)
-    return is_transparent(pool, offer_state) and not (forms and formed_versions(service, pool))
+    forms = offer_state.initialized and (members.all_probed or offer_state.legacy_alone)
+    return is_transparent(members, offer_state) and not (forms and formed_versions(service, members))
 
 
-def vote_due(offer_state: OfferState, service: Service, pool: Pool, now: float) -> float | None:
+def vote_due(offer_state: OfferState, service: Service, members: MemberSet, now: float) -> float | None:
     """When time alone will change the vote next; None: never."""
     if not offer_state.initialized:
-        return due(offer_state, service, pool)
+        return due(offer_state, service, members)
     dues = [part.due(service.stabilization) for part in offer_state.pending]
     return min((at for at in dues if at > now), default=None)
 
@@ -117,17 +121,17 @@ def policy_text(service: Service) -> str:
 
 
 def _first_round(
-    offer_state: OfferState, record: AgreedRecord | None, service: Service, pool: Pool, now: float
+    offer_state: OfferState, record: AgreedRecord | None, service: Service, members: MemberSet, now: float
 ) -> OfferState:
     """A first offer waits for all that can be known; where something is offered, one advertisement
     suffices."""
-    after = first_round(offer_state, service, pool, now)
-    heard = any(group.grade.advertised is not None for group in pool.groups)
+    after = first_round(offer_state, service, members, now)
+    heard = any(group.summary.advertised is not None for group in members.groups)
     if not decides_nothing(record) and after.round_ended is not None and heard:
         return replace(after, initialized=True)
     return after
 
 
-def _floor(state: VersionSet, service: Service, pool: Pool) -> VersionSet:
+def _floor(state: VersionSet, service: Service, members: MemberSet) -> VersionSet:
     """What it would keep: the versions that are in the last report of some configured backend."""
-    return unbroken(state & last_reports(pool), service.dialect.scheme)
+    return unbroken(state & last_reports(members), service.dialect.scheme)

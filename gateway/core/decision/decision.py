@@ -49,7 +49,7 @@ from gateway.core.dialect import (
 )
 from gateway.core.fleet.backend import Member
 from gateway.core.fleet.limits import Limits
-from gateway.core.fleet.pool import Pool
+from gateway.core.fleet.member_set import MemberSet
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.fleet.timeouts import Timeouts
@@ -68,7 +68,7 @@ class DocumentKey(NamedTuple):
     endpoint: Endpoint
     target: str
     """The local path in the dialect's one spelling, and the query as it came."""
-    pool: Pool | None = None
+    members: MemberSet | None = None
     """The members whose probes may have read it; None: none of them."""
     from_legacy: bool = True
     """False: what a probe of a legacy member read does not count, because such a member can be asked."""
@@ -80,7 +80,7 @@ def document_key(
     """The key of the document at the local `path`. `forwardable`: some member may give it now."""
     plain = view.service.dialect.document_path(path)
     target = f"{plain}?{query}" if query else plain
-    return DocumentKey(view.service, endpoint, target, view.pool, from_legacy=not forwardable)
+    return DocumentKey(view.service, endpoint, target, view.members, from_legacy=not forwardable)
 
 
 DOCUMENT_METHODS = frozenset({"GET", "HEAD"})

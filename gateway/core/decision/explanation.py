@@ -377,7 +377,7 @@ def _left_out(
     able = {member.key for member in resolution.candidates.members}
     chosen = {member.key for tier in _not_ejected(resolution.candidates, load) for member in tier}
     left_out = []
-    for member in view.pool.members:
+    for member in view.members.all:
         if member.key in chosen:
             continue
         if member.key in able:

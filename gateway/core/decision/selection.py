@@ -14,7 +14,7 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Final, TypeAlias, final
 
-from gateway.core.fleet.backend import Freshness, Grade, Member
+from gateway.core.fleet.backend import Freshness, Member, MemberSummary
 from gateway.core.versions.ranges import VersionRange, segments
 from gateway.core.versions.version import Version
 
@@ -37,14 +37,14 @@ NOBODY: Final[Mapping[str, int]] = MappingProxyType({})
 """No member is held back."""
 
 
-def rank(grade: Grade) -> Rank:
-    """Which tier a member of this grade is in."""
+def rank(summary: MemberSummary) -> Rank:
+    """Which tier a member of this summary is in."""
     return (
-        grade.connect_failed,
-        grade.freshness is Freshness.DOWN,
-        grade.unhealthy,
-        grade.backup,
-        _FRESHNESS_ORDER[grade.freshness],
+        summary.connect_failed,
+        summary.freshness is Freshness.DOWN,
+        summary.unhealthy,
+        summary.backup,
+        _FRESHNESS_ORDER[summary.freshness],
     )
 
 
@@ -253,29 +253,29 @@ class SelectionTable:
     thousand segments few are asked for.
     """
 
-    __slots__ = ("_candidates", "_everyone", "_grades", "_members", "_segments", "_starts", "_tiers")
+    __slots__ = ("_candidates", "_everyone", "_members", "_segments", "_starts", "_summaries", "_tiers")
 
     def __init__(
         self,
         members: Sequence[Member],
-        grades: Sequence[Grade],
-        found: Iterable[Grade],
+        summaries: Sequence[MemberSummary],
+        found: Iterable[MemberSummary],
         *,
         non_legacy: bool = False,
     ) -> None:
-        """`grades`: of each member, in order. Equal ones are one object, and `found` has each of them once.
+        """`summaries`: one per member, in order. Equal ones are one object, which `found` has once.
         `non_legacy`: without the legacy members, and those whose versions are unknown."""
         self._members = members
-        self._grades = grades
-        self._tiers: dict[int, tuple[Grade, Rank]] = {
-            id(grade): (grade, rank(grade))
-            for grade in found
-            if grade.in_service
-            and not grade.restored
-            and not grade.absent
-            and not (non_legacy and (grade.legacy or grade.version_unknown))
+        self._summaries = summaries
+        self._tiers: dict[int, tuple[MemberSummary, Rank]] = {
+            id(summary): (summary, rank(summary))
+            for summary in found
+            if summary.in_service
+            and not summary.restored
+            and not summary.absent
+            and not (non_legacy and (summary.legacy or summary.version_unknown))
         }
-        """The grades with which a member may get requests, with the rank of each, by their ids."""
+        """The summaries with which a member may get requests, with the rank of each, by their ids."""
         self._everyone: Candidates | None = None
         self._starts: list[Version] | None = None
         self._segments: list[VersionRange] = []
@@ -283,9 +283,9 @@ class SelectionTable:
 
     @classmethod
     def of(cls, members: Sequence[Member]) -> SelectionTable:
-        found: dict[Grade, Grade] = {}
-        grades = [found.setdefault(each, each) for each in (one.grade for one in members)]
-        return cls(members, grades, found)
+        found: dict[MemberSummary, MemberSummary] = {}
+        summaries = [found.setdefault(each, each) for each in (one.summary for one in members)]
+        return cls(members, summaries, found)
 
     @property
     def everyone(self) -> Candidates:
@@ -310,22 +310,22 @@ class SelectionTable:
         if found is None:
             low = self._segments[at].low
             found = self._candidates[at] = self._made(
-                {key: rank for key, (grade, rank) in self._tiers.items() if low in grade.usable}
+                {key: rank for key, (summary, rank) in self._tiers.items() if low in summary.usable}
             )
         return found
 
     def _cut(self) -> list[Version]:
         """The starts of the segments, which are made by the first call."""
         if self._starts is None:
-            self._segments = segments(grade.usable for grade, _ in self._tiers.values())
+            self._segments = segments(summary.usable for summary, _ in self._tiers.values())
             self._starts = [segment.low for segment in self._segments]
         return self._starts
 
     def _made(self, ranks: Mapping[int, Rank]) -> Candidates:
-        """The members of these grades, in order, each in its tier."""
+        """The members of these summaries, in order, each in its tier."""
         chosen: dict[Rank, list[Member]] = {each: [] for each in sorted(set(ranks.values()))}
-        for member, grade in zip(self._members, self._grades, strict=True):
-            at = ranks.get(id(grade))
+        for member, summary in zip(self._members, self._summaries, strict=True):
+            at = ranks.get(id(summary))
             if at is not None:
                 chosen[at].append(member)
         return Candidates(tuple(Tier.of(members, at) for at, members in chosen.items() if members))

@@ -1,4 +1,4 @@
-"""A backend as configured, and the same backend as observed (a member of its service's pool).
+"""A backend as configured, and the same backend as observed (a member of its service's member set).
 
 These are two values, because an operator changes the one and facts change the other. Nothing here lets a fact
 in (`core.fleet.fleet`) or reads a clock: times are seconds that the caller passes.
@@ -134,8 +134,10 @@ A member that never answered is `UNKNOWN` in every row. A failed probe ages what
 it."""
 
 
-class Grade(NamedTuple):
-    """All that offers and the choice of a backend look at: members of one grade cost about what one does."""
+class MemberSummary(NamedTuple):
+    """All of a member that offers and the choice of a backend look at.
+
+    Members with equal summaries cost about what one does."""
 
     advertised: VersionSet | None
     """None: its advertisement is not known."""
@@ -301,8 +303,8 @@ class Member:
         return self.advertisement is not None and not self.drained
 
     @property
-    def grade(self) -> Grade:
-        return Grade(
+    def summary(self) -> MemberSummary:
+        return MemberSummary(
             None if self.advertisement is None else self.advertisement.versions,
             self.usable_versions,
             self.legacy,

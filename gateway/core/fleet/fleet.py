@@ -2,8 +2,7 @@
 for facts, and `Fleet.apply` for an operator's commands.
 
 Immutable: a fact makes a new fleet, or the same object when it changes nothing. Nothing here forms an offer
-(`core.fleet.offer_state`, `core.fleet.offer`) or chooses a backend (`core.decision.selection`). What a pool
-is made of is in `core.fleet.pool`.
+(`core.fleet.offer_state`, `core.fleet.offer`) or chooses a backend (`core.decision.selection`).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import NamedTuple, TypeAlias, assert_never, final
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import FRESHNESS_AFTER_FAILURES, Backend, Member
 from gateway.core.fleet.doubt import KNOWN_VERSION, LEGACY_ANSWERS, NO_MISMATCHES
-from gateway.core.fleet.pool import Pool, with_items
+from gateway.core.fleet.member_set import MemberSet, with_items
 from gateway.core.fleet.probed_document import ProbedDocument
 from gateway.core.fleet.service import Service
 from gateway.core.versions.ranges import read_anew
@@ -144,35 +143,35 @@ class Learned(NamedTuple):
 
     fleet: Fleet
     services: frozenset[str]
-    """Those whose pools are other objects than before."""
+    """Those whose member sets are other objects than before."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Every service's pool by the service's name."""
+    """Every service's member set by the service's name."""
 
-    pools: Mapping[str, Pool]
+    member_sets: Mapping[str, MemberSet]
 
     def observe(self, service: str, backend: str, fact: Fact) -> Fleet:
         """The fleet after one fact; this same object when it changes nothing."""
         return self.observe_all(((service, backend, fact),)).fleet
 
     def observe_all(self, facts: Iterable[ObservedFact]) -> Learned:
-        """The fleet after `facts`, one after the other; this same object when they change nothing. A pool is
-        made anew once, for all facts about its members.
+        """The fleet after `facts`, one after the other; this same object when they change nothing. A member
+        set is made anew once, for all facts about its members.
 
         A fact about a backend that is not configured changes nothing. Neither does an advertisement whose
         request was sent before the one that brought the known advertisement (semantics, Knowing).
         """
         learned: dict[str, dict[int, Member]] = {}
         for service, backend, fact in facts:
-            pool = self.pools.get(service)
-            at = None if pool is None else pool.positions.get(backend)
-            if pool is None or at is None:
+            members = self.member_sets.get(service)
+            at = None if members is None else members.positions.get(backend)
+            if members is None or at is None:
                 continue
             changed = learned.get(service)
-            before = (changed.get(at) if changed else None) or pool.members[at]
+            before = (changed.get(at) if changed else None) or members.all[at]
             member = _learn(before, fact)
             if member is not before:
                 if changed is None:
@@ -180,50 +179,52 @@ class Fleet:
                 changed[at] = member
         if not learned:
             return Learned(self, frozenset())
-        pools = {name: self.pools[name].with_members(changed) for name, changed in learned.items()}
-        return Learned(self._with(pools), frozenset(pools))
+        member_sets = {
+            name: self.member_sets[name].with_members(changed) for name, changed in learned.items()
+        }
+        return Learned(self._with(member_sets), frozenset(member_sets))
 
     def apply(self, service: str, command: OperatorCommand) -> Fleet:
         """The fleet after `command`; this same object when it changes nothing that is configured."""
-        pool = self.pools.get(service)
-        if pool is None:
+        members = self.member_sets.get(service)
+        if members is None:
             return self
         match command:
             case Pin(ceiling):
-                if ceiling == pool.pin:
+                if ceiling == members.pin:
                     return self
-                return self._with({service: replace(pool, pin=ceiling)})
+                return self._with({service: replace(members, pin=ceiling)})
             case Drain(backend, drained):
-                at = pool.positions.get(backend)
-                if at is None or pool.members[at].drained is drained:
+                at = members.positions.get(backend)
+                if at is None or members.all[at].drained is drained:
                     return self
-                changed = {at: replace(pool.members[at], drained=drained)}
-                return self._with({service: pool.with_members(changed)})
+                changed = {at: replace(members.all[at], drained=drained)}
+                return self._with({service: members.with_members(changed)})
             case _:
                 assert_never(command)
 
-    def _with(self, pools: Mapping[str, Pool]) -> Fleet:
-        return Fleet(with_items(self.pools, pools))
+    def _with(self, member_sets: Mapping[str, MemberSet]) -> Fleet:
+        return Fleet(with_items(self.member_sets, member_sets))
 
 
-def configured_pool(service: Service, known: Pool | None) -> Pool:
-    """The pool of a configured service.
+def configured_member_set(service: Service, known: MemberSet | None) -> MemberSet:
+    """The member set of a configured service.
 
     What is `known` of a backend is kept if its name, address, dialect and scheme are the same: in another
     scheme the known versions would be others. An operator's commands are kept, too: drained backends, and
     the pin.
     """
-    before = known or Pool(())
+    before = known or MemberSet(())
     members = tuple(_member(service, backend, before) for backend in service.backends)
     pin = before.pin
     if pin is not None and before.scheme_id != service.scheme_id:
         # It stays if it has the same meaning in the scheme of `service`.
         scheme = service.earlier_scheme(before.scheme_id)
         pin = None if scheme is None else service.dialect.scheme.parse(scheme.format(pin))
-    return Pool(members, pin, service.scheme_id, undiscovered=service.undiscovered)
+    return MemberSet(members, pin, service.scheme_id, undiscovered=service.undiscovered)
 
 
-def _member(service: Service, backend: Backend, before: Pool) -> Member:
+def _member(service: Service, backend: Backend, before: MemberSet) -> Member:
     """`backend` as a member, with what is known of it from the same address and in the same scheme."""
     known = before.member(backend.name)
     if known is not None:

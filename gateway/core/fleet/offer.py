@@ -13,9 +13,9 @@ from enum import StrEnum
 from typing import Final, NamedTuple, final
 
 from gateway.core.agreement.attachment import Agreed
-from gateway.core.fleet.backend import Freshness, Grade
+from gateway.core.fleet.backend import Freshness, MemberSummary
+from gateway.core.fleet.member_set import MemberSet
 from gateway.core.fleet.offer_state import OfferState, policy_set, served_sets
-from gateway.core.fleet.pool import Pool
 from gateway.core.fleet.service import Policy, Service
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, held_by_at_least, union
 from gateway.core.versions.version import Version
@@ -88,15 +88,15 @@ class Offer:
         return self.versions or None
 
 
-def form_offer(service: Service, pool: Pool, offer_state: OfferState) -> Offer:
-    """The offer of `service` by its offer state and what is known of its pool."""
-    sets = served_sets(pool)
-    serving = [group.grade for group in pool.groups if group.grade.in_service]
-    ceiling = service.ceiling if pool.pin is None else pool.pin
+def form_offer(service: Service, members: MemberSet, offer_state: OfferState) -> Offer:
+    """The offer of `service` by its offer state and what is known of its member set."""
+    sets = served_sets(members)
+    serving = [group.summary for group in members.groups if group.summary.in_service]
+    ceiling = service.ceiling if members.pin is None else members.pin
     versions = offer_state.versions if ceiling is None else offer_state.versions.up_to(ceiling)
-    unserved = versions - union(_advertised(grade) for grade in serving if not _is_away(grade))
-    transparent = is_transparent(pool, offer_state)
-    known = any(group.grade.advertised is not None for group in pool.groups)
+    unserved = versions - union(_advertised(summary) for summary in serving if not _is_away(summary))
+    transparent = is_transparent(members, offer_state)
+    known = any(group.summary.advertised is not None for group in members.groups)
     if not transparent and not (versions and known):
         phase = Phase.UNKNOWN
     elif any(each != sets[0][0] for each, _ in sets) or unserved:
@@ -112,8 +112,8 @@ def form_offer(service: Service, pool: Pool, offer_state: OfferState) -> Offer:
         policy=service.policy,
         phase=phase,
         ceiling=ceiling,
-        pinned=pool.pin is not None,
-        held=_held(service, pool, offer_state, versions, unserved),
+        pinned=members.pin is not None,
+        held=_held(service, members, offer_state, versions, unserved),
         guaranteed=held_by_at_least(sets, sum(number for _, number in sets)),
         reachable=union(each for each, _ in sets),
         transparent=transparent,
@@ -166,25 +166,25 @@ def voted_offer(offer: Offer, agreed: Agreed, wanted: VersionSet | None) -> Offe
     )
 
 
-def is_transparent(pool: Pool, offer_state: OfferState) -> bool:
+def is_transparent(members: MemberSet, offer_state: OfferState) -> bool:
     """Whether nothing is negotiated: the first round of probes has ended, nothing is on offer beneath the
     ceiling, and every backend in service is legacy (at least one is).
 
     A backend that is not legacy ends that even while it is drained: the first offer is made when it becomes
     known (semantics, Legacy backends).
     """
-    known = [group.grade for group in pool.groups if group.grade.advertised is not None]
+    known = [group.summary for group in members.groups if group.summary.advertised is not None]
     return (
         (offer_state.initialized or offer_state.round_ended is not None)
         and not offer_state.versions
-        and any(grade.in_service for grade in known)
-        and all(grade.legacy for grade in known)
+        and any(summary.in_service for summary in known)
+        and all(summary.legacy for summary in known)
     )
 
 
 def _held(
     service: Service,
-    pool: Pool,
+    members: MemberSet,
     offer_state: OfferState,
     versions: VersionSet,
     unserved: VersionSet,
@@ -201,17 +201,17 @@ def _held(
         return NOT_HELD
     if unserved:
         keeping = [
-            group.grade
-            for group in pool.groups
-            if (group.grade.drained or _is_away(group.grade)) and _advertised(group.grade) & unserved
+            group.summary
+            for group in members.groups
+            if (group.summary.drained or _is_away(group.summary)) and _advertised(group.summary) & unserved
         ]
-        return Held(HeldRule.STATE, unserved, _names(pool, keeping))
-    sets = [each for each, _ in served_sets(pool)]
+        return Held(HeldRule.STATE, unserved, _names(members, keeping))
+    sets = [each for each, _ in served_sets(members)]
     highest = max((each.highest for each in sets), default=None)
     if more := union(each for each in sets if each.highest == highest) - versions:
-        return Held(_HELD_BACK_BY[service.policy], more, _lacking(pool, more))
-    if beyond := versions - policy_set(service, pool):
-        return Held(HeldRule.STATE, beyond, _lacking(pool, beyond))
+        return Held(_HELD_BACK_BY[service.policy], more, _lacking(members, more))
+    if beyond := versions - policy_set(service, members):
+        return Held(HeldRule.STATE, beyond, _lacking(members, beyond))
     return NOT_HELD
 
 
@@ -224,23 +224,23 @@ _HELD_BACK_BY: Mapping[Policy, HeldRule] = {
 not join on to what was offered before."""
 
 
-def _is_away(grade: Grade) -> bool:
+def _is_away(summary: MemberSummary) -> bool:
     """Whether what it advertised last is not served now."""
-    return grade.freshness is Freshness.DOWN or grade.absent
+    return summary.freshness is Freshness.DOWN or summary.absent
 
 
-def _advertised(grade: Grade) -> VersionSet:
-    return NO_VERSIONS if grade.advertised is None else grade.advertised
+def _advertised(summary: MemberSummary) -> VersionSet:
+    return NO_VERSIONS if summary.advertised is None else summary.advertised
 
 
-def _lacking(pool: Pool, versions: VersionSet) -> tuple[str, ...]:
+def _lacking(members: MemberSet, versions: VersionSet) -> tuple[str, ...]:
     """The backends in service that serve any version, but not all of these."""
-    serving = (group.grade for group in pool.groups if group.grade.in_service)
-    return _names(pool, [each for each in serving if each.advertised and not versions <= each.advertised])
+    serving = (group.summary for group in members.groups if group.summary.in_service)
+    return _names(members, [each for each in serving if each.advertised and not versions <= each.advertised])
 
 
-def _names(pool: Pool, grades: Iterable[Grade]) -> tuple[str, ...]:
-    """The backends of these grades, in the configuration's order."""
-    wanted = set(map(id, grades))
-    members = zip(pool.members, pool.grades, strict=True)
-    return tuple(member.backend.name for member, grade in members if id(grade) in wanted)
+def _names(members: MemberSet, summaries: Iterable[MemberSummary]) -> tuple[str, ...]:
+    """The backends with these summaries, in the configuration's order."""
+    wanted = set(map(id, summaries))
+    each = zip(members.all, members.summaries, strict=True)
+    return tuple(member.backend.name for member, summary in each if id(summary) in wanted)

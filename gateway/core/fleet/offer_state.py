@@ -20,7 +20,7 @@ from gateway.core.agreement.attachment import Registered
 from gateway.core.agreement.record import AgreedRecord
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Member
-from gateway.core.fleet.pool import Pool
+from gateway.core.fleet.member_set import MemberSet
 from gateway.core.fleet.service import AtLeast, Policy, Service
 from gateway.core.versions import ranges
 from gateway.core.versions.ranges import (
@@ -207,22 +207,22 @@ class SavedState:
 EMPTY = OfferState()
 
 
-def advance(offer_state: OfferState, service: Service, pool: Pool, now: float) -> OfferState:
+def advance(offer_state: OfferState, service: Service, members: MemberSet, now: float) -> OfferState:
     """The offer state after all that is known at `now`; this same object when nothing changes.
 
     Versions whose wait is over join before new facts count. So it does not matter how often this is called,
-    as long as the pool from before a fact is accounted for first when something was `due`: two gateways that
-    observe the same facts at the same times offer the same.
+    as long as the members from before a fact are accounted for first when something was `due`: two gateways
+    that observe the same facts at the same times offer the same.
     """
-    after = _updated(_grow(offer_state, service, now), service, pool, now)
+    after = _updated(_grow(offer_state, service, now), service, members, now)
     return offer_state if after == offer_state else after
 
 
-def due(offer_state: OfferState, service: Service, pool: Pool) -> float | None:
-    """When time alone will change the offer next; None: never. `offer_state` is up to date with `pool`."""
+def due(offer_state: OfferState, service: Service, members: MemberSet) -> float | None:
+    """When time alone will change the offer next; None: never. `offer_state` is up to date with `members`."""
     if offer_state.initialized:
         return _next_join(offer_state, service)
-    if offer_state.round_ended is None or not pool.all_probed or not _any_versioned(pool):
+    if offer_state.round_ended is None or not members.all_probed or not _any_versioned(members):
         return None
     return offer_state.round_ended + service.stabilization
 
@@ -231,13 +231,13 @@ def reconfigured(
     offer_state: OfferState,
     before: Service,
     service: Service,
-    pool: Pool,
+    members: MemberSet,
     now: float,
     *,
     removed: VersionSet = NO_VERSIONS,
 ) -> OfferState:
-    """The offer state under another configuration of the same service: `service` and `pool` are the new ones,
-    `before` is the service until now, and `removed` is in the last reports of backends that are gone.
+    """The offer state under another configuration of the same service: `service` and `members` are the new
+    ones, `before` is the service until now, and `removed` is in the last reports of backends that are gone.
 
     An operator's word acts at once, or when the first probes of what it added have ended: what only removed
     backends served is gone, and under another policy all that this does not give. Pending versions keep
@@ -249,7 +249,7 @@ def reconfigured(
         cut=offer_state.cut or before.policy_and_number != service.policy_and_number,
         removed=offer_state.removed | removed,
     )
-    return _updated(commanded, service, pool, now)
+    return _updated(commanded, service, members, now)
 
 
 def read_anew(offer_state: OfferState, before: Scheme, scheme: Scheme) -> OfferState:
@@ -277,9 +277,9 @@ def restored(saved: SavedState, service: Service) -> OfferState:
     )
 
 
-def policy_set(service: Service, pool: Pool) -> VersionSet:
+def policy_set(service: Service, members: MemberSet) -> VersionSet:
     """The versions that the policy gives: those that enough of the backends in service serve."""
-    sets = served_sets(pool)
+    sets = served_sets(members)
     backends = sum(number for _, number in sets)
     match service.policy:
         case Policy.GUARANTEED:
@@ -293,24 +293,26 @@ def policy_set(service: Service, pool: Pool) -> VersionSet:
     return held_by_at_least(sets, enough)
 
 
-def formed_versions(service: Service, pool: Pool) -> VersionSet:
+def formed_versions(service: Service, members: MemberSet) -> VersionSet:
     """An offer formed from nothing: what the policy gives, or if that is empty, what the largest number of
     backends in service serves. Not what any of them serves: that would promise what one alone can do."""
-    return unbroken(policy_set(service, pool) or held_by_most(served_sets(pool)), service.dialect.scheme)
+    return unbroken(
+        policy_set(service, members) or held_by_most(served_sets(members)), service.dialect.scheme
+    )
 
 
-def served_sets(pool: Pool) -> list[tuple[VersionSet, int]]:
+def served_sets(members: MemberSet) -> list[tuple[VersionSet, int]]:
     """What each backend in service serves that serves any version, with how many serve the same."""
     return [
-        (group.grade.advertised, group.number)
-        for group in pool.groups
-        if group.grade.in_service and group.grade.advertised
+        (group.summary.advertised, group.number)
+        for group in members.groups
+        if group.summary.in_service and group.summary.advertised
     ]
 
 
-def last_reports(pool: Pool) -> VersionSet:
+def last_reports(members: MemberSet) -> VersionSet:
     """The versions that any of its backends advertised last, drained and down ones included."""
-    return union(group.grade.advertised for group in pool.groups if group.grade.advertised)
+    return union(group.summary.advertised for group in members.groups if group.summary.advertised)
 
 
 def reachable_versions(members: Iterable[Member]) -> VersionSet:
@@ -326,65 +328,65 @@ def advertised_versions(member: Member) -> VersionSet:
 # --- the rules; `core.agreement.votes` applies them to the state that several replicas share ----------------
 
 
-def _updated(before: OfferState, service: Service, pool: Pool, now: float) -> OfferState:
+def _updated(before: OfferState, service: Service, members: MemberSet, now: float) -> OfferState:
     """The offer state after what is known now: first it shrinks, then it grows."""
     offer_state = replace(before, falls=before.falls.at(now))
     if not offer_state.initialized:
-        offer_state = first_round(offer_state, service, pool, now)
-        return _formed(offer_state, service, pool, now) if offer_state.initialized else offer_state
-    if not pool.all_probed:
+        offer_state = first_round(offer_state, service, members, now)
+        return _formed(offer_state, service, members, now) if offer_state.initialized else offer_state
+    if not members.all_probed:
         # The first probe of a backend is missing: the versions stay, and nothing is pending.
         return replace(offer_state, pending=())
-    versions, falls = _shrink(offer_state, service, pool)
+    versions, falls = _shrink(offer_state, service, members)
     offer_state = replace(offer_state, versions=versions, falls=falls, cut=False, removed=NO_VERSIONS)
     if not versions:
-        return _formed(offer_state, service, pool, now)
-    pending = pending_beyond(offer_state, service, pool, now)
+        return _formed(offer_state, service, members, now)
+    pending = pending_beyond(offer_state, service, members, now)
     return _grow(replace(offer_state, pending=pending, falls=falls.following(versions, now)), service, now)
 
 
-def first_round(offer_state: OfferState, service: Service, pool: Pool, now: float) -> OfferState:
+def first_round(offer_state: OfferState, service: Service, members: MemberSet, now: float) -> OfferState:
     """The state before the first offer; `initialized` when it is to be made.
 
     It waits `stabilization` for those that did not answer in the first round. Legacy backends alone make
     none: the service is transparent then, and negotiates at once when another one becomes known.
     """
-    round_ended = now if offer_state.round_ended is None and pool.all_probed else offer_state.round_ended
+    round_ended = now if offer_state.round_ended is None and members.all_probed else offer_state.round_ended
     if round_ended is None:
         return offer_state
-    answered = sum(group.number for group in pool.groups if group.grade.advertised is not None)
-    versioned = _any_versioned(pool)
+    answered = sum(group.number for group in members.groups if group.summary.advertised is not None)
+    versioned = _any_versioned(members)
     legacy_alone = offer_state.legacy_alone or (answered > 0 and not versioned)
-    waited = answered == len(pool.members) or now >= round_ended + service.stabilization
-    initialized = versioned and (legacy_alone or (pool.all_probed and waited))
+    waited = answered == len(members.all) or now >= round_ended + service.stabilization
+    initialized = versioned and (legacy_alone or (members.all_probed and waited))
     return replace(offer_state, round_ended=round_ended, legacy_alone=legacy_alone, initialized=initialized)
 
 
-def _formed(offer_state: OfferState, service: Service, pool: Pool, now: float) -> OfferState:
+def _formed(offer_state: OfferState, service: Service, members: MemberSet, now: float) -> OfferState:
     """With the offer that is formed from nothing."""
-    versions = formed_versions(service, pool)
+    versions = formed_versions(service, members)
     falls = offer_state.falls.following(versions, now)
     return replace(offer_state, versions=versions, pending=(), falls=falls, cut=False, removed=NO_VERSIONS)
 
 
-def _shrink(offer_state: OfferState, service: Service, pool: Pool) -> tuple[VersionSet, Falls]:
+def _shrink(offer_state: OfferState, service: Service, members: MemberSet) -> tuple[VersionSet, Falls]:
     """Without the versions that are in the last report of no configured backend, drained and down ones
     included, and cut to what the policy gives if an operator has changed it. With the falls: what a removal
     takes away has not fallen."""
-    left = offer_state.versions & last_reports(pool)
+    left = offer_state.versions & last_reports(members)
     fallen = offer_state.versions - left - offer_state.removed
-    if offer_state.cut and (given := policy_set(service, pool)):
+    if offer_state.cut and (given := policy_set(service, members)):
         left &= given
     left = unbroken(left, service.dialect.scheme)
     return left, offer_state.falls.after_fall(fallen)
 
 
 def pending_beyond(
-    offer_state: OfferState, service: Service, pool: Pool, now: float
+    offer_state: OfferState, service: Service, members: MemberSet, now: float
 ) -> tuple[PendingVersions, ...]:
     """What the policy gives beyond the versions on offer, each since it was given without a break."""
     versions = offer_state.versions
-    left = joined(versions, policy_set(service, pool), service.dialect.scheme) - versions
+    left = joined(versions, policy_set(service, members), service.dialect.scheme) - versions
     pending = []
     for part in offer_state.pending:
         still_given = part.versions & left
@@ -428,7 +430,7 @@ def _next_join(offer_state: OfferState, service: Service) -> float | None:
     )
 
 
-def _any_versioned(pool: Pool) -> bool:
+def _any_versioned(members: MemberSet) -> bool:
     """Whether a backend is known that is not legacy, drained or not."""
-    grades = (group.grade for group in pool.groups)
-    return any(grade.advertised is not None and not grade.legacy for grade in grades)
+    summaries = (group.summary for group in members.groups)
+    return any(summary.advertised is not None and not summary.legacy for summary in summaries)

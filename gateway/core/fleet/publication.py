@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, final
 from gateway.core.decision.routing import Routes
 from gateway.core.fleet.backend import Backend, Member
 from gateway.core.fleet.fleet import Fleet
-from gateway.core.fleet.pool import Pool, names_of_others, with_items
+from gateway.core.fleet.member_set import MemberSet, names_of_others, with_items
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import ServiceView, Snapshot, dues_after, names_selected_by
 
@@ -37,7 +37,7 @@ _MEMBER_FIELDS: Final = tuple(
     if field.init and field.name not in ("service", "backend", "scheme_id")
 )
 """Service, backend and scheme of a member are those of its service."""
-_POOL_FIELDS: Final = ("pin", "undiscovered")
+_SET_FIELDS: Final = ("pin", "undiscovered")
 _VIEW_FIELDS: Final = ("offer_state", "agreed")
 
 
@@ -48,7 +48,7 @@ class ServiceNews(NamedTuple):
     """Of its configuration; None: it is the same object. Without its backends."""
     backends: Sequence[Backend | int] | None
     """All of them, those that were there before by their positions then; None: they are the same."""
-    pool: Changes
+    member_set: Changes
     members: Mapping[int, Changes]
     """By position. What is not said is as it was of that name, or as of one of which nothing is known."""
     view: Changes | None
@@ -72,15 +72,17 @@ class Publication:
 def publication(before: Snapshot | None, after: Snapshot) -> Publication:
     """What must be said to somebody who has `before` (None: nothing) for them to have `after`."""
     old = before or _NOTHING
-    pools, old_pools = after.fleet.pools, old.fleet.pools
-    changed = dict.fromkeys([*names_of_others(old.views, after.views), *names_of_others(old_pools, pools)])
+    member_sets, old_member_sets = after.fleet.member_sets, old.fleet.member_sets
+    changed = dict.fromkeys(
+        [*names_of_others(old.views, after.views), *names_of_others(old_member_sets, member_sets)]
+    )
     same_names = after.views is old.views or tuple(after.views) == tuple(old.views)
     same_headers = after.untrusted_headers == old.untrusted_headers
     return Publication(
         generation=after.generation,
         names=None if same_names else tuple(after.views),
         services={
-            name: _news(old.views.get(name), old_pools.get(name), after.views[name], pools[name])
+            name: _news(old.views.get(name), old_member_sets.get(name), after.views[name], member_sets[name])
             for name in changed
         },
         untrusted_headers=None if same_headers else after.untrusted_headers,
@@ -91,23 +93,23 @@ def published(before: Snapshot | None, difference: Publication) -> Snapshot:
     """The snapshot after `before`, from which, or from an equal one, the difference was made."""
     old = before or _NOTHING
     views: dict[str, ServiceView] = {}
-    pools: dict[str, Pool] = {}
+    member_sets: dict[str, MemberSet] = {}
     for name, news in difference.services.items():
         old_view = old.views.get(name)
-        view, pool = _after(old_view, old.fleet.pools.get(name), news)
+        view, member_set = _after(old_view, old.fleet.member_sets.get(name), news)
         if view is not old_view:
             views[name] = view
-        if pool is not old.fleet.pools.get(name):
-            pools[name] = pool
+        if member_set is not old.fleet.member_sets.get(name):
+            member_sets[name] = member_set
     all_views = _items_after(difference.names, old.views, views)
-    all_pools = _items_after(difference.names, old.fleet.pools, pools)
+    everyone = _items_after(difference.names, old.fleet.member_sets, member_sets)
     services = [view.service for view in all_views.values()]
     headers = difference.untrusted_headers
     return Snapshot(
         difference.generation,
         Routes.of(services) if _is_changed(difference, "match") else old.routes,
         all_views,
-        old.fleet if all_pools is old.fleet.pools else Fleet(all_pools),
+        old.fleet if everyone is old.fleet.member_sets else Fleet(everyone),
         names_selected_by(services) if _is_changed(difference, "dialect") else old.selected_names,
         old.untrusted_headers if headers is None else headers,
         dues_after(old.dues, views) if difference.names is None else dues_after({}, all_views),
@@ -138,7 +140,9 @@ def _is_changed(difference: Publication, field: str) -> bool:
 # --- one service -------------------------------------------------------------------------------------------
 
 
-def _news(old_view: ServiceView | None, old_pool: Pool | None, view: ServiceView, pool: Pool) -> ServiceNews:
+def _news(
+    old_view: ServiceView | None, old_member_set: MemberSet | None, view: ServiceView, member_set: MemberSet
+) -> ServiceNews:
     service, old_service = view.service, None if old_view is None else old_view.service
     backends: list[Backend | int] | None = None
     if old_service is None or service.backends is not old_service.backends:
@@ -146,22 +150,22 @@ def _news(old_view: ServiceView | None, old_pool: Pool | None, view: ServiceView
     return ServiceNews(
         None if service is old_service else _changes(_SERVICE_FIELDS, old_service, service),
         backends,
-        _changes(_POOL_FIELDS, old_pool, pool),
-        dict(_member_changes(service, old_pool, pool)),
+        _changes(_SET_FIELDS, old_member_set, member_set),
+        dict(_member_changes(service, old_member_set, member_set)),
         None if view is old_view else _changes(_VIEW_FIELDS, old_view, view),
     )
 
 
 def _after(
-    old_view: ServiceView | None, old_pool: Pool | None, news: ServiceNews
-) -> tuple[ServiceView, Pool]:
-    """The view and the pool of one service after what is said of it."""
+    old_view: ServiceView | None, old_member_set: MemberSet | None, news: ServiceNews
+) -> tuple[ServiceView, MemberSet]:
+    """The view and the member set of one service after what is said of it."""
     service = _service_after(None if old_view is None else old_view.service, news)
-    pool = _pool_after(service, old_pool, news)
+    member_set = _member_set_after(service, old_member_set, news)
     if old_view is None or news.view is None:
-        return old_view or ServiceView.of(service, pool, **(news.view or {})), pool
+        return old_view or ServiceView.of(service, member_set, **(news.view or {})), member_set
     values = {name: getattr(old_view, name) for name in _VIEW_FIELDS} | news.view
-    return ServiceView.of(service, pool, **values), pool
+    return ServiceView.of(service, member_set, **values), member_set
 
 
 def _service_after(before: Service | None, news: ServiceNews) -> Service:
@@ -175,22 +179,26 @@ def _service_after(before: Service | None, news: ServiceNews) -> Service:
     return Service(**values) if before is None else replace(before, **values)
 
 
-def _pool_after(service: Service, before: Pool | None, news: ServiceNews) -> Pool:
+def _member_set_after(service: Service, before: MemberSet | None, news: ServiceNews) -> MemberSet:
     if before is not None and news.service is None:
-        changed = {at: replace(before.members[at], **changes) for at, changes in news.members.items()}
-        pool = before.with_members(changed) if changed else before
-        return replace(pool, **news.pool) if news.pool else pool
-    values = {} if before is None else {name: getattr(before, name) for name in _POOL_FIELDS}
+        changed = {at: replace(before.all[at], **changes) for at, changes in news.members.items()}
+        member_set = before.with_members(changed) if changed else before
+        return replace(member_set, **news.member_set) if news.member_set else member_set
+    values = {} if before is None else {name: getattr(before, name) for name in _SET_FIELDS}
     scheme_id = service.scheme_id
     members = (
         _member_after(service, backend, before, scheme_id, news.members.get(at, {}))
         for at, backend in enumerate(service.backends)
     )
-    return Pool(tuple(members), scheme_id=scheme_id, **(values | news.pool))
+    return MemberSet(tuple(members), scheme_id=scheme_id, **(values | news.member_set))
 
 
 def _member_after(
-    service: Service, backend: Backend, before: Pool | None, scheme_id: tuple[object, ...], changes: Changes
+    service: Service,
+    backend: Backend,
+    before: MemberSet | None,
+    scheme_id: tuple[object, ...],
+    changes: Changes,
 ) -> Member:
     known = None if before is None else before.member(backend.name)
     if known is None:
@@ -225,13 +233,15 @@ def _backends(before: Sequence[Backend], after: Sequence[Backend]) -> list[Backe
     ]
 
 
-def _member_changes(service: Service, before: Pool | None, after: Pool) -> Iterator[tuple[int, Changes]]:
+def _member_changes(
+    service: Service, before: MemberSet | None, after: MemberSet
+) -> Iterator[tuple[int, Changes]]:
     """What is other about members than about those of the same names, by position."""
-    positions: Iterable[int] = range(len(after.members))
+    positions: Iterable[int] = range(len(after.all))
     if before is not None and after.positions is before.positions:
-        positions = compress(positions, map(is_not, after.members, before.members))
+        positions = compress(positions, map(is_not, after.all, before.all))
     for at in positions:
-        member = after.members[at]
+        member = after.all[at]
         known = None if before is None else before.member(member.backend.name)
         reference = known or Member(service.name, member.backend)
         if changes := _changes(_MEMBER_FIELDS, reference, member):

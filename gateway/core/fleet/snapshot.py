@@ -19,7 +19,15 @@ from gateway.core.agreement.ladder import Vote
 from gateway.core.decision.routing import Routes
 from gateway.core.decision.selection import Candidates, SelectionTable
 from gateway.core.dialect import Endpoint
-from gateway.core.fleet.fleet import AdvertisementRestored, Drain, Fleet, ObservedFact, Pin, configured_pool
+from gateway.core.fleet.fleet import (
+    AdvertisementRestored,
+    Drain,
+    Fleet,
+    ObservedFact,
+    Pin,
+    configured_member_set,
+)
+from gateway.core.fleet.member_set import MemberSet, names_of_others, with_items
 from gateway.core.fleet.offer import Offer, agreed_offer, form_offer, voted_offer
 from gateway.core.fleet.offer_state import (
     EMPTY,
@@ -33,7 +41,6 @@ from gateway.core.fleet.offer_state import (
     reconfigured,
     restored,
 )
-from gateway.core.fleet.pool import Pool, names_of_others, with_items
 from gateway.core.fleet.service import Service
 from gateway.core.http.message import UNTRUSTED_HEADERS
 from gateway.core.versions import ranges
@@ -59,7 +66,7 @@ class ServiceView:
     """One service as a request sees it: configuration, what is known and offered, and tables of these."""
 
     service: Service
-    pool: Pool
+    members: MemberSet
     offer_state: OfferState
     offer: Offer
     by_version: SelectionTable
@@ -75,45 +82,45 @@ class ServiceView:
     def of(
         cls,
         service: Service,
-        pool: Pool,
+        members: MemberSet,
         offer_state: OfferState,
         agreed: Agreed | None = None,
         now: float | None = None,
     ) -> ServiceView:
         """`now`: of whoever votes. None: a worker, which passes on what it is told and has no vote."""
-        offer = form_offer(service, pool, offer_state)
+        offer = form_offer(service, members, offer_state)
         if agreed is None or not agreed.voting:
-            at = due(offer_state, service, pool)
+            at = due(offer_state, service, members)
             offer = offer if agreed is None else agreed_offer(offer, agreed)
         else:
-            wanted = votes.wanted(offer_state, agreed.record, service, pool, now)
+            wanted = votes.wanted(offer_state, agreed.record, service, members, now)
             offer = voted_offer(offer, agreed, wanted)
-            at = None if now is None else votes.vote_due(offer_state, service, pool, now)
-        found = [group.grade for group in pool.groups]
+            at = None if now is None else votes.vote_due(offer_state, service, members, now)
+        found = [group.summary for group in members.groups]
         # Where nothing is negotiated, a member that is not legacy would show its own versions for all. It is
         # known here while not everybody knows it yet.
-        getting = [grade for grade in found if grade.legacy] if offer.transparent else found
+        getting = [summary for summary in found if summary.legacy] if offer.transparent else found
         if not getting and (agreed is None or not agreed.voting):
             getting = found
         return cls(
             service=service,
-            pool=pool,
+            members=members,
             offer_state=offer_state,
             offer=offer,
-            by_version=SelectionTable(pool.members, pool.grades, getting),
-            non_legacy_by_version=SelectionTable(pool.members, pool.grades, found, non_legacy=True),
+            by_version=SelectionTable(members.all, members.summaries, getting),
+            non_legacy_by_version=SelectionTable(members.all, members.summaries, found, non_legacy=True),
             due=at,
             agreed=agreed,
         )
 
     def with_agreed(self, agreed: Agreed | None, now: float) -> ServiceView:
         """The same view, decided by `agreed` from now on."""
-        offer_state, service, pool = self.offer_state, self.service, self.pool
+        offer_state, service, members = self.offer_state, self.service, self.members
         if agreed is not None and agreed.voting:
             if self.agreed is None or not self.agreed.voting:
                 offer_state = EMPTY  # what it offered alone, and what fell there, is no word of the others
-            offer_state = votes.remember(offer_state, agreed.record, service, pool, now)
-        return ServiceView.of(service, pool, offer_state, agreed, now)
+            offer_state = votes.remember(offer_state, agreed.record, service, members, now)
+        return ServiceView.of(service, members, offer_state, agreed, now)
 
     def candidates(self, version: Version | None, endpoint: Endpoint) -> Candidates:
         """The members that may get a request at `version`; None: nothing is negotiated for it.
@@ -137,7 +144,7 @@ class ServiceView:
         members = [member for member in candidates.members if member.has_mount(mount)]
         if len(members) == len(candidates.members):
             return candidates
-        nobody = not members and not any(member.has_mount(mount) for member in self.pool.members)
+        nobody = not members and not any(member.has_mount(mount) for member in self.members.all)
         return candidates if nobody else Candidates.of(members)
 
     def prefers_cached_document(self, endpoint: Endpoint, candidates: Candidates) -> bool:
@@ -192,15 +199,15 @@ class Snapshot:
         that is new; None: it stands alone.
         """
         found = saved or {}
-        views, pools = {}, {}
+        views, member_sets = {}, {}
         for service in services:
             name = service.name
-            views[name], pools[name] = _configured(service, after, found.get(name), now, agreed)
+            views[name], member_sets[name] = _configured(service, after, found.get(name), now, agreed)
         return cls(
             generation=after.generation + 1 if after else 1,
             routes=Routes.of(services),
             views=MappingProxyType(views),
-            fleet=Fleet(MappingProxyType(pools)),
+            fleet=Fleet(MappingProxyType(member_sets)),
             selected_names=names_selected_by(services),
             untrusted_headers=untrusted_headers,
             dues=dues_after({}, views),
@@ -211,7 +218,7 @@ class Snapshot:
         has changed in between is looked at, so a configuration can be worked out aside, however large."""
         if to is before:
             return self
-        known, known_to = before.fleet.pools, to.fleet.pools
+        known, known_to = before.fleet.member_sets, to.fleet.member_sets
         changed = [
             view.service
             for name, view in self.views.items()
@@ -231,11 +238,11 @@ class Snapshot:
 
     def _configured_anew(self, after: Snapshot, services: Iterable[Service], now: float) -> Snapshot:
         """With these services as they are when configured after `after`."""
-        changed, pools = {}, {}
+        changed, member_sets = {}, {}
         for service in services:
-            changed[service.name], pools[service.name] = _configured(service, after, None, now)
+            changed[service.name], member_sets[service.name] = _configured(service, after, None, now)
         views = with_items(self.views, changed)
-        fleet = Fleet(with_items(self.fleet.pools, pools))
+        fleet = Fleet(with_items(self.fleet.member_sets, member_sets))
         return self._with(after.generation + 1, views, fleet, dues_after({}, views))
 
     def with_agreed(self, agreed: Mapping[str, Agreed | None], now: float) -> Snapshot:
@@ -256,11 +263,11 @@ class Snapshot:
         view = self.views.get(service)
         if view is None or view.agreed is None or not view.agreed.voting:
             return NO_VOTE
-        record, one, pool = view.agreed.record, view.service, self.fleet.pools[service]
-        remembered = votes.remember(view.offer_state, record, one, pool, now)
+        record, one, members = view.agreed.record, view.service, self.fleet.member_sets[service]
+        remembered = votes.remember(view.offer_state, record, one, members, now)
         return OwnVote(
-            votes.vote(remembered, record, one, pool, now),
-            votes.votes_transparent(remembered, record, one, pool),
+            votes.vote(remembered, record, one, members, now),
+            votes.votes_transparent(remembered, record, one, members),
         )
 
     def after(self, facts: Iterable[ObservedFact], now: float) -> Snapshot:
@@ -270,8 +277,10 @@ class Snapshot:
 
     def with_fleet(self, fleet: Fleet, now: float) -> Snapshot:
         """The same with a fleet that somebody has made of this one's."""
-        before = self.fleet.pools
-        return self._renewed(fleet, [name for name in before if fleet.pools[name] is not before[name]], now)
+        before = self.fleet.member_sets
+        return self._renewed(
+            fleet, [name for name in before if fleet.member_sets[name] is not before[name]], now
+        )
 
     def _renewed(self, fleet: Fleet, services: Collection[str], now: float) -> Snapshot:
         """With the views of `services` renewed, and of those for which it is time. All other views, and those
@@ -279,7 +288,7 @@ class Snapshot:
         views = {}
         for name in {*services, *(name for name, at in self.dues.items() if at <= now)}:
             view = self.views[name]
-            renewed = _renewed(view, fleet.pools[name], now)
+            renewed = _renewed(view, fleet.member_sets[name], now)
             if renewed is not view:
                 views[name] = renewed
         if not views:
@@ -306,7 +315,7 @@ class Snapshot:
 
     def saved(self) -> Mapping[str, SavedState]:
         """What survives a restart, by service."""
-        return {name: _saved(view, self.fleet.pools[name]) for name, view in self.views.items()}
+        return {name: _saved(view, self.fleet.member_sets[name]) for name, view in self.views.items()}
 
 
 def dues_after(dues: Mapping[str, float], views: Mapping[str, ServiceView]) -> Mapping[str, float]:
@@ -322,7 +331,7 @@ def names_selected_by(services: Iterable[Service]) -> frozenset[str]:
     return frozenset().union(*(service.dialect.reads | service.dialect.owned_request for service in services))
 
 
-def _saved(view: ServiceView, pool: Pool) -> SavedState:
+def _saved(view: ServiceView, members: MemberSet) -> SavedState:
     service, offer_state, agreed = view.service, view.offer_state, view.agreed
     cut = offer_state.cut
     if agreed is not None and agreed.voting and agreed.record is not None:
@@ -336,49 +345,49 @@ def _saved(view: ServiceView, pool: Pool) -> SavedState:
             member.backend.source,
             member.backend.leaves_at,
         )
-        for member in pool.members
+        for member in members.all
         if member.advertisement is not None and member.backend.declared is None
     }
     return SavedState(
         versions=offer_state.versions,
-        pin=pool.pin,
-        drained=frozenset(member.backend.name for member in pool.members if member.drained),
+        pin=members.pin,
+        drained=frozenset(member.backend.name for member in members.all if member.drained),
         policy=service.policy_and_number,
         advertisements=MappingProxyType(advertisements),
         cut=cut,
     )
 
 
-def _renewed(view: ServiceView, pool: Pool, now: float) -> ServiceView:
+def _renewed(view: ServiceView, members: MemberSet, now: float) -> ServiceView:
     """The view after new facts. What was due before them happens first, by what was known then."""
-    offer_state, same = view.offer_state, pool.knows_the_same(view.pool)
+    offer_state, same = view.offer_state, members.knows_the_same(view.members)
     is_due = view.due is not None and view.due <= now
     if is_due:
-        offer_state = _brought_up(offer_state, view.service, view.pool, view.agreed, now)
+        offer_state = _brought_up(offer_state, view.service, view.members, view.agreed, now)
     elif same:
         return view
-    offer_state = _brought_up(offer_state, view.service, pool, view.agreed, now)
+    offer_state = _brought_up(offer_state, view.service, members, view.agreed, now)
     voted = is_due and view.agreed is not None and view.agreed.voting  # the vote is another, the state is not
     if offer_state is view.offer_state and same and not voted:
         return view
-    return ServiceView.of(view.service, pool, offer_state, view.agreed, now)
+    return ServiceView.of(view.service, members, offer_state, view.agreed, now)
 
 
 def _brought_up(
-    offer_state: OfferState, service: Service, pool: Pool, agreed: Agreed | None, now: float
+    offer_state: OfferState, service: Service, members: MemberSet, agreed: Agreed | None, now: float
 ) -> OfferState:
     """What is on offer, or is remembered for a vote, after all that is known at `now`."""
     if agreed is not None and agreed.voting:
-        return votes.remember(offer_state, agreed.record, service, pool, now)
-    return advance(offer_state, service, pool, now)
+        return votes.remember(offer_state, agreed.record, service, members, now)
+    return advance(offer_state, service, members, now)
 
 
-def _reconfigured(before: ServiceView, service: Service, pool: Pool, now: float) -> OfferState:
+def _reconfigured(before: ServiceView, service: Service, members: MemberSet, now: float) -> OfferState:
     """The offer state of a service under its new configuration. What was due before happens first."""
-    offer_state = _brought_up(before.offer_state, before.service, before.pool, before.agreed, now)
-    staying = {(member.backend.name, member.backend.url) for member in pool.members}
+    offer_state = _brought_up(before.offer_state, before.service, before.members, before.agreed, now)
+    staying = {(member.backend.name, member.backend.url) for member in members.all}
     removed = reachable_versions(
-        [member for member in before.pool.members if (member.backend.name, member.backend.url) not in staying]
+        [member for member in before.members.all if (member.backend.name, member.backend.url) not in staying]
     )
     scheme = service.earlier_scheme(before.service.scheme_id)
     assert scheme is not None, "otherwise the state begins empty"
@@ -388,8 +397,8 @@ def _reconfigured(before: ServiceView, service: Service, pool: Pool, now: float)
         record = before.agreed.read_anew(scheme, service.dialect.scheme).record
         # What leaves the record by the removal of these backends has not fallen.
         offer_state = replace(offer_state, removed=offer_state.removed | removed)
-        return votes.remember(offer_state, record, service, pool, now)
-    return reconfigured(offer_state, before.service, service, pool, now, removed=removed)
+        return votes.remember(offer_state, record, service, members, now)
+    return reconfigured(offer_state, before.service, service, members, now, removed=removed)
 
 
 def _configured(
@@ -398,24 +407,24 @@ def _configured(
     saved: SavedState | None,
     now: float,
     agreed: Agreed | None = None,
-) -> tuple[ServiceView, Pool]:
-    """One service of a configuration, with its pool. `agreed`: with what it begins if it is new."""
+) -> tuple[ServiceView, MemberSet]:
+    """One service of a configuration, with its member set. `agreed`: with what it begins if it is new."""
     before = after.views.get(service.name) if after else None
-    known = after.fleet.pools.get(service.name) if after else None
+    known = after.fleet.member_sets.get(service.name) if after else None
     if before is not None and known is not None and service.is_written_as(before.service):
         return before, known
-    pool = configured_pool(service, known)
+    members = configured_member_set(service, known)
     if saved is not None:
-        pool = _restored(pool, service, saved, now)
+        members = _restored(members, service, saved, now)
     agreed = agreed if before is None else _agreed_anew(before, service)
     if before is not None and service.earlier_scheme(before.service.scheme_id) is not None:
-        offer_state = _reconfigured(before, service, pool, now)
+        offer_state = _reconfigured(before, service, members, now)
     else:
         # One of several replicas begins by what the others agree on, or by the saved record.
         alone = saved is not None and (agreed is None or not agreed.voting)
         offer_state = restored(saved, service) if saved is not None and alone else EMPTY
-        offer_state = _brought_up(offer_state, service, pool, agreed, now)
-    return ServiceView.of(service, pool, offer_state, agreed, now), pool
+        offer_state = _brought_up(offer_state, service, members, agreed, now)
+    return ServiceView.of(service, members, offer_state, agreed, now), members
 
 
 def _agreed_anew(before: ServiceView, service: Service) -> Agreed | None:
@@ -428,8 +437,8 @@ def _agreed_anew(before: ServiceView, service: Service) -> Agreed | None:
     return before.agreed.read_anew(scheme, service.dialect.scheme)
 
 
-def _restored(pool: Pool, service: Service, saved: SavedState, now: float) -> Pool:
-    """The pool with what was known before a restart, and with the operator's commands from then.
+def _restored(members: MemberSet, service: Service, saved: SavedState, now: float) -> MemberSet:
+    """The member set with what was known before a restart, and with the operator's commands from then.
 
     No advertisement is newer than `now`: the wall clock may have been set back meanwhile, and then no probe
     could replace it.
@@ -442,10 +451,10 @@ def _restored(pool: Pool, service: Service, saved: SavedState, now: float) -> Po
         and known.url == backend.url
         and backend.declared is None
     ]
-    fleet = Fleet({name: pool}).observe_all(facts).fleet.apply(name, Pin(saved.pin))
+    fleet = Fleet({name: members}).observe_all(facts).fleet.apply(name, Pin(saved.pin))
     for backend_name in sorted(saved.drained):
         fleet = fleet.apply(name, Drain(backend_name))
-    return fleet.pools[name]
+    return fleet.member_sets[name]
 
 
 class SnapshotSource(Protocol):

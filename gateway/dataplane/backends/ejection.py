@@ -157,8 +157,8 @@ class MemberFailures:
         return None if view is None else view.service.ejection
 
     def _member(self, service: str, backend: str) -> Member | None:
-        pool = self._snapshots.current.fleet.pools.get(service)
-        return None if pool is None else pool.member(backend)
+        members = self._snapshots.current.fleet.member_sets.get(service)
+        return None if members is None else members.member(backend)
 
 
 @final
@@ -206,7 +206,7 @@ class Ejections(MemberFailures):
     def _may_eject(self, member: Member, plan: Ejection) -> bool:
         """Whether one more member may be ejected. One that gets no requests anyway is not."""
         view = self._snapshots.current.views[member.service]
-        known = view.pool.member(member.backend.name)
+        known = view.members.member(member.backend.name)
         if known is None or not known.in_service:
             return False
         return len(self._ejected_of(member.service)) < most_ejected(view, plan)
@@ -305,7 +305,7 @@ class Ejections(MemberFailures):
 def most_ejected(view: ServiceView, plan: Ejection) -> int:
     """Maximum number of members of a service that may be ejected at the same time."""
     in_service = sum(
-        group.number for group in view.pool.groups if group.grade.in_service and not group.grade.absent
+        group.number for group in view.members.groups if group.summary.in_service and not group.summary.absent
     )
     return in_service * plan.max_share // 100
 

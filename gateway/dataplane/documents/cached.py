@@ -190,7 +190,7 @@ class CachedDocuments:
 
 def _probed(key: DocumentKey) -> CachedDocument | None:
     """Document that a probe has read, of the member with the highest version; of legacy ones last."""
-    service, members = key.service, () if key.pool is None else key.pool.members
+    service, members = key.service, () if key.members is None else key.members.all
     able = [member for member in members if member.document is not None and _is_at(key, member.document)]
     chosen = [member for member in able if not member.legacy] or (able if key.from_legacy else [])
     if not chosen:

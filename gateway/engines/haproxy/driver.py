@@ -339,7 +339,7 @@ def _seqs(snapshot: Snapshot) -> dict[str, int]:
 
 def drained_members(snapshot: Snapshot) -> Mapping[str, Member]:
     """Drained members, by key."""
-    members = (member for view in snapshot.views.values() for member in view.pool.members)
+    members = (member for view in snapshot.views.values() for member in view.members.all)
     return {member.key: member for member in members if member.drained}
 
 

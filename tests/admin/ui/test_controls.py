@@ -56,12 +56,12 @@ async def signed_in(visitors: NewVisitor) -> Visitor:
 
 
 def pinned(bed: AdminTestbed) -> str | None:
-    pin = bed.snapshot_holder.current.views["baremetal"].pool.pin
+    pin = bed.snapshot_holder.current.views["baremetal"].members.pin
     return None if pin is None else Ironic().scheme.format(pin)
 
 
 def drained(bed: AdminTestbed) -> list[str]:
-    members = bed.snapshot_holder.current.views["baremetal"].pool.members
+    members = bed.snapshot_holder.current.views["baremetal"].members.all
     return [member.backend.name for member in members if member.drained]
 
 

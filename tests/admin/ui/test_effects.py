@@ -41,11 +41,11 @@ def applied(before: Snapshot, *commands: Pin | Drain) -> ServiceView:
 
 
 def drain(one: ServiceView, name: str) -> str:
-    return effects.drain(one, one.pool.members[one.pool.positions[name]])
+    return effects.drain(one, one.members.all[one.members.positions[name]])
 
 
 def enable(one: ServiceView, name: str) -> str:
-    return effects.enable(one, one.pool.members[one.pool.positions[name]])
+    return effects.enable(one, one.members.all[one.members.positions[name]])
 
 
 def hour(**served: int) -> LastHour:
@@ -208,7 +208,7 @@ def test_enabling_one_more_that_serves_a_version_can_raise_the_offer() -> None:
         stabilization=3.0,
     )
     shrunk = replace(one.offer_state, versions=VersionSet.between(v("1.1"), v("1.58")))
-    one = ServiceView.of(one.service, one.pool, shrunk)
+    one = ServiceView.of(one.service, one.members, shrunk)
     assert enable(one, "api-2") == (
         "api-2 gets requests again; 1.59-1.90 will be offered after 3 s at the earliest"
     )
@@ -223,7 +223,9 @@ def test_enabling_one_that_is_unknown_lost_or_serves_nothing_on_offer() -> None:
     assert enable(down.views["toy"], "api-2").startswith("api-2 is down and gets requests where no other")
     idle = view({"api-1": upto(58), "api-2": upto(90, lowest=80)}, drained=("api-2",))
     idle = ServiceView.of(
-        idle.service, idle.pool, replace(idle.offer_state, versions=VersionSet.between(v("1.1"), v("1.58")))
+        idle.service,
+        idle.members,
+        replace(idle.offer_state, versions=VersionSet.between(v("1.1"), v("1.58"))),
     )
     assert "gets no requests: it serves nothing that is on offer" in enable(idle, "api-2")
     old = view({"api-1": upto(58), "api-2": legacy()}, drained=("api-2",))

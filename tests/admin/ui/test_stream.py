@@ -68,7 +68,7 @@ async def test_only_what_has_changed_is_sent(admin: StartAdmin) -> None:
     async with bed.stream(testbed) as reader:
         await reader.until("id=")
 
-        member = holder.current.views["baremetal"].pool.members[1]
+        member = holder.current.views["baremetal"].members.all[1]
         testbed.report = WorkerReport(in_flight_by_member={member.key: 7})
         changed = await reader.until("7 in flight")
 

@@ -87,7 +87,7 @@ class LadderedTimeline(Timeline):
 
     def _with_memory(self, replica: Snapshot, memory: OfferState) -> Snapshot:
         before = replica.views[self.name]
-        view = ServiceView.of(before.service, before.pool, memory, before.agreed, self.now)
+        view = ServiceView.of(before.service, before.members, memory, before.agreed, self.now)
         return replace(replica, views={self.name: view})
 
     def _take(self, fleet: Fleet) -> None:
@@ -111,13 +111,13 @@ class LadderedTimeline(Timeline):
 
     def _climb(self, at: float) -> None:
         """Vote and step until it rests."""
-        one, pool = self.voting.service, self.replicas[0].fleet.pools[self.name]
+        one, members = self.voting.service, self.replicas[0].fleet.member_sets[self.name]
         for _ in range(20):
             seq = 0 if self.record is None else self.record.seq
             found = [each.vote(self.name, at) for each in self.replicas]
             live = {str(number): LiveReplica(seq, *each) for number, each in enumerate(found)}
             self.last_vote, self.transparent = found[0]
-            after = next_record(self.record, live, list(live), pool.pin, one.dialect.scheme)
+            after = next_record(self.record, live, list(live), members.pin, one.dialect.scheme)
             if after is not None:
                 self.record = after
             self._adopt(at, live)

@@ -33,12 +33,12 @@ class Replica:
 
     def vote(self, record: AgreedRecord | None) -> Vote | None:
         view, now = self.timeline.view, self.timeline.now
-        self.memory = remember(self.memory, record, view.service, view.pool, now)
-        return vote(self.memory, record, view.service, view.pool, now)
+        self.memory = remember(self.memory, record, view.service, view.members, now)
+        return vote(self.memory, record, view.service, view.members, now)
 
     def transparent(self, record: AgreedRecord | None) -> bool:
         view = self.timeline.view
-        return votes_transparent(self.memory, record, view.service, view.pool)
+        return votes_transparent(self.memory, record, view.service, view.members)
 
 
 class Cluster:
@@ -63,7 +63,7 @@ class Cluster:
     def reload(self, at: int, one: Service) -> str:
         replica = self.replicas[at]
         staying = {backend.name for backend in one.backends}
-        members = replica.timeline.view.pool.members
+        members = replica.timeline.view.members.all
         gone = reachable_versions(each for each in members if each.backend.name not in staying)
         replica.memory = replace(replica.memory, removed=replica.memory.removed | gone)
         replica.timeline.reload(one)
@@ -292,29 +292,29 @@ def test_when_time_alone_changes_a_vote() -> None:
     it.probe(OLD_BOTH)
     record = at_rest(1, "guaranteed", UPTO_5.versions)
     replica.vote(record)
-    assert vote_due(replica.memory, it.view.service, it.view.pool, it.now) is None
+    assert vote_due(replica.memory, it.view.service, it.view.members, it.now) is None
 
     it.probe(NEW_BOTH)
     first = replica.vote(record)
     assert first is not None
     assert first.want == NO_VERSIONS
-    assert vote_due(replica.memory, it.view.service, it.view.pool, it.now) == it.now + STABILIZATION
+    assert vote_due(replica.memory, it.view.service, it.view.members, it.now) == it.now + STABILIZATION
 
     it.wait(STABILIZATION)
     second = replica.vote(record)
     assert second is not None
     assert second.want == UPTO_9.versions - UPTO_5.versions
-    assert vote_due(replica.memory, it.view.service, it.view.pool, it.now) is None
+    assert vote_due(replica.memory, it.view.service, it.view.members, it.now) is None
 
 
 def test_before_the_first_offer_it_waits_for_those_that_did_not_answer() -> None:
     it = timeline("a", "b")
     it.probe({"a": UPTO_5, "b": None})
     view = it.view
-    memory = remember(EMPTY, None, view.service, view.pool, it.now)
+    memory = remember(EMPTY, None, view.service, view.members, it.now)
 
-    assert vote(memory, None, view.service, view.pool, it.now) is None
-    assert vote_due(memory, view.service, view.pool, it.now) == it.now + STABILIZATION
+    assert vote(memory, None, view.service, view.members, it.now) is None
+    assert vote_due(memory, view.service, view.members, it.now) == it.now + STABILIZATION
 
 
 def test_a_policy_has_one_text() -> None:

@@ -1,4 +1,4 @@
-"""The members of one service, found by name and counted by grade.
+"""The members of one service, found by name and counted by summary.
 
 Immutable. What depends on all members is kept beside them and follows each change of a few: so one fact costs
 about the same whether a service has two backends or a thousand. No rule is applied here: what a fact means is
@@ -14,7 +14,7 @@ from operator import is_not
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar, final
 
-from gateway.core.fleet.backend import Grade, Mark, Member
+from gateway.core.fleet.backend import Mark, Member, MemberSummary
 from gateway.core.versions.version import Version
 
 _Item = TypeVar("_Item")
@@ -35,36 +35,36 @@ def names_of_others(before: Mapping[str, _Item], after: Mapping[str, _Item]) -> 
 
 
 class Group(NamedTuple):
-    """How many members have one grade."""
+    """How many members have one summary."""
 
-    grade: Grade
+    summary: MemberSummary
     number: int
 
 
-def _add(groups: dict[Grade, Group], grade: Grade) -> Grade:
-    """Count one more of this grade, and give the one object for it."""
-    group = groups.get(grade)
+def _add(groups: dict[MemberSummary, Group], summary: MemberSummary) -> MemberSummary:
+    """Count one more of this summary, and give the one object for it."""
+    group = groups.get(summary)
     if group is None:
-        groups[grade] = Group(grade, 1)
-        return grade
-    groups[group.grade] = Group(group.grade, group.number + 1)
-    return group.grade
+        groups[summary] = Group(summary, 1)
+        return summary
+    groups[group.summary] = Group(group.summary, group.number + 1)
+    return group.summary
 
 
-def _remove(groups: dict[Grade, Group], grade: Grade) -> None:
-    number = groups[grade].number
+def _remove(groups: dict[MemberSummary, Group], summary: MemberSummary) -> None:
+    number = groups[summary].number
     if number == 1:
-        del groups[grade]
+        del groups[summary]
     else:
-        groups[grade] = Group(grade, number - 1)
+        groups[summary] = Group(summary, number - 1)
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Pool:
+class MemberSet:
     """The members of one service, in the configuration's order."""
 
-    members: tuple[Member, ...]
+    all: tuple[Member, ...]
     pin: Version | None = None
     """An operator's ceiling at run time."""
     scheme_id: tuple[object, ...] = ()
@@ -73,42 +73,47 @@ class Pool:
     """True: some source of backends has not answered and not failed yet, so that more may come at once."""
     positions: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
     """Where each member is, by its backend's name."""
-    grades: tuple[Grade, ...] = field(default=(), compare=False, repr=False)
-    """Grade of each member, in order. Those that are equal are one object."""
-    by_grade: Mapping[Grade, Group] = field(default_factory=dict, compare=False, repr=False)
+    summaries: tuple[MemberSummary, ...] = field(default=(), compare=False, repr=False)
+    """Summary of each member, in order. Those that are equal are one object."""
+    by_summary: Mapping[MemberSummary, Group] = field(default_factory=dict, compare=False, repr=False)
     mark: Mark = field(default_factory=Mark, compare=False, repr=False)
     """Another one whenever something else is known of a member. Where only times are new it stays."""
     counted: tuple[Member, ...] | None = field(default=None, compare=False, repr=False)
     """The members from which the last four were made; they are made anew for others."""
 
     def __post_init__(self) -> None:
-        if self.counted is not self.members:
-            groups: dict[Grade, Group] = {}
-            grades = tuple(_add(groups, member.grade) for member in self.members)
-            positions = {member.backend.name: at for at, member in enumerate(self.members)}
-            object.__setattr__(self, "grades", grades)
-            object.__setattr__(self, "by_grade", groups)
+        if self.counted is not self.all:
+            groups: dict[MemberSummary, Group] = {}
+            summaries = tuple(_add(groups, member.summary) for member in self.all)
+            positions = {member.backend.name: at for at, member in enumerate(self.all)}
+            object.__setattr__(self, "summaries", summaries)
+            object.__setattr__(self, "by_summary", groups)
             object.__setattr__(self, "positions", positions)
             object.__setattr__(self, "mark", Mark())
-            object.__setattr__(self, "counted", self.members)
+            object.__setattr__(self, "counted", self.all)
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """How many members there are of each grade."""
-        return tuple(self.by_grade.values())
+        """How many members there are of each summary."""
+        return tuple(self.by_summary.values())
 
     @property
     def all_probed(self) -> bool:
         """Whether every source has answered or failed, and every member's first probe has ended."""
-        return not self.undiscovered and all(grade.probed for grade in self.by_grade)
+        return not self.undiscovered and all(summary.probed for summary in self.by_summary)
 
     def member(self, backend: str) -> Member | None:
         at = self.positions.get(backend)
-        return None if at is None else self.members[at]
+        return None if at is None else self.all[at]
 
-    def with_members(self, changed: Mapping[int, Member]) -> Pool:
-        """The pool with these members in place of those at the same positions."""
-        members, grades, groups, mark = list(self.members), list(self.grades), dict(self.by_grade), self.mark
+    def with_members(self, changed: Mapping[int, Member]) -> MemberSet:
+        """The member set with these members in place of those at the same positions."""
+        members, summaries, groups, mark = (
+            list(self.all),
+            list(self.summaries),
+            dict(self.by_summary),
+            self.mark,
+        )
         for at, member in changed.items():
             before = members[at]
             members[at] = member
@@ -116,34 +121,34 @@ class Pool:
                 if member == before:
                     object.__setattr__(member, "mark", before.mark)
                 else:
-                    _remove(groups, grades[at])
-                    grades[at] = _add(groups, member.grade)
+                    _remove(groups, summaries[at])
+                    summaries[at] = _add(groups, member.summary)
                     mark = Mark()
         everyone = tuple(members)
-        return Pool(
+        return MemberSet(
             everyone,
             self.pin,
             self.scheme_id,
             self.undiscovered,
             positions=self.positions,
-            grades=tuple(grades),
-            by_grade=groups,
+            summaries=tuple(summaries),
+            by_summary=groups,
             mark=mark,
             counted=everyone,
         )
 
-    def knows_the_same(self, other: Pool) -> bool:
-        """Whether the same is known and commanded as in `other`, a state of the same pool; times do not
+    def knows_the_same(self, other: MemberSet) -> bool:
+        """Whether the same is known and commanded as in `other`, a state of the same member set; times do not
         count."""
         return self.mark is other.mark and self.pin == other.pin
 
-    def others_than(self, before: Pool) -> Iterator[Member]:
+    def others_than(self, before: MemberSet) -> Iterator[Member]:
         """The members that are other objects than in `before`."""
         if self.positions is not before.positions:
-            return iter(self.members)
-        return compress(self.members, map(is_not, self.members, before.members))
+            return iter(self.all)
+        return compress(self.all, map(is_not, self.all, before.all))
 
-    def news_since(self, before: Pool) -> Iterator[tuple[Member | None, Member]]:
+    def news_since(self, before: MemberSet) -> Iterator[tuple[Member | None, Member]]:
         """The members of which something else is known, each behind what it was (None: it was not there)."""
         for member in self.others_than(before):
             old = before.member(member.backend.name)

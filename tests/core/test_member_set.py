@@ -1,4 +1,4 @@
-"""A pool counts its members by grade and finds them by name, and one fact costs the same in a large one."""
+"""A member set counts members by summary and finds them by name; a fact costs the same in a large one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gateway.core.fleet.fleet import (
     VersionMismatch,
 )
 from gateway.core.fleet.match import Match
-from gateway.core.fleet.pool import Pool
+from gateway.core.fleet.member_set import MemberSet
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from tests.core.builders import Toy, fleet_of, legacy, service, upto, v
@@ -56,9 +56,9 @@ def test_facts_together_teach_what_they_teach_one_by_one(facts: list[ObservedFac
     together, services = FLEET.observe_all(facts)
 
     assert together == one_by_one
-    for name, pool in together.pools.items():
-        assert (pool is FLEET.pools[name]) is (name not in services)
-        for found, expected in zip(pool.members, one_by_one.pools[name].members, strict=True):
+    for name, members in together.member_sets.items():
+        assert (members is FLEET.member_sets[name]) is (name not in services)
+        for found, expected in zip(members.all, one_by_one.member_sets[name].all, strict=True):
             times = (found.advertised_at, found.connect_failed_at, found.mismatches.last_at)
             assert times == (
                 *(expected.advertised_at, expected.connect_failed_at, expected.mismatches.last_at),
@@ -71,29 +71,31 @@ def test_the_counts_follow_each_change(facts: list[ObservedFact]) -> None:
     before = FLEET
     for each in facts:
         after = before.observe(*each)
-        for name, pool in after.pools.items():
-            old, anew = before.pools[name], Pool(pool.members)
-            assert Counter({group.grade: group.number for group in pool.groups}) == Counter(
-                {group.grade: group.number for group in anew.groups}
+        for name, members in after.member_sets.items():
+            old, anew = before.member_sets[name], MemberSet(members.all)
+            assert Counter({group.summary: group.number for group in members.groups}) == Counter(
+                {group.summary: group.number for group in anew.groups}
             )
-            assert pool.grades == tuple(member.grade for member in pool.members)
-            assert {id(grade) for grade in pool.grades} == {id(group.grade) for group in pool.groups}
+            assert members.summaries == tuple(member.summary for member in members.all)
+            assert {id(summary) for summary in members.summaries} == {
+                id(group.summary) for group in members.groups
+            }
             changed = [
                 member
-                for was, member in zip(old.members, pool.members, strict=True)
+                for was, member in zip(old.all, members.all, strict=True)
                 if was is not member and was != member
             ]
-            assert [member for _, member in pool.news_since(old)] == changed
-            assert pool.knows_the_same(old) is (not changed)
+            assert [member for _, member in members.news_since(old)] == changed
+            assert members.knows_the_same(old) is (not changed)
         before = after
 
 
-def test_a_pool_with_other_members_is_counted_anew() -> None:
-    pool = FLEET.pools["toy"]
-    learned = FLEET.observe("toy", "a", ProbeSucceeded(upto(5), 1.0)).pools["toy"]
+def test_a_member_set_with_other_members_is_counted_anew() -> None:
+    members = FLEET.member_sets["toy"]
+    learned = FLEET.observe("toy", "a", ProbeSucceeded(upto(5), 1.0)).member_sets["toy"]
 
-    assert replace(pool, members=learned.members).grades == learned.grades
-    assert [(was is None, one.backend.name) for was, one in learned.news_since(Pool(()))] == [
+    assert replace(members, all=learned.all).summaries == learned.summaries
+    assert [(was is None, one.backend.name) for was, one in learned.news_since(MemberSet(()))] == [
         (True, name) for name in NAMES
     ]
 
