@@ -26,7 +26,7 @@ from gateway.core.http.message import (
     "name",
     ["OpenStack-API-Version", "OPENSTACK_API_VERSION", "openstack_api-version", "openstack-api-version"],
 )
-def test_V4_twins_of_a_name_fold_into_one(name: str) -> None:
+def test_V4_aliases_of_a_name_fold_into_one(name: str) -> None:
     assert normalize_name(name) == "openstack-api-version"
 
 

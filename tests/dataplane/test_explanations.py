@@ -56,7 +56,7 @@ OTHER_LINES: Final[tuple[Header, ...]] = (
 
 
 def generated(rng: random.Random) -> tuple[str, str, list[Header]]:
-    """Method, target and header lines: some are fine, some are not HTTP, many have twins or several lines."""
+    """Method, target and header lines: some are fine, some not HTTP, many have aliases or several lines."""
     headers: list[Header] = [("Host", HOST)]
     for _ in range(rng.choice((0, 1, 1, 1, 2, 3))):
         text = rng.choice(VERSIONS)

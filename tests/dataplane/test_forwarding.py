@@ -495,7 +495,7 @@ FORGED = "6.6.6.6"
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """A name, in other cases, and two twins of it."""
+    """A name, in other cases, and two aliases of it."""
     return name, name.lower(), name.upper(), name.replace("-", "_"), name.replace("-", ".").upper()
 
 

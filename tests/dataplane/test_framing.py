@@ -65,15 +65,15 @@ async def test_S2_codings_in_disguise(testbed: Testbed, lines: tuple[str, ...]) 
 
 
 @pytest.mark.parametrize(
-    "twin", ["Transfer_Encoding: chunked", "Content_Length: 3", "TRANSFER_encoding: gzip"]
+    "alias", ["Transfer_Encoding: chunked", "Content_Length: 3", "TRANSFER_encoding: gzip"]
 )
-async def test_S2_twins_of_framing_headers_are_neither_read_nor_forwarded(
-    testbed: Testbed, twin: str
+async def test_S2_aliases_of_framing_headers_are_neither_read_nor_forwarded(
+    testbed: Testbed, alias: str
 ) -> None:
     gateway, backend = await testbed.gateway_and_backend(serve)
 
     assert (
-        await gateway.request(request("POST", "/v1/x", twin, "Content-Length: 5") + b"hello")
+        await gateway.request(request("POST", "/v1/x", alias, "Content-Length: 5") + b"hello")
     ).status == 200
     assert backend.only_request.body == b"hello"
     assert not [name for name in backend.only_request.names if "_" in name]

@@ -18,7 +18,7 @@ from tests.kit.workers import Gateway, Testbed, service_of
 EDITS = HeaderEdits(
     set=(("X-Set", "new"), ("User-Agent", "gateway")), add=(("X-Added", "more"),), remove=("X-Gone",)
 )
-SENT = ("X-Set: old", "x_set: twin", "X-SET: again", "X-Added: first", "X-Gone: 1", "x.gone: 2", "X-Goner: 3")
+SENT = ("X-Set: old", "x_set: same", "X-SET: again", "X-Added: first", "X-Gone: 1", "x.gone: 2", "X-Goner: 3")
 
 
 async def edited(

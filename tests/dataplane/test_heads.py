@@ -206,8 +206,8 @@ def test_a_pattern_finds_exactly_the_names_that_it_was_made_of(
     pattern = fields_named(listed)
 
     assert bool(pattern.search(f"X\r\n{name}: v\r\n".encode())) == (name in listed)
-    twin = name.upper().replace("-", separator)
-    assert bool(pattern.search(f"X\r\n{twin}: v\r\n".encode())) == (name in listed)
+    alias = name.upper().replace("-", separator)
+    assert bool(pattern.search(f"X\r\n{alias}: v\r\n".encode())) == (name in listed)
 
 
 def test_host_is_not_selected_for_dialects() -> None:
@@ -216,17 +216,17 @@ def test_host_is_not_selected_for_dialects() -> None:
 
 @pytest.mark.parametrize("table", [REQUESTS, RESPONSES], ids=["request", "response"])
 @pytest.mark.parametrize("separator", "!#$%&'*+.^`|~")
-def test_R_A6_a_twin_with_any_separator_is_found_and_dropped(table: NameTable, separator: str) -> None:
+def test_R_A6_an_alias_with_any_separator_is_found_and_dropped(table: NameTable, separator: str) -> None:
     for position in range(VERSION_FIELD.count("-")):
         parts = VERSION_FIELD.split("-")
-        twin = "-".join(parts[: position + 1]) + separator + "-".join(parts[position + 1 :])
-        found = table.pattern.findall(f"GET / HTTP/1.1\r\nHost: x\r\n{twin}: 1.5\r\n\r\n".encode())
+        alias = "-".join(parts[: position + 1]) + separator + "-".join(parts[position + 1 :])
+        found = table.pattern.findall(f"GET / HTTP/1.1\r\nHost: x\r\n{alias}: 1.5\r\n\r\n".encode())
 
-        assert (twin.encode(), b"1.5") in found
-        assert table.kind(twin.encode()) == DROP
+        assert (alias.encode(), b"1.5") in found
+        assert table.kind(alias.encode()) == DROP
 
 
-def test_R_A6_a_name_listed_in_connection_removes_its_twins() -> None:
+def test_R_A6_a_name_listed_in_connection_removes_its_aliases() -> None:
     read = read_request(request("GET", "/", "Connection: x-hop", "X.Hop: 1", "X-Hop: 2", "X-Hope: 3"))
 
     assert not isinstance(read, FramingError)

@@ -265,7 +265,7 @@ async def test_R_D6_a_malformed_plain_id_is_replaced(testbed: Testbed, lines: tu
 @pytest.mark.parametrize(
     "line", [f"{PLAIN_FIELD.replace('-', '_')}: a", f"{PLAIN_FIELD.replace('-', '.')}: a"]
 )
-async def test_R_D6_a_twin_of_the_plain_field_is_removed(testbed: Testbed, line: str) -> None:
+async def test_R_D6_an_alias_of_the_plain_field_is_removed(testbed: Testbed, line: str) -> None:
     gateway, backend = await testbed.gateway_and_backend(serve)
 
     assert (await gateway.request(request("GET", "/v1/nodes", line))).status == 200

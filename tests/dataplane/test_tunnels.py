@@ -129,7 +129,7 @@ NOT_ASKED: Final = {
     "not listed": (("Upgrade: echo",), "1.1"),
     "HTTP/1.0": (ASKS, "1.0"),
     "malformed": (("Connection: Upgrade", "Upgrade: echo, e cho"), "1.1"),
-    "a twin": (("Connection: Upgrade", "Up_grade: echo", "Upgrade_: echo"), "1.1"),
+    "an alias": (("Connection: Upgrade", "Up_grade: echo", "Upgrade_: echo"), "1.1"),
     "empty": (("Connection: Upgrade", "Upgrade: ,"), "1.1"),
     "too many": (("Connection: Upgrade", f"Upgrade: {'echo,' * 17}"), "1.1"),
 }

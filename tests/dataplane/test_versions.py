@@ -29,7 +29,7 @@ from tests.kit.messages import (
 )
 from tests.kit.workers import Gateway, Testbed
 
-TWIN = VERSION_FIELD.replace("-", "_")
+ALIAS = VERSION_FIELD.replace("-", "_")
 
 
 def wsgi(message: Message) -> dict[str, str]:
@@ -48,7 +48,7 @@ def received_version(message: Message) -> str:
     if not spellings:
         return ""
     assert spellings == [VERSION_FIELD, STANDARD_FIELD], "each field exactly once, in canonical spelling"
-    version = environ[TWIN.upper()]
+    version = environ[ALIAS.upper()]
     assert environ["OPENSTACK_API_VERSION"].split(",")[0] == f"baremetal {version}"
     return version
 
@@ -105,13 +105,13 @@ async def test_V3_lists(testbed: Testbed, lines: tuple[str, ...], version: str) 
 @pytest.mark.parametrize(
     "lines, version",
     [
-        ((f"{TWIN}: 1.20",), ("1.20", "1.1")),
-        ((f"{VERSION_FIELD}: 1.10", f"{TWIN}: 1.20"), ("1.10", "1.20")),
-        ((f"{TWIN.lower()}: 1.20", f"{VERSION_FIELD}: 1.10"), ("1.10",)),
+        ((f"{ALIAS}: 1.20",), ("1.20", "1.1")),
+        ((f"{VERSION_FIELD}: 1.10", f"{ALIAS}: 1.20"), ("1.10", "1.20")),
+        ((f"{ALIAS.lower()}: 1.20", f"{VERSION_FIELD}: 1.10"), ("1.10",)),
         (("X_OpenStack-Ironic_API-Version: 1.20", "OPENSTACK_API_VERSION: baremetal 1.30"), ("1.1", "1.30")),
     ],
 )
-async def test_V4_twins(testbed: Testbed, lines: tuple[str, ...], version: tuple[str, ...]) -> None:
+async def test_V4_aliases(testbed: Testbed, lines: tuple[str, ...], version: tuple[str, ...]) -> None:
     assert await forwarded_version(testbed, *lines) in version
 
 
@@ -143,7 +143,7 @@ async def test_V6_whitespace_around_a_version_is_removed(testbed: Testbed, text:
 async def test_V7_listed_in_connection(testbed: Testbed) -> None:
     gateway, backend = await testbed.gateway_and_backend(serve)
 
-    for listed in (VERSION_FIELD, STANDARD_FIELD.lower(), TWIN):
+    for listed in (VERSION_FIELD, STANDARD_FIELD.lower(), ALIAS):
         answer = await gateway.request(
             request("GET", "/v1/nodes", version_line("1.31"), f"Connection: {listed}")
         )
@@ -204,7 +204,7 @@ async def test_the_root_is_not_negotiated_and_gets_no_version(testbed: Testbed) 
     gateway, backend = await testbed.gateway_and_backend(always(document))
 
     answer = await gateway.request(
-        request("GET", "/", version_line("9.99"), f"{TWIN}: 1.2", f"{STANDARD_FIELD}: baremetal 1.5")
+        request("GET", "/", version_line("9.99"), f"{ALIAS}: 1.2", f"{STANDARD_FIELD}: baremetal 1.5")
     )
     assert answer.status == 200
     assert received_version(backend.only_request) == ""
@@ -267,7 +267,7 @@ def test_V2_fuzzed_every_server_reads_the_negotiated_version() -> None:
             (VERSION_FIELD, record.version),
             (STANDARD_FIELD, f"baremetal {record.version}"),
         ]
-        assert wsgi(backend.only_request)[TWIN.upper()] == record.version == answer.one(VERSION_FIELD)
+        assert wsgi(backend.only_request)[ALIAS.upper()] == record.version == answer.one(VERSION_FIELD)
         assert Version(*map(int, record.version.split("."))) in versions("1.1-1.90")
 
     with asyncio.Runner() as runner:
@@ -285,27 +285,27 @@ def test_V2_fuzzed_every_server_reads_the_negotiated_version() -> None:
 
 
 @pytest.mark.parametrize("separator", "!#$%&'*+.^`|~")
-async def test_R_A6_twins_with_any_separator_reach_no_backend(testbed: Testbed, separator: str) -> None:
-    twins = [name.replace("-", separator) for name in (VERSION_FIELD, STANDARD_FIELD, "X-Forwarded-Host")]
+async def test_R_A6_aliases_with_any_separator_reach_no_backend(testbed: Testbed, separator: str) -> None:
+    aliases = [name.replace("-", separator) for name in (VERSION_FIELD, STANDARD_FIELD, "X-Forwarded-Host")]
     gateway, backend = await testbed.gateway_and_backend(serve)
 
     answer = await gateway.request(
-        request("GET", "/v1/nodes", *(f"{twin}: 1.58" for twin in twins), version_line("1.31"))
+        request("GET", "/v1/nodes", *(f"{alias}: 1.58" for alias in aliases), version_line("1.31"))
     )
 
     assert (answer.status, answer.one(VERSION_FIELD)) == (200, "1.31")
     assert received_version(backend.only_request) == "1.31"
-    assert not {twin.lower() for twin in twins} & backend.only_request.names
+    assert not {alias.lower() for alias in aliases} & backend.only_request.names
 
 
 @pytest.mark.parametrize("separator", "!#$%&'*+.^`|~")
-async def test_R_A6_twins_with_any_separator_reach_no_client(testbed: Testbed, separator: str) -> None:
-    twins = [name.replace("-", separator) for name in (VERSION_FIELD, MAX_FIELD, "Content-Length")]
-    lines = (version_line("1.31"), f"{MAX_FIELD}: 1.90", *(f"{twin}: 1" for twin in twins))
+async def test_R_A6_aliases_with_any_separator_reach_no_client(testbed: Testbed, separator: str) -> None:
+    aliases = [name.replace("-", separator) for name in (VERSION_FIELD, MAX_FIELD, "Content-Length")]
+    lines = (version_line("1.31"), f"{MAX_FIELD}: 1.90", *(f"{alias}: 1" for alias in aliases))
     gateway, _ = await testbed.gateway_and_backend(always(response(200, *lines, "X-Other: 1", body=b"{}")))
 
     answer = await gateway.request(request("GET", "/v1/nodes", version_line("1.31")))
 
     assert answer.one("x-other") == "1"
-    assert not {twin.lower() for twin in twins} & answer.names
+    assert not {alias.lower() for alias in aliases} & answer.names
     assert (answer.one(VERSION_FIELD), answer.one(MAX_FIELD)) == ("1.31", "1.90")

@@ -181,7 +181,7 @@ def test_repeated_lines_are_one_value_with_a_comma_and_no_integer(texts: list[st
     )
 
 
-def test_V4_a_twin_with_underscores_is_the_same_header() -> None:
+def test_V4_an_alias_with_underscores_is_the_same_header() -> None:
     assert read((HEADER, "1"), ("x_ops_server_api_version", "2")).kind is RequestedKind.MALFORMED
     assert read(("X_OPS_SERVER_API_VERSION", "2")).version == Version(2)
 

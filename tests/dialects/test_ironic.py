@@ -134,8 +134,8 @@ def test_I10_the_last_of_several_wins(lines: list[str]) -> None:
     assert read(*((LEGACY, line) for line in lines)).version == Version(1, 60)
 
 
-def test_V4_a_twin_with_underscores_is_the_same_header() -> None:
-    """Servers fold both into one name, so a twin must be read and removed like the name itself."""
+def test_V4_an_alias_with_underscores_is_the_same_header() -> None:
+    """Servers fold both into one name, so an alias must be read and removed like the name itself."""
     assert read((LEGACY, "1.5"), ("X_OpenStack_Ironic_API_Version", "1.6")).version == Version(1, 6)
     assert normalize_name("OPENSTACK_API_VERSION") in IRONIC.owned_request
 

@@ -165,7 +165,7 @@ def test_NOVA_UC4_trap_7_a_text_that_does_not_match_the_pattern_of_servers_is_ma
     assert read((NOVA_HEADER, text)).kind is RequestedKind.MALFORMED
 
 
-def test_V4_a_twin_with_underscores_is_the_same_header() -> None:
+def test_V4_an_alias_with_underscores_is_the_same_header() -> None:
     assert read((NOVA_HEADER, "2.5"), ("X_OpenStack_Nova_API_Version", "2.6")).version == Version(2, 6)
     assert normalize_name("OPENSTACK_API_VERSION") in NOVA.owned_request
 

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from tests.differential.draft import Case
-from tests.differential.judge import Disagreement, disagreements, request_twins, response_disagreements
+from tests.differential.judge import Disagreement, disagreements, request_aliases, response_disagreements
 from tests.differential.readers.readers import Reader
 from tests.differential.readers.view import Unreadable
 from tests.differential.testbed import Result, Testbed
@@ -78,7 +78,7 @@ async def _findings(
     found = [
         Finding(result, each)
         for result in results
-        for each in (*request_twins(result), *response_disagreements(result))
+        for each in (*request_aliases(result), *response_disagreements(result))
     ]
     forwarded = [result for result in results if result.forwarded]
     for reader in readers:

@@ -1,4 +1,4 @@
-"""Mutations of headers: twins, duplicates, lists, blanks, and what proxies treat specially.
+"""Mutations of headers: aliases, duplicates, lists, blanks, and what proxies treat specially.
 
 The values are what clients might send; no name here is known to the gateway's own tables.
 """
@@ -28,14 +28,14 @@ def any_case(random: Random, text: str) -> str:
     return "".join(random.choice((letter.lower(), letter.upper())) for letter in text)
 
 
-def twin_of(random: Random, name: str) -> str:
+def alias_of(random: Random, name: str) -> str:
     """Another spelling of a header name that some servers take for it."""
     one = random.choice(SEPARATORS)
     mixed = random.random() < 0.4
-    twin = "".join(
+    alias = "".join(
         letter if letter.isalnum() else (random.choice(SEPARATORS) if mixed else one) for letter in name
     )
-    return any_case(random, twin) if random.random() < 0.4 else twin
+    return any_case(random, alias) if random.random() < 0.4 else alias
 
 
 def _header(draft: Draft, random: Random) -> Header:
@@ -56,17 +56,17 @@ def _spelled(draft: Draft, random: Random, header: Header, value: str) -> str:
     return header.spelling.format(text) if random.random() < 0.8 else text
 
 
-def twin(draft: Draft, random: Random) -> None:
+def alias(draft: Draft, random: Random) -> None:
     header = _header(draft, random)
     value = header.spelling.format(random.choice((draft.other, draft.other, draft.version)))
-    draft.add(random, f"{twin_of(random, header.name)}: {value}")
+    draft.add(random, f"{alias_of(random, header.name)}: {value}")
 
 
-def twin_alone(draft: Draft, random: Random) -> None:
+def alias_alone(draft: Draft, random: Random) -> None:
     header = _header(draft, random)
     at = draft.find(header.name)
     value = draft.lines.pop(at).partition(":")[2].strip() if at >= 0 else draft.other
-    draft.add(random, f"{twin_of(random, header.name)}: {value}")
+    draft.add(random, f"{alias_of(random, header.name)}: {value}")
 
 
 def duplicate(draft: Draft, random: Random) -> None:
@@ -101,7 +101,7 @@ def odd_blanks(draft: Draft, random: Random) -> None:
 
 
 def odd_name(draft: Draft, random: Random) -> None:
-    """Names near the header's: no twins, or names that no server may accept."""
+    """Names near the header's: no aliases, or names that no server may accept."""
     name = _header(draft, random).name
     names = (
         f"HTTP_{name}",
@@ -125,7 +125,7 @@ def folded_line(draft: Draft, random: Random) -> None:
 def listed_in_connection(draft: Draft, random: Random) -> None:
     name = random.choice(draft.api.headers or ("X-Any",))
     listed = random.choice(
-        (name, twin_of(random, name), f"close, {name}", f"{name},keep-alive", f"X-Any, {name}")
+        (name, alias_of(random, name), f"close, {name}", f"{name},keep-alive", f"X-Any, {name}")
     )
     draft.add(random, f"{random.choice(('Connection', 'connection', 'Proxy-Connection'))}: {listed}")
 
@@ -188,16 +188,16 @@ def signature(draft: Draft, random: Random) -> None:
 # --- responses ---------------------------------------------------------------------------------------------
 
 
-def response_twin(draft: Draft, random: Random) -> None:
+def response_alias(draft: Draft, random: Random) -> None:
     name = random.choice(list(draft.api.response))
-    twin = twin_of(random, name)
-    if twin.lower() != name.lower():  # the header itself twice is a contradiction of the server
-        draft.response_lines.append(f"{twin}: {draft.other}")
+    alias = alias_of(random, name)
+    if alias.lower() != name.lower():  # the header itself twice is a contradiction of the server
+        draft.response_lines.append(f"{alias}: {draft.other}")
 
 
 HEADER_MUTATIONS: Final[Mapping[str, Mutation]] = {
-    "twin": twin,
-    "twin alone": twin_alone,
+    "alias": alias,
+    "alias alone": alias_alone,
     "duplicate": duplicate,
     "odd value": odd_value,
     "odd items": odd_items,
@@ -215,7 +215,7 @@ REQUEST_MUTATIONS: Final[Mapping[str, Mutation]] = {
     "body": body,
     "HTTP/1.0": old_http,
     "absolute target": absolute_target,
-    "response twin": response_twin,
+    "response alias": response_alias,
 }
 """For every API."""
 

@@ -85,8 +85,8 @@ def _key(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-def request_twins(result: Result) -> Iterator[Disagreement]:
-    """Twins of version headers that reach the backend: CGI servers fold every character of a name but letters
+def request_aliases(result: Result) -> Iterator[Disagreement]:
+    """Aliases of version headers that reach the backend: CGI servers fold every character but letters
     and digits to one."""
     own = {folded(name): name.lower() for name in result.case.api.headers}
     for name in _names(result.forwarded):
@@ -100,7 +100,7 @@ def _names(message: bytes) -> list[str]:
 
 
 def response_disagreements(result: Result) -> Iterator[Disagreement]:
-    """Twins of version headers that reach the client, and a served version that is not the logged one."""
+    """Aliases of version headers that reach the client, and a served version that is not the logged one."""
     own = {folded(name): (name, value) for name, value in result.case.api.response.items()}
     seen: set[str] = set()
     for line in result.response.decode("latin-1").split("\r\n")[1:-2]:

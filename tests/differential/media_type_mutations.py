@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.differential.apis import Parameter
 from tests.differential.draft import Draft, Mutation, spellings
-from tests.differential.header_mutations import any_case, twin_of
+from tests.differential.header_mutations import alias_of, any_case
 
 _PIECES: Final = spellings("parameters")
 """What follows a media type. `{n}` is the parameter, `{v}` the requested version, `{o}` another one."""
@@ -88,7 +88,7 @@ def further_type(draft: Draft, random: Random) -> None:
 
 def second_line(draft: Draft, random: Random) -> None:
     parameter = _parameter(draft, random)
-    name = random.choice((_field(random), "content_type", "Content.Type", twin_of(random, "Content-Type")))
+    name = random.choice((_field(random), "content_type", "Content.Type", alias_of(random, "Content-Type")))
     text = f"{parameter.name}={random.choice((draft.other, draft.version))}"
     draft.add(random, f"{name}: {media_type(draft, random, parameter)};{text}")
 

@@ -15,7 +15,7 @@ from tests.differential.cases import cases
 from tests.differential.comparison import Finding, minimize
 from tests.differential.draft import Case
 from tests.differential.header_mutations import HEADER_MUTATIONS, REQUEST_MUTATIONS, SIGNATURES
-from tests.differential.judge import Disagreement, disagreements, request_twins, response_disagreements
+from tests.differential.judge import Disagreement, disagreements, request_aliases, response_disagreements
 from tests.differential.media_type_mutations import MEDIA_TYPE_MUTATIONS
 from tests.differential.readers.engines import engines
 from tests.differential.readers.readers import PYTHON_READERS, Reader
@@ -150,8 +150,8 @@ def test_a_twin_to_the_backend_is_a_disagreement() -> None:
     api = APIS["header"]
     forwarded = request("/", "X-Api-Version: v2", "X!Api*Version: v9")
 
-    assert [each.found for each in request_twins(result(api, forwarded, "2"))] == ["X!Api*Version"]
-    assert not list(request_twins(result(api, written(api, "2"), "2")))
+    assert [each.found for each in request_aliases(result(api, forwarded, "2"))] == ["X!Api*Version"]
+    assert not list(request_aliases(result(api, written(api, "2"), "2")))
 
 
 @pytest.mark.parametrize(

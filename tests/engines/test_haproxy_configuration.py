@@ -241,8 +241,8 @@ async def test_R3_T8_the_gateway_gets_no_spelling_of_a_header_that_strangers_may
 ) -> None:
     """The gateway trusts HAProxy, so HAProxy must drop them."""
     names = {name.replace("*", "User") for name in (*configured, "Client-Cert", "X-Real-IP", "Forwarded")}
-    twins = {name.replace("-", sign) for name in names for sign in "_.-"}
-    spellings = twins | {name.lower() for name in twins} | {name.upper() for name in twins}
+    aliases = {name.replace("-", sign) for name in names for sign in "_.-"}
+    spellings = aliases | {name.lower() for name in aliases} | {name.upper() for name in aliases}
     async with running(tmp_path, untrusted_headers=configured) as haproxy:
         for name in sorted(spellings):
             assert (await haproxy.ask(f"{name}: 6.6.6.6", "X_Odd: 1", "X-Own: 1")).status == 299

@@ -297,7 +297,7 @@ def _means_what_was_decided(
             found = [*judge.disagreements(result, "WebOb", webob_reader.read(each.raw))]
         except Unreadable:
             found = []
-        found += judge.request_twins(result)
+        found += judge.request_aliases(result)
         assert not found, "; ".join(map(str, found))
 
 

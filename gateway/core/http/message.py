@@ -3,7 +3,7 @@
 Nothing here reads a socket or decides anything: `dataplane.http1` checks what a head may hold, and the
 dialects give headers a meaning. Header names are compared in lower case, and every character but letters
 and digits is taken for `-`. Servers do so, too: WSGI, ASGI and Rack with `_`, PHP with `.` and others
-(threats V4, R-A6). So a twin, which is another spelling of an owned name, must not reach a backend.
+(threats V4, R-A6). So an alias, which is another spelling of an owned name, must not reach a backend.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ UNLISTABLE = frozenset({"host", "content-length", "transfer-encoding"})
 
 HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
 """The names that a header of a dialect may have. In lower case such a name is its normalized form; a name
-with other characters would be a twin of itself."""
+with other characters would be an alias of itself."""
 
 _NO_LETTER_OR_DIGIT = re.compile(r"[^a-z0-9]")
 
@@ -198,7 +198,7 @@ _SEPARATORS: Final = re.escape("!#$%&'*+-.^_`|~")
 
 
 def fields_named(normalized: Iterable[str]) -> re.Pattern[bytes]:
-    """Matches each field with one of these names or a twin of it: the CRLF before it, (name), (value). A name
+    """Matches each field with one of these names or its aliases: the CRLF before it, (name), (value). A name
     with `*` at its end stands for every name that begins so."""
     return _pattern(tuple(sorted(normalized)))
 

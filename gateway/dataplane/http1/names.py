@@ -17,7 +17,7 @@ PASSED: Final = 0
 SELECTED: Final = 1
 """Selected for the dialects: some dialect reads or owns it."""
 DROP: Final = 2
-"""Removed: a hop-by-hop field, one that this peer may not send, or a twin of a name in this table
+"""Removed: a hop-by-hop field, one that this peer may not send, or an alias of a name in this table
 (`normalize_name`)."""
 HOST: Final = 3
 LENGTH: Final = 4
@@ -108,6 +108,6 @@ class NameTable:
         kind = self._kinds.get(raw.decode("ascii").lower())
         if kind is not None:
             return kind
-        # A twin is never forwarded and never read: many servers would read it as the real name (threats V4,
+        # An alias is never forwarded and never read: many servers would read it as the real name (threats V4,
         # R-A6, O11).
         return DROP if self.pattern.match(b"\r\n%b:" % raw) else PASSED

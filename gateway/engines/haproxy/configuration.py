@@ -130,13 +130,13 @@ def _client(options: HaproxyOptions) -> Iterator[str]:
     # The gateway, which gets every request with such names, takes them from HAProxy, because it trusts it.
     for name in dropped:
         if "-" in name:
-            yield f"http-request del-header {_twins(name)} -m reg if odd_name"
+            yield f"http-request del-header {_aliases(name)} -m reg if odd_name"
     yield "http-request set-header X-Forwarded-For %[src]"
     yield "http-request set-header X-Forwarded-Proto %[ssl_fc,iif(https,http)]"
     yield "http-request set-header X-Forwarded-Host %[var(txn.host)]"
 
 
-def _twins(pattern: str) -> str:
+def _aliases(pattern: str) -> str:
     """Regular expression for every spelling of a normalized name, or of a prefix with `*`. HAProxy compares
     names in lower case."""
     beginning = pattern.removesuffix("*")
