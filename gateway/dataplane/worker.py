@@ -81,13 +81,10 @@ class Worker:
         certificates: Mapping[Listen, ServerCertificates] | None = None,
         balance: Balance | None = None,
     ) -> None:
-        """Accept clients on these bound sockets, which stay the caller's. May be called again after
-        `stop_accepting`.
-
+        """Accept clients on these bound sockets, which stay the caller's; also again after `stop_accepting`.
         `certificates`: for the addresses with TLS. `balance`: with other workers that listen on the same
         addresses in the same order. Raises `StartupError` if it cannot listen on one; then it listens on
-        none.
-        """
+        none."""
         loop, found = asyncio.get_running_loop(), certificates or {}
         filters = [(ListenerFilter(self, address, found.get(address)), sock) for address, sock in sockets]
         if balance is not None:
@@ -129,8 +126,7 @@ class Worker:
             await self._listeners.stop()
 
     async def drain(self, seconds: float) -> None:
-        """Accept no more, let requests finish within `seconds`, end each connection with `Connection: close`,
-        then close everything."""
+        """Accept no more, let requests finish within `seconds`, then close everything."""
         await self.stop_accepting()
         if self._balance is not None:
             self._balance.take()
@@ -221,11 +217,9 @@ class Worker:
         self._room.prove(client)
 
     def _bound_reads(self) -> None:
-        """Read all clients in small pieces: held bodies have reached their total (threats R-B13).
-
-        The event loop may be about to read from a thousand clients in this iteration. This costs 5 µs a
-        client (15 on asyncio's loop), once in the life of its connection.
-        """
+        """Read all clients in small pieces: held bodies have reached their total (threats R-B13), and the
+        event loop may be about to read from a thousand clients. Costs 5 µs a client (15 on asyncio's loop),
+        once in its life."""
         for client in self._clients:
             client.bound_reads()
 

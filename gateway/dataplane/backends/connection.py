@@ -134,8 +134,8 @@ class ConnectionHome:
 
 @final
 class BackendConnection:
-    """One connection to a backend, over TCP, TLS or a Unix socket: an `asyncio.Protocol` by its methods. It
-    does not derive from that class, so that it can be compiled."""
+    """One connection to a backend, over TCP, TLS or a Unix socket. Has the methods of `asyncio.Protocol`; not
+    derived, so that it compiles."""
 
     __slots__ = (
         "_buffer",
@@ -189,8 +189,7 @@ class BackendConnection:
         """Whether nothing can be written any more."""
         self._is_tls = False
         self._tickets_due = False
-        """Whether readable bytes are most likely session tickets: TLS 1.3 backends send them between the
-        handshake and the first response."""
+        """Whether readable bytes are most likely session tickets: a TLS 1.3 handshake was just made."""
         self._quick_ack: QuickAck | None = None
         """None until it is needed."""
         # Of the request
@@ -316,8 +315,8 @@ class BackendConnection:
         self.transport.write(data)
 
     def readable(self) -> bool:
-        """Whether the backend has closed or sent something that the loop may not have reported yet. One
-        system call."""
+        """Whether the backend has closed or sent something, known to the event loop or not. One system
+        call."""
         return self.transport.is_closing() or (bool(self._poll(0)) and not self._has_tickets_only())
 
     def _has_tickets_only(self) -> bool:
@@ -346,8 +345,7 @@ class BackendConnection:
         self.transport.write(data)
 
     def note_surplus(self) -> None:
-        """Tell the pool if more than the end of the connection can be read. Unknown over TLS, whose end has
-        some bytes, too."""
+        """Tell the pool if more than the end of the connection can be read. Unknown over TLS."""
         sock = self.transport.get_extra_info("socket")
         if not self._is_tls and sock is not None and unread(sock.fileno()):
             self.pool.on_out_of_step("surplus")
@@ -512,8 +510,7 @@ class BackendConnection:
             self._begin_content(receiver, response, data)
 
     def _is_misplaced(self, receiver: ResponseReceiver, response: ResponseHead) -> bool:
-        """Whether a response with an id of this gateway is for an earlier request. Then the attempt has
-        failed."""
+        """Whether a response is for an earlier request, by the gateway's id in it. Then the attempt fails."""
         if not receiver.is_misplaced(response, self.sent_ids):
             return False
         self.pool.on_out_of_step("misplaced")
@@ -532,8 +529,7 @@ class BackendConnection:
         return data[:size]
 
     def _read_interim(self, receiver: ResponseReceiver, response: ResponseHead) -> None:
-        """Pass an interim response on (RFC 9110 15.2), except `100 Continue`: the gateway has sent its
-        own."""
+        """Pass on an interim response (RFC 9110 15.2). `100 Continue` was already sent by the gateway."""
         self._interim += 1
         if self._interim > MAX_INTERIM:
             raise FramingError("interim")

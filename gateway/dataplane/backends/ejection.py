@@ -41,8 +41,8 @@ REASON_OF: Final[dict[Failure, EjectionReason]] = {
     Failure.REPLY_TIMEOUT: EjectionReason.TIMEOUT,
     Failure.REPLY_STALLED: EjectionReason.TIMEOUT,
 }
-"""Ejection reason by failure. Connect failures come through `connect_failed`; all others are no fault of the
-member, or concern its versions."""
+"""Ejection reason by failure. No other failure is the member's fault. Those to connect come through
+`connect_failed`."""
 
 _CLOSED_IDLE: Final = frozenset({Failure.NOT_SENT, Failure.NO_REPLY})
 """Failures that do not count on a connection that was idle: servers close idle connections."""
@@ -163,8 +163,7 @@ class MemberFailures:
 
 @final
 class Ejections(MemberFailures):
-    """Counts failures and ejects members, for all workers. `clock`: monotonic seconds, as in the prober's
-    facts."""
+    """Counts failures and ejects members, for all workers. `clock`: the monotonic clock of the prober."""
 
     def __init__(
         self,
@@ -349,8 +348,7 @@ class ReportedFailures(MemberFailures):
             self._shared.on_failure(key, url, None)
 
     def put_in_force(self, held_back: Mapping[str, int], failing: Iterable[str]) -> None:
-        """Apply the main process's decision. `failing`: keys of members that have failed in any worker
-        since."""
+        """Apply the main process's decision. `failing`: members that have failed in any worker since."""
         self.held_back.clear()
         self.held_back.update(held_back)
         for key in failing:

@@ -80,11 +80,9 @@ class ConnectionPool(ConnectionHome):
         self._connecting: dict[asyncio.Task[None], ResponseReceiver] = {}
 
     def acquire(self, *, verify: bool) -> BackendConnection | None:
-        """Take an idle connection; None if there is none. `verify`: ask the kernel now whether it is still
-        unused; `BackendConnection.write` asks in any case.
-
-        The one used last is taken, since that is the least likely to have been closed.
-        """
+        """Take the idle connection that was used last, which is the least likely to have been closed; None if
+        there is none. `verify`: ask the kernel now whether it is unused; `BackendConnection.write` asks in
+        any case."""
         idle = self.idle
         while idle:
             connection = idle.pop()
@@ -215,8 +213,7 @@ class ConnectionPool(ConnectionHome):
         self.connections.add(connection)
 
     def on_idle(self, connection: BackendConnection) -> None:
-        """Keep the connection for the next request, unless the pool was closed or the connection is used
-        up."""
+        """Keep the connection for the next request, unless it is used up or the pool was closed."""
         reuse, now = connection.reuse, self.context.now
         age_limit = connection.made_at + reuse.time
         if (
@@ -239,8 +236,7 @@ class ConnectionPool(ConnectionHome):
         return False
 
     def on_out_of_step(self, reason: str) -> None:
-        """Let each connection carry one request for `ONCE_TIME`. Used ones close now, or with their
-        response."""
+        """Let each connection carry one request for `ONCE_TIME`. Used ones close with their response."""
         now = self.context.now
         self.context.metrics.count(
             OfBackend.out_of_step, reason, service=self.service, backend=self.backend.name

@@ -37,8 +37,7 @@ wait for the old members, and do not hold up the others."""
 
 
 class Turn(NamedTuple):
-    """Right of a request that must wait once more to keep its place, so that no later one overtakes it and
-    all its waits together last no longer than one."""
+    """Right of a request to keep its place, and the rest of its time, if it has to wait once more."""
 
     number: int
     """Counts up: a lower one waits longer."""
@@ -233,8 +232,8 @@ class RequestQueue:
         self._admit()
 
     def _admit(self) -> None:
-        """Let every request go that has a member with room, oldest first. If one has none, neither have those
-        behind it in its line."""
+        """Let every request go that has a member with room, oldest first. A line stops at its first that has
+        none."""
         heads = [(next(iter(waiting.values())).number, line) for line, waiting in self._lines.items()]
         heapify(heads)
         while heads:

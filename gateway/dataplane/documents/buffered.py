@@ -77,7 +77,7 @@ def request_whole_document(fields: bytes) -> bytes:
 
 def must_buffer(resolution: Resolution, response: ResponseHead, rewrite: ResponseRewrite) -> bool:
     """Whether a response must be buffered: it may refuse the version, or a document is expected. Redirects
-    and errors are no documents, whatever they say."""
+    and errors are no documents."""
     if rewrite.served.version_refusal is VersionRefusal.READ_BODY:
         return response.framing != NO_BODY
     success = 200 <= response.status < 300 and not resolution.endpoint.choices
@@ -193,11 +193,8 @@ def _codings(response: ResponseHead) -> list[bytes]:
 
 
 def decoded(codings: list[bytes], body: bytes) -> bytes | None:
-    """`body` without its coding; None if it cannot be read.
-
-    Bounded, so that a small body cannot become a large one (threats B19): one coding, and at most as much as
-    a body without one may have.
-    """
+    """`body` without its coding; None if it cannot be read. Bounded, so that a small body cannot become a
+    large one (threats B19): one coding, and at most as much as a body without one may have."""
     if len(codings) != 1:
         return None if codings else body
     for wbits in _WINDOWS.get(codings[0], ()):
@@ -212,12 +209,9 @@ def decoded(codings: list[bytes], body: bytes) -> bytes | None:
 
 
 def location_lines(response: ResponseHead, backend: Backend, request: RequestHead, public_base: str) -> bytes:
-    """The lines `Location` and `Content-Location`, as the client can follow them.
-
-    A value is rewritten if it names the authority of the backend. It is also rewritten if it names the
-    authority of the client's request or none, and its path lacks the prefix that was removed. Links to third
-    parties stay.
-    """
+    """The lines `Location` and `Content-Location`, as the client can follow them. A value is rewritten if it
+    names the authority of the backend, or if it names the client's or none and its path lacks the removed
+    prefix. Links to third parties stay."""
     links = Links(backend.origin, request.host, public_base)
     return b"".join(
         b"%b: %b\r\n" % (name, links.rewrite(value.decode("latin-1")).encode("latin-1"))

@@ -104,11 +104,9 @@ class CachedDocument:
         return "" if version is None else resolution.view.service.dialect.scheme.format(version)
 
     def _repeats_host(self, body: bytes, host: str, public_base: str) -> bool:
-        """Whether the document shows the first client's Host, or its name for it, to another client.
-
-        A backend may repeat it outside its links or with another port, and clients choose it. A name without
-        a dot or a port is an ordinary word.
-        """
+        """Whether the document shows the first client's Host, or its name for it, to another client. A
+        backend may repeat it outside its links or with another port, and clients choose it. A name without a
+        dot or a port is an ordinary word."""
         ours = {form for one in (host, _authority(public_base)) for form in _forms(one)}
         chosen = {form for one in (self.host, _authority(self.public_base)) for form in _forms(one)}
         text = body.lower()
@@ -117,8 +115,7 @@ class CachedDocument:
 
 @final
 class CachedDocuments:
-    """Cached documents of one worker (LRU). Contains the keys that can be answered, as `decide` expects
-    it."""
+    """Cached documents of one worker (LRU). Contains the keys that can be answered, for `decide`."""
 
     def __init__(self) -> None:
         self._documents: OrderedDict[_Key, CachedDocument] = OrderedDict()
@@ -131,8 +128,8 @@ class CachedDocuments:
         return isinstance(key, DocumentKey) and self.find(key) is not None
 
     def find(self, key: DocumentKey) -> CachedDocument | None:
-        """Document for `key`: the last one that a client fetched, else the one that a probe read. That of a
-        legacy backend only if there is no other."""
+        """Last document for `key` that a client fetched, else one that a probe read; a legacy backend's only
+        if there is no other."""
         fetched = self._fetched(key)
         return fetched if fetched is not None and not fetched.legacy else _probed(key) or fetched
 
@@ -169,8 +166,7 @@ class CachedDocuments:
         )
 
     def keep(self, key: DocumentKey, cached: CachedDocument) -> None:
-        """Cache a document, dropping the least recently used ones beyond the bounds. A legacy backend's
-        document never replaces a newer backend's."""
+        """Cache a document (LRU, bounded). A legacy backend's never replaces a newer backend's."""
         cache_key = (key.service.name, key.endpoint, key.target)
         before = self._fetched(key)
         if before is not None:
@@ -240,8 +236,7 @@ def _forms(authority: str) -> tuple[str, str]:
 
 
 def key_of_request(resolution: Resolution, request: RequestHead, path: str) -> DocumentKey | None:
-    """Key of the document that a request asks for; None: it asks for none. `path`: without the route's
-    prefix."""
+    """Key of the document that a request asks for, or None. `path`: without the route's prefix."""
     if (
         resolution.offered is None
         or not resolution.rewrites_document
@@ -261,11 +256,9 @@ def document_to_keep(
     public_base: str,
     body: bytes,
 ) -> CachedDocument | None:
-    """The document to cache, from a rewritable response; None: it may be for this client alone.
-
-    RFC 9111 3 and 3.5: nothing from a request with credentials, nothing with `no-store` or `private`.
-    `no-cache` does not matter: clients get the present offer. Without a Host the links name no server.
-    """
+    """The document to cache, from a rewritable response; None: it may be for this client alone. RFC 9111 3
+    and 3.5: nothing from a request with credentials, nothing with `no-store` or `private`. `no-cache` does
+    not matter: clients get the present offer. Without a Host the links name no server."""
     if request.method != "GET" or not request.host or _CREDENTIALS.search(request.passthrough):
         return None
     if not (_PLAIN_HOST.fullmatch(request.host) and _PLAIN_HOST.fullmatch(_authority(public_base))):

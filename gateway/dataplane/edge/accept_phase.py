@@ -43,8 +43,7 @@ STEP_TIME: Final = 0.002
 """Seconds of handshakes in one loop iteration, which is how long a flood delays the other connections. A
 signature takes 0.05 (ECDSA) to 1 ms (RSA)."""
 MAX_PAUSE: Final = 1.0
-"""Seconds after which an active connection that owes the next bytes is closed, while others wait for a
-slot."""
+"""Seconds after which an active connection that owes bytes is closed while others wait for a slot."""
 MAX_COMPARED: Final = 32
 """Number of sources that are compared when a slot is free."""
 
@@ -63,8 +62,8 @@ class _Turns:
         self._by_source.setdefault(one.source, deque()).append(one)
 
     def next(self, having: Callable[[str], int] | None = None) -> PendingConnection:
-        """Take the first connection of the next source; with `having`, of the next few sources the one that
-        has least."""
+        """Take the first connection of the next source. `having`: prefer, of a few sources, the one that has
+        least."""
         sources = iter(self._by_source)
         source = next(sources) if having is None else min(islice(sources, MAX_COMPARED), key=having)
         waiting = self._by_source.pop(source)
@@ -172,7 +171,7 @@ class AcceptPhase:
             del self._active[one.source]
 
     def _make_room(self, source: str) -> None:
-        """Close the oldest waiting connection of the source with most slots, if it has at least two more than
+        """Close the oldest waiting connection of the source with most slots, if it has two more than
         `source`."""
         mine = self._slots_of(source)
         greediest = max(self._active.values(), key=len)
@@ -182,8 +181,7 @@ class AcceptPhase:
                 victim.refuse("displaced")
 
     def _fill(self) -> None:
-        """Activate parked connections while slots are free. An activated one may end at once and call this
-        again, which does nothing."""
+        """Activate parked connections while slots are free. Does nothing if called from within itself."""
         if self._filling:
             return
         self._filling = True
@@ -221,13 +219,12 @@ class AcceptPhase:
 
 
 MAX_HANDSHAKE: Final = 128 * 1024
-"""Maximum bytes of a client's handshake: OpenSSL's limit for a ClientHello, and for certificates. Real
-handshakes have two or three KiB."""
+"""Maximum bytes of a client's handshake, as in OpenSSL. Real ones have two or three KiB."""
 MAX_PARKED: Final = 16 * 1024
 """Maximum bytes that are read before a connection has a slot."""
 LINGER: Final = 2.0
-"""Seconds in which a refused client may read the reason. If the connection were closed at once, with bytes
-unread, the client would get a reset instead of the answer."""
+"""Seconds for a refused client to read the reason. Closed at once, with bytes unread, it would get a
+reset."""
 
 _PROXY_HEADER: Final = 0
 _FIRST_BYTE: Final = 1
@@ -309,8 +306,8 @@ class ListenerFilter:
 
 @final
 class PendingConnection:
-    """A client connection in its accept phase: an `asyncio.Protocol` by its methods. It does not derive from
-    that class, so that it can be compiled."""
+    """A client connection in its accept phase. Has the methods of `asyncio.Protocol`; not derived, so that it
+    compiles."""
 
     def __init__(self, listener: ListenerFilter) -> None:
         self.source = ""
@@ -556,8 +553,7 @@ class PendingConnection:
 
 
 def source_of(address: str) -> str:
-    """Source of an address: an IPv4 address, or the /64 network of an IPv6 address, all of which one machine
-    may have."""
+    """Source of an address: itself, or its /64 network in IPv6, all of which one machine may have."""
     if ":" not in address:
         return address
     try:

@@ -46,11 +46,9 @@ class Descriptors(NamedTuple):
 
 @final
 class ConnectionCounts:
-    """The main process's side: the shared table, and a pair of sockets for each slot.
-
-    Both outlive every worker, so a connection given to a worker that ends is not lost: another worker gets it
-    (`move`), or the one that replaces it.
-    """
+    """The main process's side: the shared table, and a pair of sockets for each slot. Both outlive every
+    worker, so a connection given to a worker that ends is not lost: another worker gets it (`move`), or the
+    one that replaces it."""
 
     def __init__(self, workers: int) -> None:
         self._descriptor = os.memfd_create("skewgate-connections", os.MFD_CLOEXEC)
@@ -78,8 +76,7 @@ class ConnectionCounts:
         return self._counts[slot]
 
     def give(self, slot: int, position: int, sock: socket.socket) -> bool:
-        """Pass a connection to the worker in `slot`; False if it takes none now. `position`: of its listener.
-        `sock` stays the caller's."""
+        """Pass a connection to the worker in `slot`; False if it takes none. `sock` stays the caller's."""
         try:
             socket.send_fds(self._pairs[slot][1], [bytes((position,))], [sock.fileno()])
         except OSError:  # it takes none at the moment
@@ -125,7 +122,7 @@ MakeProtocol: TypeAlias = Callable[[], asyncio.Protocol]
 
 @final
 class Balance:
-    """A worker's side. It owns `descriptors` from now on. `connections`: returns the number of the worker's
+    """A worker's side. It owns `descriptors` now. `connections`: returns the number of the worker's
     connections."""
 
     def __init__(self, slot: int, descriptors: Descriptors, connections: Callable[[], int]) -> None:
@@ -148,8 +145,7 @@ class Balance:
         asyncio.get_running_loop().add_reader(self._inbox.fileno(), self.take)
 
     def stop(self) -> None:
-        """Give no connection and announce that none is wanted. Those that are given nevertheless are taken
-        until `close`."""
+        """Give no connection, and announce that none is wanted. Given ones are still taken until `close`."""
         self._serving = False
         self._counts[self._slot] = NOT_SERVING
 

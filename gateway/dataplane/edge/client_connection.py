@@ -49,8 +49,8 @@ MAX_PIPELINED: Final = 64 * 1024
 """Maximum bytes that wait after the current request before reading stops."""
 MAX_REQUESTS: Final = 10_000
 MAX_AGE: Final = 3600.0
-"""Seconds. The response to request number `MAX_REQUESTS`, or the first one after `MAX_AGE`, has `Connection:
-close`, so that clients reconnect, perhaps to another gateway."""
+"""Seconds. After this age, or `MAX_REQUESTS`, a response has `Connection: close`: clients reconnect, perhaps
+elsewhere."""
 LINGER: Final = 5.0
 """Seconds for which data from a refused client is read and dropped. If the connection were closed with bytes
 unread, or while more come, it would be reset and the refusal lost (RFC 9112 9.6)."""
@@ -80,8 +80,8 @@ class ClientHome(Protocol):
 
 @final
 class ClientConnection(Downstream):
-    """One connection from a client: an `asyncio.Protocol` by its methods. It does not derive from that class,
-    so that it can be compiled."""
+    """One connection from a client. Has the methods of `asyncio.Protocol`; not derived, so that it
+    compiles."""
 
     __slots__ = (
         "_body_paused",
@@ -155,8 +155,7 @@ class ClientConnection(Downstream):
         self._write_buffer = context.limits.write_buffer
         self._progress = WriteProgress()
         self.congested = False
-        """Whether the client does not take what was written. No further request begins then, so that
-        responses do not pile up."""
+        """Whether the client does not take what was written. No further request begins then."""
 
     # -- lifetime
 
@@ -174,8 +173,7 @@ class ClientConnection(Downstream):
             self.exchange.end(Failure.CLIENT_GONE)
 
     def eof_received(self) -> bool:
-        """Answer what has come whole, then close: the client has closed its sending side and may still
-        read."""
+        """Answer what has come whole, then close: the client sends no more, and may still read."""
         exchange = self.exchange
         if exchange is None:
             self._half_closed = self.congested and bool(self._buffer)
@@ -190,14 +188,12 @@ class ClientConnection(Downstream):
         return self.peer.expires_at <= self.context.wall_clock()
 
     def on_expired(self) -> None:
-        """Close an idle connection whose certificate has expired. A request in flight still gets its
-        response."""
+        """Close an idle connection whose certificate has expired. A request in flight gets its response."""
         if self.exchange is None and self.phase not in _ENDING:
             self.close()
 
     def on_deadline(self) -> None:
-        """Handle a deadline: the client has not sent the rest of a head or body, or its next request, or has
-        not read, in time."""
+        """Handle a deadline: the client has not sent a rest or its next request, or not read, in time."""
         phase, exchange = self.phase, self.exchange
         if phase is LINGERING:
             self.close()
@@ -250,8 +246,8 @@ class ClientConnection(Downstream):
         return len(self._buffer) > max(MAX_PIPELINED, self.context.limits.head)
 
     def _read_heads(self) -> None:
-        """Read heads while there are any and no exchange is running. This is a loop and not a recursion,
-        because a local response ends its exchange at once, and the next head may be here."""
+        """Read heads while there are any and no exchange is running. Not a recursion: a local response ends
+        its exchange at once, and the next head may be here."""
         self._reading_heads = True
         try:
             while self._buffer and not self.congested:
@@ -313,8 +309,7 @@ class ClientConnection(Downstream):
         return self.exchange is exchange
 
     def _cut_head(self, data: bytes) -> bytes | None:
-        """First head in `data`; None if it is not complete. The rest stays in the buffer. Raises
-        `FramingError`."""
+        """First head in `data`; None if it is incomplete. The rest stays in the buffer."""
         limits = self.context.limits
         if data[0] == TLS_HANDSHAKE:  # else the client would wait for a handshake until the head deadline
             raise FramingError("tls")
@@ -387,11 +382,9 @@ class ClientConnection(Downstream):
         return rest
 
     def _discard_body(self) -> None:
-        """Discard the rest of an unneeded request body, so that the connection can be kept.
-
-        An error in it only closes the connection (threats R-A16): its request has a response already, and the
-        client would take another one for the response to its next request.
-        """
+        """Discard the rest of an unneeded request body, so that the connection can be kept. An error in it
+        only closes the connection (threats R-A16): its request has a response already, and the client would
+        take another one for the response to its next request."""
         assert self._discarding is not None
         data, self._buffer = self._buffer, b""
         try:
@@ -429,11 +422,8 @@ class ClientConnection(Downstream):
     # -- writing
 
     def must_close(self) -> bool:
-        """Whether this response is the last one on this connection.
-
-        While the gateway drains, every response has `Connection: close`: then no client sends a request into
-        a connection that is being closed (threats E1).
-        """
+        """Whether this response is the last one on this connection. While the gateway drains every response
+        is, so that no client sends a request into a connection that is being closed (threats E1)."""
         return (
             (self._half_closed and not self._buffer)
             or self.context.draining
@@ -495,8 +485,8 @@ class ClientConnection(Downstream):
         self.transport.close()
 
     def _linger(self) -> None:
-        """Close, but first read and drop what the client still sends, until it closes or for `LINGER`
-        (threats R3-V11)."""
+        """Read and drop what the client still sends, until it closes or for `LINGER`, then close (threats
+        R3-V11)."""
         self.context.flush()
         if self._half_closed or self.transport.is_closing() or not self.transport.can_write_eof():
             self.close()
@@ -560,8 +550,7 @@ class ClientConnection(Downstream):
         bound_reads(self.transport, protocol, self.context.read_buffer, self._reads_little)
 
     def _reads_little(self) -> bool:
-        """Whether held bodies exceed their total and the next bytes may belong to a further body that no
-        backend connection takes yet."""
+        """Whether held bodies exceed their total, and what comes next may be held as well."""
         exchange = self.exchange
         return self.context.held_bodies.full and (exchange is None or exchange.stage is READING_BODY)
 

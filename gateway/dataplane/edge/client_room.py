@@ -41,8 +41,7 @@ MAX_CLIENTS: Final = 100_000
 NEWCOMERS: Final = 128
 """Maximum number of newcomers, and at most half of the files, for which idle clients are closed."""
 UNUSED: Final = 1.0
-"""Seconds after which a connection counts as silent or idle. An active client sends its next request earlier,
-and a new one its first."""
+"""Seconds after which a connection counts as silent or idle. Active clients send the next request earlier."""
 FOUND: Final = 64
 """Number of idle clients found in one pass over all clients. They are closed one by one."""
 MAX_LOOKED: Final = 50_000
@@ -134,8 +133,7 @@ class ClientRoom:
     # -- when there is no room
 
     def make_room_for_newcomer(self) -> None:
-        """Close a connection if there is no room for the client that has just connected; it may be the new
-        one."""
+        """Close a connection, perhaps the new one, if there is no room for a client that has connected."""
         count = len(self)
         if count > self._most_clients:
             self._close_newcomer()
@@ -174,8 +172,7 @@ class ClientRoom:
         return self._close_requestless() or self._close_backend(UNUSED) or self._close_idle(used_once=False)
 
     def _close_recent(self) -> bool:
-        """All connections were used a moment ago: close a newcomer or an idle client, whichever are more.
-        False if all are in use."""
+        """Close a newcomer or an idle client, whichever are more. False if all are in use."""
         newcomers = self._newcomers_count()
         if newcomers > len(self) - newcomers - self._in_flight():
             self._close_newcomer()

@@ -46,11 +46,9 @@ class Listeners:
         self._servers.append(server)
 
     async def stop(self) -> None:
-        """Accept no more, and lose no connection that was accepted before.
-
-        asyncio makes the transport of a connection one loop iteration after accepting it. If its server is
-        closed in between, the connection is forgotten: nobody closes it, and its client waits.
-        """
+        """Accept no more, and lose no accepted connection. asyncio makes the transport of a connection one
+        loop iteration after accepting it. If its server is closed in between, nobody closes the connection,
+        and its client waits."""
         loop = asyncio.get_running_loop()
         for _ in range(_TURNS):  # who waits in the kernel gets a reset if nobody else has the socket
             await asyncio.sleep(0)

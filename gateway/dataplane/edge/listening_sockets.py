@@ -94,12 +94,10 @@ class ListeningSockets:
         whose: str = "",
         key: str = "`listen`",
     ) -> ListeningSockets:
-        """Listen on every address, with inherited sockets where they fit.
-
-        Raises `StartupError`, and `AddressTakenError` if another process has an address. Then everything that
-        was bound here is closed, and the inherited sockets stay open. After a return they belong to this
-        object, or are closed. `whose` and `key`: for messages.
-        """
+        """Listen on every address, with inherited sockets where they fit. Raises `StartupError`, and
+        `AddressTakenError` if another process has an address. Then everything bound here is closed, and the
+        inherited sockets stay open. After a return they belong to this object, or are closed. `whose` and
+        `key`: for messages."""
         found = cls(slots)
         left = list(inherited)
         bound: list[socket.socket] = []
@@ -138,8 +136,7 @@ class ListeningSockets:
 
     @property
     def shared(self) -> tuple[str, ...]:
-        """TCP addresses with fewer sockets than workers. Some workers accept from the same socket, so
-        connections are spread unevenly."""
+        """TCP addresses with fewer sockets than workers, over which connections are spread unevenly."""
         return tuple(
             each.url for each in self._addresses if not each.listen.path and len(each.sockets) < self.slots
         )
@@ -177,8 +174,7 @@ class ListeningSockets:
         self._released = True
 
     def close(self) -> None:
-        """Close all sockets, and remove the files of Unix sockets unless they were replaced or handed
-        over."""
+        """Close all sockets. Remove the files of Unix sockets unless they were replaced or handed over."""
         sockets = [sock for each in self._addresses for sock in each.sockets]
         for sock in sockets:
             sock.close()
@@ -236,12 +232,9 @@ class ListeningSockets:
         name: tuple[Any, ...],
         bound: list[socket.socket],
     ) -> None:
-        """Bind the missing sockets, up to one for each slot.
-
-        The first socket of an address is bound without SO_REUSEPORT, so that it fails if another process
-        listens there, and gets the option afterwards: two gateways never listen on one address without
-        noticing.
-        """
+        """Bind the missing sockets, up to one for each slot. The first socket of an address is bound without
+        SO_REUSEPORT, so that it fails if another process listens there, and gets the option afterwards: two
+        gateways never listen on one address without noticing."""
         if not sockets:
             sockets.append(_bound(listen, family, name, bound, shares=False))
         if self.slots == 1:

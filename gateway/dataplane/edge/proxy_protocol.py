@@ -39,8 +39,7 @@ class ProxyHeader(NamedTuple):
     size: int
     """Bytes of the header."""
     address: str
-    """The client's address. Empty if the header names none, as in the balancer's own checks: the peer's
-    address counts then."""
+    """The client's address. Empty if there is none, as in the balancer's own checks: the peer's counts."""
     tls: bool = False
     """Whether the client has used TLS up to the balancer."""
 
@@ -109,8 +108,7 @@ def _version_6(address: IPv6Address) -> str:
 
 
 def _used_tls(items: bytes) -> bool:
-    """Whether the items after the addresses say that the client used TLS. Each item has a type, two bytes of
-    length, and its content."""
+    """Whether the client used TLS, by the items after the addresses (type, two bytes of length, content)."""
     used = False
     while items:
         if len(items) < 3:

@@ -30,8 +30,8 @@ all other messages in one call: 256 KiB of key updates would block the event loo
 
 @final
 class TlsTransport:
-    """The server's side of TLS on one client connection: an `asyncio.Transport` and an `asyncio.Protocol` by
-    its methods. It does not derive from these classes, so that it can be compiled."""
+    """The server's side of TLS on one client connection. Has the methods of `asyncio.Transport` and
+    `asyncio.Protocol`; not derived, so that it compiles."""
 
     def __init__(
         self,
@@ -73,11 +73,8 @@ class TlsTransport:
         self._taken = 0
 
     def handshake(self) -> bool:
-        """Go on with the handshake; whether it is complete. Raises `ssl.SSLError`. Answers are sent.
-
-        In TLS 1.3 only session tickets are left at the end. They are sent with the first response: one write
-        less.
-        """
+        """Go on with the handshake and send answers; whether it is complete. Raises `ssl.SSLError`. Session
+        tickets, which TLS 1.3 has left at the end, are sent with the first response: one write less."""
         while True:
             try:
                 self.tls.do_handshake()
@@ -291,7 +288,7 @@ class TlsTransport:
         self._raw.write(self._outgoing.read())
 
     def can_write_eof(self) -> bool:
-        """True: TLS 1.3 can close one side alone, and a TLS 1.2 client that has closed its side still
+        """True: one side closes alone in TLS 1.3, and a TLS 1.2 client that has closed its side still
         reads."""
         return True
 

@@ -54,8 +54,7 @@ class AttemptOwner(TunnelOwner):
         raise NotImplementedError
 
     def on_version_unknown(self) -> bool:
-        """Handle a response without the served version. True: the request is sent elsewhere; drop this
-        response."""
+        """Handle a response without the served version. True: the request is sent elsewhere."""
         raise NotImplementedError
 
     def forward_interim(self, response: ResponseHead) -> None:
@@ -103,8 +102,7 @@ class Attempt(ResponseReceiver):
     # -- stop 7: to the backend
 
     def begin(self, *, new_connection: bool) -> bool:
-        """Send the request on an idle connection, or have one made (False). `new_connection`: use no idle
-        one."""
+        """Send the request on an idle connection, unless `new_connection`; False: one is being made."""
         owner, member = self._owner, self.member
         body = owner.body
         owner.context.in_flight_by_member[member.key] += 1
@@ -183,8 +181,8 @@ class Attempt(ResponseReceiver):
             self.connection.send_more(piece)
 
     def end(self) -> None:
-        """Stop counting the request at its member. A connection still in use is abandoned: its state is
-        unknown, so it is never reused."""
+        """Stop counting the request at its member. A connection still in use is abandoned and never
+        reused."""
         self.ended = True
         context = self._owner.context
         if context.request_queue.watches:
@@ -254,8 +252,7 @@ class Attempt(ResponseReceiver):
     def _on_special_response(
         self, response: ResponseHead, rewrite: ResponseRewrite, piece: bytes, *, done: bool
     ) -> None:
-        """Report what the response shows of the member's versions; then report a version refusal, buffer the
-        response, or pass it on."""
+        """Report what the response shows of the member's versions; then retry, buffer or forward it."""
         owner = self._owner
         if rewrite.fact is not None:
             self._observe(PassiveObservation(rewrite.fact, self.sent_at))
@@ -370,7 +367,7 @@ class Attempt(ResponseReceiver):
 
 
 def _first_segments(path: str) -> str:
-    """The first two segments of a path, `/v1/nodes` of `/v1/nodes/1`: one odd resource does not stand for the
-    whole API (semantics, Knowing)."""
+    """The first two segments of a path. One odd resource does not stand for the whole API (semantics,
+    Knowing)."""
     segments = [segment for segment in path.split("/") if segment]
     return f"/{'/'.join(segments[:2])}"[:MAX_MISMATCH_PATH]

@@ -54,8 +54,8 @@ class Downstream:
         raise NotImplementedError
 
     def hand_over(self) -> tuple[bytes, bool]:
-        """Give the connection to a tunnel. Returns the bytes behind the request, and whether the client has
-        closed its sending side."""
+        """Give the connection to a tunnel: the bytes behind the request, and whether the client sends no
+        more."""
         raise NotImplementedError
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -354,8 +354,8 @@ class Exchange(AttemptOwner):
     # -- what the two connections report
 
     def end(self, reason: str) -> None:
-        """End without a response, or after a part of one. The client connection closes. What was sent may be
-        executed; nothing is sent again."""
+        """End without a response, or after a part of one. Nothing is sent again, and the connection
+        closes."""
         self.record.reason = reason
         self._keep_alive = False
         self._end()
@@ -393,8 +393,7 @@ class Exchange(AttemptOwner):
             self.give_up(failure)
 
     def give_up(self, failure: Failure) -> None:
-        """Respond with a failure. If no connection could be made, a discovery document comes from the
-        cache."""
+        """Respond with a failure, or with a cached document if no connection could be made."""
         key = key_of_request(self.resolution, self.request, self.path) if failure in NOT_CONNECTED else None
         known = None if key is None else self._cached_answer(self.resolution, key)
         if known is not None:
@@ -403,12 +402,9 @@ class Exchange(AttemptOwner):
             self._respond_failure(failure)
 
     def on_version_refused(self) -> None:
-        """Send the request elsewhere: the backend has refused its version, so its advertisement was stale.
-        Nothing was executed.
-
-        Decide again with the current snapshot, unless an earlier attempt may have been executed. Retry on
-        another backend at most once.
-        """
+        """Send the request elsewhere: the backend has refused its version, so its advertisement was stale,
+        and nothing was executed. Decide again with the current snapshot, unless an earlier attempt may have
+        been executed. Retry on another backend at most once."""
         retries, attempt = self._retries_so_far(), self._end_attempt()
         assert attempt is not None
         self._release_budget(retries)
@@ -498,8 +494,7 @@ class Exchange(AttemptOwner):
         self._respond_failure(failure)
 
     def _wait_for_room(self, failure: Failure | None) -> bool:
-        """Wait for room at a full member, or give up; False: no member is left. `failure`: of the attempt
-        before, None before the first."""
+        """Wait for room, or give up; False: no member is left. `failure`: of the attempt before."""
         tried, turn = ((), None) if self._retries is None else (self._retries.tried, self._retries.turn)
         waits = self.context.request_queue.enter(self, self.resolution, tried, failure, turn)
         if waits is None:

@@ -104,8 +104,7 @@ def compose_downstream_head(
     connection: bytes,
     piece: bytes,
 ) -> bytes:
-    """Stop 8: the head, and the framed content that came with it (`piece`). `location`, `framing` and
-    `connection` are whole lines, or empty."""
+    """Stop 8: the head and framed content (`piece`). The other lines are whole, or empty."""
     fields = response.passthrough
     if rewrite.edits is not None:
         fields = rewrite.edits.edit(fields)

@@ -44,12 +44,9 @@ class Retries:
         """Whether a backend has refused the version."""
 
     def end_attempt(self, key: str, failure: Failure, *, reused: bool) -> None:
-        """Note that the attempt at the member `key` has failed.
-
-        If a reused connection was closed, that proves no fault: the backend closes idle connections, or was
-        restarted. The same member may be tried again, but on a new connection, since its other idle ones may
-        be closed as well.
-        """
+        """Note that the attempt at the member `key` has failed. A reused connection that was closed proves no
+        fault: the backend closes idle connections, or was restarted. The same member may be tried again, but
+        on a new connection, since its other idle ones may be closed as well."""
         if FAILURES[failure].retry is Resend.IF_IDEMPOTENT:
             self.unanswered = failure
         if reused and failure is Failure.NO_REPLY:
@@ -72,13 +69,10 @@ class Retries:
         attempts: int,
         body_held: bool,
     ) -> bool:
-        """Whether the request may be sent to another member after this failure.
-
-        Call it once for each failure: a second timeout and a second refusal are counted here, because no
-        client waits for a third attempt. `methods`: every one that a backend may execute for the request.
-        `attempts`: the number begun. `body_held`: whether everything that has come of the body can be sent
-        again.
-        """
+        """Whether the request may be sent to another member after this failure. Call it once for each
+        failure: a second timeout and a second refusal are counted here, because no client waits for a third
+        attempt. `methods`: every one that a backend may execute. `attempts`: the number begun. `body_held`:
+        whether all of the body can be sent again."""
         permitted = not self.exhausted and may_retry(failure, methods, body_held=body_held)
         if self.only_if_not_executed and FAILURES[failure].retry is not Resend.ALWAYS:
             permitted = False

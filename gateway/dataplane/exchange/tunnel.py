@@ -62,11 +62,9 @@ class TunnelOwner:
 
 def request_upgrade(owner: TunnelOwner) -> tuple[RequestHead, Retries | None]:
     """The request as a backend gets it, with the protocols that its service allows; of a discovery document
-    none. Without any it is an ordinary request (None), without the field `Upgrade`.
-
-    A request for an upgrade is sent on a new connection, and again only if nothing was sent or executed: a
-    backend may have switched already, and its client would wait for another one's answer.
-    """
+    none. Without any it is an ordinary request (None). A request for an upgrade is sent on a new connection,
+    and again only if nothing was sent or executed: a backend may have switched, and its client would wait for
+    another one's answer."""
     request, resolution = owner.request, owner.resolution
     metrics, service = owner.context.metrics, owner.record.service
     allowed = () if resolution.rewrites_document else resolution.view.service.upgrade
@@ -116,8 +114,8 @@ def switched_head(response: ResponseHead, rewrite: ResponseRewrite, protocol: st
 
 @final
 class TunnelEnd:
-    """One connection of a tunnel: an `asyncio.Protocol` by its methods, replacing the protocol that has read
-    HTTP. It does not derive from that class, so that it can be compiled."""
+    """One connection of a tunnel, in place of its HTTP protocol. Has the methods of `asyncio.Protocol`; not
+    derived, so that it compiles."""
 
     def __init__(
         self,

@@ -25,8 +25,7 @@ OWS: Final = b" \t"
 TEXT: Final = rb"[\t\x20-\x7e\x80-\xff]*+"
 """Pattern of a field value (RFC 9110 5.5). Possessive: it never backtracks."""
 MIN_FIELD_SIZE: Final = 4
-"""Size of the shortest field line (`a:` and CRLF). Lines are counted only if a head is long enough to exceed
-the limit."""
+"""Size of the shortest field line (`a:` and CRLF): shorter heads need no counting of lines."""
 PORT: Final = rb"(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[0-5]?[0-9]{1,4})"
 """Pattern of a port from 0 to 65535, of at most five digits: servers that make a URL of a higher one fail."""
 _NAME: Final = rb"[A-Za-z0-9._~!$&'()*+;=-]"
@@ -36,11 +35,9 @@ HOST: Final = re.compile(
     + rb"|\[[0-9A-Fa-f:.]{2,45}\])(?::%b?)?" % PORT
 )
 """Pattern of host and port (RFC 3986 3.2.2): a name of at most 255 characters; a colon alone means no port.
-
 Percent-encoding is for UTF-8 alone, as that RFC asks of writers: an encoded `.` or `/` is another name to a
 reader that decodes it. A comma makes a list of two Hosts to readers that join lines (RFC 9110 5.3). No
-character here needs an escape in JSON. Names without an escape are most, so they are tried first.
-"""
+character here needs an escape in JSON. Names without an escape are most, so they are tried first."""
 MAX_LENGTH_DIGITS: Final = 18
 """Maximum digits of a `Content-Length`: enough for any real body, and the number fits in 63 bits."""
 KNOWN_CODINGS: Final = frozenset({b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress", b"identity"})
@@ -67,8 +64,8 @@ def is_loop(via: Sequence[bytes]) -> bool:
 
 
 def read_length(value: bytes) -> int:
-    """Read a value of `Content-Length`. Signs, blanks inside, lists and non-ASCII digits are refused (threats
-    S3, S4)."""
+    """Read `Content-Length`. Signs, blanks inside, lists and non-ASCII digits are refused (threats S3,
+    S4)."""
     digits = value.rstrip(OWS)
     if not digits.isdigit() or len(digits) > MAX_LENGTH_DIGITS:  # bytes.isdigit: ASCII only
         raise FramingError("content_length")

@@ -64,8 +64,8 @@ _LinesKey: TypeAlias = tuple[object, ...]
 
 @final
 class ForwardingLines:
-    """Cache of written lines for all connections of a worker: most are the same for every request of one
-    client to one Host."""
+    """Cache of written lines for all connections of a worker. Most requests of a client to one Host share
+    them."""
 
     def __init__(self) -> None:
         self._lines: dict[_LinesKey, bytes] = {}
@@ -136,11 +136,8 @@ class Peer:
         """Lines for a request to that Host with that prefix, if nothing else enters."""
 
     def lines(self, request: RequestHead, backend: Backend, prefix: str) -> bytes:
-        """Field lines that the gateway writes for a backend: `Host`, and those about the client.
-
-        A client without `Host` (HTTP/1.0) gets that of the backend. `prefix`: the removed path prefix, or
-        empty.
-        """
+        """Field lines that the gateway writes for a backend: `Host`, and those about the client. A client
+        without `Host` (HTTP/1.0) gets that of the backend. `prefix`: the removed path prefix, or empty."""
         host = request.host
         if self.is_trusted or request.via or not host:
             return self._lines_of_hops(request, host or backend.authority, prefix) + self._certificate_line
@@ -168,15 +165,14 @@ class Peer:
         return self._forwarded_client(request) or self.address
 
     def client_ip(self, request: ReceivedHead) -> IpAddress | None:
-        """`client_address` as a value; if a trusted peer forwards no address, its own. None for a Unix
-        socket."""
+        """`client_address` as a value, or else that of the peer. None for a Unix socket."""
         if not self.is_trusted:
             return self._ip
         return read_ip(self.client_address(request)) or self._ip
 
     def is_allowed(self, access: Access, request: ReceivedHead) -> bool:
-        """Whether access rules allow the client. For a peer that is itself the client this is decided once
-        for each connection and configuration."""
+        """Whether access rules allow the client. Decided once for each connection of a peer that is itself
+        the client."""
         if self.is_trusted:
             return self._forwarded_is_allowed(access, request)
         if self._access is not access:
@@ -208,22 +204,18 @@ class Peer:
         return next((hop for hop in reversed(hops) if not _is_in(read_ip(hop), trusted)), outermost)
 
     def _origin(self, request: RequestHead, fields: dict[str, bytes]) -> _Origin:
-        """Where the client sent its request. `fields`: those of a trusted peer.
-
-        The gateway's own port says nothing: the client may know another one (a port mapping, a proxy in
-        front), and servers write `X-Forwarded-Port` into their links.
-        """
+        """Where the client sent its request. `fields`: those of a trusted peer. The gateway's own port says
+        nothing: the client may know another one (a port mapping, a proxy in front), and servers write
+        `X-Forwarded-Port` into their links."""
         scheme = fields.get("x-forwarded-proto", b"").decode("latin-1").lower() or self.scheme
         host = fields.get("x-forwarded-host", b"").decode("latin-1") or request.host
         port = fields.get("x-forwarded-port", b"").decode("latin-1") or _split_port(host)[1]
         return _Origin(scheme, host, port or _DEFAULT_PORTS[scheme])
 
     def _trusted_fields(self, request: ReceivedHead) -> dict[str, bytes]:
-        """Well-formed fields of a trusted peer; empty for other peers.
-
-        Of a list the first item counts, which the proxy nearest to the client wrote. Several lines with one
-        name are one list. `X-Forwarded-For` is kept whole.
-        """
+        """Well-formed fields of a trusted peer; empty for other peers. Of a list the first item counts, which
+        the proxy nearest to the client wrote. Several lines with one name are one list. `X-Forwarded-For` is
+        kept whole."""
         if not self.is_trusted:
             return {}
         fields: dict[str, bytes] = {}
@@ -236,7 +228,7 @@ class Peer:
         return fields
 
     def _lines_of_hops(self, request: RequestHead, host: str, prefix: str) -> bytes:
-        """Lines for requests through proxies: `X-Forwarded-For` differs between clients, the rest hardly
+        """Lines for requests through proxies. `X-Forwarded-For` differs between clients, the rest hardly
         ever."""
         before, size = b"", 0
         others: list[tuple[str, bytes]] = []
@@ -276,8 +268,7 @@ class Peer:
 
 
 def _split_port(host: str) -> tuple[str, str]:
-    """Name and port of a valid `Host`; the port is empty if there is none, or a colon alone (RFC 3986
-    3.2.3)."""
+    """Name and port of a valid `Host`; the port may be empty (RFC 3986 3.2.3)."""
     name, colon, port = host.rpartition(":")
     return (host, "") if not colon or host[-1] == "]" else (name, port)
 

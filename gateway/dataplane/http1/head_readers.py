@@ -41,8 +41,8 @@ _SIGNATURE: Final = re.compile(
 
 @final
 class LayoutBudget:
-    """Number of layouts that may be made now. Readers of requests and of responses have separate budgets, so
-    that clients do not use up what backends need."""
+    """Number of layouts that may be made now. Requests have one, so that clients do not use up that of
+    responses."""
 
     def __init__(self) -> None:
         self._left = MAX_NEW_LAYOUTS
@@ -125,8 +125,7 @@ class LayoutTable(Generic[_Key, _Layout]):
             layout.uses //= 2
 
     def move_up(self, layouts: list[_Layout], place: int) -> None:
-        """Try the layout at `place` (not 0), which has read a head, earlier if it is used more than the one
-        before."""
+        """Move the layout at `place` (not 0) forward by one if it is used more than the one before."""
         layout, before = layouts[place], layouts[place - 1]
         if layout.uses > before.uses:
             layouts[place], layouts[place - 1] = before, layout
@@ -147,11 +146,9 @@ class RequestReader:
         self._by_key = self._layouts.by_key
 
     def read_known(self, data: bytes) -> RequestHead | None:
-        """Read the head at the beginning of `data` by a layout; None: it is incomplete, or is for `read`.
-
-        A head that is longer than a line may be is for the strict reader, so no line has to be measured. Of
-        longer pipelined requests each head is cut first. Raises `FramingError`.
-        """
+        """Read the head at the beginning of `data` by a layout; None: it is incomplete, or is for `read`. A
+        head that is longer than a line may be is for the strict reader, so no line has to be measured. Of
+        longer pipelined requests each head is cut first. Raises `FramingError`."""
         max_size = self._max_size
         if len(data) > max_size:  # many requests, or a body: what is counted must be one head
             return None

@@ -51,8 +51,7 @@ MAX_LAYOUT_SIZE: Final = 4096
 # CPython 3.11.2 reads some possessive groups wrongly, so only single characters are possessive here.
 _BLANKS: Final = rb"[ \t]*+"
 _VALUE: Final = _BLANKS + b"(" + TEXT + rb")(?<![ \t])"
-"""Value without blanks around it. One with blanks at its end, or empty after a blank, is for the strict
-reader."""
+"""Value without the blanks around it. A blank at its end is for the strict reader."""
 _HOST: Final = _BLANKS + b"(" + HOST.pattern + b")" + _BLANKS
 _LENGTH: Final = _BLANKS + rb"([0-9]{1,%d})" % MAX_LENGTH_DIGITS + _BLANKS
 _LITERAL: Final = frozenset({names.CONNECTION, names.CODING, names.EXPECT})
@@ -322,11 +321,9 @@ class ResponseLayout:
 
 
 def request_layout(head: bytes, table: NameTable, signature: int) -> RequestLayout | None:
-    """Layout of a head that the strict reader has accepted; None: heads with these names have none.
-
-    This head itself need not match: a blank at the end of one of its values must not keep others from their
-    layout. Our own grammar has accepted all its names.
-    """
+    """Layout of a head that the strict reader has accepted; None: heads with these names have none. This head
+    itself need not match: a blank at the end of one of its values must not keep others from their layout. Our
+    own grammar has accepted all its names."""
     found = _Expression(ORIGIN_LINE, 3, _TRACE)
     if not _add_lines(found, head, table) or not found.values.get(names.HOST):
         return None

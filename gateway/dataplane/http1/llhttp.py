@@ -23,10 +23,8 @@ _NO_CALLBACKS: Final = _NoCallbacks()
 
 
 def check_head(parser: type[Parser], head: bytes) -> None:
-    """Let llhttp read a head. Raises `FramingError`.
-
-    httptools raises on an `Upgrade` request; that is ignored, since the upgrade fields are not forwarded.
-    """
+    """Let llhttp read a head. Raises `FramingError`. That httptools raises on an `Upgrade` request is
+    ignored, since the upgrade fields are not forwarded."""
     try:
         parser(_NO_CALLBACKS).feed_data(head)
     except httptools.HttpParserUpgrade:

@@ -17,8 +17,7 @@ PASSED: Final = 0
 SELECTED: Final = 1
 """Selected for the dialects: some dialect reads or owns it."""
 DROP: Final = 2
-"""Removed: a hop-by-hop field, one that this peer may not send, or an alias of a name in this table
-(`normalize_name`)."""
+"""Removed: hop-by-hop, not allowed from this peer, or an alias of a name here (`normalize_name`)."""
 HOST: Final = 3
 LENGTH: Final = 4
 CODING: Final = 5
@@ -56,8 +55,7 @@ MAX_CACHED_NAME_SIZE: Final = 64
 
 @final
 class NameTable:
-    """Kind of each spelling of a field name (the constants above). `pattern` finds the fields in a head that
-    are not `PASSED`."""
+    """Kind of each spelling of a field name. `pattern` finds the fields in a head that are not `PASSED`."""
 
     __slots__ = ("_by_spelling", "_kinds", "pattern", "reads_ids", "selected")
 
@@ -76,11 +74,9 @@ class NameTable:
         request_id_names: frozenset[str] = frozenset(),
         dropped: Iterable[str] = (),
     ) -> NameTable:
-        """Table for requests. A name that already has a use here keeps it.
-
-        `selected`: normalized names that some dialect reads or owns. `request_id_names`: those of request
-        ids. `dropped`: names, or beginnings of names with `*`, that this peer may not send.
-        """
+        """Table for requests. `selected`: normalized names that some dialect reads or owns.
+        `request_id_names`: those of request ids. `dropped`: names, or beginnings of names with `*`, that this
+        peer may not send. A name that already has a use here keeps it."""
         # `Via` has a kind of its own: it is kept and checked for loops whether the peer is trusted or not.
         known = (
             dict.fromkeys(request_id_names, REQUEST_ID)

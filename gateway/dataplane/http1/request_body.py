@@ -25,10 +25,8 @@ SMALL_PIECE: Final = 1024
 @final
 class HeldBodies:
     """Memory of all request bodies of one worker (threats R-B13): bodies held to be sent again, and received
-    parts of streaming ones that have no backend connection yet.
-
-    `total`: bytes beyond which further bodies stream, and little of them is read before it can be sent.
-    """
+    parts of streaming ones without a backend connection. `total`: bytes beyond which further bodies stream,
+    and little of them is read before it can be sent."""
 
     def __init__(self, total: int) -> None:
         self._total = total

@@ -124,8 +124,7 @@ class RequestHead:
     """W3C Trace Context of the fields, which are forwarded as they came (`trace_of`). Empty unless somebody
     reads it (`NameTable.reads_ids`)."""
     forwarded: tuple[tuple[str, bytes], ...]
-    """Fields by which a proxy in front describes the client (normalized name, value); used from trusted peers
-    only."""
+    """Fields by which a trusted proxy in front describes the client (normalized name, value)."""
     via: tuple[bytes, ...]
     max_forwards: tuple[tuple[bytes, bytes], ...]
     """Fields `Max-Forwards` (name, value). Their meaning depends on the method."""
@@ -164,8 +163,7 @@ class RequestHead:
 
     @property
     def user_agent(self) -> bytes:
-        """First `User-Agent` with the blanks around it, or empty. It passes on as it came, and only the log
-        reads it."""
+        """First `User-Agent` with the blanks around it, or empty. Only the log reads it."""
         fields = self.passthrough
         start = fields.find(b"\r\nUser-Agent:")
         if start < 0:
@@ -177,11 +175,9 @@ class RequestHead:
 
     @property
     def forwards_left(self) -> int | None:
-        """How often this request may still be forwarded; None: no limit.
-
-        That is `Max-Forwards` of OPTIONS; a recipient may ignore it in other methods (RFC 9110 7.6.2). What
-        is no number cannot be counted down.
-        """
+        """How often this request may still be forwarded; None: no limit. That is `Max-Forwards` of
+        OPTIONS; a recipient may ignore it in other methods (RFC 9110 7.6.2). What is no number cannot be
+        counted down."""
         fields = self.max_forwards
         if self.method != "OPTIONS" or len(fields) != 1 or not fields[0][1].isdigit():
             return None
@@ -336,11 +332,9 @@ def _request_line_error(head: bytes) -> FramingError:
 
 
 def _check_unknown_method(method: bytes) -> None:
-    """Check a method that servers do not know. Raises `FramingError` for one that is not proxied.
-
-    Methods are case-sensitive (RFC 9110 9.1), but many frameworks compare them in capitals. A known one in
-    other letters would be that method to them, and another one here.
-    """
+    """Check a method that servers do not know. Raises `FramingError` for one that is not proxied. Methods are
+    case-sensitive (RFC 9110 9.1), but many frameworks compare them in capitals. A known one in other letters
+    would be that method to them, and another one here."""
     if method in _NOT_PROXIED:
         raise FramingError("method", 405)
     capitals = method.upper()
@@ -363,11 +357,8 @@ def _field_section_error(head: bytes) -> str:
 def read_described(
     method: str, target: str, headers: Iterable[Header], table: NameTable, limits: Limits
 ) -> RequestHead:
-    """Read a described request as a client connection would, for explanations.
-
-    `target` and `headers` are ASCII without control bytes. Without `Host` it is a request of HTTP/1.0, which
-    needs none. Raises `FramingError` with the status that the gateway would respond.
-    """
+    """Read a described request as a client connection would, for explanations. `target` and `headers` are
+    ASCII without control bytes. Without `Host` it is a request of HTTP/1.0. Raises `FramingError`."""
     lines = [f"{name}: {value}\r\n" for name, value in headers]
     minor = int(any(line[:5].lower() == "host:" for line in lines))
     head = f"{method} {target} HTTP/1.{minor}\r\n{''.join(lines)}\r\n"
@@ -381,8 +372,8 @@ def refusal_sentence(refusal: FramingError) -> str:
 
 
 def _check_path(path: bytes) -> None:
-    """Check a path with escapes or dots. Raises `FramingError` if other readers could read another path
-    (threats P1-P6)."""
+    """Check a path with escapes or dots. Raises `FramingError` if it can be read as another one (threats
+    P1-P6)."""
     if escape := _BAD_ESCAPE.search(path):
         raise FramingError("path", detail=f"the path contains the escape `{escape[0].decode()}`")
     decoded = unquote_to_bytes(path)

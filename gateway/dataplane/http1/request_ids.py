@@ -28,11 +28,9 @@ PLAIN_NAME: Final = PLAIN_IDS.normalized_header
 
 @final
 class RequestIdSource:
-    """Makes the request ids of one worker: a UUID of version 4 behind the prefix of the API.
-
-    The first half is random for the worker, the rest counts from a random number: ids are no secrets, and
-    counting costs a third of drawing. Each worker makes its own source, after it was forked.
-    """
+    """Makes the request ids of one worker: a UUID of version 4 behind the prefix of the API. The first half
+    is random for the worker, the rest counts from a random number: ids are no secrets, and counting costs a
+    third of drawing. Each worker makes its own source, after it was forked."""
 
     def __init__(self) -> None:
         digits = f"{getrandbits(72):018x}"
@@ -129,9 +127,7 @@ def is_misplaced(
     fields: bytes, mark: bytes, ids: RequestIds, request_id: str, path: str, sent: SentIds
 ) -> bool:
     """Whether a response to the request with this id and path is for an earlier one with another path.
-
-    `fields`: the lines of its head, each with the CRLF before it. `mark`: a part of every id in `sent`.
-    """
+    `fields`: the lines of its head, each with the CRLF before it. `mark`: a part of every id in `sent`."""
     if fields.count(mark) == 1 and fields.find(request_id.encode()) >= 0:  # as nearly always
         return False
     found = _ids_in(fields, ids)

@@ -76,8 +76,7 @@ class ResponseHead:
         return normalized_fields(self.selected)
 
     def with_content(self, length: int, passthrough: bytes) -> ResponseHead:
-        """The same response with other content, of `length` bytes (-1: unknown), and other fields about
-        it."""
+        """The same response with other content, of `length` bytes (-1: unknown), and fields about it."""
         head = ResponseHead()
         head.status, head.line, head.close, head.size = self.status, self.line, self.close, self.size
         head.selected, head.location = self.selected, self.location
@@ -89,10 +88,8 @@ class ResponseHead:
 
 
 def read_response_head(head: bytes, table: NameTable, *, is_head_request: bool) -> ResponseHead:
-    """Read a whole response head. `is_head_request`: it responds to HEAD, so no content follows.
-
-    Raises `FramingError` for anything that two readers could read differently.
-    """
+    """Read a whole response head. Raises `FramingError` for anything that two readers could read
+    differently."""
     end = head.find(b"\r")
     status, status_line, minor = read_status_line(head[:end])
     if len(head) > MIN_FIELD_SIZE * MAX_RESPONSE_FIELDS and head.count(b"\r\n") - 2 > MAX_RESPONSE_FIELDS:

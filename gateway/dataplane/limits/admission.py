@@ -55,8 +55,7 @@ _ResponseKey: TypeAlias = "tuple[str, LocalReason, int | None, RequestedVersion 
 
 @final
 class Admission:
-    """Admission rules of all services of a worker, and what their clients have used. It counts each
-    refusal."""
+    """Admission rules of all services of a worker, and what their clients have used. Counts each refusal."""
 
     __slots__ = ("_has_rules", "_metrics", "_responses", "_shared", "checks", "limiters", "shed", "shedder")
 
@@ -111,10 +110,8 @@ class Admission:
         record: RequestRecord,
         now: float,
     ) -> LocalAnswer | CountedRequest | None:
-        """Refusal of the request, or what counts it while it is in flight; None: nothing counts it.
-
-        `opened`: when its connection was made, by the coarse clock. `now`: by the exact one.
-        """
+        """Refusal of the request, or what counts it while it is in flight; None: nothing counts it. `opened`:
+        when its connection was made, by the coarse clock. `now`: by the exact one."""
         service = resolution.view.service
         if service.access is not None and not peer.is_allowed(service.access, request):
             return self._refuse(resolution, record, LocalReason.ACCESS)

@@ -37,8 +37,7 @@ def neighbourhood(key: int) -> int:
 
 @final
 class Use:
-    """Use of one service by clients at one of several workers since the last report, and at the other
-    workers."""
+    """What clients have used of one service: here since the last report, and at the other workers."""
 
     def __init__(self, shared: SharedLimits) -> None:
         self._shared = shared
@@ -115,8 +114,8 @@ class ClientLimiter:
         return self._in_flight.get(client, 0) + elsewhere < most
 
     def wait(self, client: int, now: float) -> float:
-        """Count a request of the client: 0, or the seconds until the next one is allowed. A refused request
-        is not counted."""
+        """Count a request of the client: 0, or the seconds until one is allowed. A refused one is not
+        counted."""
         if self._buckets is None:
             return 0.0
         wait = self._buckets.take(client, now, neighbourhood(client))

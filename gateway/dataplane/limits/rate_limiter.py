@@ -31,11 +31,9 @@ SHARED_BUCKETS: Final = 1024
 
 @final
 class TokenBuckets:
-    """Token buckets by key, of `burst` tokens that refill at `rate` a second.
-
-    A bucket that was not used for as long as an empty one needs to refill is full. So two tables suffice:
-    every that many seconds the younger one becomes the older one, and the older one is dropped.
-    """
+    """Token buckets by key, of `burst` tokens that refill at `rate` a second. A bucket that was not used for
+    as long as an empty one needs to refill is full. So two tables suffice: every that many seconds the
+    younger one becomes the older one, and the older one is dropped."""
 
     __slots__ = ("_interval", "_max_buckets", "_older", "_owes", "_period", "_turns_at", "_younger")
 
@@ -60,10 +58,8 @@ class TokenBuckets:
         return self._wait(self._younger.get(key) or self._older.get(key) or 0.0, now)
 
     def take(self, key: object, now: float, neighbourhood: object = None) -> float:
-        """Take a token if there is one; else the seconds until then. A refusal takes none.
-
-        `neighbourhood`: while the table is full, keys without a bucket share one by it.
-        """
+        """Take a token if there is one; else the seconds until then. `neighbourhood`: while the table is
+        full, keys without a bucket share one by it."""
         key, full_at = self._found(key, now, neighbourhood)
         wait = self._wait(full_at, now)
         self._younger[key] = full_at if wait else max(full_at, now) + self._interval
@@ -107,11 +103,9 @@ class TokenBuckets:
 
 @final
 class RateLimiter:
-    """Rate limit, for each service, of documents that cost the gateway more than a refusal.
-
-    The dialect says which endpoints are limited (`Endpoint.rate_limited`). `core.decision` makes the response
-    without a token (429). Contains the throttled services, as `decide` expects it: `service in limiter`.
-    """
+    """Rate limit, for each service, of documents that cost the gateway more than a refusal. The dialect says
+    which endpoints are limited (`Endpoint.rate_limited`); without a token the response is 429. Contains the
+    throttled services, as `decide` expects it."""
 
     def __init__(self) -> None:
         self._buckets = TokenBuckets(PER_SECOND, BURST)

@@ -10,13 +10,12 @@ from __future__ import annotations
 from typing import Final, final
 
 MIN_RATE_GRACE: Final = 10.0
-"""Seconds for which a head or body may come slowly: a handshake, a lost packet and a slow start take no
-longer."""
+"""Seconds without a minimum: a handshake, a lost packet and a slow start take no longer."""
 
 
 @final
 class ReceiveRate:
-    """Rate of one head or body on its way in. Times are monotonic seconds. `grace`: seconds without a
+    """Rate of one head or body on its way in. Times are monotonic seconds, and `grace` those without a
     minimum."""
 
     __slots__ = ("_began", "_grace", "_paused_at", "_received")

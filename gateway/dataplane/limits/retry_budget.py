@@ -66,7 +66,7 @@ class RetryBudget:
         return True
 
     def release(self, service: str) -> None:
-        """Note that a retry has ended. The next one begins in the next loop iteration, not inside this
+        """Note that a retry has ended. The next one begins in the next loop iteration, not within this
         call."""
         self._active[service] -= 1
         if self._shared is not None and service in self._shared.recalled:

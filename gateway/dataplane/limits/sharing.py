@@ -54,8 +54,7 @@ class SharedLimits:
         return -(-length // self.workers)
 
     def give_turn(self, key: str, used: int) -> None:
-        """Give up a free lease that others want, if this worker has more than its part. Something waits for
-        it here, too."""
+        """Give up a free lease that others want, if this worker has more than its part."""
         self._give_up(key, min(self.leases.get(key, 0) - used, self.leases.get(key, 0) - self.recalled[key]))
 
     def give_idle(self, key: str, used: int) -> None:

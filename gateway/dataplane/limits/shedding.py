@@ -50,8 +50,7 @@ NOTHING: Final = float("inf")
 
 @final
 class Shedder:
-    """Level of load shedding, from one measured lag after the other. `limit`: seconds; infinite: nothing is
-    ever shed."""
+    """Level of load shedding by the measured lag. `limit`: seconds; infinite: nothing is ever shed."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
@@ -75,8 +74,8 @@ class Shedder:
         """Requests of all others, and their connections that were closed at once."""
 
     def sheds(self, opened: float) -> bool:
-        """Whether a request is refused whose connection was made at `opened`. Call it once for each request:
-        it counts."""
+        """Whether a request on a connection made at `opened` is refused. Call it once for each request: it
+        counts."""
         if opened >= self.since - YOUNG_AGE:
             self._others += 1
         else:

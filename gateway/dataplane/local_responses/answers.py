@@ -52,8 +52,7 @@ class LocalAnswer(NamedTuple):
     reason: str
     """A `Failure` or a `LocalReason`."""
     closes: bool = False
-    """Whether the connection ends with it, for example because the rest of the request body cannot be
-    discarded."""
+    """Whether the connection ends with it."""
     result: NegotiationResult | None = None
     """Result of the negotiation, if there was any; None: that of the decision."""
     version: str | None = None

@@ -185,11 +185,9 @@ IDEMPOTENT: Final = SAFE | {"PUT", "DELETE"}
 
 
 def may_retry(failure: Failure, methods: Collection[str], *, body_held: bool) -> bool:
-    """Whether the request may be sent to another backend after `failure`.
-
-    `methods`: every one that a backend may execute for it. `body_held`: whether the whole body that has come
-    can be sent again; otherwise the answer is no.
-    """
+    """Whether the request may be sent to another backend after `failure`. `methods`: every one that a backend
+    may execute for it. `body_held`: whether all that has come of the body can be sent again; needed in any
+    case."""
     retry = FAILURES[failure].retry
     if not body_held or retry is Resend.NEVER:
         return False

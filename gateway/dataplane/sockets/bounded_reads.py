@@ -55,12 +55,9 @@ class BoundedReads(asyncio.BufferedProtocol):
 
 
 def read_to_the_end(transport: asyncio.Transport) -> None:
-    """Make uvloop's TLS read no further while bytes are not passed on yet. Otherwise it drops them when the
-    connection ends meanwhile. For a connection that was just made.
-
-    Nothing is dropped then from a connection that reads without a `BufferedProtocol`: `bound_reads` must not
-    be called for it.
-    """
+    """Make uvloop's TLS read no further while bytes are not passed on yet: otherwise it drops them when the
+    connection ends. For a connection that was just made. `bound_reads` must not be called for it: the bytes
+    would be dropped nevertheless."""
     cast(Any, transport).set_read_buffer_limits(high=1)
 
 
@@ -71,10 +68,8 @@ def bound_reads(
     reads_little: Callable[[], bool] | None = None,
 ) -> None:
     """Give `protocol` at most as much at once as `buffer` holds, and at most `SMALL_READ_SIZE` while
-    `reads_little` is true.
-
-    A loop chooses the kind of read when reading starts, so reading that goes on is started anew.
-    """
+    `reads_little` is true. Reading that goes on is started anew, because a loop chooses the kind of read
+    then."""
     reading = transport.is_reading()
     if reading:
         transport.pause_reading()

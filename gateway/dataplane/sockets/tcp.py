@@ -44,13 +44,10 @@ class _Socket(Protocol):
 
 
 def keep_asking(sock: _Socket) -> None:
-    """Enable TCP keepalive. Accepted connections inherit it from the listening socket.
-
-    It ends a connection whose other end has vanished silently (a power cut, a NAT that forgot it), or whose
-    client has closed it while its response is awaited: to the gateway that looks as if only the sending side
-    were closed. Without a deadline for the request (`backend_head: off`) nothing else would ever end it, and
-    it would count as in flight for ever.
-    """
+    """Enable TCP keepalive, which accepted connections inherit from the listening socket. It ends a
+    connection whose other end has vanished silently (a power cut, a NAT that forgot it), or whose client has
+    closed it while its response is awaited: to the gateway that looks as if only the sending side were
+    closed. With `backend_head: off` nothing else would ever end it."""
     if sock.family not in _TCP_FAMILIES:
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
