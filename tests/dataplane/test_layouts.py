@@ -1,7 +1,7 @@
 """Layouts: a head is read by one as the strict reader reads it, or not at all.
 
-The strict reader is the reference: both read every head, whatever layouts are there, and must give the same value
-or the same refusal.
+The strict reader is the reference: both read every head, whatever layouts are there, and must give the same
+value or the same refusal.
 """
 
 # ruff: noqa: N802 -- ids of threats are written with capitals
