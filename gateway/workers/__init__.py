@@ -4,12 +4,12 @@
     worker          Channel  ->  SnapshotHolder  ->  dataplane.Worker  ->  facts, reports  ->  Channel
 
 The main process holds the listening sockets. With one worker none of this runs: `OwnWorker` is the data plane
-in the main process itself, and `DataPlane` is what the rest sees of either.
+in the main process itself. The rest of the gateway sees either as a `DataPlane`.
 
 `supervisor` starts, watches and replaces workers, `worker_handle` is one of them as the main process has it,
 and `process` runs inside it.
 
-What belongs here: the life of worker processes, what they are told and tell (`messages`), and the parts that
-one consists of. What does not: what is done with a connection or a request (`dataplane`), what is learned of
-backends (`controlplane`), and other gateways (`handover`).
+What belongs here: the life of worker processes, their messages, and the parts that one consists of. What does
+not: connections and requests (`dataplane`), knowledge of backends (`controlplane`), and other gateways
+(`handover`).
 """

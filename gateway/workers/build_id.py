@@ -1,9 +1,8 @@
-"""What identifies the code that a process runs: main process and workers must run the same.
+"""The build id: it identifies the code that a process runs. Main process and workers must run the same.
 
-The messages between them are pickles of their own classes, and belong to one build of the gateway. A package
-that is upgraded while the gateway runs would give it workers of another one. Imports nothing dear: every
-worker computes it before all else. The interpreter and other packages do not count: no message has anything
-of theirs.
+Their messages are pickles of their own classes, and fit one build of the gateway. After an upgrade of the
+package a running gateway would otherwise start workers of another build. Every worker computes its id first,
+so this module imports little. Interpreter and other packages do not count: no message contains their classes.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from gateway import __version__
 from gateway.runtime.compiled import code_of, is_compiled
 
 OTHER_CODE: Final = 76
-"""The exit code of a worker that would run other code than its main process. It has the same meaning in every
-release: the two may be of different ones."""
+"""The exit code of a worker that would run other code than its main process. It is the same in every
+release, since the two may be of different ones."""
 OTHER_CODE_REASON: Final = (
     "it would run another build of skewgate than this gateway, because the one on the disk was replaced; let "
     "a new gateway take over: send SIGUSR2 to this one, or start `skewgate run --take-over`"
@@ -26,9 +25,8 @@ _PACKAGE: Final = Path(__file__).resolve().parent.parent
 
 
 def build_id(package: Path = _PACKAGE) -> str:
-    """Of the code in this folder as it is now: the release, whether it runs compiled, and a checksum of all
-    sources. It takes 7 ms. The main process must ask when it starts: later, the disk may have something
-    else."""
+    """The id of the code in this folder: release, compiled or not, and a checksum of all sources. Takes 7 ms.
+    The main process must call this when it starts: later, other code may be on the disk."""
     checksum = hashlib.sha256()
     for piece in code_of(package):
         checksum.update(piece)

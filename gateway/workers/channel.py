@@ -1,12 +1,11 @@
-"""One end of the pair of sockets between main process and worker: messages behind their length, and as what
-bytes.
+"""The channel between main process and worker: length-prefixed pickles over a pair of sockets.
 
-Delivers each message to `on_message`, in order, and calls `on_closed` once when the other end is gone or says
-what is no message. Knows no message; who is behind, and what is done about it, is the caller's.
+Delivers each message to `on_message`, in order, and calls `on_closed` once when the other end is gone or has
+sent an invalid message. It knows no message by name.
 
-A message is pickled (`dumps`, `loads`), with two rules of its own. A frozen dataclass is made anew by its
-constructor: what follows from its fields is not sent, and a compiled class can be filled in no other way. A
-read-only mapping is sent as what it holds. Only where nobody else can write: `loads` runs what it is told.
+Pickling (`dumps`, `loads`) has two rules of its own. A frozen dataclass is made anew by its constructor:
+derived fields are not sent, and a compiled class can be filled in no other way. A read-only mapping is sent
+as a dictionary. `loads` executes what it gets, so nobody else may be able to write to the sockets.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias, cast, final
 
 MAX_SIZE: Final = 256 << 20
-"""Bytes of a message: a snapshot of 100,000 backends has some 50 MiB."""
+"""Maximum bytes of a message. A snapshot of 100,000 backends has some 50 MiB."""
 
 _LENGTH: Final = Struct("!I")
 
@@ -37,7 +36,7 @@ _Reducer: TypeAlias = Callable[[Any], Any]
 
 @final
 class Channel(asyncio.Protocol):
-    """A connected, non-blocking socket, which belongs to this object from now on."""
+    """A message channel over `sock`, which is connected and non-blocking, and which it owns."""
 
     def __init__(
         self, sock: socket.socket, on_message: Callable[[Any], None], on_closed: Callable[[], None]
@@ -51,18 +50,18 @@ class Channel(asyncio.Protocol):
         self._ended = asyncio.Event()
 
     async def open(self) -> None:
-        """Messages are delivered from now on, in the running loop."""
+        """Deliver messages from now on, in the running loop."""
         await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=self._sock)
 
     def send(self, message: object) -> None:
-        """Send it behind all that was sent before. Never blocks; after the end nothing happens."""
+        """Send a message after all earlier ones. Never blocks. Does nothing after the end."""
         if self._transport is None or self._closed:
             return
         data = dumps(message)
         self._transport.write(_LENGTH.pack(len(data)) + data)
 
     def close(self) -> None:
-        """Send what was given, as far as the other end takes it, and deliver nothing more."""
+        """Send what is buffered, as far as the other end takes it, and deliver nothing more."""
         self._closed = True
         if self._transport is not None:
             self._transport.close()
@@ -71,7 +70,7 @@ class Channel(asyncio.Protocol):
             self._ended.set()
 
     async def closed(self, seconds: float) -> bool:
-        """After `close`: wait until the other end has taken everything, or is gone. False: it takes
+        """Wait, after `close`, until the other end has taken everything or is gone. False: it takes
         longer."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -92,7 +91,7 @@ class Channel(asyncio.Protocol):
         while len(found) - start >= _LENGTH.size and not self._closed:
             (length,) = _LENGTH.unpack_from(found, start)
             if length > MAX_SIZE:
-                self._broken("a message of %d bytes", length)
+                self._abort("a message of %d bytes", length)
                 return
             end = start + _LENGTH.size + length
             if len(found) < end:
@@ -106,13 +105,12 @@ class Channel(asyncio.Protocol):
         try:
             message = loads(data)
         except Exception:  # noqa: BLE001 - whatever a wrong pickle raises
-            _log.exception("what came is no message")
-            self._broken("what is no message")
+            self._abort("an invalid message", exc_info=True)
             return
         self._on_message(message)
 
-    def _broken(self, what: str, *details: object) -> None:
-        _log.error("the other end of a channel has sent " + what, *details)
+    def _abort(self, what: str, *details: object, exc_info: bool = False) -> None:
+        _log.error("the other end of a channel has sent " + what, *details, exc_info=exc_info)
         if self._transport is not None:
             self._transport.abort()
 
@@ -128,7 +126,7 @@ class Channel(asyncio.Protocol):
 
 
 def dumps(value: object) -> bytes:
-    """Raises what `pickle` raises about a value that cannot be sent."""
+    """Pickle a value. Raises what `pickle` raises about a value that cannot be sent."""
     buffer = BytesIO()
     pickler = pickle.Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL)
     pickler.dispatch_table = _REDUCERS
@@ -137,13 +135,13 @@ def dumps(value: object) -> bytes:
 
 
 def loads(data: bytes) -> Any:  # noqa: ANN401 - whatever was sent
-    """Raises whatever a wrong pickle raises."""
+    """Unpickle a value. Raises whatever a wrong pickle raises."""
     return pickle.loads(data)  # noqa: S301 - from our own process
 
 
 @final
 class _Reducers(dict[type, _Reducer]):
-    """How values are taken apart, by class. Found out when the first one of a class is sent."""
+    """Reducers of values by class, made when the first value of a class is sent."""
 
     def __missing__(self, kind: type) -> _Reducer:
         if is_dataclass(kind) and _is_frozen_without_own_way(kind):

@@ -1,12 +1,10 @@
-"""What serves the requests, as the rest of the gateway sees it: one worker in this process, or several in
-processes of their own.
+"""The data plane as the rest of the gateway sees it: one worker in this process, or several worker processes.
 
     DataPlane  =  OwnWorker         `workers: 1`
                |  WorkerProcesses   more
 
-Both have the same methods; what each is for is said at `OwnWorker`. Whoever assembles a gateway chooses one
-of them, and nobody else asks which it is. `WorkerProcesses` are in `supervisor`, which a gateway with one
-worker never imports.
+Both have the same methods, which `OwnWorker` documents. `assembly` chooses one of them, and no other code
+depends on which it is. `WorkerProcesses` is in `supervisor`, which a gateway with one worker never imports.
 """
 
 from __future__ import annotations
@@ -36,21 +34,21 @@ DataPlane: TypeAlias = "OwnWorker | WorkerProcesses"
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class OwnWorker:
-    """The data plane in this process. The worker serves on the sockets, which are for one slot. Certificates
-    are those of the addresses with TLS; their owner reads them again. The access log is the one that the
-    worker writes."""
+    """The data plane in this process."""
 
     _worker: Worker
     _listen: tuple[Listen, ...]
     _sockets: ListeningSockets
+    """Sockets for one slot."""
     _certificates: Mapping[Listen, ServerCertificates]
+    """Certificates of the addresses with TLS. `CertificateWatch` reads them again."""
     _access_log: AccessLog
+    """The log that the worker writes."""
 
     # --- its life
 
     async def start(self) -> None:
-        """Everything but accepting clients. Raises `StartupError`, and then nothing runs. Here: it is there
-        already."""
+        """Start everything but accepting clients. Raises `StartupError`, and then nothing runs."""
 
     async def listen(self) -> None:
         """Accept clients from now on. Raises `StartupError` if nobody can."""
@@ -58,8 +56,8 @@ class OwnWorker:
         await self._worker.listen(found, self._certificates)
 
     async def stop_accepting(self) -> None:
-        """Whoever was accepted is served; who connects from now on waits in the listening sockets, as long as
-        somebody holds them. When this returns, nobody is accepted any more."""
+        """Stop accepting; accepted connections are served on. When this returns, new clients wait in the
+        listening sockets, as long as a process holds them."""
         await self._worker.stop_accepting()
 
     async def drain(self, seconds: float) -> None:
@@ -71,56 +69,56 @@ class OwnWorker:
         await self._worker.abort()
 
     def kill(self) -> None:
-        """This process ends now: so do all others, whatever they do. Here: there is none."""
+        """Kill all other processes of the data plane, because this one ends now."""
 
     def configured(self, settings: Settings) -> None:
-        """These settings are being put in force, with the present snapshot. Here: it reads the snapshot of
-        this process, and nothing else of a reload."""
+        """Put settings in force together with the present snapshot. A worker in this process already reads
+        that, and needs nothing else of a reload."""
 
     async def in_force(self) -> bool:
-        """Wait until what is in force now is so in every worker. False: one of them takes too long."""
+        """Wait until the present snapshot is in force in every worker. False: one of them takes too long."""
         return True
 
     def held(self, service: str) -> int | None:
-        """The lowest seq of its record that a live worker process has acknowledged, 0 for none; None: no
-        such process is live."""
+        """The lowest seq of the service's record that live worker processes have acknowledged, 0 for none;
+        None: no such process is live."""
         return None
 
     def deadlines(self, deadlines: Mapping[str, float]) -> None:
-        """By service until when this replica is attached: seconds of `process.boot_time`. All of them;
-        without an entry it refuses no version of a service on which replicas agree. Every worker is told."""
+        """Set the times until which this replica is attached, for all services, in seconds of
+        `process.boot_time`. A service without an entry: no version of it is refused."""
         self._worker.context.refusals.deadlines = deadlines
 
     def reopen_logs(self) -> None:
-        """The access log was rotated."""
+        """Reopen the access log, which was rotated."""
         self._access_log.reopen()
 
     def read_certificates(self) -> None:
-        """Files of certificates have changed. Here: whoever has read them has changed what is in force."""
+        """Read certificate files that have changed. In this process they are in force already."""
 
     async def collect(self, *, counters: bool) -> None:
-        """Bring what is said below up to date, if that takes no longer than a second. `counters`: what is in
-        `Metrics`, too. Here: it is always of this moment."""
+        """Ask the workers for reports, so that the properties below are up to date. Takes a second at most.
+        `counters`: bring `Metrics` up to date, too."""
 
-    # --- what it says
+    # --- its state
 
     @property
     def not_serving(self) -> str:
-        """Why no client is accepted at this moment, a sentence; empty: they are."""
+        """The reason why no client is accepted at this moment, a sentence; empty: they are."""
         return self._worker.not_serving
 
     def report(self) -> WorkerReport:
-        """Returns the gauges of all workers together. Costs some milliseconds for a thousand backends."""
+        """The gauges of all workers together. Takes some milliseconds for a thousand backends."""
         return self._worker.report()._replace(access_log_dropped=self._access_log.dropped)
 
     @property
     def in_flight_by_member(self) -> Mapping[str, int]:
-        """Requests in flight by member key, as in `report`, for those who ask often."""
+        """Requests in flight by member key, as in `report`, for frequent calls."""
         return self._worker.context.in_flight_by_member
 
     @property
     def held_back(self) -> Mapping[str, int]:
-        """As for `selection.select`, by member key."""
+        """Members that are held back, by key, as for `selection.select`."""
         return self._worker.context.held_back
 
     @property
@@ -129,6 +127,6 @@ class OwnWorker:
         return self._worker.context.cached_documents
 
     def workers(self) -> Iterable[WorkerState]:
-        """All of them."""
+        """The state of every worker."""
         state = "draining" if self._worker.context.draining else "serving"
         return (WorkerState(0, getpid(), self._worker.number_of_clients(), state, 0),)

@@ -1,16 +1,16 @@
-"""Who of several workers has how many leases, and what each of them is told about them.
+"""The leases of all workers: how many each has, how many it waits for, and what it is told about them.
 
-A lease is granted by the main process: for one request at a time at a member with a bound, or for one retry
-at a time of a service (`dataplane.limits.sharing`). Of each key there is a stock.
+A lease is granted by the main process for one request at a time at a member with a bound, or for one retry at
+a time of a service (`dataplane.limits.sharing`). Each key has a stock of leases.
 
-    held        + those that are free  =  the bound, always: a lease is free again only when its worker has
-                said so, or has ended
-    wanted      goes first to who has fewest, among those to who has waited longest
-    given back  while somebody else wants it: what is not used at once, and what is used as it becomes free,
-                down to an equal part of the stock
+    granted   leases of all workers, plus free ones = the bound, always. A lease is free again only when its
+              worker has released it, or has ended
+    wanted    a free lease goes to the worker that has fewest, among those to the one that has waited longest
+    recalled  while another worker wants one: idle leases at once, used ones as they become free, down to an
+              equal part of the stock
 
-So whatever messages are under way, no more leases are in use than there are; a worker that has none comes
-in turn; and while nobody wants more than it has, nothing is sent. Pure: values in, values out.
+So no more leases are in use than there are, whatever messages are under way. A worker without a lease gets
+one in turn. While no worker wants more than it has, nothing is sent. Pure: values in, values out.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from gateway.workers.messages import Leases, LeaseUse
 class _Stock:
     """The leases of one key."""
 
-    bound: int
+    bound: int = 0
     gone: bool = False
-    """It is configured no more. Requests that waited before go by the bound that it had."""
+    """The key is not configured any more. Requests that waited before still go by the bound that it had."""
     held: dict[int, int] = field(default_factory=dict)
-    """By worker; none is 0. As many as it may be using."""
+    """Leases by worker, as many as it may be using; none is 0."""
     wanted: dict[int, int] = field(default_factory=dict)
-    """By worker, beyond what it has; none is 0."""
+    """Leases that a worker wants beyond those that it has; none is 0."""
     last_at: dict[int, int] = field(default_factory=dict)
-    """When each worker got one last."""
+    """The count at which each worker got its last lease."""
 
     @property
     def free(self) -> int:
-        """Below zero after the bound was lowered."""
+        """Leases that no worker has. Below zero after the bound was lowered."""
         return self.bound - sum(self.held.values())
 
     def next(self) -> int:
-        """Who of those that want one gets it."""
+        """The worker that gets the next free lease."""
         return min(self.wanted, key=lambda one: (self.held.get(one, 0), self.last_at.get(one, 0)))
 
     def part(self) -> int:
-        """How many a worker keeps while others want them."""
+        """Leases that a worker keeps while others want them."""
         if self.free < 0:
             return self.bound // max(1, len(self.held))
         claimants = max(1, len(self.held.keys() | self.wanted.keys()))
@@ -56,7 +56,7 @@ class _Stock:
         return -(-self.bound // claimants)
 
     def wanted_from(self, worker: int) -> bool:
-        """Whether others want what this worker has."""
+        """Whether others want the leases of this worker."""
         return worker in self.held and (
             self.gone
             or self.free < 0
@@ -68,16 +68,20 @@ class _Stock:
 @final
 @dataclass(slots=True)
 class _LeaseUser:
-    """What one worker was told."""
+    """The messages to one worker: the state after the last one, and the content of the next one."""
 
     number: int = 0
+    """The number of the last message to it."""
     heard: int = 0
+    """The number of the last message that is in force there."""
     changed: bool = True
+    """Something is to be told."""
     grants: dict[str, int] = field(default_factory=dict)
-    """Not sent yet."""
+    """Leases that are granted and not sent yet."""
     recalled: dict[str, int] = field(default_factory=dict)
+    """Leases that the worker keeps, by key, where others want some."""
     recalled_at: dict[str, int] = field(default_factory=dict)
-    """By key of `recalled`: the number of the message that has it first."""
+    """The number of the message that recalls a key first."""
     exhausted: set[str] = field(default_factory=set)
 
     def has_nothing_idle(self, key: str) -> bool:
@@ -86,18 +90,19 @@ class _LeaseUser:
 
 @final
 class LeaseLedger:
-    """The stocks of all keys. `workers`: how many there are to be."""
+    """The stocks of all keys. `workers`: the number of workers that there are to be."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._stocks: dict[str, _Stock] = {}
         self._users: dict[int, _LeaseUser] = {}
         self._changed: dict[str, None] = {}
-        """Keys to look at."""
+        """Keys to deal anew, in the order in which they changed."""
         self._count = 0
+        """Number of leases that were granted one by one."""
 
     def configure(self, numbers: Mapping[str, int]) -> None:
-        """These are all keys, with the number of leases that there are."""
+        """Set the number of leases of every key."""
         for key in self._stocks.keys() - numbers.keys():
             stock = self._stocks[key]
             if not stock.gone:
@@ -106,16 +111,21 @@ class LeaseLedger:
             elif not (stock.held or stock.wanted or key in self._changed):
                 del self._stocks[key]
         for key, bound in numbers.items():
-            self._bound(key, bound)
+            stock = self._stocks.setdefault(key, _Stock())
+            if stock.bound != bound or stock.gone:
+                stock.bound, stock.gone = bound, False
+                self._changed[key] = None
+                for worker in self._users:
+                    self._top_up(key, worker)
 
     def joined(self, worker: int) -> None:
-        """A worker has come, which has none yet."""
+        """Add a worker, which has no lease yet."""
         self._users[worker] = _LeaseUser()
         for key in self._stocks:
             self._top_up(key, worker)
 
     def left(self, worker: int) -> None:
-        """It has ended: nothing that it had is in use any more."""
+        """Remove a worker that has ended: its leases are free."""
         del self._users[worker]
         for key, stock in self._stocks.items():
             if stock.held.pop(worker, 0) or stock.wanted.pop(worker, 0):
@@ -124,7 +134,7 @@ class LeaseLedger:
             stock.last_at.pop(worker, None)
 
     def used(self, worker: int, use: LeaseUse) -> None:
-        """A worker says what it does with its leases."""
+        """Take in what a worker reports about its leases."""
         user = self._users[worker]
         user.heard = max(user.heard, use.heard)
         for key, number in use.released.items():
@@ -142,35 +152,24 @@ class LeaseLedger:
                     stock.wanted[worker] = number
                 self._changed[key] = None
         for key in user.recalled:
-            self._changed[key] = None  # what it has heard may say that all are taken
+            self._changed[key] = None  # by what it has heard, the key may be exhausted
 
     def deal(self) -> list[tuple[int, Leases]]:
-        """Grant what is free, and have given back what others want. What the workers are to be told."""
+        """Grant free leases and recall those that others want. The messages to the workers."""
         changed, self._changed = self._changed, {}
         for key in changed:
-            self._deal_key(key)
-        return [(worker, self._message(one)) for worker, one in self._users.items() if one.changed]
+            self._deal_key(key, self._stocks[key])
+        return [(worker, _message(one)) for worker, one in self._users.items() if one.changed]
 
     @property
     def keys(self) -> KeysView[str]:
-        """All keys, those included of which leases are still out."""
+        """All keys, also those that are gone and still have leases out."""
         return self._stocks.keys()
 
     # -- one key
 
-    def _bound(self, key: str, bound: int) -> None:
-        stock = self._stocks.get(key)
-        if stock is None:
-            stock = self._stocks[key] = _Stock(bound)
-        elif stock.bound == bound and not stock.gone:
-            return
-        stock.bound, stock.gone = bound, False
-        self._changed[key] = None
-        for worker in self._users:
-            self._top_up(key, worker)
-
     def _top_up(self, key: str, worker: int) -> None:
-        """What a worker gets before it wants anything."""
+        """Grant a worker its part before it wants anything."""
         stock = self._stocks[key]
         part = stock.bound // self._workers - stock.held.get(worker, 0)
         self._grant(key, stock, worker, min(part, stock.free))
@@ -182,8 +181,7 @@ class LeaseLedger:
             user.grants[key] = user.grants.get(key, 0) + number
             user.changed = True
 
-    def _deal_key(self, key: str) -> None:
-        stock = self._stocks[key]
+    def _deal_key(self, key: str, stock: _Stock) -> None:
         while stock.wanted and stock.free > 0:
             worker = stock.next()
             self._count += 1
@@ -194,31 +192,33 @@ class LeaseLedger:
                 stock.wanted[worker] = left
         part = stock.part()
         for worker, user in self._users.items():
-            self._call_back(key, user, part if stock.wanted_from(worker) else None)
+            _keep(key, user, part if stock.wanted_from(worker) else None)
         for worker, user in self._users.items():
             if self._is_exhausted(key, stock, worker) != (key in user.exhausted):
                 user.changed = True
                 user.exhausted ^= {key}
 
-    def _call_back(self, key: str, user: _LeaseUser, part: int | None) -> None:
-        """Have a worker give back what it has beyond `part`; None: nobody wants it any more."""
-        if user.recalled.get(key) == part:
-            return
-        user.changed = True
-        if part is None:
-            del user.recalled[key], user.recalled_at[key]
-        else:
-            user.recalled[key] = part
-            user.recalled_at.setdefault(key, user.number + 1)
-
     def _is_exhausted(self, key: str, stock: _Stock, worker: int) -> bool:
-        """Whether a worker that wants one has to wait until somebody ends a request."""
+        """Whether a worker that wants a lease has to wait until some request ends."""
         return worker in stock.wanted and all(
             other == worker or self._users[other].has_nothing_idle(key) for other in stock.held
         )
 
-    def _message(self, user: _LeaseUser) -> Leases:
-        user.number += 1
-        user.changed = False
-        grants, user.grants = user.grants, {}
-        return Leases(user.number, grants, dict(user.recalled), frozenset(user.exhausted))
+
+def _keep(key: str, user: _LeaseUser, part: int | None) -> None:
+    """Recall what a worker has beyond `part`; None: nobody wants it any more."""
+    if user.recalled.get(key) == part:
+        return
+    user.changed = True
+    if part is None:
+        del user.recalled[key], user.recalled_at[key]
+    else:
+        user.recalled[key] = part
+        user.recalled_at.setdefault(key, user.number + 1)
+
+
+def _message(user: _LeaseUser) -> Leases:
+    user.number += 1
+    user.changed = False
+    grants, user.grants = user.grants, {}
+    return Leases(user.number, grants, dict(user.recalled), frozenset(user.exhausted))

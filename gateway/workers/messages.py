@@ -1,8 +1,7 @@
-"""What main process and worker say to each other. Values only; `channel` carries them.
+"""The messages between the main process and a worker. Values only; `channel` carries them.
 
-A main process and its workers are one release and one program: the main process starts them. So a message is
-pickled, and its form may change with every release. Nobody else can write to a channel: it is an unnamed pair
-of sockets.
+The main process starts its workers, so all of them run one release. A message is pickled, and its form may
+change with every release. Nobody else can write to a channel: it is an unnamed pair of sockets.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from gateway.settings import Settings
 from gateway.telemetry.counters import Counted
 from gateway.telemetry.worker_report import WorkerReport
 
-# --- from the main process -------------------------------------------------------------------------------
+# --- from the main process ---------------------------------------------------------------------------------
 
 
 @final
@@ -28,39 +27,42 @@ class Start(NamedTuple):
     settings: Settings
     """`Settings.for_workers`. Their `services` are those of the file; those in force are in `publication`."""
     publication: Publication
-    """Everything, for a worker that knows nothing."""
+    """The whole snapshot, for a worker that knows nothing."""
     slot: int
-    """0 and up. A worker that replaces another one has its slot."""
+    """The slot, from 0. A worker that replaces another one has its slot."""
     workers: int
-    """How many there are, which divides limits."""
+    """Number of workers, by which limits are divided."""
     listeners: tuple[tuple[int, int], ...]
     """(position in `settings.listen`, file descriptor of a listening socket of this slot)."""
     balance: Descriptors
-    """With which it spreads connections evenly over the workers."""
+    """Descriptors for balancing connections over the workers."""
 
 
 @final
 class Update(NamedTuple):
-    """What has changed since the message that the worker has acknowledged last."""
+    """The changes since the message that the worker has acknowledged last."""
 
     number: int
-    """To be acknowledged. 1 is `Start`."""
+    """The number to acknowledge. 1 is `Start`."""
     publication: Publication
     facts_seen: int
-    """The number of the last `Facts` of this worker that are in it."""
+    """The number of the last `LearnedFacts` of this worker that are in the publication."""
     settings: Settings | None = None
-    """A configuration that is put in force with it."""
+    """The configuration to put in force with it; None: no new one."""
 
 
 @final
 class Serve(NamedTuple):
-    """Listen from now on: what the worker holds is what everybody holds."""
+    """Listen from now on: the worker holds what every other one holds."""
 
 
 @final
 class ReportRequest(NamedTuple):
-    """The worker answers with a `Report` of this number. `counters`: with what it has counted since
-    the last such report. What it has not told yet is lost if it is killed."""
+    """A request for a `Report` of this number, sent at every beat.
+
+    `counters`: with the counts since the last such report. Counts that were never reported are lost if the
+    worker is killed.
+    """
 
     number: int
     counters: bool
@@ -68,15 +70,15 @@ class ReportRequest(NamedTuple):
 
 @final
 class Do(NamedTuple):
-    """Something that is done at once: `reopen_logs` or `read_certificates`."""
+    """A command that is carried out at once: `reopen_logs` or `read_certificates`."""
 
     what: str
 
 
 @final
 class Pause(NamedTuple):
-    """Accept nobody (answered by `Stopped`) until `Serve` comes again, or `Shutdown`: another gateway is
-    about to accept from the same sockets."""
+    """Accept no connections (answered by `Stopped`) until `Serve` comes again, or `Shutdown`: another gateway
+    is about to accept from the same sockets."""
 
 
 @final
@@ -88,21 +90,21 @@ class Shutdown(NamedTuple):
 
 @final
 class HeldBack(NamedTuple):
-    """What the main process has decided about members that fail, for all workers (`backends.ejection`)."""
+    """The members that the main process keeps from requests because they fail (`backends.ejection`)."""
 
     held_back: Mapping[str, int]
-    """As for `selection.select`: by member key. All of them."""
+    """All of them by member key, as for `selection.select`."""
     failing: frozenset[str]
-    """Keys of members that have failed in some worker since the last such message. Their next complete
-    response is to be told."""
+    """Keys of members that have failed in some worker since the last such message. The worker reports their
+    next complete response."""
 
 
 @final
 class Deadlines(NamedTuple):
-    """Until when this replica is attached (`DataPlane.deadlines`)."""
+    """The times until which this replica is attached (`DataPlane.deadlines`)."""
 
     deadlines: Mapping[str, float]
-    """By service. All of them."""
+    """All deadlines, by service."""
 
 
 @final
@@ -110,28 +112,28 @@ class Leases(NamedTuple):
     """Leases for this worker (`dataplane.limits.sharing`). It answers with `LeaseUse`."""
 
     number: int
-    """1 and up."""
+    """The number of the message, from 1."""
     granted: Mapping[str, int]
-    """By key, in addition to those that it has."""
+    """Leases by key, in addition to those that the worker has."""
     recalled: Mapping[str, int]
-    """As `SharedLimits.recalled`. All of them."""
+    """The whole of `SharedLimits.recalled`."""
     exhausted: frozenset[str]
-    """As `SharedLimits.exhausted`. All of them."""
+    """The whole of `SharedLimits.exhausted`."""
 
 
 @final
 class ClientUse(NamedTuple):
-    """What clients have used of what all workers share, since the last such message: from a worker what they
-    used there, to a worker what they used in the others."""
+    """The use of limits that all workers share, since the last such message: from a worker its own use, to a
+    worker that of all others."""
 
     tokens: Mapping[str, Mapping[int, int]]
-    """By service and key of the client: tokens that were taken."""
+    """Tokens that were taken, by service and client key."""
     in_flight: Mapping[str, Mapping[int, int]]
-    """By service and key of the client, where it has changed: requests in flight."""
+    """Requests in flight by service and client key, where the number has changed."""
 
 
 AtOnce: TypeAlias = HeldBack | Deadlines | Leases | ClientUse
-"""Put in force at once, whatever else is under way."""
+"""A message that is put in force at once, whatever else is under way."""
 FromMainProcess: TypeAlias = Start | Update | Serve | ReportRequest | Do | Pause | Shutdown | AtOnce
 
 # --- from a worker -----------------------------------------------------------------------------------------
@@ -139,61 +141,60 @@ FromMainProcess: TypeAlias = Start | Update | Serve | ReportRequest | Do | Pause
 
 @final
 class Ack(NamedTuple):
-    """What came with this number is in force here."""
+    """The `Start` or `Update` with this number is in force in the worker."""
 
     number: int
 
 
 @final
 class Serving(NamedTuple):
-    """It listens."""
+    """The worker listens."""
 
 
 @final
 class LearnedFacts(NamedTuple):
-    """What requests have shown."""
+    """Facts that requests of this worker have shown."""
 
     number: int
-    """1 and up, each one more than the one before."""
+    """1 for the first message, then one more each time."""
     facts: tuple[ObservedFact, ...]
 
 
 @final
 class AttemptFailed(NamedTuple):
-    """An attempt at a member has failed in a way that may count for its ejection, or (`reason` None) one that
-    has failed before has answered."""
+    """An attempt at a member has failed in a way that may count for its ejection; or, if `reason` is None, a
+    member that has failed before has answered."""
 
     key: str
     url: str
-    """Of its backend; empty: not known."""
+    """The URL of its backend; empty: not known."""
     reason: EjectionReason | None
 
 
 @final
 class LeaseUse(NamedTuple):
-    """What this worker does with its leases."""
+    """The worker's use of its leases."""
 
     heard: int
-    """The number of the last `Leases` that is in force here: of what these want back nothing is idle."""
+    """The number of the last `Leases` that is in force: the worker has nothing idle of what that recalls."""
     released: Mapping[str, int]
-    """By key: those that it gives back with this message."""
+    """Leases that the worker returns with this message, by key."""
     wanted: Mapping[str, int]
-    """By key, where it has changed: requests that wait for one."""
+    """Requests that wait for a lease, by key, where the number has changed."""
 
 
 @final
 class Report(NamedTuple):
-    """How a worker is, at a beat. One more, with what it has counted, is the last message of a worker that
-    ends in order."""
+    """The gauges of a worker, with its counts if they were asked for. A worker that ends in order sends one
+    unasked, as its last message."""
 
     number: int
-    """That of the beat; 0: nobody has asked."""
+    """The number of the `ReportRequest`; 0: nobody has asked."""
     worker: WorkerReport
-    """The gauges of this worker."""
     counted: Counted | None = None
-    """`Metrics.take()`, if the beat asks for it: each count is told once."""
+    """`Metrics.take()`, if the request asks for it. Each count is reported once."""
 
 
 @final
 class Stopped(NamedTuple):
-    """It accepts no more."""
+    """The worker accepts no more connections."""

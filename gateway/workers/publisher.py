@@ -1,11 +1,11 @@
-"""What each worker is sent of what is known and configured, and when.
+"""The publisher: it sends every worker the changes of snapshot and configuration.
 
     SnapshotHolder  ->  Publisher  ->  Start, Update  ->  a worker  ->  Ack  ->  Publisher
 
 A worker gets the difference between what it has acknowledged and what is current. One Update at a time is
-under way to it, and there is a pause between two: what happens meanwhile comes together in the next one. So a
-worker that is slow gets fewer and larger ones, and never a queue of them. Knows no process: whoever has the
-worker passes on what it says.
+under way to it, with a pause between two, and changes meanwhile come together in the next one. So a slow
+worker gets fewer and larger updates, and never a queue of them. This module knows no process: `supervisor`
+passes on what a worker sends.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from gateway.settings import Settings
 from gateway.workers.messages import LearnedFacts, Start, Update
 
 PAUSE: Final = 0.01
-"""Seconds at least between two Updates to a worker."""
+"""Minimum seconds between two Updates to a worker."""
 FACTS_PAUSE: Final = 0.1
-"""The same where nothing is new but that facts of the worker have been seen, which it may then forget."""
+"""The same for an Update that only says which facts of the worker are taken in, so that it may forget
+them."""
 
 MakeStart: TypeAlias = Callable[[Settings, Publication], Start]
 
@@ -35,26 +36,26 @@ MakeStart: TypeAlias = Callable[[Settings, Publication], Start]
 @final
 @dataclass(slots=True, eq=False)
 class Recipient:
-    """What one worker has been sent, and what of it is in force there."""
+    """A worker as the publisher sees it: what it was sent, and what of that is in force there."""
 
     send: Callable[[object], None]
     make_start: MakeStart
     number: int = 0
-    """Of what was sent last."""
+    """The number of the last message to it."""
     held: Snapshot | None = None
-    """What it has acknowledged; None: nothing yet."""
+    """The snapshot that it has acknowledged; None: none yet."""
     changes: int = 0
-    """How many changes are in `held`, as `Publisher.changes` counts them."""
+    """Number of changes in `held`, as `Publisher.changes` counts them."""
     sent: Snapshot | None = None
-    """What is under way to it."""
+    """The snapshot that is under way to it."""
     sent_changes: int = 0
     sent_at: float = -inf
     settings: Settings | None = None
-    """Those that it was sent last."""
+    """The settings that it was sent last."""
     facts_seen: int = 0
-    """The number of its last facts that have been taken in."""
+    """The number of its last facts that were taken in here."""
     facts_seen_there: int = 0
-    """The same, as it knows it."""
+    """The same, as it was last told."""
 
 
 @final
@@ -66,15 +67,15 @@ class Publisher:
         self._settings = settings.for_workers
         self._recipients: list[Recipient] = []
         self.changes = 1
-        """How often something has changed. The first one is what was there at the beginning."""
+        """Number of changes so far. The first one is the snapshot at the beginning."""
         self._made: tuple[Snapshot | None, Snapshot, Publication] | None = None
-        """The last publication that was made, with what it is the difference between."""
+        """The last publication, after the two snapshots that it is the difference between."""
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
         self._unsubscribe = snapshot_holder.subscribe(lambda before, after: self._changed())
 
     def close(self) -> None:
-        """Publish nothing more."""
+        """Stop publishing."""
         self._unsubscribe()
         self._recipients.clear()
         if self._timer is not None:
@@ -82,7 +83,7 @@ class Publisher:
             self._timer = None
 
     def add(self, send: Callable[[object], None], make_start: MakeStart) -> Recipient:
-        """A worker, which is sent everything at once. `make_start` completes the first message."""
+        """Add a worker, and send it everything at once. `make_start` completes the first message."""
         recipient = Recipient(send, make_start)
         self._snapshot_holder.apply_batch()
         self._recipients.append(recipient)
@@ -90,17 +91,17 @@ class Publisher:
         return recipient
 
     def remove(self, recipient: Recipient) -> None:
-        """It has ended."""
+        """Remove a worker that has ended."""
         if recipient in self._recipients:
             self._recipients.remove(recipient)
 
     def configured(self, settings: Settings) -> None:
-        """These settings are put in force together with the current snapshot."""
+        """Publish settings together with the current snapshot."""
         self._settings = settings.for_workers
         self._changed()
 
     def acknowledged(self, recipient: Recipient, number: int) -> bool:
-        """The worker holds what came with this number. False: nothing with this number is under way."""
+        """Take in an acknowledgement. False: no message with this number is under way."""
         if recipient.sent is None or number != recipient.number:
             return False
         recipient.held, recipient.sent = recipient.sent, None
@@ -109,7 +110,7 @@ class Publisher:
         return True
 
     def facts(self, recipient: Recipient, facts: LearnedFacts) -> bool:
-        """Take in what requests of the worker have shown. False: this is not the number after the last."""
+        """Take in facts from a worker. False: the number does not follow the last one."""
         if facts.number != recipient.facts_seen + 1:
             return False
         for service, backend, fact in facts.facts:
@@ -124,7 +125,7 @@ class Publisher:
             self._schedule(recipient)
 
     def _when_due(self, recipient: Recipient) -> float | None:
-        """When the next Update to a worker is due; None: nothing is new, or something is under way."""
+        """The time at which the next Update to a worker is due; None: nothing is new, or one is under way."""
         if recipient.sent is not None:
             return None
         if recipient.changes < self.changes:
@@ -132,7 +133,8 @@ class Publisher:
         return recipient.sent_at + FACTS_PAUSE if recipient.facts_seen > recipient.facts_seen_there else None
 
     def _schedule(self, recipient: Recipient) -> None:
-        """At the end of this turn of the loop at the earliest: a turn may bring many changes."""
+        """Set the timer for a worker, at the earliest for the end of this iteration of the event loop, which
+        may bring many changes."""
         due = self._when_due(recipient)
         if due is None or (self._timer is not None and self._due <= due):
             return
@@ -165,19 +167,19 @@ class Publisher:
             recipient.send(Update(recipient.number, difference, recipient.facts_seen, changed))
 
     def _difference(self, before: Snapshot | None, after: Snapshot) -> Publication:
-        """Workers mostly hold the same, so that one publication is for all of them."""
+        """The publication between two snapshots. Most workers hold the same, so one serves them all."""
         made = self._made
         if made is None or made[0] is not before or made[1] is not after:
             made = self._made = (before, after, publication(before, after))
         return made[2]
 
 
-# --- what workers hold of the offers, compared with what is in force ---------------------------------------
+# --- the offers that workers hold, compared with those in force --------------------------------------------
 
 
 def lowest_held(service: str, current: Snapshot, held: Iterable[Snapshot]) -> int | None:
-    """The lowest `seq` of this service's record among what the workers hold. 0: one of them holds none.
-    None: there is no worker."""
+    """The lowest `seq` of the service's record that the workers hold, 0 if one holds none; None: there is no
+    worker."""
     present = _record(current.views.get(service))
     lowest: int | None = None
     for each in held:
@@ -192,14 +194,14 @@ def lowest_held(service: str, current: Snapshot, held: Iterable[Snapshot]) -> in
 
 
 def offers(snapshot: Snapshot | None) -> bool:
-    """Whether some service has an offer, as in a gateway that is ready."""
+    """Whether a snapshot has an offer for some service, as in a gateway that is ready."""
     return snapshot is not None and any(
         view.offer.versions or view.offer.transparent for view in snapshot.views.values()
     )
 
 
 def holds_records(held: Snapshot, current: Snapshot) -> bool:
-    """Whether a worker that holds this decides by the present records."""
+    """Whether a worker that holds `held` decides by the current records."""
     for name, view in current.views.items():
         other = held.views.get(name)
         if other is not view and (other is None or other.agreed != view.agreed):

@@ -1,7 +1,7 @@
-"""The reports of worker processes, added up: of those that run, and what lasts of those that have ended.
+"""The sum of the reports of all worker processes, those that have ended included.
 
-A worker that has ended has no connections and no requests any more, but what it has counted stays counted:
-requests and the like in the metrics of this process (`telemetry.counters`), the rest here.
+A worker that has ended has no connections and no requests any more, but its counts stay: requests and the
+like in the metrics of this process (`telemetry.counters`), the rest here.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from gateway.workers.worker_handle import WorkerHandle
 
 @final
 class CutOff(NamedTuple):
-    """What was under way in a worker that ended without being told to, by its last report. It may have
-    finished some of it, and begun more, since it reported."""
+    """The requests and tunnels under way in a worker that has ended unexpectedly, by its last report. It may
+    have finished some of them, and begun more, since then."""
 
     requests: int = 0
     tunnels: int = 0
-    """They are no requests any more."""
+    """Tunnels, which do not count as requests any more."""
 
     def __str__(self) -> str:
-        """The end of a log line about what has happened; empty: nothing was under way."""
+        """The end of a log line; empty: nothing was under way."""
         if not any(self):
             return ""
         return f" (by its last report: requests under way {self.requests}, tunnels {self.tunnels})"
@@ -34,33 +34,32 @@ class CutOff(NamedTuple):
 
 @final
 class Reports:
-    """Reports of the workers that are `running`, which is looked at anew by each method, and of those that
-    have ended. `count`: `Metrics.add`."""
+    """Reports of all workers. `running`: a live view of those that run. `count`: `Metrics.add`."""
 
     def __init__(self, running: Iterable[WorkerHandle], count: Callable[[Counted], None]) -> None:
         self._running = running
         self._count = count
         self._ended = WorkerReport()
-        """The sum of what lasts of workers that have ended."""
+        """The lasting part of the reports of workers that have ended."""
         self._in_flight: Mapping[str, int] | None = None
         """Requests in flight by member key; None: to be added up again."""
 
     def received(self, handle: WorkerHandle, report: Report) -> None:
-        """Take in what a worker has reported."""
+        """Take in a report."""
         handle.report = report
         self._in_flight = None
         if report.counted is not None:
             self._count(report.counted)
 
     def retire(self, handle: WorkerHandle) -> None:
-        """Keep what lasts of a worker that has ended, and runs no more."""
+        """Keep the lasting part of the report of a worker that has ended."""
         self._in_flight = None
         if handle.report is not None:
             self._ended = plus(self._ended, handle.report.worker.lasting())
 
     def count_cut_off(self, handle: WorkerHandle) -> CutOff:
-        """Count what was under way in this worker, which has ended without being told to: it has written no
-        line about it."""
+        """Count the requests and tunnels that were under way in a worker that has ended unexpectedly. It has
+        logged none of them."""
         if handle.report is None:
             return CutOff()
         last = handle.report.worker

@@ -1,6 +1,6 @@
-"""What becomes of the record of a finished request: counted, traced, logged.
+"""The recorder of finished requests: it hands each record to metrics, tracing and access log.
 
-    RequestRecord  ->  Metrics  ->  Tracing  ->  AccessLog  ->  whoever else listens
+    RequestRecord  ->  Metrics  ->  Tracing  ->  AccessLog  ->  other listeners
 
 It is on the hot path, so a single listener is called directly.
 """
@@ -20,13 +20,13 @@ Listener: TypeAlias = Callable[[RequestRecord], None]
 
 
 def open_access_log(configured: AccessLogSettings) -> AccessLog:
-    """Raises `StartupError` if its file cannot be opened."""
-    # Their values were checked with the file.
+    """Open the access log. Raises `StartupError` if its file cannot be opened."""
+    # The values were checked with the file.
     return AccessLog(cast(Format, configured.format), configured.path, cast(Query, configured.query))
 
 
 def reads_ids(tracing: Tracing | None, configured: AccessLogSettings) -> bool:
-    """Whether somebody reads `RequestHead.trace` and `ResponseHead.request_id`, which costs a hundredth of a
+    """Whether `RequestHead.trace` and `ResponseHead.request_id` are used. Reading them costs a hundredth of a
     request."""
     return tracing is not None or configured.format != "off"
 
@@ -38,7 +38,7 @@ def recorder(
     configured: AccessLogSettings,
     others: Iterable[Listener] = (),
 ) -> Listener:
-    """What gets the records."""
+    """The function that is called with each record."""
     listeners: list[Listener] = [metrics.record]
     if tracing is not None:
         listeners.append(tracing.finish)  # before the access log: a trace may begin here

@@ -1,13 +1,13 @@
-"""What all workers share: who is held back, who has which leases, and what the clients have used.
+"""The token broker of the main process and its client in each worker: what workers share in bounded numbers.
 
-    a worker: BrokerClient                the main process: TokenBroker
+    a worker: BrokerClient               the main process: TokenBroker
     Failed       ->  `Ejections`, as a gateway with one worker has them  ->  HeldBack, to all
     LeaseUse     ->  `LeaseLedger`                                       ->  Leases, to whom they concern
     ClientUse    ->  added up for a moment                               ->  ClientUse, to all others
 
-Runs only while there are workers. Leases are told of at the end of the turn of the event loop, since
-requests wait for them; what clients use is collected for a moment. While nothing changes nothing is sent.
-Decides nothing about a request.
+Runs only while there are worker processes. Leases are sent at the end of an event-loop iteration, since
+requests wait for them; the use of clients is collected for a moment. While nothing changes, nothing is sent.
+It decides nothing about a request.
 """
 
 from __future__ import annotations
@@ -31,42 +31,42 @@ from gateway.workers.leases import LeaseLedger
 from gateway.workers.messages import AttemptFailed, ClientUse, HeldBack, Leases, LeaseUse
 
 TICK: Final = 0.25
-"""Seconds between two looks at ejections that end, and at members that have come or gone."""
+"""Seconds between two checks for ejections that end, and for members that have come or gone."""
 EXCHANGE: Final = 0.05
-"""Seconds for which the main process adds up what clients have used. The workers do so as long. So others
-know after a tenth of a second."""
+"""Seconds for which the main process adds up the use of clients, and each worker before it. So the other
+workers know after a tenth of a second."""
 FAILURES: Final = 0.01
 """Seconds between two messages about members that have failed."""
 
 CLOSING: Final = 0.005
-"""Seconds between two looks at connections that are being closed, whose leases go back."""
+"""Seconds between two checks for connections that are being closed, whose leases go back."""
 
 Send: TypeAlias = Callable[[object], None]
 ByClient: TypeAlias = "dict[str, dict[int, int]]"
-"""By service and key of the client."""
+"""Numbers by service and client key."""
 
 
 @final
 @dataclass(slots=True)
 class _Worker:
-    """One that runs."""
+    """A worker that runs."""
 
     send: Send
     held_back: Mapping[str, int] = field(default_factory=dict)
-    """As it was told."""
+    """The members that were held back in the last message to it."""
     failing: set[str] = field(default_factory=set)
-    """Of which it is to be told."""
+    """Keys of failing members for its next message."""
     tokens: ByClient = field(default_factory=dict)
-    """Taken elsewhere, of which it is to be told."""
+    """Tokens that were taken in other workers, for its next message."""
     in_flight_changed: set[tuple[str, int]] = field(default_factory=set)
-    """Of whose requests elsewhere it is to be told."""
+    """(service, client) whose requests in other workers go into its next message."""
     in_flight: ByClient = field(default_factory=dict)
-    """Its own."""
+    """Requests in flight in this worker."""
 
 
 @final
 class TokenBroker:
-    """Of `workers` workers, which are told apart by their slots."""
+    """Grants leases, ejects members and adds up the use of clients for `workers` workers, known by slot."""
 
     def __init__(
         self,
@@ -81,9 +81,9 @@ class TokenBroker:
         self._leases: LeaseLedger = LeaseLedger(workers)
         self._workers: dict[int, _Worker] = {}
         self._numbers: dict[Service, dict[str, int]] = {}
-        """Of each configured service, by key."""
+        """Numbers of leases by key, for each configured service."""
         self._views: object = None
-        """Those whose bounds are known."""
+        """The views that `_numbers` is from."""
         self._tick: asyncio.TimerHandle | None = None
         self._failures: asyncio.TimerHandle | None = None
         self._exchange: asyncio.TimerHandle | None = None
@@ -92,7 +92,7 @@ class TokenBroker:
     # --- workers come and go
 
     def joined(self, slot: int, send: Send) -> None:
-        """A worker has started, and may be told with `send`."""
+        """Add a worker that has started. `send`: to it."""
         worker = self._workers[slot] = _Worker(send)
         self._update_stocks()
         self._leases.joined(slot)
@@ -106,7 +106,7 @@ class TokenBroker:
             self._on_tick()
 
     def left(self, slot: int) -> None:
-        """It has ended."""
+        """Remove a worker that has ended."""
         worker = self._workers.pop(slot, None)
         if worker is None:
             return
@@ -122,7 +122,7 @@ class TokenBroker:
             self._tick = self._failures = self._exchange = None
 
     def received(self, slot: int, message: AttemptFailed | LeaseUse | ClientUse) -> None:
-        """What one of them has met, or used."""
+        """Take in a message from a worker."""
         worker = self._workers.get(slot)
         if worker is None:
             return
@@ -141,11 +141,11 @@ class TokenBroker:
 
     @property
     def held_back(self) -> Mapping[str, int]:
-        """As for `selection.select`, by member key."""
+        """Members that are held back, by key, as for `selection.select`."""
         return self._ejections.held_back
 
     def ejected(self) -> Mapping[str, Ejected]:
-        """Who is ejected, by member key."""
+        """Ejected members, by key."""
         return self._ejections.ejected()
 
     def _failed(self, worker: _Worker, message: AttemptFailed) -> None:
@@ -168,7 +168,7 @@ class TokenBroker:
         self._tell_held_back()
 
     def _tell_held_back(self) -> None:
-        """Tell every worker what is new to it."""
+        """Send every worker the changes in what is held back."""
         held_back = dict(self._ejections.held_back)
         for worker in self._workers.values():
             if worker.held_back != held_back or worker.failing:
@@ -186,7 +186,7 @@ class TokenBroker:
     # --- leases
 
     def _update_stocks(self) -> bool:
-        """Whether a configuration or a source of backends may have changed them."""
+        """Take the numbers of leases from the current views. Whether they may have changed."""
         views = self._snapshots.current.views
         if views is self._views:
             return False
@@ -201,7 +201,7 @@ class TokenBroker:
         return True
 
     def _deal_soon(self) -> None:
-        """After all that this turn of the event loop brings."""
+        """Deal leases at the end of this event-loop iteration."""
         if not self._dealing:
             self._dealing = True
             asyncio.get_running_loop().call_soon(self._deal)
@@ -255,7 +255,7 @@ class TokenBroker:
 
 
 def _numbers(service: Service) -> dict[str, int]:
-    """By key how many leases there are: one key for its retries, one for each backend with a bound."""
+    """The numbers of leases of a service: one key for its retries, one for each backend with a bound."""
     numbers = {f"{service.name}/{one.name}": one.bound for one in service.backends if one.bound}
     return {service.name: MIN_CONCURRENT_RETRIES, **numbers}
 
@@ -275,7 +275,8 @@ def _clients(by_client: Mapping[str, Iterable[int]]) -> Iterator[tuple[str, int]
 
 @final
 class BrokerClient:
-    """`worker` was made with `shared`, and runs in the current event loop. `send`: to the main process."""
+    """The client of the token broker in a worker process. `worker` was made with `shared`, and runs in the
+    current event loop. `send`: to the main process."""
 
     def __init__(self, shared: SharedLimits, worker: Worker, send: Callable[[object], None]) -> None:
         self._shared = shared
@@ -285,10 +286,11 @@ class BrokerClient:
         self._heard = 0
         """The number of the last `Leases` that is in force."""
         self._answered = 0
+        """The number of the last `Leases` that was answered."""
         self._wanted: dict[str, int] = {}
-        """As the main process knows it, as far as that is certain."""
+        """Requests that wait, by key, as the main process knows them; -1: that is not certain."""
         self._in_flight: dict[str, tuple[ClientLimiter, set[int]]] = {}
-        """By service: clients that have requests in flight, as the main process knows it."""
+        """Clients with requests in flight, by service, as the main process knows them."""
         self._leases_due = self._use_due = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
         shared.on_leases = self._leases_soon
@@ -296,14 +298,14 @@ class BrokerClient:
         shared.on_failure = lambda key, url, reason: self._send(AttemptFailed(key, url, reason))
 
     def close(self) -> None:
-        """Tell nothing more. What is in force stays so."""
+        """Send nothing more. What is in force stays so."""
         self._leases_due = self._use_due = True
         self._send = lambda message: None
         for timer in self._timers.values():
             timer.cancel()
 
     def received(self, message: HeldBack | Leases | ClientUse) -> None:
-        """Put in force what the main process has said."""
+        """Put a message in force."""
         match message:
             case HeldBack():
                 failures = self._worker.context.ejections
@@ -325,7 +327,7 @@ class BrokerClient:
                 limiter.count_elsewhere(in_flight)
 
     def _limiters(self) -> Mapping[str, ClientLimiter]:
-        """Of the services in force: they are made with what reads the next head."""
+        """The client limiters of the services in force, which are made together with the request reader."""
         context = self._worker.context
         context.request_reader(trusted=False)
         return context.admission.limiters
@@ -336,7 +338,7 @@ class BrokerClient:
         shared, context = self._shared, self._worker.context
         for key, number in leases.granted.items():
             shared.leases[key] = shared.leases.get(key, 0) + number
-            self._wanted[key] = -1  # what the main process thinks of it depends on what it has heard
+            self._wanted[key] = -1
         shared.recalled, shared.exhausted = leases.recalled, leases.exhausted
         self._heard = leases.number
         context.retry_budget.admit()
@@ -372,7 +374,7 @@ class BrokerClient:
         return context.retry_budget.leases_used(key)
 
     def _released(self) -> dict[str, int]:
-        """Leases that go back now. One for a member that takes only so many connections does so when this
+        """Leases to return now. For a member with `max_connections`, a lease is returned only when this
         worker has one connection less."""
         shared, released = self._shared, dict(self._shared.released)
         for key in tuple(released):

@@ -21,37 +21,38 @@ from gateway.dataplane.edge.balance import ConnectionCounts
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 
 BATCH: Final = 32
-"""Connections of one socket that are accepted in one turn of the event loop: about 2 ms."""
+"""Connections of one socket that are accepted in one iteration of the event loop: about 2 ms."""
 INBOXES_FULL: Final = 0.02
 """Seconds until a connection that no worker has taken is offered again."""
 CANNOT_ACCEPT: Final = 1.0
-"""Seconds in which nothing is accepted when the system has no descriptors or no memory for it, as in event
-loops. To try at once would keep the main process busy and change nothing."""
+"""Seconds without accepting after the system had no descriptor or memory for it, as in asyncio. To retry at
+once would keep the main process busy and change nothing."""
 
 _log = logging.getLogger("skewgate.workers")
 
 
 @final
 class StandInAcceptor:
-    """`sockets` and `connection_counts` stay the caller's, and are open until `close`. In one event loop."""
+    """Accepts for vacant slots, in one event loop. `sockets` and `connection_counts` stay the caller's, and
+    are open until `close`."""
 
     def __init__(self, sockets: ListeningSockets, connection_counts: ConnectionCounts) -> None:
         self._sockets = sockets
         self._connection_counts = connection_counts
         self._receivers: Collection[int] = ()
         self._wanted: dict[int, tuple[int, socket.socket]] = {}
-        """What connections are to be accepted from, by descriptor: (position of the listener, socket)."""
+        """Sockets to accept from, by descriptor: (position of the listener, socket)."""
         self._watched: set[int] = set()
         self._untaken: list[tuple[int, socket.socket]] = []
-        """Accepted, and taken by nobody yet: (position of the listener, socket)."""
-        self._rest: asyncio.TimerHandle | None = None
-        """Nothing is accepted until it fires."""
+        """Accepted connections that no worker has taken yet: (position of the listener, socket)."""
+        self._pause_timer: asyncio.TimerHandle | None = None
+        """The end of a pause in which nothing is accepted."""
         self._failing = False
-        """The last attempt to accept has failed, and the log says so."""
+        """The last attempt to accept has failed, and was logged."""
 
     def cover(self, slots: Collection[int], receivers: Collection[int]) -> None:
-        """Accept for exactly these slots from now on. `receivers`: slots of workers that take what they are
-        given. A socket that one of them has, too, is left to it."""
+        """Accept for exactly these slots from now on. `receivers`: slots of workers that take connections. A
+        socket that one of them shares is left to it."""
         self._receivers = receivers
         served = {sock.fileno() for slot in receivers for _, sock in self._sockets.of_slot(slot)}
         self._wanted = {
@@ -63,19 +64,19 @@ class StandInAcceptor:
         self._watch()
 
     def close(self) -> None:
-        """Accept nothing any more. A connection that is still kept is closed: nobody serves it."""
+        """Stop accepting, and close connections that no worker has taken."""
         self.cover((), ())
-        if self._rest is not None:
-            self._rest.cancel()
-            self._rest = None
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
+            self._pause_timer = None
         for _, sock in self._untaken:
             sock.close()
         self._untaken.clear()
 
     def _watch(self) -> None:
-        """Wait for connections where some are wanted, and nowhere else."""
+        """Watch the sockets to accept from, and no others."""
         loop = asyncio.get_running_loop()
-        wanted = self._wanted if self._rest is None else {}
+        wanted = self._wanted if self._pause_timer is None else {}
         for number in self._watched - wanted.keys():
             loop.remove_reader(number)
         for number in wanted.keys() - self._watched:
@@ -104,7 +105,7 @@ class StandInAcceptor:
                 return
 
     def _hand(self, position: int, sock: socket.socket) -> bool:
-        """Whether a worker has got it: then it is no longer ours."""
+        """Give a connection to a worker. Whether one has taken it."""
         for slot in sorted(self._receivers, key=self._connection_counts.count):
             if self._connection_counts.give(slot, position, sock):
                 sock.close()
@@ -112,12 +113,12 @@ class StandInAcceptor:
         return False
 
     def _pause(self, seconds: float) -> None:
-        if self._rest is None:
-            self._rest = asyncio.get_running_loop().call_later(seconds, self._go_on)
+        if self._pause_timer is None:
+            self._pause_timer = asyncio.get_running_loop().call_later(seconds, self._go_on)
         self._watch()
 
     def _go_on(self) -> None:
-        self._rest = None
+        self._pause_timer = None
         self._untaken = [
             (position, sock) for position, sock in self._untaken if not self._hand(position, sock)
         ]

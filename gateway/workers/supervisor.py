@@ -1,12 +1,11 @@
-"""The data plane as several processes: starts them, watches them, replaces them, and ends them.
+"""The supervisor of worker processes: starts, watches, replaces and ends them.
 
     SnapshotHolder  ->  Publisher  ->  WorkerHandle, one for each slot  ->  worker processes
                                        <-  acknowledgements, facts, reports
 
 Each slot has a task that starts a worker and, when it has ended, the next one with the same listening
-sockets. A worker serves only once it holds what all others hold. The main process never waits for a worker
-but in the methods of `DataPlane` that say so, and then not for ever. Decides nothing about offers and
-requests.
+sockets. A worker serves only once it holds what all others hold. The main process waits for a worker only in
+the methods of `DataPlane` that say so, and then not for ever. It decides nothing about offers and requests.
 """
 
 from __future__ import annotations
@@ -37,15 +36,15 @@ from gateway.workers.stand_in_acceptor import StandInAcceptor
 from gateway.workers.worker_handle import PROGRAM, WorkerHandle, WorkerStage, ending_of
 
 _PROBED: Final = CachedDocuments()
-"""Nothing has come through this process: what it knows is what probes have read."""
+"""The cached documents of the main process: those that probes have read, as no request comes through it."""
 
 BEATS: Final = 4
-"""In one TTL. A worker that leaves so many unanswered is replaced. They are counted, not timed: when the
-main process itself has stood still, the workers get their time all the same."""
+"""Beats in one TTL. A worker that leaves so many unanswered is replaced. They are counted, not timed: after
+the main process itself has stood still, workers still get their time."""
 COLLECT: Final = 1.0
-"""Seconds in which `collect` gets its answers, or goes by the last ones."""
+"""Seconds for which `collect` waits for reports. Then the last ones count."""
 CUT: Final = 5.0
-"""Seconds after the time of a drain in which the workers must have ended."""
+"""Seconds after the drain time in which the workers must have ended."""
 END: Final = 1.0
 """Seconds in which workers end that are told to end at once: they cut everything, and write their logs."""
 
@@ -54,17 +53,17 @@ _log = logging.getLogger("skewgate.workers")
 
 @final
 class Timing(NamedTuple):
-    """Seconds."""
+    """The times of supervision, in seconds."""
 
     ttl: float = 3.0
-    """Without a sign of life for so long a worker is replaced."""
+    """Time without a sign of life after which a worker is replaced."""
     start: float = 30.0
-    """In which a worker must have taken in the first message."""
+    """Time in which a worker must acknowledge the first message."""
     first_pause: float = 0.1
-    """Before a worker is replaced whose predecessor has ended soon, too. Then twice as long each time."""
+    """Pause before a worker is replaced whose predecessor ended soon as well. It doubles each time."""
     longest_pause: float = 5.0
     steady: float = 10.0
-    """A worker that has served for so long has not ended soon."""
+    """Time of serving after which the end of a worker does not count as soon."""
 
 
 TIMING: Final = Timing()
@@ -72,9 +71,11 @@ TIMING: Final = Timing()
 
 @final
 class WorkerProcesses:
-    """`number` worker processes. `count` is called with what they have counted
-    (`Metrics.add`). `acknowledged` is called whenever `held` may have changed. `program`: what
-    is run, with `--channel FD --code IDENTITY` behind it."""
+    """The data plane of `number` worker processes.
+
+    `count`: called with their counts (`Metrics.add`). `acknowledged`: called whenever `held` may have
+    changed. `program`: the command of a worker, without `--channel FD --code BUILD_ID`.
+    """
 
     def __init__(
         self,
@@ -98,12 +99,12 @@ class WorkerProcesses:
         self._program = tuple(program)
         self._code = build_id()
         self._deadlines: messages.Deadlines | None = None
-        """As told last; None: never, because no other replica is there."""
+        """The deadlines that were sent last; None: none, because there is no other replica."""
         self._connection_counts = ConnectionCounts(number)
         self._stand_in = StandInAcceptor(sockets, self._connection_counts)
         self._publisher = Publisher(snapshot_holder, settings)
         self._handles: dict[int, WorkerHandle] = {}
-        """Those that run, by slot."""
+        """Running workers, by slot."""
         self._reports = Reports(self._handles.values(), count)
         self._restarts = dict.fromkeys(range(number), 0)
         self._slots: set[asyncio.Task[None]] = set()
@@ -111,24 +112,25 @@ class WorkerProcesses:
         self._beat = 0
         self._beat_timer: asyncio.TimerHandle | None = None
         self._promised = 0
-        """The last change of which somebody was told, or waits to be told, that it is everywhere."""
+        """The last change that was reported, or is to be reported, as in force in all workers."""
         self._start_failure = ""
-        """Why a worker could not be started the first time."""
+        """The reason why a worker could not be started the first time."""
         self._started = False
         self._listening = False
         self._paused = False
-        """It has listened, and does so no more."""
+        """Whether it has listened, and does not any more."""
         self._ending = False
 
     # --- its life
 
     async def start(self) -> None:
-        """Every worker has taken everything in. Raises `StartupError`, and then nothing runs."""
+        """Start every worker, and wait until each holds everything. Raises `StartupError`, and then nothing
+        runs."""
         for slot in range(self._number):
             # Owned by `_slots` until `abort`.
             self._slots.add(asyncio.get_running_loop().create_task(self._keep(slot), name=f"worker {slot}"))
         self._on_beat()
-        # Not for ever: who takes too long is killed.
+        # Not for ever: a worker that takes too long is killed.
         await self._changes.until(lambda: bool(self._start_failure) or self._all_are(WorkerStage.LIVE))
         if self._start_failure:
             await self.abort()
@@ -136,7 +138,7 @@ class WorkerProcesses:
         self._started = True
 
     async def listen(self) -> None:
-        """Every worker that is able to accepts clients. Raises `StartupError` if none can."""
+        """Let every worker that can accept clients. Raises `StartupError` if none can."""
 
         def serves() -> bool:
             stages = {handle.stage for handle in self._handles.values()}
@@ -150,10 +152,10 @@ class WorkerProcesses:
             raise StartupError("the workers do not serve; the log says why")
 
     async def stop_accepting(self) -> None:
-        """No worker accepts any more, until `listen`. They go on with the clients that they have."""
+        """Stop accepting in every worker, until `listen`. Accepted connections are served on."""
         self._listening, self._paused = False, True
         self._cover()
-        # One that is about to serve says so before it says that it has stopped.
+        # A worker that is about to serve sends `Serving` before `Stopped`.
         ready = {WorkerStage.SERVING, WorkerStage.LIVE}
         paused = [each for each in self._handles.values() if each.stage in ready]
         for handle in paused:
@@ -176,7 +178,7 @@ class WorkerProcesses:
         await self.abort()
 
     async def abort(self) -> None:
-        """End all of them at once. Nothing of them is left when this returns."""
+        """End all workers at once. Nothing of them is left when this returns."""
         self._ending = True
         self._cover()
         serving = [handle for handle in self._handles.values() if handle.stage is WorkerStage.SERVING]
@@ -195,7 +197,7 @@ class WorkerProcesses:
         self._connection_counts.close()
 
     def kill(self) -> None:
-        """End all of them now, whatever they do. It is not waited for."""
+        """Kill all workers, without waiting for their end."""
         self._ending = True
         self._cover()
         for handle in self._handles.values():
@@ -203,7 +205,7 @@ class WorkerProcesses:
         self._changes.changed()
 
     async def _all_stopped(self, handles: Iterable[WorkerHandle]) -> None:
-        """Wait until none of them accepts anybody any more. Not for ever: who hangs is killed."""
+        """Wait until none of these workers accepts any more. One that hangs is killed."""
 
         def accepting() -> list[WorkerHandle]:
             running = self._handles.values()
@@ -217,7 +219,7 @@ class WorkerProcesses:
     # --- one slot
 
     async def _keep(self, slot: int) -> None:
-        """Have a worker in this slot until the end."""
+        """Keep a worker in this slot until the end."""
         failures = 0
         while True:
             handle = WorkerHandle(slot, self._received)
@@ -243,14 +245,14 @@ class WorkerProcesses:
                 return
 
     def _pause(self, failures: int) -> float:
-        """Before the next worker is started. The first one is replaced at once."""
+        """The pause before the next worker is started. After a first failure there is none."""
         if failures <= 1:
             return 0.0
         pause: float = self._timing.first_pause * 2.0 ** min(failures - 2, 30)
         return min(pause, self._timing.longest_pause)
 
     async def _live(self, handle: WorkerHandle) -> str:
-        """The life of one worker. How it has ended, for the log."""
+        """Run one worker until its end. Returns the reason for its end, for the log."""
         slot = handle.slot
         listeners = tuple((index, sock.fileno()) for index, sock in self._sockets.of_slot(slot))
         balance = self._connection_counts.descriptors(slot)
@@ -278,7 +280,7 @@ class WorkerProcesses:
     def _forget(self, handle: WorkerHandle) -> None:
         del self._handles[handle.slot]
         self._connection_counts.ended(handle.slot)
-        if able := self._receivers():  # what was given to the one that has ended is another one's
+        if able := self._receivers():  # connections that were given to the ended one go to another one
             self._connection_counts.move(handle.slot, min(able, key=self._connection_counts.count))
         self._cover()
         self._reports.retire(handle)
@@ -289,12 +291,12 @@ class WorkerProcesses:
         self._acknowledged()
 
     def _receivers(self) -> list[int]:
-        """Slots of workers that serve, or have just stopped: they take what they are given."""
+        """Slots of workers that take connections: they serve, or have just stopped."""
         return [handle.slot for handle in self._handles.values() if handle.serving_at is not None]
 
     def _cover(self) -> None:
-        """Let the main process accept for slots whose worker is dead, while another one serves. Those that
-        are about to serve do it themselves."""
+        """Let the main process accept for slots whose worker is dead, while another one serves. A worker that
+        is about to serve accepts itself."""
         vacant = []
         if self._listening and not self._ending:
             stages = {slot: handle.stage for slot, handle in self._handles.items()}
@@ -305,12 +307,12 @@ class WorkerProcesses:
                 ]
         self._stand_in.cover(vacant, self._receivers())
 
-    # --- what a worker says
+    # --- messages from workers
 
     def _received(self, handle: WorkerHandle, message: object) -> None:
         recipient, well = handle.recipient, True
         if recipient is None:
-            well = False  # it was not told anything yet
+            well = False  # it was not sent anything yet
         elif isinstance(message, messages.Ack):
             handle.unanswered = 0
             well = self._publisher.acknowledged(recipient, message.number)
@@ -330,11 +332,11 @@ class WorkerProcesses:
         else:
             well = False
         if not well:
-            handle.kill(f"has said what makes no sense ({str(message)[:80]})")
+            handle.kill(f"has sent a message that is not valid now ({str(message)[:80]})")
         self._changes.changed()
 
     def _advance(self, handle: WorkerHandle, recipient: Recipient) -> None:
-        """It has acknowledged something. It may serve once it holds all that everybody holds."""
+        """Let a worker serve once it has acknowledged all that the others hold."""
         if (
             handle.stage is WorkerStage.STARTING
             and recipient.held is not None
@@ -386,7 +388,7 @@ class WorkerProcesses:
                 handle.send(messages.ReportRequest(self._beat, counters=True))
 
     async def collect(self, *, counters: bool) -> None:
-        """Ask all workers, and wait a second for those that do not answer."""
+        """Ask all workers for reports, and wait a second for those that do not answer."""
         self._beat += 1
         number = self._beat
         asked = [handle for handle in self._handles.values() if handle.held is not None]
@@ -402,12 +404,12 @@ class WorkerProcesses:
     # --- what is in force
 
     def configured(self, settings: Settings) -> None:
-        """Every worker gets them with its next Update."""
+        """Send settings to every worker with its next Update."""
         self._publisher.configured(settings)
 
     async def in_force(self) -> bool:
-        """Wait until what is in force now is so in every worker, for two TTL at most: who does not
-        acknowledge it is killed by then. A worker that starts holds it before it serves."""
+        """Wait until the present snapshot is in force in every worker, for two TTL at most: a worker that
+        does not acknowledge it is killed by then. A worker that starts holds it before it serves."""
         await self._snapshot_holder.notified()
         self._snapshot_holder.apply_batch()
         self._promised = target = self._publisher.changes
@@ -421,13 +423,13 @@ class WorkerProcesses:
         )
 
     def held(self, service: str) -> int | None:
-        """The lowest `seq` of this service's record that a worker holds, which decides when the next step
+        """The lowest `seq` of the service's record that the workers hold, which decides when the next step
         may be taken. 0: one of them holds none. None: there is no worker."""
         held = [handle.held for handle in self._handles.values() if handle.held is not None]
         return lowest_held(service, self._snapshot_holder.current, held)
 
     def deadlines(self, deadlines: Mapping[str, float]) -> None:
-        """Every worker looks at them before it refuses a version."""
+        """Send the deadlines to every worker, which checks them before it refuses a version."""
         self._deadlines = messages.Deadlines(deadlines)
         self._tell_all(self._deadlines)
 
@@ -438,11 +440,11 @@ class WorkerProcesses:
         self._tell_all(messages.Do("read_certificates"))
 
     def _tell_all(self, message: messages.Do | messages.Deadlines) -> None:
-        """Those that start read and open everything anyway, but may have done so a moment ago."""
+        """Send a message to all workers, also to those that start: they may have read the files before it."""
         for handle in self._handles.values():
             handle.send(message)
 
-    # --- what it says
+    # --- its state
 
     @property
     def not_serving(self) -> str:
@@ -450,7 +452,7 @@ class WorkerProcesses:
             return "the gateway is shutting down"
         serving = [handle for handle in self._handles.values() if handle.stage is WorkerStage.SERVING]
         if serving:
-            # The main process is a moment ahead: what it knows is of use to clients once the workers hold it.
+            # The main process is a moment ahead: an offer is of use to clients once the workers hold it.
             ahead = offers(self._snapshot_holder.current) and not all(offers(each.held) for each in serving)
             return "the workers do not hold the offer yet" if ahead else ""
         if self._listening:
@@ -460,7 +462,7 @@ class WorkerProcesses:
         return "the gateway is starting: it does not listen yet"
 
     def report(self) -> WorkerReport:
-        """Returns the sum of all last reports, with what the main process knows of its workers."""
+        """The sum of all last reports, with what the main process knows of its workers."""
         serving = {slot for slot, handle in self._handles.items() if handle.stage is WorkerStage.SERVING}
         processes = {
             str(slot): WorkerStats(up=slot in serving, restarts=restarts)
@@ -483,7 +485,7 @@ class WorkerProcesses:
         return _PROBED
 
     def workers(self) -> Iterator[WorkerState]:
-        """All slots; one that waits to start another worker has no process."""
+        """The state of every slot. One that waits to start another worker has no process."""
         for slot, restarts in self._restarts.items():
             handle = self._handles.get(slot)
             if handle is None:
@@ -500,19 +502,19 @@ class WorkerProcesses:
 
 @final
 class Changes:
-    """Waiting until something holds, in one event loop: `changed` is called after all that may make it hold,
-    `until` waits."""
+    """A condition variable of one event loop: `until` waits for a condition, `changed` has it checked
+    again."""
 
     def __init__(self) -> None:
         self._next = asyncio.Event()
 
     def changed(self) -> None:
-        """Whoever waits looks again."""
+        """Check all conditions again."""
         happened, self._next = self._next, asyncio.Event()
         happened.set()
 
     async def until(self, holds: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Wait until `holds()`, for `seconds` at most; None: for ever. Whether it holds."""
+        """Wait until `holds()`, for `seconds` at most; None: for ever. Returns whether it holds."""
         try:
             async with asyncio.timeout(seconds):
                 while not holds():

@@ -1,8 +1,7 @@
-"""One worker process as its main process has it: started, told, heard, killed, and reaped.
+"""The handle of one worker process in the main process: starts it, sends to it, kills and reaps it.
 
-The end of the channel is how the main process learns that a worker has ended: the kernel closes it with the
-process. No signal is needed for it and no thread, and it is the same in every event loop. What is said over
-the channel is not known here.
+The kernel closes the channel when the worker ends, and so the main process learns of it: without a signal or
+a thread, and alike in every event loop. This module does not know what messages mean.
 """
 
 from __future__ import annotations
@@ -28,47 +27,47 @@ from gateway.workers.publisher import Recipient
 
 PROGRAM: Final = (sys.executable, "-P", "-m", "gateway.workers")
 LAST_WORDS: Final = 1.0
-"""Seconds from the end of its channel to the end of a worker, for its last lines. Then it is killed."""
+"""Seconds from the end of its channel in which a worker writes its last log lines. Then it is killed."""
 LAST_SPANS: Final = 5.0
-"""The same for one that ends in order, which sends its last spans, too."""
+"""The same for a worker that ends in order, which sends its last spans, too."""
 LONGEST_POLL: Final = 0.05
 """Seconds between two polls for the end of a process."""
 
 
 class WorkerStage(Enum):
-    """How far a worker is. The values are shown in `/status`."""
+    """The stage of a worker's life. The values are shown in `/status`."""
 
     STARTING = "starting"
-    """It has not acknowledged anything, or not yet what all others hold: it serves nobody."""
+    """The worker does not hold yet what all others hold, and serves nobody."""
     LIVE = "ready"
-    """It holds what all others hold. It serves when it is told to."""
+    """The worker holds what all others hold, and serves when it is told to."""
     SERVING = "serving"
     DRAINING = "draining"
 
 
 @final
 class WorkerHandle:
-    """One process. `on_message` is called with this and each message; nothing that comes after `kill` is
-    delivered."""
+    """One worker process. `on_message` is called with the handle and each message. No message is delivered
+    after `kill`."""
 
     def __init__(self, slot: int, on_message: Callable[[WorkerHandle, object], None]) -> None:
         self.slot = slot
         self.stage = WorkerStage.STARTING
         self.began_at = monotonic()
         self.serving_at: float | None = None
-        """Since when it serves."""
+        """The time at which it began to serve."""
         self.recipient: Recipient | None = None
-        """What it was told; None: nothing yet."""
+        """Its entry in the publisher; None: it was sent nothing yet."""
         self.unanswered = 0
-        """Beats since it has acknowledged or reported something."""
+        """Beats since its last acknowledgement or report."""
         self.report: Report | None = None
-        """The last one."""
+        """Its last report."""
         self.stops_due = 0
-        """How often it has yet to say that it accepts no more."""
+        """Number of `Stopped` messages that it has yet to send."""
         self.stopped = False
         """It accepts no more, and was not told to serve again."""
         self.dismissed = False
-        """It was told to end, or ended, because all of them end."""
+        """It was told to end, because all of them end."""
         self.why_killed = ""
         self._on_message = on_message
         self._process: subprocess.Popen[bytes] | None = None
@@ -77,17 +76,18 @@ class WorkerHandle:
 
     @property
     def pid(self) -> int:
-        """0 before `start`."""
+        """The process id; 0 before `start`."""
         return 0 if self._process is None else self._process.pid
 
     @property
     def held(self) -> Snapshot | None:
-        """What it has acknowledged; None: nothing yet. From then to its end records wait for it."""
+        """The snapshot that it has acknowledged; None: none yet. From then to its end, records wait for
+        it."""
         return None if self.recipient is None else self.recipient.held
 
     async def start(self, program: Sequence[str], code: str, inherited: Sequence[int]) -> None:
-        """Start the process, which must run this `code` (`build_id`). It inherits these descriptors, and the
-        other end of the channel. Raises `OSError` if it cannot be started."""
+        """Start the process, which must have this `code` as its `build_id`. It inherits these descriptors and
+        the other end of the channel. Raises `OSError` if it cannot be started."""
         ours, theirs = socket.socketpair()
         with theirs:
             try:
@@ -109,41 +109,41 @@ class WorkerHandle:
         await self._channel.open()
 
     def send(self, message: object) -> None:
-        """Behind all that was sent before; nothing happens after the end."""
+        """Send a message after all earlier ones. Does nothing after the end."""
         if self._channel is not None:
             self._channel.send(message)
 
     def kill(self, why: str) -> None:
-        """End it at once, because of what it has done: `why`, for the log."""
+        """Kill the worker because of what it has done: `why`, for the log."""
         if not self.why_killed:
             self.why_killed = why
             self._kill()
 
     def dismiss(self) -> None:
-        """It is not needed any more: end it at once."""
+        """Kill a worker that is not needed any more."""
         self.dismissed = True
         self._kill()
 
     def pause(self) -> None:
-        """It accepts nobody until it is told to serve again."""
+        """Stop it from accepting, until it is told to serve again."""
         self.stopped = False
         self.stops_due += 1
         self.send(Pause())
 
     def serve(self) -> None:
-        """It accepts clients from now on."""
+        """Let it accept clients."""
         self.stopped = False
         self.send(Serve())
 
     def drain(self, seconds: float) -> None:
-        """It is not needed any more, and has `seconds` for what it has begun."""
+        """End it in order. It has `seconds` for the requests under way."""
         self.dismissed, self.stopped = True, False
         self.stops_due += 1
         self.stage = WorkerStage.DRAINING
         self.send(Shutdown(seconds))
 
     async def ended(self) -> int:
-        """Wait until it has ended, and see to it once its channel has. The return code of the process."""
+        """Wait for its end, and kill it if it lives on after its channel has ended. Returns the exit code."""
         assert self._process is not None
         await self._channel_ended.wait()
         code = await self._reaped(self._process, LAST_SPANS if self.stopped else LAST_WORDS)
@@ -164,7 +164,7 @@ class WorkerHandle:
         self._channel_ended.set()
 
     async def _reaped(self, process: subprocess.Popen[bytes], seconds: float) -> int | None:
-        """The return code, if it ends within `seconds`. Nearly always it has ended already."""
+        """The exit code, if the process ends within `seconds`. Nearly always it has ended already."""
         end, pause = monotonic() + seconds, 0.001
         while (code := process.poll()) is None and monotonic() < end:
             await asyncio.sleep(pause)
@@ -175,7 +175,7 @@ class WorkerHandle:
 
 
 def ending_of(code: int) -> str:
-    """How a process has ended, by its return code."""
+    """The reason for the end of a worker, by its exit code, for the log."""
     if code == OTHER_CODE:
         return OTHER_CODE_REASON
     if code >= 0:
@@ -187,8 +187,8 @@ def ending_of(code: int) -> str:
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """That of a worker, which must find the package that the main process runs. It is not installed when the
-    main process runs from a checkout, from the working directory."""
+    """The environment of a worker. It must find the package that the main process runs, which is not
+    installed if that runs from a checkout."""
     place = str(SOURCES)
     if place in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
         return dict(environ)

@@ -1,13 +1,13 @@
-"""The life of a worker process: it does what its main process tells it.
+"""The life of a worker process, which follows the messages of the main process.
 
     Start   ->  `WorkerParts`: everything but accepting clients
     Update  ->  SnapshotHolder, with the facts on top that the main process has not taken in yet
     Serve   ->  listens      ReportRequest -> Report      Shutdown -> accepts no more, finishes, ends
 
-Each Start and Update is acknowledged once it is in force. While the main process lives it alone says when a
-worker ends: signals that every process of a service or of a terminal gets mean nothing here. When its channel
-closes, the main process is gone: an orphan accepts nobody any more, drains, and ends. Decides nothing about
-offers, and probes nobody.
+Each Start and Update is acknowledged once it is in force. While the main process lives, it alone decides when
+a worker ends, and signals to the whole service or terminal are ignored here. A closed channel means that the
+main process is gone: an orphan accepts no more, drains, and ends. A worker decides no offer and sends no
+probe.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gateway.workers.channel import Channel
 from gateway.workers.worker_parts import WorkerParts
 
 LAST_WORDS: Final = 1.0
-"""Seconds in which the main process takes the last report."""
+"""Seconds for the main process to receive the last report."""
 FAILED: Final = 1
 """The exit code of a worker that could not start, or go on."""
 
@@ -39,7 +39,8 @@ _log = logging.getLogger("skewgate.workers")
 
 
 def run(channel: int) -> int:
-    """Serve as the main process says, which is at the other end of this descriptor. The exit code."""
+    """Run a worker until its end. `channel`: descriptor of the socket to the main process. Returns the exit
+    code."""
     process_log = ProcessLog()
     process_log.install()
     try:
@@ -72,8 +73,8 @@ async def _serve(sock: socket.socket, process_log: ProcessLog) -> int:
 
 @final
 class WorkerMain:
-    """One worker, from its first message to its end. `sock` leads to the main process. `on_serving` is called
-    when it accepts connections."""
+    """The worker of this process, from its first message to its end. `sock` leads to the main process.
+    `on_serving` is called when it accepts connections."""
 
     def __init__(
         self, sock: socket.socket, process_log: ProcessLog, on_serving: Callable[[], None] = lambda: None
@@ -83,20 +84,20 @@ class WorkerMain:
         self._main_process = os.getppid()
         self._channel = Channel(sock, self._received, self._main_process_is_gone)
         self._inbox: deque[messages.FromMainProcess] = deque()
-        """What is taken in one after the other."""
+        """Messages that are taken in one after the other."""
         self._early: list[messages.AtOnce] = []
-        """What came before there was anything to put it in force."""
+        """Messages that came before the parts were there to take them."""
         self._news = asyncio.Event()
-        """Something has come, or nothing will any more."""
+        """A message has come, or the channel has closed."""
         self._gone = False
-        """The main process is."""
+        """The main process is gone."""
         self._stopping = False
-        """The main process is gone, and somebody has sent a stop signal."""
+        """The main process is gone, and a stop signal has come."""
         self._parts: WorkerParts | None = None
-        """Since `Start`."""
+        """The parts, from `Start` on."""
 
     async def run(self) -> None:
-        """Returns when everything is closed. Raises `StartupError`."""
+        """Follow the messages until the end, and close everything. Raises `StartupError`."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._close_channel)
             await self._channel.open()
@@ -164,7 +165,7 @@ class WorkerMain:
             self._channel.send(parts.report(messages.ReportRequest(0, counters=True), self._process_log))
 
     async def _end_as_orphan(self, parts: WorkerParts) -> None:
-        """Give the addresses free for the next gateway, finish the requests under way, and end."""
+        """Free the addresses for the next gateway, finish the requests under way, and end."""
         seconds = parts.settings.timeouts.drain
         _log.error(
             "the main process is gone: this worker accepts no more, and ends after the requests in flight, "
@@ -182,7 +183,7 @@ class WorkerMain:
     # --- called by the loop
 
     def _received(self, message: messages.FromMainProcess) -> None:
-        """What can be answered or done at once is not kept waiting by what takes longer."""
+        """Answer at once where possible. Other messages wait in the inbox for those before them."""
         parts = self._parts
         match message:
             case messages.ReportRequest() if parts is not None:
@@ -205,9 +206,11 @@ class WorkerMain:
         self._news.set()
 
     def on_stop_signal(self) -> None:
-        """While the main process lives, it says when its workers end. Without it they end anyway, and a
-        second signal is for what takes too long. The main process may be gone, and the end of the channel not
-        read yet: whoever watches over a service tells all its processes when the first one has ended."""
+        """Ignore a stop signal while the main process lives: that decides when workers end.
+
+        An orphan ends anyway, and a second signal ends it at once. The main process may be gone while the end
+        of the channel is not read yet: a service manager signals all processes when the first one has ended.
+        """
         if not self._gone and os.getppid() == self._main_process:
             return
         if self._stopping:

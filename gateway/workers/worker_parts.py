@@ -1,10 +1,10 @@
-"""What a worker process consists of: put together here, from what its main process sends.
+"""The parts of a worker process, put together from what the main process sends.
 
     Start, Update  ->  SnapshotHolder  ->  Worker  ->  RequestRecord  ->  Metrics, AccessLog
     Resolver, WorkerTls  ->  Worker  ->  PassiveObserver  ->  SnapshotHolder, OwnFacts  ->  the main process
 
-The composition root of a worker, as `assembly` is that of the gateway: nobody probes here, nothing is saved,
-and no operator is answered. When it does what is said by `process`.
+The composition root of a worker, as `assembly` is that of the gateway. Nothing is probed or saved here, and
+no operator is answered. `worker_main` decides when each part acts.
 """
 
 from __future__ import annotations
@@ -52,32 +52,33 @@ _tls_log = logging.getLogger("skewgate.tls")
 
 @final
 class WorkerParts:
-    """Those of one worker. `send` tells the main process. `start` comes first, and `close` in any case."""
+    """The parts of one worker. `send`: to the main process. Call `start` first, and `close` in any case."""
 
     def __init__(self, start: messages.Start, send: Callable[[object], None]) -> None:
         self.settings = start.settings
-        """Those in force."""
+        """The settings in force."""
         self.slot = start.slot
         self.workers = start.workers
         self.sockets = [(position, socket.socket(fileno=number)) for position, number in start.listeners]
-        """Of this slot: (position in `settings.listen`, socket). The main process has them open, too."""
+        """Listening sockets of this slot: (position in `settings.listen`, socket). The main process has them
+        open, too."""
         self._descriptors = start.balance
         self._balance: Balance | None = None
-        """Since `listen`."""
+        """Made by `listen`."""
         self.own_facts = OwnFacts(send)
         self._send = send
         self.serves = False
-        """It has begun to accept clients."""
+        """Whether it has begun to accept clients."""
         self.tls = WorkerTls()
         self._published = published(None, start.publication)
-        """What the main process has published last. The holder has it with what requests have shown since."""
+        """The snapshot that the main process has published last. The holder has it with newer own facts."""
         self.snapshot_holder = SnapshotHolder(self._published, monotonic, learned=self.own_facts.learned)
         self.metrics = Metrics(per_backend=start.settings.metrics.per_backend)
         self._stack = AsyncExitStack()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Everything but accepting clients. Raises `StartupError`."""
+        """Start everything but accepting clients. Raises `StartupError`."""
         settings, stack, snapshot_holder = self.settings, self._stack, self.snapshot_holder
         for _, sock in self.sockets:
             stack.callback(sock.close)
@@ -117,7 +118,7 @@ class WorkerParts:
         stack.callback(snapshot_holder.subscribe(self.metrics.update_series))
 
     async def close(self) -> None:
-        """At once, with whatever is still open."""
+        """Close everything at once."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -136,14 +137,15 @@ class WorkerParts:
         self.serves = True
 
     async def stop_accepting(self) -> None:
-        """Who connects from now on waits for whoever else has the sockets."""
+        """Stop accepting, and close the listening sockets. New clients wait for another process that has
+        them."""
         await self.worker.stop_accepting()
         for _, sock in self.sockets:
             sock.close()
 
     def main_process_is_gone(self) -> None:
-        """Nobody is told anything any more, and no version is refused: others may offer by now what this
-        worker would refuse, so it answers 503 there."""
+        """Send nothing any more, and refuse no version: other gateways may offer by now what this worker
+        would refuse, so it answers 503 there."""
         self.own_facts.main_process_is_gone()
         self.shares.close()
         self.snapshot_holder.agree(
@@ -156,12 +158,12 @@ class WorkerParts:
     # --- what is known and configured
 
     def update(self, update: messages.Update) -> None:
-        """Put in force what the main process has learned or decided."""
+        """Put an update in force."""
         self._follow(published(self._published, update.publication), update.facts_seen)
 
     async def configure(self, update: messages.Update, settings: Settings) -> None:
-        """Put another configuration in force, which comes with this update. What takes long is done in
-        threads; requests go on meanwhile."""
+        """Put an update with another configuration in force. Slow work is done in threads, and requests go on
+        meanwhile."""
         await self.tls.configure(settings)
         snapshot = await asyncio.to_thread(published, self._published, update.publication)
         self._follow(snapshot, update.facts_seen)
@@ -174,7 +176,7 @@ class WorkerParts:
         self.snapshot_holder.follow(snapshot, self.own_facts.unseen())
 
     def _on_change(self, before: Snapshot, after: Snapshot) -> None:
-        """Names are looked up for the services in force."""
+        """Look up the names of the services that are in force now."""
         if len(before.views) != len(after.views) or any(
             old is None or old.service is not view.service for old, view in after.news_since(before)
         ):
@@ -183,17 +185,17 @@ class WorkerParts:
     def _retarget(self) -> None:
         self._resolver.retarget([view.service for view in self.snapshot_holder.current.views.values()])
 
-    # --- what else the main process wants
+    # --- other messages
 
     def received(self, message: messages.AtOnce) -> None:
-        """What is in force at once."""
+        """Take in a message that is put in force at once."""
         if isinstance(message, messages.Deadlines):
             self.worker.context.refusals.deadlines = message.deadlines
         else:
             self.shares.received(message)
 
     def do(self, what: str) -> None:
-        """`reopen_logs` or `read_certificates`."""
+        """Carry out a command: `reopen_logs` or `read_certificates`."""
         if what == "reopen_logs":
             self._access_log.reopen()
         elif what == "read_certificates":
@@ -203,7 +205,7 @@ class WorkerParts:
             task.add_done_callback(self._tasks.discard)
 
     def report(self, beat: messages.ReportRequest, process_log: ProcessLog) -> messages.Report:
-        """How this worker is."""
+        """The report of this worker."""
         stats = read_stats()
         process = WorkerStats(
             cpu_seconds=stats.cpu_seconds, resident_bytes=stats.resident_bytes, open_fds=stats.open_fds
@@ -218,19 +220,21 @@ class WorkerParts:
 
 @final
 class OwnFacts:
-    """What requests of this worker have shown, until the main process has taken it in: it never forgets what
-    it has just met because the main process did not know it yet. Judges no fact. `send` tells the main
-    process."""
+    """Facts from requests of this worker that the main process has not taken in yet.
+
+    They are put on top of each published snapshot, so that the worker never forgets what it has just learned.
+    `send`: to the main process.
+    """
 
     def __init__(self, send: Callable[[messages.LearnedFacts], None]) -> None:
         self._send = send
         self._number = 0
         self._unseen: deque[messages.LearnedFacts] = deque()
-        """Those that no Update had in it so far, in the order in which they were told."""
+        """Facts that no Update had in it so far, in the order in which they were sent."""
         self._main_process_is_gone = False
 
     def learned(self, facts: Sequence[ObservedFact]) -> None:
-        """These have changed what is known here."""
+        """Send facts that have changed the snapshot."""
         if self._main_process_is_gone:
             return
         self._number += 1
@@ -239,36 +243,36 @@ class OwnFacts:
         self._send(message)
 
     def seen(self, number: int) -> None:
-        """What was told up to this number is in what the main process publishes."""
+        """Drop the facts up to this message, which the main process has published."""
         while self._unseen and self._unseen[0].number <= number:
             self._unseen.popleft()
 
     def unseen(self) -> list[ObservedFact]:
-        """What the main process has not taken in yet, in the order in which it was met."""
+        """Facts that the main process has not taken in yet, in the order in which they were learned."""
         return [fact for message in self._unseen for fact in message.facts]
 
     def main_process_is_gone(self) -> None:
-        """Nobody takes in anything any more."""
+        """Drop all facts, and send none any more."""
         self._main_process_is_gone = True
         self._unseen.clear()
 
 
 @final
 class WorkerTls:
-    """The certificates of the listeners, and `contexts` for connections to backends. `read` comes first.
+    """The certificates of the listeners, and `contexts` for connections to backends. Call `read` first.
 
-    The main process watches the files, checks what a new configuration names, counts and warns. A worker
-    reads again when it is told to. What cannot be read changes nothing: the pair that was in force stays
-    so."""
+    The main process watches the files, checks the configuration, counts and warns. A worker reads again when
+    it is told to. If a file cannot be read, the pair that was in force stays so.
+    """
 
     def __init__(self) -> None:
         self.contexts = ClientContexts()
         self._certificates: dict[int, ServerCertificates] = {}
-        """By the position in `settings.listen`. Only certificates can change with a reload."""
+        """Certificates by the position in `settings.listen`, which a reload cannot change."""
         self._lock = asyncio.Lock()
 
     async def read(self, settings: Settings) -> None:
-        """Everything, for the first time. Raises `StartupError`: files have changed since they were
+        """Read everything for the first time. Raises `StartupError` if files have changed since they were
         checked."""
         try:
             for position, listen in enumerate(settings.listen):
@@ -279,12 +283,11 @@ class WorkerTls:
         await self._read_contexts(settings)
 
     def of(self, listen: tuple[Listen, ...]) -> Mapping[Listen, ServerCertificates]:
-        """Those of the addresses with TLS."""
+        """The certificates by address, for the addresses with TLS."""
         return {listen[position]: certificates for position, certificates in self._certificates.items()}
 
     async def configure(self, settings: Settings) -> None:
-        """Read everything for a configuration that is about to be in force. New connections go by it when
-        this returns."""
+        """Read everything for a new configuration. New connections use it when this returns."""
         for position, certificates in self._certificates.items():
             await self._reload(certificates, settings.listen[position].tls)
         await self._read_contexts(settings)
@@ -303,7 +306,8 @@ class WorkerTls:
                 _tls_log.error("the certificates stay as they were: %s (%s)", error, error.path or error.part)
 
     async def _read_contexts(self, settings: Settings) -> None:
-        """A context that cannot be read now is tried again when a connection needs it."""
+        """Read the contexts for backends. One that cannot be read is tried again when a connection needs
+        it."""
         try:
             contexts = await asyncio.to_thread(read_contexts, backends_tls(settings.services))
         except CertificateError as error:

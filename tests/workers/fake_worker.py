@@ -1,6 +1,6 @@
 """A worker that does what a test says: it speaks the channel, and serves nobody.
 
-    python fake_worker.py CONTROL --channel FD --code IDENTITY
+    python fake_worker.py CONTROL --channel FD --code BUILD_ID
 
 It connects to the Unix socket CONTROL, tells there each message that it gets (a line of JSON each), and takes
 orders from there. Unless it is ordered otherwise it answers as a worker does. It imports nothing of the
