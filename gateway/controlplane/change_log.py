@@ -1,9 +1,9 @@
 """Writes one log line for every change of the fleet and its offers.
 
-The lines report which versions a backend serves and how far that can be relied on, who is drained, what is
-offered, and what holds the offer where it is. A subscriber of the snapshot holder, so it also reports what
-requests brought. Changes that come too often are told together (`controlplane.flap_damping`), what an
-operator did always at once. It logs changes only, not probes, and it changes nothing.
+The lines report which versions a backend serves and how reliable that is, drains, offers, and what holds an
+offer back. A subscriber of the snapshot holder, so it also reports what requests have shown. Frequent changes
+are summarized (`controlplane.flap_damping`); commands of operators are always logged at once. It logs changes
+only, not probes.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _backend_log = logging.getLogger("skewgate.prober")
 _offer_log = logging.getLogger("skewgate.offer")
 
 _MAX_NAMED: Final = 4
-"""Backends that a line names; the others are only counted."""
+"""Most backends that a line names; the others are only counted."""
 
 
 Line: TypeAlias = tuple[int, str]
-"""Level and text of a line about a backend."""
+"""Level and text of a log line about a backend."""
 
 
 @final
 class ChangeLog:
-    """Writes the lines. `clock` must be the snapshot holder's; `last_hour` returns what a service has served
-    lately, `replicas` for which replicas its next step waits, and for what of them."""
+    """Log of changes. `clock` must be the snapshot holder's; `last_hour` returns what a service has served
+    lately, `replicas` what the next step of a service waits for."""
 
     def __init__(
         self,
@@ -49,30 +49,29 @@ class ChangeLog:
         replicas: Callable[[str], str] | None = None,
     ) -> None:
         self._replicas = replicas
-        """None: this gateway has no replicas."""
+        """Returns what a service waits for; None: this gateway has no replicas."""
         self._clock = clock
         self._last_hour = last_hour
         self._snapshot: Snapshot | None = None
-        """The newest one."""
+        """Newest snapshot."""
         self._backends = FlapDamping()
-        """Changes of backends, by `Member.key`."""
+        """Damping for backends, by `Member.key`."""
         self._offers = FlapDamping()
-        """Changes of the offered versions, by service."""
+        """Damping for offered versions, by service."""
         self._holds = FlapDamping()
-        """Changes of what holds the same offer, by service."""
+        """Damping for the reasons that hold an unchanged offer, by service."""
         self._moving: dict[str, ServiceView] = {}
-        """Services whose offer moves in steps, as they were when it began to move: one line tells of all
-        steps."""
+        """Services whose offer moves in steps, as they were before: one line reports all steps."""
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self, snapshot: Snapshot) -> None:
-        """Log what is in force, and from here on, on the running loop, also what has become due."""
+        """Log what is in force, and from now on, on the running loop, also summaries that become due."""
         self._loop = asyncio.get_running_loop()
         self.log_initial(snapshot)
 
     def close(self) -> None:
-        """Log what has not been told: the last line about everything is true."""
+        """Log the changes that were only counted, so that the last line about everything is true."""
         self._loop = None
         self._set_timer()
         now = self._clock()
@@ -149,7 +148,7 @@ class ChangeLog:
             self._log_moved(before, view)
 
     def _log_removed_backends(self, before: ServiceView, view: ServiceView) -> None:
-        """A reload took them away, or they have left."""
+        """Log backends that a reload has removed, or that have left."""
         for member in before.members.all:
             if view.members.member(member.backend.name) is None:
                 self._backends.forget(member.key)
@@ -159,7 +158,7 @@ class ChangeLog:
                     _backend_log.info("%s: no longer configured%s", member.key, drain, extra=about_it)
 
     def _log_moved(self, before: ServiceView, view: ServiceView) -> None:
-        """The offer, the phase of the upgrade, the ceiling or what holds the offer changed."""
+        """Log a change of the offer, the phase, the ceiling or what holds the offer."""
         if _offer_facts(before) == _offer_facts(view):
             return
         old, new = _offered(before), _offered(view)
@@ -209,7 +208,8 @@ class ChangeLog:
     def _write_offer_line(
         self, view: ServiceView, changes: list[str], warning: str = "", *, commanded: bool = False
     ) -> None:
-        """It tells the whole state, so nothing that was only counted is left to tell."""
+        """Write a line with the whole state of an offer, so that nothing that was only counted is left to
+        log."""
         for damping in (self._offers, self._holds):
             damping.clear(view.service.name, self._clock())
         level = logging.WARNING if warning else logging.INFO
@@ -227,8 +227,8 @@ class ChangeLog:
         _offer_log.log(level, "%s: %s", name, "; ".join(filter(None, parts)), extra=extra)
 
     def _lower_maximum(self, before: ServiceView, view: ServiceView) -> str:
-        """How many requests are refused because the maximum fell (UPGRADE-back-late), and not by a ceiling
-        alone."""
+        """Describe the requests that are refused because the maximum fell (UPGRADE-back-late), and not by a
+        ceiling alone."""
         pairs = (
             (before.offer.versions, view.offer.versions),
             (before.offer_state.versions, view.offer_state.versions),
@@ -253,7 +253,7 @@ class ChangeLog:
 
 
 def _advertisement_or_freshness(before: Member | None, member: Member, scheme: Scheme) -> Iterator[Line]:
-    """What probes and responses changed: the advertisement, or how far it can be relied on."""
+    """Lines about a changed advertisement, or a changed freshness."""
     freshness_before = before.freshness if before is not None else Freshness.UNKNOWN
     if before is not None and before.advertisement != member.advertisement:
         old = f"{_served_versions(before, scheme)} -> " if before.advertisement else ""
@@ -286,7 +286,7 @@ def _freshness(member: Member, scheme: Scheme) -> str:
 
 
 def _suspicion(before: Member | None, member: Member, scheme: Scheme) -> Iterator[Line]:
-    """What requests found that no probe reports."""
+    """Lines about what requests found and probes do not report."""
     if member.connect_failed and not (before is not None and before.connect_failed):
         yield logging.WARNING, _connect_failed(member)
     mismatched = member.mismatched - (before.mismatched if before is not None else NO_VERSIONS)
@@ -308,12 +308,12 @@ def _mismatched(member: Member, versions: VersionSet, scheme: Scheme) -> str:
 
 
 def _until(member: Member) -> str:
-    """When it gets requests as before."""
+    """Describe when it gets requests as before."""
     return "until a probe answers" if member.backend.declared is None else "for a while"
 
 
 def _unknown_version(before: Member | None, member: Member, scheme: Scheme) -> Iterator[Line]:
-    """A response or a legacy answer has shown that an older server may run there, or versions came again."""
+    """Lines about versions that became unknown, because an older server may run there, or known again."""
     was, now = before.unknown_version if before is not None else KNOWN_VERSION, member.unknown_version
     if now.holds and (not was.holds or now.legacy_answers > was.legacy_answers):
         yield logging.WARNING, _version_unknown(member)
@@ -325,7 +325,7 @@ _UNHEALTHY: Final = ": gets no new requests while another backend that serves th
 
 
 def _health(before: Member | None, member: Member) -> Iterator[Line]:
-    """Its health check says no, or yes again."""
+    """Lines about a changed result of the health check."""
     was = before.unhealthy if before is not None else None
     if member.unhealthy is not None and member.unhealthy != was:
         yield logging.WARNING, f"{member.unhealthy}{_UNHEALTHY}"
@@ -338,7 +338,7 @@ def _version_unknown(member: Member) -> str:
 
 
 def _state(member: Member, scheme: Scheme) -> str:
-    """All that is known of it, for a line that takes the place of several."""
+    """Describe all that is known of a member, for a line that replaces several."""
     parts = [_freshness(member, scheme)]
     if member.version_unknown:
         parts.append(_version_unknown(member))
@@ -352,7 +352,7 @@ def _state(member: Member, scheme: Scheme) -> str:
 
 
 def _log_drain(before: Member | None, member: Member, view: ServiceView) -> None:
-    """An operator took it out of service, or put it back."""
+    """Log that an operator took a member out of service, or put it back."""
     if member.drained == (before is not None and before.drained):
         return
     if not member.drained:
@@ -377,7 +377,7 @@ def _served_versions(member: Member, scheme: Scheme) -> str:
 
 
 def _offer_facts(view: ServiceView) -> tuple[object, ...]:
-    """All that a line about an offer depends on: while it is the same, no line is due."""
+    """All values that a line about an offer depends on: while they are equal, no line is due."""
     offer = view.offer
     facts = offer.versions, offer.phase, offer.transparent, offer.ceiling, offer.pinned, offer.held.rule
     if offer.held.rule is HeldRule.CEILING:
@@ -394,7 +394,7 @@ def _offered(view: ServiceView) -> str:
 
 
 def _ceiling(view: ServiceView) -> str:
-    """The ceiling in force."""
+    """Describe the ceiling in force."""
     offer = view.offer
     if offer.ceiling is None:
         return "no ceiling"
@@ -403,7 +403,8 @@ def _ceiling(view: ServiceView) -> str:
 
 
 def _flapping(before: ServiceView, view: ServiceView) -> str:
-    """Which versions fell that had fallen before, and who no longer serves them; empty if none did."""
+    """Describe the versions that fell repeatedly, and the members that no longer serve them; empty: there are
+    none."""
     left = before.offer_state.versions - view.offer_state.versions
     fallen = left - last_reports(view.members)
     again = [(part, doublings) for part, doublings in view.offer_state.falls.split(fallen) if doublings > 1]
@@ -424,13 +425,13 @@ def _flapping(before: ServiceView, view: ServiceView) -> str:
 
 
 def is_blocked(view: ServiceView) -> bool:
-    """True: a ceiling below the minimum leaves nothing to offer."""
+    """Whether a ceiling below the minimum leaves nothing to offer."""
     ceiling, beneath = view.offer.ceiling, view.offer_state.versions
     return ceiling is not None and bool(beneath) and not beneath.up_to(ceiling)
 
 
 def reason_held(view: ServiceView, now: float) -> str:
-    """What holds the offer where it is, and what an operator can do about it; empty if nothing holds it.
+    """Describe what holds the offer where it is, and what an operator can do about it; empty: nothing does.
     `now`: seconds of the clock by which offers stabilize."""
     if is_blocked(view):
         return _blocked_by_ceiling(view)
@@ -464,7 +465,7 @@ def _blocked_by_ceiling(view: ServiceView) -> str:
 
 
 def _offer_without_pin(view: ServiceView) -> VersionSet:
-    """What `unpin` would offer; empty if there is no pin."""
+    """Versions that `unpin` would offer; empty: there is no pin."""
     if not view.offer.pinned:
         return NO_VERSIONS
     beneath, configured = view.offer_state.versions, view.service.ceiling
@@ -486,7 +487,7 @@ def _held_by_stabilization(view: ServiceView, now: float) -> str:
 
 
 def _held_by_backends(view: ServiceView) -> str:
-    """Whom an operator must upgrade, revive or remove for the offer to move: as in `/status`."""
+    """Describe the backends that an operator must upgrade, revive or remove for the offer to move."""
     held = view.offer.held
     versions = held.versions.format(view.service.dialect.scheme)
     by = frozenset(held.by)

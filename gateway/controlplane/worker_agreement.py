@@ -1,15 +1,15 @@
-"""Agreement between the workers of one gateway: moves the record of each service towards what is offered,
-one step of the ladder at a time.
+"""Agreement between the workers of one gateway: advances the record of each service towards its offer, step
+by step.
 
     SnapshotHolder -> WorkerAgreement -> StateKeeper -> SnapshotHolder.agree -> workers -> acknowledged
       offer states      next steps       saved first      published
 
-Several workers hold the snapshot at slightly different times. What each of them offers and refuses is in the
-record that it holds. The next one is published only when every live worker has acknowledged this one, so no
-two of them are more than one level apart (`core.agreement.ladder`). Where one worker serves alone, views have
-no record and nothing here runs, but for a take-over: then records stand in for two processes.
+Workers hold the snapshot at slightly different times. Each offers and refuses by the record that it holds.
+The next record is published only when every live worker has acknowledged this one, so no two of them are more
+than one level apart (`core.agreement.ladder`). A gateway with one worker has no records, except during a
+take-over, when two processes serve.
 
-Decides nothing about versions and knows no worker: `held` says what they have acknowledged.
+Decides nothing about versions and knows no worker: `held` returns what they have acknowledged.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ from gateway.runtime.process import end_tasks
 from gateway.telemetry.process_log import about
 
 SAVE_WAIT: Final = 2.0
-"""Seconds for which a step waits for the state file."""
+"""Seconds that a step waits for the state file."""
 
 SHORT_SAVE_WAIT: Final = 0.1
-"""The same after a step that was published unsaved: the disk is slow or full, and offers go on moving."""
+"""Seconds that a step waits after one that was published unsaved: the disk is slow or full, and offers go on
+moving."""
 
 MAX_WAIT: Final = 5.0
-"""Seconds for which `in_force` waits."""
+"""Seconds that `in_force` waits."""
 
 WORKERS: Final = "workers"
 STATE_FILE: Final = "state file"
@@ -48,13 +49,13 @@ TAKE_OVER: Final = "take-over"
 EARLIER_WORKERS: Final = "workers of an earlier process"
 
 _MAX_STEPS: Final = 16
-"""Steps in a row while nobody holds a record; the ladder rests after five."""
+"""Largest number of consecutive steps while nobody holds a record; the ladder ends after five."""
 
 _log = logging.getLogger("skewgate.agreement")
 
 
 class _Step(NamedTuple):
-    """A step that is being saved."""
+    """Step from one agreement to the next."""
 
     before: Agreed
     after: Agreed
@@ -62,14 +63,14 @@ class _Step(NamedTuple):
 
 @final
 class WorkerAgreement:
-    """The `Agreement` of a gateway that stands alone: it follows the offers from `start` to `close`.
+    """`Agreement` of a gateway without replicas.
 
-    `held(service)`: the lowest seq of its record that any live worker has acknowledged, 0 for none; None:
-    no worker is live, so whoever joins has to hold the present one first. `restored`: the records of the
-    state file, or of the gateway that is taken over. `alone`: one worker serves in this process, and what it
-    offers needs no record as long as no other process serves beside it. `orphans`: whether workers of an
-    earlier process may still serve. They refuse nothing; what they serve is not refused here meanwhile.
-    `save`: write `to_save` to the state file and return whether it is there; None: there is no file.
+    `held(service)`: the lowest seq of its record that a live worker has acknowledged, 0 for none; None: no
+    worker is live, so a worker that joins must hold the present record first. `restored`: records of the
+    state file, or of the gateway that is taken over. `alone`: one worker serves in this process, so records
+    are needed only while another process serves, too. `orphans`: whether workers of an earlier process may
+    still serve; they refuse nothing, and what they serve is not refused here meanwhile. `save`: write
+    `to_save` to the state file and return whether it is there; None: there is no file.
     """
 
     def __init__(
@@ -89,26 +90,26 @@ class WorkerAgreement:
         self._orphans = orphans
         self._save = save
         self._unsaved = False
-        """The last step was published before it was saved."""
+        """Whether the last step was published before it was saved."""
         self._frozen: frozenset[str] = frozenset()
-        """Services whose records stand still."""
+        """Services whose records do not advance."""
         self._holding = False
         self._planned: dict[str, _Step] = {}
         """Steps that are being saved, by service."""
         self._awaited: dict[str, str] = {}
-        """For whom the record of a service waits. A service that is not here is where it is to be."""
+        """What the records wait for, by service."""
         self._changed = asyncio.Event()
         self._publishing: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] | None = None
 
     def start(self) -> None:
-        """Give every view its record, if there are to be any, and take the steps that wait for nobody."""
+        """Give every view its record, if there are any, and take the steps that wait for nobody."""
         if not self._alone or self._orphans():
             self._take_part()
             self._put_in_force(self._steps(self._snapshot_holder.current.views))
 
     async def close(self) -> None:
-        """Move no record any more. What is being saved is not published."""
+        """Stop advancing records. Steps that are being saved are not published."""
         self._stop_following()
         await end_tasks(self._publishing)
 
@@ -116,13 +117,13 @@ class WorkerAgreement:
         if self._unsubscribe is None:
             return
         if self._alone and not self._holding and not self._orphans():
-            self._drop_documents()
+            self._drop_records()
         else:
             self._take_steps(tuple(self._awaited))
 
     def hold(self, *, everything: bool = True) -> None:
-        """The gateway that is taken over holds everything. The one that takes over holds what the other one
-        serves: what that one neither serves nor refuses may be offered here."""
+        """Stop advancing records. The gateway that is taken over stops all of them; the one that takes over
+        only those by which the other may serve."""
         self._holding = True
         self._take_part()
         self._planned.clear()
@@ -135,7 +136,7 @@ class WorkerAgreement:
         if self._unsubscribe is None:
             return
         if self._alone and not self._orphans():
-            self._drop_documents()
+            self._drop_records()
         else:
             self._take_steps(self._snapshot_holder.current.views)
 
@@ -163,7 +164,7 @@ class WorkerAgreement:
         return found
 
     def _take_part(self) -> None:
-        """Give every view a record that has none."""
+        """Begin to follow, and give a record to every view that has none."""
         if self._unsubscribe is None:
             self._unsubscribe = self._snapshot_holder.subscribe(self._on_change)
         begun = {
@@ -176,7 +177,8 @@ class WorkerAgreement:
             self._snapshot_holder.agree(begun)
 
     def _begun(self, name: str, view: ServiceView) -> Agreed:
-        """What stood before the restart; of one that has stood alone, what it offers at this moment."""
+        """Return the initial agreement: the restored record, or one that states the present offer of a worker
+        that was alone."""
         record = self._restored.get(name)
         if record is None and self._alone and view.offer_state.versions:
             record = _at_rest(view)
@@ -184,8 +186,8 @@ class WorkerAgreement:
         transparent = view.offer.transparent or (self._holding and _is_legacy_alone(view))
         return Agreed(record, transparent=record is None and transparent)
 
-    def _drop_documents(self) -> None:
-        """Nobody else serves: views need no records."""
+    def _drop_records(self) -> None:
+        """Remove all records, because no other process serves."""
         self._stop_following()
         self._snapshot_holder.agree(dict.fromkeys(self._snapshot_holder.current.views))
 
@@ -203,7 +205,7 @@ class WorkerAgreement:
         self._take_steps(view.service.name for _, view in after.news_since(before))
 
     def _take_steps(self, services: Iterable[str]) -> None:
-        """Take the steps that can be taken, and note for whom the others wait."""
+        """Take the steps that are possible now, and note what the others wait for."""
         steps = self._steps(services)
         if self._save is None:
             self._put_in_force(steps)
@@ -215,7 +217,7 @@ class WorkerAgreement:
                 self._publishing = asyncio.get_running_loop().create_task(self._publish(), name="agreement")
 
     def _steps(self, services: Iterable[str]) -> dict[str, _Step]:
-        """The steps that can be taken now, by service."""
+        """Return the steps that are possible now, by service."""
         found = {}
         views = self._snapshot_holder.current.views
         for name in services:
@@ -236,7 +238,7 @@ class WorkerAgreement:
         return found
 
     def _taken(self, view: ServiceView, agreed: Agreed) -> _Step | None:
-        """The step that can be taken now from what is agreed on."""
+        """Return the step that is possible now."""
         if view.service.name in self._frozen:
             return None
         holders = self._held(view.service.name)
@@ -256,7 +258,7 @@ class WorkerAgreement:
         return _Step(agreed, replace(agreed, record=record, transparent=transparent))
 
     def _awaited_by(self, view: ServiceView, agreed: Agreed) -> str | None:
-        """For whom the record waits from which no step can be taken now."""
+        """Return what a record waits for; None: it has reached its target."""
         wanted = _following(view, agreed.record, all_attached=True) is not None
         if view.service.name in self._frozen:
             return TAKE_OVER if wanted else None
@@ -266,7 +268,7 @@ class WorkerAgreement:
         return EARLIER_WORKERS if wanted else None
 
     async def _publish(self) -> None:
-        """Save the planned steps and put them in force, until there are none."""
+        """Save the planned steps and publish them, until there are none."""
         try:
             while self._planned:
                 planned = dict(self._planned)
@@ -279,7 +281,7 @@ class WorkerAgreement:
             self._publishing = None
 
     async def _saved(self) -> None:
-        """Wait until what is planned is in the state file. A slow or full disk does not hold an offer for
+        """Wait until the planned steps are in the state file. A slow or full disk does not hold an offer for
         ever."""
         assert self._save is not None
         saved = False
@@ -297,7 +299,7 @@ class WorkerAgreement:
         self._unsaved = not saved
 
     def _put_in_force(self, steps: Mapping[str, _Step]) -> None:
-        """Publish the steps, unless what they start from has been replaced meanwhile."""
+        """Publish the steps, except those whose start has been replaced meanwhile."""
         if not steps:
             return
         views = self._snapshot_holder.current.views
@@ -314,18 +316,18 @@ class WorkerAgreement:
         self._take_steps(steps.keys() - current.keys())
 
     def _tell(self) -> None:
-        """Wake whoever waits for `in_force`."""
+        """Wake the waiters in `in_force`."""
         self._changed.set()
         self._changed.clear()
 
 
 def restored_records(saved: Mapping[str, SavedState]) -> dict[str, AgreedRecord]:
-    """The records of a state file, by service."""
+    """Records of a state file, by service."""
     return {name: each.record for name, each in saved.items() if each.record is not None}
 
 
 def _following(view: ServiceView, record: AgreedRecord | None, *, all_attached: bool) -> AgreedRecord | None:
-    """The record one step nearer to what this gateway offers."""
+    """Return the record one step nearer to the offer of this gateway."""
     state, service = view.offer_state, view.service
     if not state.initialized and state.round_ended is None:
         return None  # nothing is known yet: what stood goes on standing
@@ -335,22 +337,21 @@ def _following(view: ServiceView, record: AgreedRecord | None, *, all_attached: 
 
 
 def _at_rest(view: ServiceView) -> AgreedRecord:
-    """The record that says what is offered and refused without one."""
+    """Return the record that states the present offer."""
     offered: VersionSet = view.offer.versions
     rule = policy_text(view.service)
     return AgreedRecord(FIRST_SEQ, rule, view.offer_state.versions, offered, offered, offered)
 
 
 def _is_legacy_alone(view: ServiceView) -> bool:
-    """Whether nothing was offered, and all that is known serves no versions, if it was probed lately or
-    not."""
+    """Whether nothing was offered, and all known backends are legacy, fresh or not."""
     known = [group.summary for group in view.members.groups if group.summary.advertised is not None]
     return not view.offer_state.versions and bool(known) and all(summary.legacy for summary in known)
 
 
 def _may_serve(view: ServiceView) -> bool:
-    """Whether another process may serve what this record, or the one before it, has accepted, or may pass
-    on everything without negotiation."""
+    """Whether another process may serve a version by this record or the one before it, or may forward
+    everything without negotiation."""
     if view.agreed is None:
         return False
     record = view.agreed.record

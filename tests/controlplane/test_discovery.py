@@ -117,7 +117,7 @@ class Running:
 
     @property
     def backends(self) -> dict[str, bool]:
-        """Who is there, and who of them is leaving."""
+        """ReplicaInfo is there, and who of them is leaving."""
         members = self.holder.current.fleet.member_sets["baremetal"].all
         return {member.backend.name.partition(":")[0][7:]: member.backend.leaving for member in members}
 

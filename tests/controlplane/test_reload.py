@@ -210,7 +210,7 @@ async def test_the_log_says_that_a_reload_is_refused_while_it_is_held(
 
 
 async def test_every_other_value_of_the_settings_needs_a_restart() -> None:
-    """What nobody has thought of is refused, and never in force without a word."""
+    """What nobody has thought of is refused, and never in force without a entry."""
     started = settings(ONE)
     for each in fields(Settings):
         if each.name in {*RELOADED, "listen", "admin"}:

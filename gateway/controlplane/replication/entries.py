@@ -1,6 +1,6 @@
-"""What replicas write under their own keys, as texts: what a live one says, and who is registered.
+"""Format of the entries that replicas write under their own keys: votes of live ones, and registrations.
 
-Read strictly: a text of which anything is not as it should be is no vote. Values in, values out.
+Read strictly: an entry with anything unexpected is no vote. Values in, values out.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from gateway.core.fleet.service import Service
 from gateway.core.versions.version import Scheme
 
 _MAX_TEXT: Final = 200
-"""Characters of a name, a host, a release, or a digest."""
+"""Longest name, host, release, or digest, in characters."""
 
 _MAX_BACKEND: Final = 255
-"""Characters of the name of a backend, as in the configuration."""
+"""Longest name of a backend, as in the configuration."""
 
 _MAX_FORMS: Final = 64
 
@@ -41,21 +41,21 @@ _VOTE_KEYS: Final = 5
 
 @final
 @dataclass(frozen=True, slots=True)
-class LiveWord:
-    """What a live replica says of itself."""
+class LiveEntry:
+    """Entry of a live replica."""
 
     text: str
-    """As it stands in the store."""
+    """Text in the store."""
     replica: LiveReplica
     forms: tuple[int, ...]
     idle: frozenset[str]
-    """Drained backends to which it has no request in flight."""
+    """Names of drained backends to which it has no request in flight."""
     config: str
-    """A digest of what clients can notice."""
+    """Digest of the configuration that clients can notice."""
 
 
-class Who(NamedTuple):
-    """A registration."""
+class ReplicaInfo(NamedTuple):
+    """Registration of a replica, for people."""
 
     name: str
     host: str
@@ -65,7 +65,7 @@ class Who(NamedTuple):
 def write_live(
     ack: int, vote: Vote | None, idle: frozenset[str], service: Service, *, transparent: bool
 ) -> str:
-    """What this replica says."""
+    """Write the entry of a live replica. `ack`: the seq that it acknowledges."""
     scheme = service.dialect.scheme
     own: dict[str, object] | None = None
     if vote is not None:
@@ -88,8 +88,8 @@ def write_live(
     )
 
 
-def read_live(text: str, scheme: Scheme) -> LiveWord:
-    """Raises `UnreadableRecord`."""
+def read_live(text: str, scheme: Scheme) -> LiveEntry:
+    """Read the entry of a live replica. Raises `UnreadableRecord`."""
     found = _object(text)
     match found:
         case {
@@ -109,7 +109,7 @@ def read_live(text: str, scheme: Scheme) -> LiveWord:
             and all(isinstance(each, str) and 0 < len(each) <= _MAX_BACKEND for each in idle)
         ):
             own = None if vote is None else _read_vote(vote, scheme)
-            return LiveWord(
+            return LiveEntry(
                 text=text,
                 replica=LiveReplica(ack, own, transparent),
                 forms=tuple(each for each in forms if isinstance(each, int)),
@@ -121,31 +121,31 @@ def read_live(text: str, scheme: Scheme) -> LiveWord:
 
 
 def _is_number(value: object, lowest: int) -> bool:
-    """A bool is none, though Python takes it for one."""
+    """Whether a JSON value is a number in range. A bool is not, although Python takes it for one."""
     return type(value) is int and lowest <= value <= MAX_SEQ
 
 
-def write_who(who: Who) -> str:
-    """This replica's registration."""
-    return _text(who._asdict())
+def write_replica_info(info: ReplicaInfo) -> str:
+    """Write a registration."""
+    return _text(info._asdict())
 
 
-def read_who(text: str) -> Who:
-    """For people: whatever cannot be read is empty."""
+def read_replica_info(text: str) -> ReplicaInfo:
+    """Read a registration. Whatever cannot be read is empty."""
     try:
         found = _object(text)
     except UnreadableRecord:
         found = {}
-    return Who(*(str(found.get(name, ""))[:_MAX_TEXT] for name in Who._fields))
+    return ReplicaInfo(*(str(found.get(name, ""))[:_MAX_TEXT] for name in ReplicaInfo._fields))
 
 
 def write_names(names: frozenset[str]) -> str:
-    """Names of drained backends."""
+    """Write the names of drained backends."""
     return _text(sorted(names))
 
 
 def read_names(text: str) -> frozenset[str] | None:
-    """None: it is no list of names."""
+    """Read the names of drained backends; None: it is no list of names."""
     try:
         found = read_json(text)
     except UnreadableRecord:
@@ -156,9 +156,11 @@ def read_names(text: str) -> frozenset[str] | None:
 
 
 def config_digest(service: Service) -> str:
-    """Of all in the configuration of a service that its clients can notice. Made of values that are named
-    here, so that two releases come to the same one; an option that another release lacks counts only where it
-    is not at its default."""
+    """Digest of all configuration of a service that its clients can notice.
+
+    It is made of values that are named here, so that two releases get the same digest. An option that another
+    release lacks counts only if it is not at its default.
+    """
     scheme, default = service.dialect.scheme, service.effective_default_version
     policy, number = service.policy_and_number
     noticed = {
@@ -187,7 +189,8 @@ def _operation(operation: Operation) -> str:
 
 
 def _plain(value: object) -> object:
-    """As JSON, alike in every process: without orders of sets, addresses of objects, and defaults."""
+    """Convert to JSON values that are equal in every process: without orders of sets, addresses of objects,
+    and defaults."""
     if is_dataclass(value):
         found = {each.name: (getattr(value, each.name), each.default) for each in fields(value)}
         return {name: _plain(own) for name, (own, default) in found.items() if own != default}
@@ -224,7 +227,7 @@ def _text(value: object) -> str:
 
 
 def read_json(text: str) -> object:
-    """Raises `UnreadableRecord`."""
+    """Parse JSON. Raises `UnreadableRecord`."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

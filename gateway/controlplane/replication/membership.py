@@ -1,11 +1,11 @@
-"""How this replica stands to one service: what it holds, what it is about to hold, and until when it answers.
+"""State of this replica in one service: the record that it holds, the next one, and its deadline.
 
     out        it has not joined, or was away too long: it answers 503
     detached   its deadline has passed: it serves by the record that it holds, and refuses no version
-    attached   its `live` stands, and a beat was sent less than 0.9 TTL ago
+    attached   its `live` entry exists, and a beat was sent less than 0.9 TTL ago
 
-Only a `Membership` writes its fields. `Replication` reports to it what was read and written, and everybody
-else asks. It writes nothing to a store, and logs what operators must know of it.
+Only a `Membership` changes itself. `Replication` reports to it what was read and written. It writes nothing
+to a store, and logs what operators must know of it.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _log = logging.getLogger("skewgate.agreement")
 
 @final
 class Membership:
-    """This replica (`replica` is its id) and `service`. `saved`: what the state file says about the service.
-    After a restart it goes on, detached, by the record of that file, unless that is too old."""
+    """Membership of the replica with the id `replica` in `service`. `saved`: the state file's part about the
+    service. After a restart it continues, detached, with the record of that file, unless that is too old."""
 
     def __init__(
         self,
@@ -57,38 +57,38 @@ class Membership:
         self._forget = settings.forget
         self._clocks = clocks
         self.held: AgreedRecord | None = None
-        """The record by which it answers."""
+        """Record by which it answers."""
         self.joined = False
-        """It may answer by that record."""
+        """Whether it may answer by that record."""
         self.sent_at = NEVER
-        """When its last good beat was sent, by the clock of deadlines."""
+        """Time of its last successful beat, by the clock of deadlines."""
         self.attached_at = NEVER
-        """When the first good beat was sent since it was not attached."""
+        """Time of the first successful beat since it was not attached."""
         self.refuses_until = NEVER
-        """Its deadline. It ends early when the store has lost what this replica holds."""
+        """Deadline for refusing versions. It ends early when the store has lost what this replica holds."""
         self.live_revision = 0
-        """Revision of its `live` as it stood last; 0: it does not stand."""
+        """Last known revision of its `live` entry; 0: there is none."""
         self.joining: AgreedRecord | None = None
-        """The record with which it is about to join, and which has to be in the state file before."""
+        """Record with which it is about to join, and which must be in the state file before."""
         self.filed = None if saved is None else saved.record
-        """The record that the state file of an earlier process has, or that was held before everything
-        ended here: it stays in the file until this replica has joined, whatever comes between."""
+        """Record of an earlier process in the state file, or the one that was held before everything ended
+        here. It stays in the file until this replica has joined."""
         self.transparent = False
         self.legacy_only = False
         self.problem = ""
-        """Why it cannot join, a sentence."""
+        """Reason why it cannot join, a sentence."""
         self.predecessors: tuple[str, ...] = ()
-        """Ids of processes before this one whose registrations are to be ended."""
+        """Ids of earlier processes whose registrations are to be ended."""
         self.last_before: LastAttached | None = None
-        """When the process before was attached last, at the latest."""
+        """Latest time at which the earlier process was attached."""
         self.since = clocks.wall()
-        """Wall-clock seconds since it is attached, or not."""
+        """Unix time since when it is attached, or not."""
         self.was_attached = False
         self.beats = False
-        """A beat of this process was good."""
+        """Whether a beat of this process was successful."""
         self.warned = False
         self.not_live_since: dict[str, float] = {}
-        """Since when registered replicas are seen without `live`."""
+        """Times since when registered replicas have no `live` entry."""
         if saved is not None and saved.registered is not None:
             self.predecessors, self.last_before = saved.registered.ids, saved.registered.last
         now, wall, last = clocks.boot_time(), clocks.wall(), self.last_before
@@ -98,18 +98,18 @@ class Membership:
 
     @property
     def to_save(self) -> AgreedRecord | None:
-        """The record that has to be in the state file before it is acknowledged, or joined with."""
+        """Record that must be in the state file before it is acknowledged, or joined with."""
         if self.joined:
             return self.held
         return self.filed if self.joining is None else self.joining
 
     @property
     def seq(self) -> int:
-        """Number of the record that it holds; 0: none."""
+        """Seq of the record that it holds; 0: none."""
         return seq_of(self.held)
 
     def attachment(self, now: float) -> Attachment:
-        """Where it stands now."""
+        """Attachment at this moment."""
         if not self.joined:
             return Attachment.FORGOTTEN
         if now < self.refuses_until:
@@ -132,7 +132,7 @@ class Membership:
                 return None
 
     def agreed(self, now: float) -> Agreed:
-        """What its view is decided by."""
+        """Agreement by which the view of its service decides."""
         at = self.attachment(now)
         if at is Attachment.FORGOTTEN:
             return NOT_JOINED
@@ -145,11 +145,11 @@ class Membership:
         )
 
     def joins_with(self, reading: Reading) -> AgreedRecord | None:
-        """The record with which it joins now."""
+        """Record with which it joins now."""
         return joined_record(self.held if self.joined else None, reading.record)
 
     def read(self, reading: Reading, now: float) -> None:
-        """The store was read: whether this replica can go on, and which others are not live."""
+        """Note what was read: whether this replica can continue, and which others are not live."""
         if self.joined and self.attachment(now) is Attachment.FORGOTTEN:
             _log.error("%s: detached for too long: nothing is answered any more", self.service)
             self._leave()
@@ -175,7 +175,7 @@ class Membership:
             self.predecessors = tuple(each for each in self.predecessors if each in registered)
 
     def follow(self, reading: Reading, now: float) -> None:
-        """Go over to a newer record, or begin to join where `live` does not stand."""
+        """Adopt a newer record, or begin to join if there is no `live` entry."""
         if not self.live_revision:
             self.joining = self.joins_with(reading)
             return
@@ -184,12 +184,12 @@ class Membership:
         if reading.record is not None and adopts(self.held, reading.record):
             self.held = reading.record
         if reading.live and self.held == reading.record:
-            replicas = [word.replica for word in reading.live.values()]
+            replicas = list(reading.replicas.values())
             self.transparent = not reading.unreadable and all_transparent(self.held, replicas)
             self.legacy_only = legacy_only(self.held, replicas)
 
     def beaten(self, sent_at: float) -> None:
-        """A beat that was sent then was good."""
+        """Note a successful beat that was sent then."""
         self.beats = True
         if sent_at >= self.sent_at:
             if sent_at >= self.refuses_until:
@@ -198,17 +198,17 @@ class Membership:
             self.warned = False
 
     def registered(self, record: AgreedRecord | None, revision: int, sent_at: float) -> None:
-        """It has joined, and may answer by `record`."""
+        """Note that it has joined, and may answer by `record`."""
         self.held, self.joined, self.joining, self.filed = record, True, None, None
         self.live_revision = revision
         self.beaten(sent_at)
 
     def rewritten(self, revision: int) -> None:
-        """Its `live` was written anew."""
+        """Note a new revision of its `live` entry."""
         self.live_revision = revision
 
     def reconfigured(self, record: AgreedRecord | None, *, in_same_scheme: bool) -> None:
-        """The service has another configuration, under which `record` is agreed on."""
+        """Note another configuration of the service, under which `record` is agreed on."""
         if self.joined and record is None and self.held is not None:
             self._leave()  # another dialect or scheme: nothing that was agreed on means anything
             self.filed = None
@@ -218,7 +218,8 @@ class Membership:
             self.filed = self.joining = None
 
     def notice(self, now: float) -> bool:
-        """Time has passed, or a beat was good. Returns whether it is attached or detached since."""
+        """Log a change between attached and detached, and warn before the end. Returns whether there was a
+        change."""
         attached = self.is_attached(now)
         changed = attached is not self.was_attached
         if changed:
@@ -233,12 +234,12 @@ class Membership:
         return changed
 
     def _detach(self) -> None:
-        """Refuse nothing from now on."""
+        """Stop refusing versions."""
         self.refuses_until = NEVER
         self.live_revision = 0
 
     def _leave(self) -> None:
-        """Answer nothing from now on."""
+        """Stop answering."""
         self._detach()
         self.filed = self.held if self.joined else self.filed
         self.joined, self.held, self.joining = False, None, None

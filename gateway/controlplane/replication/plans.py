@@ -1,14 +1,14 @@
-"""What a replica writes next about one service: the protocol's rules, asked in their order.
+"""Decides what a replica writes next about one service: the rules of the protocol, in this order.
 
     leave      it cannot read what the store holds: it answers nothing, and ends its registration
-    join       its `live` does not stand: with the record that is in the state file and held by all workers
-    tell       its acknowledgement and its vote
+    join       it has no `live` entry: with the record that is in the state file and held by all workers
+    vote       its acknowledgement and its vote
     remove     others without beats, and registrations to which nobody comes back
     step       the next record of the ladder
 
-One transaction for a service in each round at most, guarded by what was read. What operators say, a pin and
-the names of drained backends, stands in the store, too: a replica that joins a store without any writes its
-own there. Nothing here waits, and nothing is written here.
+At most one transaction for a service in each round, guarded by what was read. The commands of operators, a
+pin and the names of drained backends, are in the store, too: a replica that joins a store without any writes
+its own there. Nothing here waits, and nothing is written here.
 """
 
 from __future__ import annotations
@@ -30,57 +30,57 @@ from gateway.core.fleet.member_set import MemberSet
 from gateway.core.versions.version import Scheme
 
 FIRST_BEAT: Final = "0"
-"""The beat with which a replica joins."""
+"""Text of the beat with which a replica joins."""
 
 
-class Kind(Enum):
-    """What a transaction is for."""
+class Purpose(Enum):
+    """Purpose of a transaction."""
 
     LEAVE = "leave"
     JOIN = "join"
-    TELL = "tell"
+    VOTE = "vote"
     REMOVE = "remove"
     STEP = "step"
 
 
 class Plan(NamedTuple):
-    """One transaction about one service."""
+    """Transaction about one service."""
 
-    kind: Kind
+    purpose: Purpose
     transaction: Transaction
     record: AgreedRecord | None = None
-    """The record with which it joins."""
+    """Record with which it joins."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """All that the rules look at for one service, at one moment."""
+    """Input of the rules for one service, at one moment."""
 
     me: Membership
     reading: Reading
     beats: Mapping[str, Beat]
-    """The last beats of all replicas, by id."""
+    """Last beats of all replicas, by id."""
     registration: str
     """Text of this replica's registration."""
     own_text: str
-    """What `live` is to say of this replica now. It acknowledges what it holds if `in_force_here`."""
+    """Text for the `live` entry. It acknowledges the held record if `in_force_here`."""
     joining_text: str
-    """The same with the acknowledgement of the record with which it joins."""
-    own_words: Mapping[str, str]
+    """The same text with the acknowledgement of the record with which it joins."""
+    own_commands: Mapping[str, str]
     """Texts of the pin and of the drained backends that are in force here, by key."""
     in_force_here: bool
-    """What it holds, or is about to join with, is in the state file, and all its workers hold it."""
+    """Whether the record that it holds, or joins with, is in the state file and held by all its workers."""
     ends_predecessors: bool
-    """No worker of an earlier process serves any more."""
+    """Whether no worker of an earlier process serves any more."""
     ttl: float
     forget: float | None
     now: float
-    """By the clock of deadlines."""
+    """Time by the clock of deadlines."""
 
 
 def next_plan(at: Situation) -> Plan | None:
-    """What is to be written next; None: nothing."""
+    """Return what is to be written next; None: nothing."""
     me, reading = at.me, at.reading
     if reading.problem:
         return _leave(at) if at.in_force_here else None
@@ -89,7 +89,7 @@ def next_plan(at: Situation) -> Plan | None:
         return _join(at)
     if own.text != at.own_text:
         guard = Unchanged(reading.live_key(me.replica), me.live_revision)
-        return Plan(Kind.TELL, Transaction((guard,), {guard.key: at.own_text}))
+        return Plan(Purpose.VOTE, Transaction((guard,), {guard.key: at.own_text}))
     return _removal(at) or _step(at)
 
 
@@ -99,7 +99,7 @@ def _leave(at: Situation) -> Plan | None:
     if not keys:
         return None
     guards = tuple(Unchanged(key, reading.revision_of(key)) for key in keys)
-    return Plan(Kind.LEAVE, Transaction(guards, {reading.key(GONE): own}, tuple(keys)))
+    return Plan(Purpose.LEAVE, Transaction(guards, {reading.key(GONE): own}, tuple(keys)))
 
 
 def _join(at: Situation) -> Plan | None:
@@ -121,7 +121,7 @@ def _join(at: Situation) -> Plan | None:
         puts[reading.key(DOC)] = reading.written(record)
     if reading.record is None or record != reading.record:
         # The store is new, or has lost what was there: what operators have said is written back.
-        for name, text in at.own_words.items():
+        for name, text in at.own_commands.items():
             if (key := reading.key(name)) not in reading:
                 guards.append(Unchanged(key, 0))
                 puts[key] = text
@@ -132,11 +132,11 @@ def _join(at: Situation) -> Plan | None:
     gone = [key for key in gone if key in reading]
     if gone:
         puts[reading.key(GONE)] = me.replica
-    return Plan(Kind.JOIN, Transaction(tuple(guards), puts, tuple(gone)), record)
+    return Plan(Purpose.JOIN, Transaction(tuple(guards), puts, tuple(gone)), record)
 
 
 def _removal(at: Situation) -> Plan | None:
-    """Remove one other replica: the next round looks at the next one."""
+    """Remove one other replica. The next round removes the next one."""
     me, reading = at.me, at.reading
     for each in (*reading.live, *reading.unreadable):
         beat = at.beats.get(each)
@@ -144,13 +144,13 @@ def _removal(at: Situation) -> Plan | None:
             continue
         key = reading.live_key(each)
         guards = Unchanged(reading.beats + each, beat.revision), Unchanged(key, reading.revision_of(key))
-        return Plan(Kind.REMOVE, Transaction(guards, {reading.key(GONE): me.replica}, (key,)))
+        return Plan(Purpose.REMOVE, Transaction(guards, {reading.key(GONE): me.replica}, (key,)))
     for each in reading.known:
         since = me.not_live_since.get(each)
         own = at.ends_predecessors and each in me.predecessors
         over = since is not None and may_end_registration(at.now, since, at.forget)
         if each not in reading.live and (own or over):
-            return Plan(Kind.REMOVE, ending(reading, each, me.replica))
+            return Plan(Purpose.REMOVE, ending(reading, each, me.replica))
     return None
 
 
@@ -162,32 +162,33 @@ def _step(at: Situation) -> Plan | None:
         return None  # somebody has said what this release cannot read: it may be a vote against all
     if reading.unclear:
         return None  # the pin may be below what would be offered next
-    live = {each: word.replica for each, word in reading.live.items()}
+    live = reading.replicas
     record = next_record(reading.record, live, reading.known, reading.pin, reading.service.dialect.scheme)
-    form = form_for_all([word.forms for word in reading.live.values()])
+    form = form_for_all([entry.forms for entry in reading.live.values()])
     if record is None or form is None:
         return None
     guard = NothingNewer(reading.prefix, reading.revision)
-    return Plan(Kind.STEP, Transaction((guard,), {reading.key(DOC): reading.written(record, form)}))
+    return Plan(Purpose.STEP, Transaction((guard,), {reading.key(DOC): reading.written(record, form)}))
 
 
 def ending(reading: Reading, gone: str, replica: str) -> Transaction:
-    """End the registration of `gone`, which is not live. `replica`: the one that writes."""
+    """Make the transaction that ends the registration of `gone`, which is not live. `replica`: the writer."""
     key = reading.known_key(gone)
     guards = Unchanged(key, reading.revision_of(key)), Unchanged(reading.live_key(gone), 0)
     return Transaction(guards, {reading.key(GONE): replica}, (key,))
 
 
 def leaving(reading: Reading, replica: str, *, registered: bool) -> Transaction:
-    """A clean stop. `registered`: the registration stays, for the process that has taken over."""
+    """Make the transaction of a clean stop. `registered`: the registration stays, for the process that has
+    taken over."""
     keys = [reading.live_key(replica)] + ([] if registered else [reading.known_key(replica)])
     return Transaction((), {reading.key(GONE): replica}, tuple(key for key in keys if key in reading))
 
 
 def awaits(me: Membership, reading: Reading, *, dirty: bool) -> list[str]:
-    """Ids of those for whom the next step waits; this one's own while it has something to do."""
+    """Ids of the replicas for which the next step waits; its own while it has something to do."""
     record, scheme = reading.record, reading.service.dialect.scheme
-    live = {each: word.replica for each, word in reading.live.items()}
+    live = reading.replicas
     if found := [*awaited(record, live), *reading.unreadable]:
         return found
     if dirty or me.held != record:
@@ -203,8 +204,8 @@ def awaits(me: Membership, reading: Reading, *, dirty: bool) -> list[str]:
 def written_command(
     reading: Reading, command: OperatorCommand, members: MemberSet, replica: str
 ) -> Transaction | None:
-    """The transaction by which all replicas get the command; None: it stands there already. Where the names
-    of drained backends cannot be read, those that are drained here take their place."""
+    """Make the transaction that gives a command to all replicas; None: it is there already. If the names of
+    drained backends cannot be read, those that are drained here replace them."""
     if isinstance(command, Pin):
         key, scheme = reading.key(PIN), reading.service.dialect.scheme
         text = None if command.ceiling is None else scheme.format(command.ceiling)
@@ -219,8 +220,8 @@ def written_command(
     return Transaction((guard,), {reading.key(GONE): replica}, (key,)) if key in reading else None
 
 
-def own_words(members: MemberSet, scheme: Scheme) -> Mapping[str, str]:
-    """The pin and the drained backends that are in force here, as texts."""
+def own_commands(members: MemberSet, scheme: Scheme) -> Mapping[str, str]:
+    """Texts of the pin and the drained backends that are in force here, by key."""
     words = {} if members.pin is None else {PIN: scheme.format(members.pin)}
     if drained := _drained(members):
         words[DRAINED] = write_names(drained)

@@ -1,7 +1,7 @@
-"""What was read of the store last: of each service its keys and what they say, of each replica its last beat.
+"""Keeps what was read last from the store: the keys of each service, and the last beat of each replica.
 
-Everything is one read, however many services there are. A service about which nothing has changed keeps its
-`Reading`, so nobody looks at it again. Keys that nobody here knows are named and passed over.
+Everything is one read, however many services there are. A service without changes keeps its `Reading`, so
+nobody reads it again. Unknown keys are logged and ignored.
 """
 
 from __future__ import annotations
@@ -13,9 +13,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
-from gateway.controlplane.replication.entries import LiveWord, Who, read_json, read_live, read_names, read_who
+from gateway.controlplane.replication.entries import (
+    LiveEntry,
+    ReplicaInfo,
+    read_json,
+    read_live,
+    read_names,
+    read_replica_info,
+)
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.stores.store import Entry, Store
+from gateway.core.agreement.ladder import LiveReplica
 from gateway.core.agreement.record import FORM, AgreedRecord, UnreadableRecord, read_record, write_record
 from gateway.core.fleet.service import Service
 from gateway.core.versions.version import Version
@@ -28,77 +36,81 @@ LIVE: Final = "live/"
 KNOWN: Final = "known/"
 
 _SHARE_OF_READS: Final = 4.0
-"""Between two reads of everything passes so many times what one has taken."""
+"""Time between two reads of everything, in multiples of the time that one takes."""
 
 _SHARE_OF_RESYNCS: Final = 50.0
 """The same while nothing seems to have changed."""
 
 _MAX_NAMED: Final = 10
-"""Foreign keys, or replicas, that one log line names."""
+"""Most unknown keys, or replicas, that one log line names."""
 
 _log = logging.getLogger("skewgate.agreement")
 
 
 class Beat(NamedTuple):
-    """The last beat of a replica that was seen."""
+    """Last beat of a replica that was seen."""
 
     revision: int
-    """0: none."""
+    """Revision of the beat; 0: none."""
     seen_at: float
-    """By the clock of deadlines of the one that saw it."""
+    """Time by the local clock of deadlines."""
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Reading:
-    """What stands under `prefix`, all keys of one service, at one revision of the store."""
+    """Contents of all keys of one service, at one revision of the store."""
 
     service: Service
     prefix: str
     beats: str
-    """The prefix of all beats, which are outside."""
+    """Prefix of all beats, which are not under `prefix`."""
     revision: int
     """Revision of the store when it was read."""
     entries: Mapping[str, Entry]
-    """By what follows `prefix` in the key."""
+    """Entries by the part of the key after `prefix`."""
     record: AgreedRecord | None
     problem: str
-    """Why what stands there cannot be followed, a sentence; empty: it can."""
+    """Reason why the record cannot be followed, a sentence; empty: it can."""
     pin: Version | None
     drained: frozenset[str]
     unclear: tuple[str, ...]
-    """Names of the keys of operators' words that cannot be read, `pin` or `drained`. What was in force here
-    stays so, and nobody who cannot read them takes a step."""
-    live: Mapping[str, LiveWord]
-    """By id."""
+    """Names of the unreadable keys among `pin` and `drained`. What was in force here stays so, and a replica
+    that cannot read them takes no step."""
+    live: Mapping[str, LiveEntry]
+    """Live replicas by id."""
     unreadable: tuple[str, ...]
-    """Ids of live replicas whose word cannot be read: it may be a vote against everything."""
-    known: Mapping[str, Who]
-    """By id."""
+    """Ids of live replicas whose entry cannot be read: it may be a vote against everything."""
+    known: Mapping[str, ReplicaInfo]
+    """Registered replicas by id."""
     foreign: tuple[str, ...]
+
+    @property
+    def replicas(self) -> Mapping[str, LiveReplica]:
+        """Live replicas by id, as the ladder knows them."""
+        return {each: entry.replica for each, entry in self.live.items()}
 
     def __contains__(self, key: str) -> bool:
         return key.removeprefix(self.prefix) in self.entries
 
     def revision_of(self, key: str) -> int:
-        """Revision of the last change of a key; 0: it does not stand."""
+        """Revision of the last change of a key; 0: it does not exist."""
         entry = self.entries.get(key.removeprefix(self.prefix))
         return 0 if entry is None else entry.revision
 
     def key(self, name: str) -> str:
-        """The whole key."""
         return self.prefix + name
 
     def live_key(self, replica: str) -> str:
-        """The key under which a live replica speaks."""
+        """Key of the entry of a live replica."""
         return f"{self.prefix}{LIVE}{replica}"
 
     def known_key(self, replica: str) -> str:
-        """The key of its registration."""
+        """Key of a registration."""
         return f"{self.prefix}{KNOWN}{replica}"
 
     def written(self, record: AgreedRecord, form: int = FORM) -> str:
-        """The text of a record, as it is put there."""
+        """Text of a record for the store."""
         dialect = self.service.dialect
         return json.dumps(write_record(record, dialect.name, dialect.scheme, form), separators=(",", ":"))
 
@@ -106,7 +118,7 @@ class Reading:
 def read_service(
     service: Service, prefix: str, beats: str, revision: int, entries: Mapping[str, Entry]
 ) -> Reading:
-    """What `entries` say about `service`."""
+    """Interpret the entries of a service."""
     scheme = service.dialect.scheme
     problem = ""
     live, known, unreadable, foreign, unclear = {}, {}, [], [], []
@@ -132,7 +144,7 @@ def read_service(
             except UnreadableRecord:
                 unreadable.append(name.removeprefix(LIVE))
         elif name.startswith(KNOWN):
-            known[name.removeprefix(KNOWN)] = read_who(entry.text)
+            known[name.removeprefix(KNOWN)] = read_replica_info(entry.text)
         elif name != GONE:
             foreign.append(prefix + name)
     return Reading(
@@ -155,22 +167,22 @@ def read_service(
 
 @final
 class Readings:
-    """The last readings of all services, under `prefix`. `boot_time`: the clock of deadlines."""
+    """Last readings of all services, under `prefix`. `boot_time`: the clock of deadlines."""
 
     def __init__(
         self, store: Store, prefix: str, snapshot_holder: SnapshotHolder, boot_time: Callable[[], float]
     ) -> None:
         self.prefix = prefix
         self.beats_prefix = f"{prefix.removesuffix('/')}:beats/"
-        """Outside of `prefix`, so that a beat is no change there."""
+        """Prefix of the beats. It is outside of `prefix`, so that a beat is no change there."""
         self.services: dict[str, Reading] = {}
         self.beats: dict[str, Beat] = {}
         self.revision = 0
         """Revision of the store at the last read of everything."""
         self.stale = True
-        """Something has changed since, as far as is known."""
+        """Whether something has changed since, as far as is known."""
         self.pause_until = float("-inf")
-        """When everything may be read again, by the clock of the loop."""
+        """Earliest time of the next read, by the clock of the loop."""
         self._store = store
         self._snapshot_holder = snapshot_holder
         self._boot_time = boot_time
@@ -178,11 +190,12 @@ class Readings:
         self._seconds = 0.0
 
     def resync_at(self, ttl: float) -> float:
-        """When everything is read again: a key that was deleted by hand leaves no revision behind."""
+        """Time at which everything is read again even without a change: a key that was deleted by hand leaves
+        no revision behind."""
         return self._read_at + max(ttl, _SHARE_OF_RESYNCS * self._seconds)
 
     async def read(self, names: Iterable[str]) -> set[str]:
-        """Read everything. Returns the services about which something is new. Raises `StoreError`."""
+        """Read everything. Returns the services with news. Raises `StoreError`."""
         loop = asyncio.get_running_loop()
         began, self.stale = loop.time(), False
         contents = await self._store.read(self.prefix)
@@ -205,7 +218,7 @@ class Readings:
         return changed
 
     async def read_beats(self) -> set[str]:
-        """Read all beats. Returns the services about which time alone may decide. Raises `StoreError`."""
+        """Read all beats. Returns the services in which time alone may decide. Raises `StoreError`."""
         entries = (await self._store.read(self.beats_prefix)).entries
         now = self._boot_time()
         found = {key.removeprefix(self.beats_prefix): entry.revision for key, entry in entries.items()}
@@ -230,7 +243,7 @@ class Readings:
         }
 
     def configured_anew(self, name: str) -> None:
-        """The service is another object: what stands there may mean something else."""
+        """Interpret the entries of a service again, by its new configuration."""
         if (reading := self.services.get(name)) is not None:
             self.services[name] = self._reading(name, reading.revision, reading.entries)
 

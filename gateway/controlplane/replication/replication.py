@@ -1,16 +1,15 @@
-"""Keeps what this replica offers in agreement with all others, through a store that all of them see.
+"""Keeps the offers of this replica in agreement with all others, through a store that all of them see.
 
     store  ->  readings  ->  Membership  ->  SnapshotHolder.agree  ->  workers
       ▲                                                                  │ acknowledged
       └── beats, acknowledgements, votes, steps  ◄──── plans  ◄──────────┘
 
-One loop for all services. A round reads what stands there, sends a beat when it is time, adopts records,
-and writes at most one transaction for each service; all of them go in a few bundles. The next round follows
-when somebody has changed something, a worker has acknowledged, or a beat is due. While nothing changes, a
-round is one transaction and one small read, however many services there are: its guards say that all is as it
-was read.
+One loop for all services. A round reads the store, sends a beat when it is due, adopts records, and writes at
+most one transaction for each service, in a few bundles. The next round follows when something has changed, a
+worker has acknowledged, or a beat is due. While nothing changes, a round is one transaction and one small
+read, however many services there are: its guards say that all is as it was read.
 
-Decides nothing about versions (`core.agreement`), and knows no worker: `held` says what they hold.
+Decides nothing about versions (`core.agreement`), and knows no worker: `held` returns what they hold.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ from typing import Final, final
 from uuid import uuid4
 
 from gateway.controlplane.replication.clocks import Clocks, system_clocks
-from gateway.controlplane.replication.entries import Who, write_live, write_who
+from gateway.controlplane.replication.entries import ReplicaInfo, write_live, write_replica_info
 from gateway.controlplane.replication.membership import NEVER, Membership
 from gateway.controlplane.replication.plans import (
     FIRST_BEAT,
-    Kind,
     Plan,
+    Purpose,
     Situation,
     awaits,
     ending,
     leaving,
     next_plan,
-    own_words,
+    own_commands,
     written_command,
 )
 from gateway.controlplane.replication.reading import DRAINED, PIN, Reading, Readings
@@ -63,7 +62,7 @@ from gateway.settings import AgreementSettings
 from gateway.telemetry.neighbours import AgreementReport
 
 MAX_WAIT: Final = 5.0
-"""Seconds for which `in_force` and commands wait."""
+"""Seconds that `in_force` and commands wait."""
 
 STORE: Final = "store"
 
@@ -72,17 +71,17 @@ _log = logging.getLogger("skewgate.agreement")
 
 @final
 class Replication:
-    """The `Agreement` of one of several replicas, for all its services, from `start` to `close`.
+    """`Agreement` of one of several replicas, for all its services, from `start` to `close`.
 
-    `snapshot_holder` must begin every service with `attachment.NOT_JOINED`, and call `agree` for nobody else.
-    `store` is closed here. `held(service)`: the lowest seq of its record that any live worker (or engine)
-    has acknowledged, 0 for none; None: none is live besides this process, where what is agreed is in force.
-    `in_flight()`: requests in flight by member key, of all workers. `deadlines(by service)`: until when each
-    worker may refuse a version, in seconds of CLOCK_BOOTTIME; it is to reach them all, and be looked at
-    before each refusal. A service that is not in it refuses nothing. `restored`: what the state file says, by
-    service. `orphans()`: whether workers of an earlier process may still serve. `save`: write `to_save` and
-    `registrations` to the state file (`StateKeeper(records=…, registrations=…)`), and return whether they
-    are there; None: there is no file. `name`, `host`, `release`: for people. `clock`: the holder's.
+    `snapshot_holder` must begin every service with `attachment.NOT_JOINED`, and nobody else may call its
+    `agree`. `store` is closed here. `held(service)`: the lowest seq of its record that a live worker (or
+    engine) has acknowledged, 0 for none; None: none is live besides this process, where what is agreed is in
+    force. `in_flight()`: requests in flight by member key, of all workers. `deadlines(by service)`: gives all
+    workers the time until which they may refuse a version, in seconds of CLOCK_BOOTTIME; they check it before
+    each refusal, and refuse nothing for other services. `restored`: the state file's content, by service.
+    `orphans()`: whether workers of an earlier process may still serve. `save`: write `to_save` and
+    `registrations` to the state file, and return whether they are there; None: there is no file. `name`,
+    `host`, `release`: for people. `clock`: the holder's.
     """
 
     def __init__(
@@ -115,27 +114,27 @@ class Replication:
         self._clocks = clocks or system_clocks()
         self._clock = clock
         self._readings = Readings(store, settings.prefix, snapshot_holder, self._clocks.boot_time)
-        self._registration = write_who(Who(name, host, release))
+        self._registration = write_replica_info(ReplicaInfo(name, host, release))
         self._beat_key = self._readings.beats_prefix + self.id
         self._members: dict[str, Membership] = {}
-        """How this replica stands to each service. Each writes itself."""
+        """Memberships by service. Each changes itself."""
         self._first_members: tuple[Membership, ...] = ()
-        """Those of the start."""
+        """Memberships at the start."""
         self._joining_until = NEVER
-        """When clients may be sent here although it has not joined the others since its start: a replica that
-        comes back goes on by the offer of its state file, while the others may have gone on without it."""
+        """Time after which clients may be sent here although it has not joined since its start. A replica
+        that comes back continues with the offer of its state file, while the others may have moved on."""
         self._leaving: dict[str, tuple[float, Reading]] = {}
-        """Services that were removed, since when, and how they were read last."""
+        """Removed services: the time of removal, and their last readings."""
         self._own_beat = Unchanged(self._beat_key, 0)
-        """The last own beat, as it stands."""
+        """Last own beat in the store."""
         self._beats = 0
-        """How often one was sent: no two say the same."""
+        """Number of beats sent: no two have the same text."""
         self._beat_at = NEVER
-        """When the next one is due."""
+        """Time of the next beat."""
         self._given_deadlines: Mapping[str, float] = {}
-        """The deadlines that workers have been told."""
+        """Deadlines that workers have been given."""
         self._dirty: set[str] = set()
-        """Services that are to be looked at."""
+        """Services that the next round must handle."""
         self._holding = False
         self._store_error = ""
         self._wake = asyncio.Event()
@@ -146,7 +145,7 @@ class Replication:
         self._unsubscribe: Callable[[], None] | None = None
 
     def start(self) -> None:
-        """Come up by what the state file says, detached, and begin to join."""
+        """Start with the state file's content, detached, and begin to join."""
         for name in self._snapshot_holder.current.views:
             self._add(name)
         self._first_members = tuple(self._members.values())
@@ -158,7 +157,7 @@ class Replication:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="replication")
 
     async def close(self) -> None:
-        """End the registration, when nobody is served any more; after a take-over the successor ends it."""
+        """End the registration, when nobody is served any more. After a take-over the successor ends it."""
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
@@ -192,9 +191,9 @@ class Replication:
         self._wake.set()
 
     def hold(self, *, everything: bool = True) -> None:
-        """Another process serves with this one, before or after it. Both are replicas, each by its own id, so
-        nothing stands still. `everything`: it takes over from this one, and this one's registration is ended
-        by it. Else this one ends the other's when it is told that that has ended."""
+        """Note that another process serves, too, before or after this one. Both are replicas, each by its own
+        id, so nothing stops. `everything`: the other one takes over, and ends this one's registration.
+        Otherwise this one ends the other's, once that has ended."""
         self._holding = True
 
     def release(self) -> None:
@@ -249,7 +248,7 @@ class Replication:
             await self._pause(began, again=again)
 
     async def _pause(self, began: float, *, again: bool) -> None:
-        """Until somebody has changed something, or the next beat is due."""
+        """Wait until something has changed, or the next beat is due."""
         loop = asyncio.get_running_loop()
         if self._store_error:
             with suppress(TimeoutError):
@@ -264,7 +263,7 @@ class Replication:
                 await self._wake.wait()
 
     async def _round(self) -> bool:
-        """True: another one is to follow at once."""
+        """Do one round. True: another one should follow at once."""
         is_due = self._clocks.boot_time() >= self._beat_at
         if is_due:
             self._beat_at = self._clocks.boot_time() + beat_interval(self._settings.ttl)
@@ -285,8 +284,8 @@ class Replication:
         return wrote
 
     async def _quiet_beat(self) -> bool:
-        """Beat on condition that nothing has changed since everything was read. False: something has. The own
-        beat is guarded, too: a store that was emptied or restored has not that one."""
+        """Send a beat on condition that nothing has changed since everything was read. False: something has.
+        The own beat is a guard, too: a store that was emptied or restored does not have it."""
         resync_at = self._readings.resync_at(self._settings.ttl)
         if not self._own_beat.revision or asyncio.get_running_loop().time() >= resync_at:
             return False
@@ -300,7 +299,7 @@ class Replication:
         return True
 
     async def _beat(self) -> None:
-        """For every service whose `live` stands as it was read, on that condition."""
+        """Send beats on condition that the `live` entries are as they were read."""
         beating = [
             (me, Unchanged(self._readings.services[name].live_key(self.id), me.live_revision))
             for name, me in self._members.items()
@@ -329,7 +328,7 @@ class Replication:
         self._dirty &= self._members.keys()
 
     def _compare(self, me: Membership, reading: Reading) -> None:
-        """Let this replica know what stands there about itself, and take over what operators have said."""
+        """Update a membership by a reading, and apply the commands of operators."""
         me.read(reading, self._clocks.boot_time())
         if not me.live_revision:
             self._dirty.add(me.service)
@@ -344,7 +343,7 @@ class Replication:
                 self._snapshot_holder.apply(me.service, Drain(member.backend.name, drained))
 
     def _adopt_all(self) -> None:
-        """Go over to newer records, and begin to join where `live` does not stand."""
+        """Adopt newer records, and begin to join where there is no `live` entry."""
         now = self._clocks.boot_time()
         for name in self._dirty:
             reading = self._readings.services.get(name)
@@ -354,7 +353,7 @@ class Replication:
         self._saving.save_what_is_new()
 
     def _plans(self) -> list[tuple[str, Plan]]:
-        """What is to be written, by service."""
+        """Plan the next writes, by service."""
         found = []
         for name in sorted(self._dirty):
             reading = self._readings.services.get(name)
@@ -391,7 +390,7 @@ class Replication:
             registration=self._registration,
             own_text=text(ack),
             joining_text=text(joins),
-            own_words=own_words(members, view.service.dialect.scheme),
+            own_commands=own_commands(members, view.service.dialect.scheme),
             in_force_here=in_force_here,
             ends_predecessors=not self._orphans() and not self._holding,
             ttl=self._settings.ttl,
@@ -400,7 +399,7 @@ class Replication:
         )
 
     async def _write(self, plans: list[tuple[str, Plan]]) -> bool:
-        """True: something was written, or has changed since it was read."""
+        """Commit the plans. True: something was written, or has changed since it was read."""
         if not plans:
             return False
         sent_at = self._clocks.boot_time()
@@ -410,18 +409,18 @@ class Replication:
             if revision is None or me is None:
                 self._dirty.update({name} & self._members.keys())
                 continue
-            if plan.kind is Kind.JOIN:
+            if plan.purpose is Purpose.JOIN:
                 me.registered(plan.record, revision, sent_at)
                 self._own_beat = Unchanged(self._beat_key, revision, FIRST_BEAT)
-            elif plan.kind is Kind.TELL:
+            elif plan.purpose is Purpose.VOTE:
                 me.rewritten(revision)
-            elif plan.kind is Kind.REMOVE:
+            elif plan.purpose is Purpose.REMOVE:
                 _log.info("%s: ended what others left in the store", name)
         self._show()
         return True
 
     async def _leave_removed(self) -> bool:
-        """End registrations of services that were removed, once no worker can serve them any more."""
+        """End the registrations of removed services, once no worker can serve them any more."""
         now = self._clocks.boot_time()
         over = [name for name, (at, _) in self._leaving.items() if now >= at + self._settings.ttl]
         for name in over:
@@ -434,7 +433,7 @@ class Replication:
         return bool(over)
 
     def _show(self) -> None:
-        """Publish how this replica stands to each service, and when that changes by time alone."""
+        """Publish the membership in each service, and set a timer for the next change by time alone."""
         now, views = self._clocks.boot_time(), self._snapshot_holder.current.views
         changed, deadlines, next_at = {}, {}, float("inf")
         for name, me in self._members.items():
@@ -466,8 +465,8 @@ class Replication:
 
     @property
     def is_joining(self) -> bool:
-        """Whether clients should not be sent here yet: it has not joined the others since its start, and one
-        TTL has not passed. After that it is sent clients detached, too: it serves."""
+        """Whether clients should not be sent here yet: it has not joined since its start, and one TTL has not
+        passed. After that it gets clients even while detached, because it serves."""
         return not all(me.beats for me in self._first_members) and (
             self._clocks.boot_time() < self._joining_until
         )
@@ -501,7 +500,7 @@ class Replication:
         return found
 
     def report(self) -> AgreementReport:
-        """How everything stands."""
+        """State for `/status` and metrics."""
         return make_report(
             self.id,
             self._members,
@@ -516,11 +515,11 @@ class Replication:
         return self._saving.records()
 
     def registrations(self) -> Mapping[str, Registered]:
-        """The registrations that the state file has to hold, by service."""
+        """Registrations that the state file must hold, by service."""
         return self._saving.registrations()
 
     async def command(self, service: str, command: OperatorCommand) -> None:
-        """Say it to all replicas. It is in force here when this returns. Raises `StoreError`."""
+        """Give a command to all replicas. It is in force here when this returns. Raises `StoreError`."""
         if service not in self._members:
             return
         for _ in range(5):
@@ -538,7 +537,7 @@ class Replication:
         raise StoreError(f"{service}: others write at the same time; try again")
 
     async def forget(self, replica: str) -> bool:
-        """End a registration for good. False: it is live, or there is none. Raises `StoreError`."""
+        """End a registration for good. False: the replica is live, or not registered. Raises `StoreError`."""
         await self._read_all()
         readings = [each for each in self._readings.services.values() if replica in each.known]
         if not readings or any(replica in (*each.live, *each.unreadable) for each in readings):

@@ -1,4 +1,4 @@
-"""What is told about replicas, for status and metrics: values made from what was read last."""
+"""Reports about replicas, for status and metrics, made from what was read last."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def make_report(
     store_error: str,
     joining: bool,
 ) -> AgreementReport:
-    """Everything about it now."""
+    """Report the present state of the agreement."""
     now, readings = clocks.boot_time(), read.services
     registered = {each for reading in readings.values() for each in reading.known}
     return AgreementReport(
@@ -48,13 +48,13 @@ def _service(me: Membership, reading: Reading | None, now: float) -> ServiceRepo
         return report
     not_idle = {
         backend: (  # what cannot be read may say anything
-            *sorted(each for each, word in reading.live.items() if backend not in word.idle),
+            *sorted(each for each, entry in reading.live.items() if backend not in entry.idle),
             *reading.unreadable,
         )
         for backend in reading.drained
     }
     return report._replace(
-        awaited=awaited(reading.record, {each: word.replica for each, word in reading.live.items()}),
+        awaited=awaited(reading.record, reading.replicas),
         idle=frozenset(backend for backend, whom in not_idle.items() if not whom),
         not_idle={backend: whom for backend, whom in not_idle.items() if whom},
         away=tuple(sorted(reading.known.keys() - reading.live.keys() - {*reading.unreadable})),
@@ -65,29 +65,30 @@ def _replica(
     each: str, readings: Mapping[str, Reading], beats: Mapping[str, Beat], clocks: Clocks
 ) -> ReplicaReport:
     registered = {name: reading for name, reading in readings.items() if each in reading.known}
-    who = next(reading.known[each] for reading in registered.values())
+    info = next(reading.known[each] for reading in registered.values())
     beat = beats.get(each)
     live = {name: reading.live[each] for name, reading in registered.items() if each in reading.live}
     return ReplicaReport(
         each,
-        *who,
+        *info,
         attached=len(live) == len(registered),
         seen_at=None if beat is None or not beat.revision else clocks.wall_of(beat.seen_at),
         holds=tuple(name for name, reading in registered.items() if _holds(each, reading)),
         differs=tuple(
-            name for name, word in live.items() if word.config != config_digest(registered[name].service)
+            name for name, entry in live.items() if entry.config != config_digest(registered[name].service)
         ),
     )
 
 
 def _holds(each: str, reading: Reading) -> bool:
-    """Whether the next step waits for it, or its vote is against what another one wants."""
-    word = reading.live.get(each)
+    """Whether a replica holds up the next step: it has not acknowledged, or votes against what another one
+    wants."""
+    entry = reading.live.get(each)
     record = reading.record
-    if word is None:
+    if entry is None:
         return record is not None and record.open != record.accepted
-    vote = word.replica.vote
-    if word.replica.ack != (0 if record is None else record.seq) or vote is None:
+    vote = entry.replica.vote
+    if entry.replica.ack != (0 if record is None else record.seq) or vote is None:
         return True
     others = [one.replica.vote for one in reading.live.values() if one.replica.vote is not None]
     state = None if record is None else record.state

@@ -1,9 +1,9 @@
-"""What of this replica has to be in the state file before it acknowledges a record, or joins with one.
+"""Saves the record of a replica before it acknowledges it, or joins with it.
 
-A replica that restarts by an older record than it had acknowledged would serve what it had agreed to give
-up. So a round waits for the file without waiting: `is_saved` says whether it is there, `written` is called
-when it may be. The file also says when this replica was attached last: one that restarts without it, or
-longer than `forget` ago, answers nothing while the store is away. Knows no store and no disk.
+A replica that restarts with an older record than it had acknowledged would serve what it had agreed to give
+up. So a round checks `is_saved` without waiting, and `written` is called after each write. The file also says
+when this replica was attached last: one that restarts without it, or longer than `forget` ago, answers
+nothing while the store is away. Knows no store and no disk.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from gateway.core.agreement.record import AgreedRecord
 from gateway.runtime.process import end_tasks
 
 SAVE_WAIT: Final = 2.0
-"""Seconds for which an acknowledgement waits for the state file."""
+"""Seconds that an acknowledgement waits for the state file."""
 
 _RECORDED: Final = 60.0
-"""Seconds after which the state file is told again that this replica is attached."""
+"""Seconds between two writes of the moment at which this replica was attached."""
 
 _RECORDED_SHARE: Final = 0.25
-"""Of `forget`: the same, where that is less."""
+"""Largest share of `forget` between these writes."""
 
 MAX_IDS: Final = 64
-"""Registrations that the file names: as many as its reader takes."""
+"""Most registrations in the file: as many as its reader takes."""
 
 _log = logging.getLogger("skewgate.agreement")
 
@@ -39,19 +39,19 @@ _log = logging.getLogger("skewgate.agreement")
 @final
 @dataclass(slots=True)
 class _Filed:
-    """What the state file has of one membership, or is being given."""
+    """Content of the state file about one membership, written or being written."""
 
     wanted: tuple[object, ...] = ()
     """Record and ids; empty: nothing of this run."""
     last: LastAttached | None = None
-    """A moment at which it was attached."""
+    """Moment at which it was attached."""
     recorded_at: float = NEVER
-    """The same moment, by the clock of deadlines; `NEVER`: it is of an earlier process."""
+    """The same moment by the clock of deadlines; `NEVER`: an earlier process wrote it."""
 
 
 @final
 class Saving:
-    """For all services of one replica, whose `members` it looks at."""
+    """Writer of the state of one replica, for the services of `members`."""
 
     def __init__(
         self,
@@ -70,16 +70,16 @@ class Saving:
         self._filed: dict[Membership, _Filed] = {}
         self._task: asyncio.Task[None] | None = None
         self._unsaved = False
-        """The last acknowledgement was not in the file."""
+        """Whether the last acknowledgement was not in the file."""
         self._ended = False
         self._period = _RECORDED if forget is None else min(_RECORDED, _RECORDED_SHARE * forget)
 
     def is_saved(self, me: Membership) -> bool:
-        """Whether all that is to be acknowledged, or joined with, is in the file."""
+        """Whether the file has all that is to be acknowledged, or joined with."""
         return self._save is None or self._filed_of(me).wanted == self._wanted(me)
 
     def save_what_is_new(self) -> None:
-        """Begin to write it, unless a write is under way."""
+        """Begin to write if something is new, unless a write is under way."""
         if self._save is None or self._task is not None:
             return
         if any(not self.is_saved(me) or self._is_to_be_recorded(me) for me in self._members.values()):
@@ -87,12 +87,12 @@ class Saving:
             self._task = asyncio.get_running_loop().create_task(self._write(), name="replication-state")
 
     async def close(self) -> None:
-        """Wait for no write any more."""
+        """Cancel the write that is under way."""
         await end_tasks(self._task)
 
     async def end(self) -> None:
-        """The registrations end: others may refuse by the next moment what is on offer here. So the file says
-        that this replica was not attached, and whoever reads it answers nothing before it has joined."""
+        """Note in the file that this replica was not attached, because its registrations end: others may then
+        refuse what is on offer here. A process that reads the file answers nothing before it has joined."""
         self._ended = True
         if self._save is not None:
             with suppress(TimeoutError):
@@ -100,12 +100,12 @@ class Saving:
                     await self._save()
 
     def records(self) -> Mapping[str, AgreedRecord]:
-        """What the state file has to hold, by service."""
+        """Records that the state file must hold, by service."""
         found = {name: me.to_save for name, me in self._members.items()}
         return {name: record for name, record in found.items() if record is not None}
 
     def registrations(self) -> Mapping[str, Registered]:
-        """The same of the registrations."""
+        """Registrations that the state file must hold, by service."""
         return {
             name: Registered(self._ids(me), None if self._ended else self._filed_of(me).last)
             for name, me in self._members.items()
@@ -125,13 +125,14 @@ class Saving:
         return me.to_save, self._ids(me)
 
     def _is_to_be_recorded(self, me: Membership) -> bool:
-        """Whether the file's last moment is of before this attachment, or from too long ago."""
+        """Whether the moment in the file is of before this attachment, or too old."""
         if me.held is None or not me.beats or not me.joined:
             return False
         return self._filed_of(me).recorded_at < max(me.attached_at, me.sent_at - self._period)
 
     async def _write(self) -> None:
-        """A disk that is slow or full holds nobody for ever: the log says what that costs."""
+        """Write the file. A slow or full disk does not hold the acknowledgements for ever: the log tells the
+        cost."""
         assert self._save is not None
         self._filed = {me: self._filed_of(me) for me in self._members.values()}
         for me, filed in self._filed.items():

@@ -1,11 +1,11 @@
-"""Keeps what survives a restart: loads it from the state file at the start, writes it whenever it changes.
+"""Loads the state file at the start, and writes it whenever the state changes.
 
     file -> load_state -> Snapshot.configured(saved=…)
     SnapshotHolder -> StateKeeper -> a thread -> file
 
 One write at a time. Changes that come together, or during a write, are written together. The text is made in
-the thread as well, of an immutable snapshot: the event loop and requests wait for neither.
-A file that cannot be used is reported in the log and never stops the gateway.
+the thread, too, from an immutable snapshot: neither the event loop nor a request waits for it. A file that
+cannot be used is reported in the log and never stops the gateway.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.telemetry.status import StateWrites
 
 RETRY_PAUSE: Final = 10.0
-"""Seconds until a failed write is tried again when nothing changes: people need time to empty a full disk."""
+"""Seconds until a failed write is repeated if nothing changes: people need time to empty a full disk."""
 
 PAUSE: Final = 0.25
-"""Seconds for which a change waits for others, unless somebody waits for the file: the first probes of a
-thousand backends are a few writes."""
+"""Seconds that a change waits for others, unless somebody waits for the file: the first probes of a thousand
+backends are a few writes."""
 
 MAX_WAIT: Final = 5.0
-"""Seconds for which the response to an operator's command waits for the disk."""
+"""Seconds that the response to an operator's command waits for the disk."""
 
 MAX_NAMED: Final = 20
-"""Entries that one log line names when they cannot be restored: the file may be another gateway's."""
+"""Most entries that one log line names as not restored: the file may be another gateway's."""
 
 _Saved: TypeAlias = tuple[Mapping[str, SavedState], Mapping[str, AgreedRecord], Mapping[str, Registered]]
 
@@ -46,8 +46,7 @@ _log = logging.getLogger("skewgate.state")
 
 
 def wall_offset() -> float:
-    """Seconds since 1970, less those of the clock that dates facts, which means nothing to other
-    processes."""
+    """Difference between Unix time and the clock that dates facts, which means nothing to other processes."""
     return time.time() - time.monotonic()
 
 
@@ -57,7 +56,7 @@ def report_no_state_file() -> None:
 
 
 def load_state(file: StateFile, services: Sequence[Service]) -> Mapping[str, SavedState]:
-    """What the last run saved of `services`, as far as it fits. One warning reports the rest. Blocks."""
+    """Load what the last run saved of `services`, as far as it fits. The rest is logged. Blocks."""
     try:
         text = file.read()
         if text is None:
@@ -85,9 +84,11 @@ def load_state(file: StateFile, services: Sequence[Service]) -> Mapping[str, Sav
 
 @final
 class StateKeeper:
-    """Writes `Snapshot.saved` to the file when it changes, from `start` to `close`, on the running loop, and
-    beside it what `records` returns: what workers hold about the offers, or are about to
-    (`WorkerAgreement`), and `registrations`: those of one of several replicas (`Replication`)."""
+    """Writer of the state file, from `start` to `close`, on the running loop.
+
+    It writes `Snapshot.saved` when that changes, and with it what `records` returns (what workers hold of the
+    offers, or are about to) and `registrations` (those of one of several replicas).
+    """
 
     def __init__(
         self,
@@ -105,33 +106,33 @@ class StateKeeper:
         self._records = records
         self._registrations = registrations
         self._saved: _Saved | None = None
-        """What is in the file; None: nothing of this run."""
+        """Content of the file; None: nothing of this run."""
         self._changes = 1
-        """How often the snapshot has changed; the start counts as a change."""
+        """Number of changes; the start counts as one."""
         self._attempted = 0
-        """The value of `_changes` at the beginning of the last finished attempt to write."""
+        """Value of `_changes` at the beginning of the last finished attempt to write."""
         self._failing = False
         self._written_at = 0.0
-        """Seconds since 1970; 0: nothing was written."""
+        """Unix time of the last write; 0: none."""
         self._writes = 0
         self._failures = 0
         self._closing = False
         self._paused = paused
-        """Another process writes the file."""
+        """Whether another process writes the file."""
         self._writing = asyncio.Lock()
         self._wake = asyncio.Event()
         self._hurry = asyncio.Event()
-        """Set: somebody waits for the file."""
+        """Set when somebody waits for the file."""
         self._attempt_ended = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] | None = None
 
     def writes(self) -> StateWrites:
-        """How the writing goes, for the metrics."""
+        """State of the writes, for the metrics."""
         return StateWrites(not self._failing, self._written_at, self._writes, self._failures)
 
     async def start(self) -> None:
-        """When this returns, the file holds the present state, or the log says why it does not."""
+        """Begin to write. When this returns, the file holds the present state, or the log says why not."""
         self._unsubscribe = self._snapshot_holder.subscribe(self._on_change)
         # Owned by this object until `close`.
         self._task = asyncio.get_running_loop().create_task(self._write_on_change(), name="state")
@@ -151,20 +152,21 @@ class StateKeeper:
         return not self._failing
 
     async def write(self) -> bool:
-        """The same with what `records` returns now, of which no change of the snapshot tells."""
+        """Write also what `records` returns now, of which no change of the snapshot tells, and wait as
+        `written` does."""
         self._changes += 1
         self._wake.set()
         return await self.written()
 
     async def pause(self) -> None:
-        """When this returns, the file is not written any more: another process is about to."""
+        """Stop writing, because another process is about to. When this returns, no write is under way."""
         await self.written()
         self._paused = True
         async with self._writing:
             return
 
     def resume(self) -> None:
-        """Write again."""
+        """Begin to write again."""
         self._paused = False
         self._saved = None
         self._changes += 1
@@ -189,7 +191,8 @@ class StateKeeper:
         self._wake.set()
 
     async def _write_on_change(self) -> None:
-        """One attempt for all changes that came together; further attempts while they fail."""
+        """Write whenever something has changed. Changes that come together are one attempt; failed ones are
+        repeated."""
         while True:
             self._wake.clear()
             self._hurry.clear()
@@ -238,7 +241,7 @@ class StateKeeper:
         registrations: Mapping[str, Registered],
         offset: float,
     ) -> bool:
-        """In a thread: write what is to be saved. False: it is there already. Raises `StateFileError`."""
+        """Write the state, in a thread. False: it is there already. Raises `StateFileError`."""
         saved = snapshot.saved(), records, registrations
         if not self._failing and saved == self._saved:
             return False

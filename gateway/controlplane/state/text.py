@@ -1,14 +1,14 @@
-"""The state file's format: what survives a restart, as one small JSON document, written and parsed.
+"""Format of the state file: a small JSON object.
 
     {"skewgate_state": 2, "services": {"baremetal": {"dialect": "ironic", "scheme": ["major.minor"],
       "versions": [["1.1", "1.58"]], "policy": "at_least", "at_least": "50%", "cut": false, "pin": null,
       "drained": ["api-2"], "advertisements": {"api-1": {"url": "http://10.0.0.1:6385",
         "versions": [["1.1", "1.58"]], "default": null, "legacy": false, "at": 1790000000.0}}}}}
 
-Values in, values out; `file` reads and writes the disk. Whoever wrote a text, nothing in it counts that does
-not fit: a text of another form is refused as a whole, and an entry for a service that is configured otherwise
-is dropped. Format 1, without policy and advertisements, is read, too. Of several workers or replicas there is
-more: the `document`, and the registration as a `replica`. Releases that know neither do not look at them.
+Values in, values out; `file` reads and writes the disk. A text of another form is refused as a whole, and an
+entry for a service that is configured otherwise is dropped. Format 1, without policy and advertisements, is
+read, too. With several workers or replicas an entry also has the `document`, which is the agreed record, and
+the registration as a `replica`. Releases that know neither ignore them.
 """
 
 from __future__ import annotations
@@ -37,39 +37,39 @@ from gateway.errors import SkewgateError, VersionTextError
 from gateway.telemetry.access_log import printable
 
 FORMAT: Final = 2
-"""Raised when an older release could misread what this one writes."""
+"""Number of the format. It changes when an older release could misread what this one writes."""
 
 _WITHOUT_ADVERTISEMENTS: Final = 1
-"""The format of releases that saved neither policies nor advertisements."""
+"""Format of releases that saved neither policies nor advertisements."""
 
 _NOTHING: Final[Mapping[str, object]] = {"policy": None, "at_least": None, "cut": False, "advertisements": {}}
-"""What an entry of that format lacks."""
+"""Defaults for an entry of that format."""
 
 _LATEST_TIME: Final = 1e12
-"""Seconds since 1970 that a time in the file may have: the year 33658."""
+"""Latest Unix time that is accepted: the year 33658."""
 
 _MAX_QUOTED: Final = 80
-"""Characters of a text of the file in a message."""
+"""Most characters of the file's texts in a message."""
 
 
 _MAX_IDS: Final = 64
-"""Registrations that an entry names: each process before ended, or its successor ended it."""
+"""Most registrations in an entry: an earlier process has ended its own, or its successor has."""
 
 _MAX_ID: Final = 128
-"""Characters of the id of a replica, or of a start of the machine."""
+"""Longest id of a replica, or of a start of the machine, in characters."""
 
 
 class StateTextError(SkewgateError):
-    """The text is not a state that this release wrote."""
+    """Error: the text is not a state that this release can read."""
 
 
 class ParsedState(NamedTuple):
-    """What a text restores."""
+    """Result of parsing a state file."""
 
     saved: Mapping[str, SavedState]
-    """By service."""
+    """Restored state by service."""
     dropped: tuple[str, ...]
-    """What no longer fits the configuration, a sentence each."""
+    """Sentences about the parts that no longer fit the configuration."""
 
 
 def format_state(
@@ -78,9 +78,11 @@ def format_state(
     records: Mapping[str, AgreedRecord] = MappingProxyType({}),
     registrations: Mapping[str, Registered] = MappingProxyType({}),
 ) -> str:
-    """All of `snapshot` that should survive a restart. `wall_offset`: seconds since 1970, less those of the
-    clock that dates facts. `records`: what workers hold about the offers, or are about to, by service.
-    `registrations`: those of this replica, by service."""
+    """Write all of `snapshot` that should survive a restart.
+
+    `wall_offset`: the difference between Unix time and the clock that dates facts. `records`: what workers
+    hold of the offers, or are about to, by service. `registrations`: those of this replica, by service.
+    """
     entries = {}
     for name, saved in snapshot.saved().items():
         dialect = snapshot.views[name].service.dialect
@@ -129,7 +131,7 @@ def _advertisement_entry(known: SavedAdvertisement, scheme: Scheme, wall_offset:
 
 
 def parse_state(text: str, services: Iterable[Service], wall_offset: float = 0.0) -> ParsedState:
-    """What `text` holds for `services`. `wall_offset` as in `format_state`. Raises `StateTextError`."""
+    """Parse what `text` holds for `services`. `wall_offset` as in `format_state`. Raises `StateTextError`."""
     entries = _entries(text)
     saved: dict[str, SavedState] = {}
     dropped = []
@@ -164,7 +166,7 @@ def parse_state(text: str, services: Iterable[Service], wall_offset: float = 0.0
 
 
 def _fitting(state: SavedState, service: Service) -> tuple[SavedState, list[str]]:
-    """The part of `state` that is about configured backends, and a sentence about each other one."""
+    """Split `state` into the part about configured backends, and a sentence about each other one."""
     sources = {source.key for source in service.sources}
     urls = {name: known.url for name, known in state.advertisements.items() if known.source in sources}
     urls |= {backend.name: backend.url for backend in service.backends}
@@ -184,12 +186,12 @@ def _fitting(state: SavedState, service: Service) -> tuple[SavedState, list[str]
 
 
 def _quoted(text: str) -> str:
-    """A text of the file for a message: on one line, and of bounded length."""
+    """Quote a text of the file for a message: on one line, and of bounded length."""
     return printable(text, _MAX_QUOTED)
 
 
 def _entries(text: str) -> Mapping[str, dict[str, Any]]:
-    """The entries by service, each of the right shape."""
+    """Parse the entries by service, and check their shape."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -273,7 +275,7 @@ def _is_advertisement(entry: object) -> bool:
 
 
 def _is_source(source: object, leaves_at: object) -> bool:
-    """What only entries of discovered backends have."""
+    """Whether the fields that only discovered backends have are valid."""
     match source, leaves_at:
         case str(), None:
             return True
@@ -290,7 +292,8 @@ def _is_range(pair: object) -> bool:
 def _saved_state(
     name: str, entry: Mapping[str, Any], before: Scheme, service: Service, wall_offset: float
 ) -> SavedState:
-    """What an entry in the scheme `before` restores. Raises `StateTextError` if it holds no versions."""
+    """Restore an entry that was written in the scheme `before`. Raises `StateTextError` if it holds no
+    versions."""
     scheme = service.dialect.scheme
     try:
         versions = _version_set(entry["versions"], before, scheme)
@@ -318,7 +321,7 @@ def _saved_state(
 
 
 def _version_set(ranges: list[list[str]], before: Scheme, scheme: Scheme) -> VersionSet:
-    """Raises `VersionTextError`."""
+    """Parse ranges that were written in the scheme `before`. Raises `VersionTextError`."""
     versions = VersionSet.of(
         VersionRange.in_major(before.require(low), before.require(high)) for low, high in ranges
     )
@@ -326,7 +329,7 @@ def _version_set(ranges: list[list[str]], before: Scheme, scheme: Scheme) -> Ver
 
 
 def _policy(name: str, policy: str | None, number: str | None) -> tuple[Policy, AtLeast | None] | None:
-    """Raises `StateTextError`."""
+    """Parse the policy and its number. Raises `StateTextError`."""
     if policy is None:
         return None
     match = None if number is None else _NUMBER.fullmatch(number)
@@ -337,4 +340,4 @@ def _policy(name: str, policy: str | None, number: str | None) -> tuple[Policy, 
 
 
 _NUMBER: Final = re.compile(r"([0-9]{1,6})(%?)", re.ASCII)
-"""The number of `at_least`."""
+"""Spelling of the number of `at_least`."""

@@ -1,4 +1,4 @@
-"""Where several replicas keep what they agree on: one interface, and one file for each kind of store.
+"""Stores in which several replicas keep what they agree on: one interface, and a module for each kind.
 
-A store knows nothing of versions, documents or replicas.
+A store knows nothing of versions, records or replicas.
 """

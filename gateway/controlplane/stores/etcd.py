@@ -1,14 +1,13 @@
-"""etcd 3.4 or newer as the store, through its JSON gateway.
+"""Store in etcd 3.4 or newer, through its JSON gateway.
 
     read, commit ──> one endpoint, or several after each other ──> POST /v3/… ──> checked values
 
-A read is asked of the endpoint that answered last. Another one is asked as well when it has not answered for
-a while: a member without a quorum, or one that is stopped, says nothing. A transaction is sent to one
-endpoint only: to repeat one that may have been carried out would show its own guards as broken. It goes on to
-the next endpoint only where no connection could be made.
+A read goes to the endpoint that answered last. When that takes long another one is asked as well: a member
+without a quorum, or one that is stopped, says nothing. A transaction is sent to one endpoint only: if it had
+been carried out, its repetition would fail by its own guards. It goes to the next endpoint only if no
+connection could be made.
 
-Nothing that comes from etcd is taken on trust: its size is bounded, its shape checked. No token and no
-password is in any message.
+Nothing from etcd is trusted: its size is bounded, its shape checked. No message has a token or a password.
 """
 
 from __future__ import annotations
@@ -46,19 +45,20 @@ WATCH: Final = "/v3/watch"
 AUTHENTICATE: Final = "/v3/auth/authenticate"
 
 CALL_TTLS: Final = 0.23
-"""Of one call, in parts of the TTL: less than the time between two beats."""
+"""Time limit of one call as a share of the TTL: less than the time between two beats."""
 LOGIN_TIME: Final = 5.0
-"""Seconds for a login. etcd makes passwords slow to check on purpose, so calls may end before it does."""
+"""Time limit of a login in seconds. etcd checks passwords slowly on purpose, so a login may outlast a
+call."""
 WATCH_TTLS: Final = 10.0
-"""A watch that says nothing for so long is made anew: its connection may be gone."""
+"""Silence, in multiples of the TTL, after which a watch is renewed: its connection may be gone."""
 MAX_ANSWER: Final = 8 * 1024 * 1024
 MAX_REQUEST: Final = 1024 * 1024
 MAX_MESSAGE: Final = 200
 
 _BAD_TOKEN: Final = ("invalid auth token", "user name is empty", "revision of auth store is old")
-"""What etcd says to a token that it does not know (any more), and to a request without one."""
+"""Messages of etcd about an unknown token, and about a request without one."""
 _NO_END: Final = aiohttp.ClientTimeout(total=None)
-"""One deadline is for all requests of a call: see `EtcdStore._within`."""
+"""Time limit of a single request: none. `EtcdStore._within` limits the call."""
 _NO_USERS: Final = "authentication is not enabled"
 
 Json: TypeAlias = dict[str, Any]
@@ -67,17 +67,17 @@ T = TypeVar("T")
 
 @final
 class _NotSent(StoreError):
-    """There is no connection: nothing was sent."""
+    """Error: there is no connection, so nothing was sent."""
 
 
 @final
 class _BadToken(StoreError):
-    """Nothing was done: the token is none, or is too old."""
+    """Error: the token is missing or too old, so nothing was done."""
 
 
 @final
 class EtcdStore:
-    """The `Store` of one replica, for one event loop. Connections are made when they are needed."""
+    """`Store` of one replica in etcd, for one event loop. Connections are made when they are needed."""
 
     def __init__(self, settings: EtcdSettings, ttl: float) -> None:
         self._endpoints: Final = settings.endpoints
@@ -86,11 +86,11 @@ class EtcdStore:
         self._call_time = CALL_TTLS * ttl
         self._addresses = _Addresses()
         self._preferred = 0
-        """The index of the endpoint that answered last."""
+        """Index of the endpoint that answered last."""
         self._until_moved: asyncio.Timeout | None = None
-        """Ends the watch when it is another one."""
+        """Deadline that ends the watch when the preferred endpoint changes."""
         self._clusters: dict[str, str] = {}
-        """The id of the cluster by endpoint, as far as it has answered."""
+        """Ids of the clusters by endpoint, as far as they have answered."""
         self._token = ""
         self._login: asyncio.Task[StoreError | None] | None = None
         self._session: aiohttp.ClientSession | None = None
@@ -139,8 +139,8 @@ class EtcdStore:
                 self._until_moved.reschedule(asyncio.get_running_loop().time())
 
     async def _send_until_one_answers(self, path: str, body: Json) -> Json:
-        """Ask the next endpoint when one fails or takes long. The first answer counts. The first endpoint is
-        asked twice: its connection may have been an old one that it has closed."""
+        """Send a read. Another endpoint is asked when one fails or takes long, and the first answer counts.
+        The first endpoint is asked twice: its connection may have been an old one that it has closed."""
         order = self._in_order()
         order.append(order[0])
         patience = self._call_time / len(order)
@@ -171,7 +171,8 @@ class EtcdStore:
         raise errors[0]
 
     async def _send_in_turn(self, path: str, body: Json) -> Json:
-        """Ask the next endpoint only when the one before was not reached at all."""
+        """Send a transaction. The next endpoint is asked only if there was no connection to the one
+        before."""
         first: StoreError | None = None
         for index in self._in_order():
             try:
@@ -185,7 +186,7 @@ class EtcdStore:
         raise first
 
     async def _send(self, endpoint: str, path: str, body: Json) -> Json:
-        """One answer of one endpoint. A token that is too old is renewed once."""
+        """Send a request to one endpoint. A token that is too old is renewed once."""
         used = await self._token_of(endpoint)
         try:
             answer = await self._post(endpoint, path, body, used)
@@ -201,7 +202,8 @@ class EtcdStore:
         return answer
 
     async def _check_cluster(self, endpoint: str, answer: Json) -> None:
-        """Members of two clusters would be two truths. One that differs is asked again: both may be new."""
+        """Check that all endpoints belong to one cluster: two clusters could hold different records. An
+        endpoint that differs is asked again, because both may be new."""
         mine = _header(answer).get("cluster_id")
         if not isinstance(mine, str):
             raise StoreError(f"{endpoint} answers without the id of its cluster: it is not etcd")
@@ -220,13 +222,13 @@ class EtcdStore:
                 )
 
     async def _token_of(self, endpoint: str) -> str:
-        """The token to send; empty: there are no users."""
+        """Return the token to send; empty: there are no users."""
         if self._settings.user is not None and not self._token:
             await self._renew_token(endpoint, "")
         return self._token
 
     async def _renew_token(self, endpoint: str, used: str) -> None:
-        """Log in, unless somebody has done so meanwhile. A login outlives the call that wanted it."""
+        """Log in, unless another call has done so meanwhile. A login outlives the call that wanted it."""
         if self._token != used:
             return
         if self._login is None or self._login.done():
@@ -253,7 +255,7 @@ class EtcdStore:
         return None
 
     async def _post(self, endpoint: str, path: str, body: Json, token: str) -> Json:
-        """The one table from the library's exceptions to texts for operators."""
+        """Send one request. The only place where exceptions of the library become texts for operators."""
         try:
             async with await self._open(endpoint, path, body, token) as response:
                 return _json(endpoint, response.status, await _read(response, endpoint))
@@ -312,7 +314,7 @@ class EtcdStore:
         )
 
     async def _tls_context(self) -> ssl.SSLContext | bool:
-        """Made at the first request over TLS: it reads files."""
+        """Return the TLS context. It is made at the first request, because it reads files."""
         if self._settings.tls is None:
             return True
         if self._context is None:
@@ -323,8 +325,8 @@ class EtcdStore:
         return self._context
 
     async def _watch(self, prefix: str, changed: Callable[[], None]) -> None:
-        """Whatever comes is a hint. Where a watch ends or was silent for long, there is a new one. When the
-        calls move on to another endpoint it follows at once: the old one may hang."""
+        """Watch for changes. Every message is a hint. A watch that ends or is silent for long is renewed, and
+        it follows when the calls move to another endpoint: the old one may hang."""
         while not self._closed:
             with suppress(TimeoutError):
                 async with asyncio.timeout(None) as self._until_moved:
@@ -355,22 +357,22 @@ _Address: TypeAlias = tuple[str, int, socket.AddressFamily]
 
 @final
 class _Addresses(AbstractResolver):
-    """What aiohttp asks for the addresses of a name. A lookup by the system may take long and holds a thread,
-    so there is one at a time for each name, and what was found last serves meanwhile."""
+    """Resolver for aiohttp that asks the system. A lookup may take long and holds a thread, so there is one
+    at a time for each name, and the last addresses serve meanwhile."""
 
     def __init__(self) -> None:
         self._system = aiohttp.ThreadedResolver()
         self._found: dict[_Address, list[ResolveResult]] = {}
-        self._looking: dict[_Address, asyncio.Task[None]] = {}
+        self._lookups: dict[_Address, asyncio.Task[None]] = {}
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         key = (host, port, family)
-        if key not in self._looking or self._looking[key].done():
-            self._looking[key] = _start(self._look_up(key))
+        if key not in self._lookups or self._lookups[key].done():
+            self._lookups[key] = _start(self._look_up(key))
         if key not in self._found:
-            await asyncio.shield(self._looking[key])
+            await asyncio.shield(self._lookups[key])
         if key not in self._found:
             raise OSError(None, f"no address of {host} was found")
         return self._found[key]
@@ -380,11 +382,11 @@ class _Addresses(AbstractResolver):
             self._found[key] = await self._system.resolve(*key)
 
     async def close(self) -> None:
-        await end_tasks(*self._looking.values())
+        await end_tasks(*self._lookups.values())
 
 
 def _start(doing: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Whoever calls this keeps the task, and ends it."""
+    """Start a task that the caller keeps and ends."""
     return asyncio.create_task(doing)  # noqa: TID251 - a set, a name or a `finally` has each of them
 
 
@@ -393,7 +395,7 @@ def _b64(text: str) -> str:
 
 
 def _range(prefix: str) -> Json:
-    """All keys that begin so: up to the next text of the same length."""
+    """Range of all keys with a prefix: up to the next text of the same length."""
     key = prefix.encode()
     return {"key": _b64(prefix), "range_end": b64encode(key[:-1] + bytes([key[-1] + 1])).decode("ascii")}
 
@@ -419,7 +421,7 @@ def _txn(transaction: Transaction) -> Json:
 
 
 async def _read(response: aiohttp.ClientResponse, endpoint: str) -> bytes:
-    """The body. Of one that is too large no more is read than the bound."""
+    """Read the body, up to the limit."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
@@ -462,7 +464,7 @@ def _revision(answer: Json) -> int:
 
 
 def _whole_number(found: object) -> int:
-    """A whole number of 64 bits, which JSON from etcd has as text."""
+    """Parse a 64-bit number, which etcd writes as a JSON text."""
     if not isinstance(found, str) or not found.isascii() or not found.isdecimal() or len(found) > 19:
         raise StoreError("etcd answers without a revision, or with one that is no number")
     return int(found)
@@ -482,7 +484,7 @@ def _contents(answer: Json) -> Contents:
 
 
 def _text(found: object) -> str:
-    """Bytes that are no UTF-8 are nothing of ours: whoever reads the text says so."""
+    """Decode a key or value. Invalid UTF-8 is nothing of ours, and is reported by whoever reads the text."""
     if not isinstance(found, str):
         raise StoreError("etcd answers with a key or value that is no text")
     try:

@@ -1,8 +1,8 @@
-"""What replicas need of a store: texts by key, read at one revision, and written whole or not at all.
+"""Interface of a store for replicas: texts by key, read at one revision, and written atomically.
 
 A store is linearizable: a read shows everything that was written before it began, and a transaction sees the
-store at one moment. It has no leases and no clock that anybody here relies on. Each change has a revision,
-higher than all before it. Kinds of stores are beside this file.
+store at one moment. It has no leases, and nobody relies on its clock. Each change has a revision, higher than
+all before it.
 """
 
 from __future__ import annotations
@@ -14,35 +14,36 @@ from gateway.errors import SkewgateError
 
 
 class StoreError(SkewgateError):
-    """The store gave no answer, or one that means nothing. A transaction may have been carried out."""
+    """Error: the store gave no usable answer. A transaction may have been carried out."""
 
 
 class StoreRefused(StoreError):
-    """The store refuses us: wrong user, password or certificate, or no permission. Nothing was done."""
+    """Error: the store refuses access: wrong user, password or certificate, or no permission. Nothing was
+    done."""
 
 
 @final
 class Entry(NamedTuple):
-    """What stands under a key."""
+    """Entry of a store."""
 
     text: str
     revision: int
-    """Of its last change."""
+    """Revision of its last change."""
 
 
 @final
 class Contents(NamedTuple):
-    """All keys under a prefix at one moment."""
+    """Entries under a prefix at one moment."""
 
     revision: int
-    """Of the store at that moment."""
+    """Revision of the store at that moment."""
     entries: Mapping[str, Entry]
-    """By the whole key."""
+    """Entries by their full keys."""
 
 
 @final
 class NothingNewer(NamedTuple):
-    """No key under `prefix` has changed after `revision`. A deletion leaves no revision behind."""
+    """Guard: no key under `prefix` has changed after `revision`. A deletion leaves no revision behind."""
 
     prefix: str
     revision: int
@@ -50,13 +51,13 @@ class NothingNewer(NamedTuple):
 
 @final
 class Unchanged(NamedTuple):
-    """`key` stands at `revision`, that of its last change. 0: it does not exist."""
+    """Guard: the last change of `key` has `revision`. 0: it does not exist."""
 
     key: str
     revision: int
     text: str | None = None
-    """What stands there, too: a restored store may have the same revision for another text. None:
-    anything."""
+    """Text that it must have, too: a restored store may have the same revision for another text. None:
+    any."""
 
 
 Guard: TypeAlias = NothingNewer | Unchanged
@@ -64,7 +65,7 @@ Guard: TypeAlias = NothingNewer | Unchanged
 
 @final
 class Transaction(NamedTuple):
-    """All of it is carried out at one moment if every guard holds, and else nothing of it."""
+    """Transaction that is carried out completely if every guard holds, and otherwise not at all."""
 
     guards: tuple[Guard, ...]
     puts: Mapping[str, str]
@@ -72,13 +73,13 @@ class Transaction(NamedTuple):
 
 
 class Store(Protocol):
-    """One store. Every call has a time-out of its own and raises `StoreError`."""
+    """Interface of a store. Every call has its own time limit and raises `StoreError`."""
 
     async def read(self, prefix: str) -> Contents:
-        """All keys under `prefix`, linearizably."""
+        """Read all keys under `prefix`, linearizably."""
 
     async def commit(self, transaction: Transaction) -> int | None:
-        """The revision that it has made; None: a guard does not hold."""
+        """Carry out a transaction and return its revision; None: a guard does not hold."""
 
     def watch(self, prefix: str, changed: Callable[[], None]) -> None:
         """Call `changed` soon after a change under `prefix`: a hint that may come late, too often or
@@ -89,15 +90,13 @@ class Store(Protocol):
 
 
 MAX_OPERATIONS: Final = 100
-"""Guards, or keys, of one transaction: etcd takes 128 of each, unless somebody has lowered that."""
+"""Most guards, or keys, of one transaction: etcd takes 128 of each by default."""
 
 
 async def commit_all(store: Store, transactions: Sequence[Transaction]) -> list[int | None]:
-    """Commit many small transactions, each of which stands or falls alone, in a few large ones.
-
-    Returns what `Store.commit` returns for each of them, in their order. Raises `StoreError`; then any of
-    them may have been carried out. No two may write different texts to one key.
-    """
+    """Commit many small transactions, each atomic for itself, in a few large ones. Returns what
+    `Store.commit` returns for each of them, in their order. Raises `StoreError`; then any of them may have
+    been carried out. No two may write different texts to one key."""
     revisions: list[int | None] = []
     bundle: list[Transaction] = []
     size = 0
@@ -112,8 +111,8 @@ async def commit_all(store: Store, transactions: Sequence[Transaction]) -> list[
 
 
 async def _commit_together(store: Store, bundle: Sequence[Transaction]) -> list[int | None]:
-    """If a guard of any of them does not hold, nothing of the large one was done, and its halves are tried:
-    so one whose guards fail costs a few calls and holds up no other."""
+    """Commit transactions as one. If a guard fails, nothing was done, and each half is tried: a failing one
+    costs a few calls and holds up no other."""
     merged = Transaction(
         tuple(dict.fromkeys(guard for each in bundle for guard in each.guards)),
         {key: text for each in bundle for key, text in each.puts.items()},
