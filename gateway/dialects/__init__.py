@@ -1,13 +1,12 @@
 """TRANSLATES: each API family is one file or one folder. No family imports another, and none performs I/O.
 
 A new dialect is one new file or one new folder here (decision 0020). A file holds the dialect of the same
-name. A folder holds one family: a module that defines a public subclass of `core.dialect.Dialect`, but for
-abstract ones, is one dialect, named after the module or the folder, and the other modules are code that these
-dialects share. Nothing has to be registered. By that rule a dialect is found by its name without importing
-the others: a start needs those that its file names.
+name. A folder holds one family: each module with a public, concrete subclass of `core.dialect.Dialect` is one
+dialect, named after the module or the folder; the other modules are shared code. Nothing has to be
+registered. By that rule a dialect is found by its name without importing the others.
 
-Here belongs how one API writes, reads and refuses versions. What holds for every API belongs to `core`, where
-no code knows a dialect by name; what an operator writes about any service belongs to `settings`.
+This package knows how one API writes, reads and refuses versions. What holds for every API belongs to `core`,
+where no code knows a dialect by name. What an operator writes about any service belongs to `settings`.
 """
 
 from __future__ import annotations
@@ -24,11 +23,8 @@ from gateway.core.dialect import Dialect
 
 @cache
 def discover() -> Mapping[str, type[Dialect]]:
-    """Every dialect by name.
-
-    Raises `TypeError` when a file or a folder has no dialect, when a module has two, and when a name is used
-    twice or matches neither the module nor the folder in which it is defined.
-    """
+    """Every dialect by name. Raises `TypeError` when a file or a folder has no dialect, when a module has
+    two, and when a name is used twice or matches neither its module nor its folder."""
     dialects_by_name: dict[str, type[Dialect]] = {}
     for family in pkgutil.iter_modules(__path__):
         dialects = list(_dialects_of(family))
@@ -42,8 +38,8 @@ def discover() -> Mapping[str, type[Dialect]]:
 
 
 def find(name: str) -> type[Dialect] | None:
-    """The dialect of this name. Imports only modules that may define it, those named so or in a folder named
-    so; `discover` is for whoever wants all, and for the errors of those who wrote them."""
+    """The dialect of this name; None: there is none. Imports only modules that may define it: those named so,
+    or in a folder named so. Only `discover` finds the mistakes of authors."""
     for family in pkgutil.iter_modules(__path__):
         for dialect in _dialects_of(family, name):
             if dialect.name == name:
@@ -52,8 +48,8 @@ def find(name: str) -> type[Dialect] | None:
 
 
 def _dialects_of(family: pkgutil.ModuleInfo, name: str | None = None) -> Iterator[type[Dialect]]:
-    """The dialects of a file or a folder; with `name`: of those modules that may define one named so. Each
-    module is imported when its turn comes."""
+    """The dialects of a file or a folder; with `name`: of the modules that may define one of that name.
+    Imports one module at a time."""
     for module_name in _modules_of(family):
         last = module_name.rpartition(".")[2]
         if name not in {None, family.name, last}:
@@ -66,7 +62,7 @@ def _dialects_of(family: pkgutil.ModuleInfo, name: str | None = None) -> Iterato
 
 
 def _modules_of(family: pkgutil.ModuleInfo) -> list[str]:
-    """The names of the file's module, or of the folder's package and the modules in it."""
+    """Names of the file's module, or of the folder's package and its modules."""
     whole = f"{__name__}.{family.name}"
     inside = pkgutil.iter_modules(import_module(whole).__path__) if family.ispkg else ()
     return [whole, *(f"{whole}.{found.name}" for found in inside)]

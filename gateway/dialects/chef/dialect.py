@@ -3,11 +3,11 @@
 Versions are whole numbers in `X-Ops-Server-API-Version`. A request without the header means the constant 0.
 Responses carry one JSON object in a header of the same name. A Chef client keeps the first range that it gets
 for the life of its process, and takes a response without the header for a server that has only 0. So every
-response gets the header as soon as there is an offer, whether a backend or the gateway made the response.
+response gets the header as soon as there is an offer, whether a backend or the gateway made it.
 
-What this must not do: change a request that is signed over its version (protocol 1.3), or the path or body of
-any request; treat every 406 as a version refusal, because erchef also writes the response version -1 when a
-406 is about `Accept`.
+The dialect must not change a request that is signed over its version (protocol 1.3), nor the path or body of
+any request. It must not treat every 406 as a version refusal: erchef also writes the response version -1 when
+a 406 is about `Accept`.
 """
 
 from __future__ import annotations
@@ -73,11 +73,12 @@ SIGN_FOLDED = normalize_name("X-Ops-Sign")
 GOIARDI_FOLDED = normalize_name("X-Goiardi")
 
 ERROR = "invalid-x-ops-server-api-version"
-"""The `error` of a version refusal, and of nothing else."""
+"""Value of `error` in a version refusal, and in no other response."""
 
 RESOURCE = Endpoint("resource")
 UNVERSIONED = Endpoint("unversioned", negotiated=False)
-"""What never reaches erchef's version check: health, the manifest, the presigned URLs of the file store."""
+"""Requests that never reach erchef's version check: health, the manifest, presigned URLs of the file
+store."""
 
 VERSION_DOCUMENT: Final = Endpoint("server_api_version", negotiated=False, answered=True)
 EXTENDED_DOCUMENT: Final = Endpoint(
@@ -85,8 +86,8 @@ EXTENDED_DOCUMENT: Final = Endpoint(
 )
 
 MAX_VERSIONS: Final = 100
-"""How many versions on offer are listed for each operation, from the newest down. Chef Server has three, but
-a backend may claim a million."""
+"""Largest number of versions listed for an operation, newest first. Chef Server has three, but a backend may
+claim a million."""
 
 Element: TypeAlias = Mapping[str, str | int]
 
@@ -97,8 +98,8 @@ _PROTOCOLS_WITHOUT_VERSION = frozenset({"1.0", "1.1", "1.2"})
 """Signing protocols whose signature does not cover the version header."""
 
 _LEGACY_STATUSES = frozenset({400, 401, 404})
-"""The responses of servers before 12.1 to an unsigned `GET /users`, as JSON. The nginx in front of them
-answers with HTML, which says nothing about versions."""
+"""Statuses with which servers before 12.1 answer an unsigned `GET /users`, in JSON. The nginx in front of
+them answers in HTML, which has no meaning for versions."""
 
 RELEASES: Mapping[str, Version] = MappingProxyType(
     {
@@ -117,7 +118,7 @@ ErrorKeys: TypeAlias = Literal["server", "rfc041"]
 
 @dataclass(frozen=True, slots=True)
 class ChefOptions:
-    """The options of a service with this dialect."""
+    """Options of the dialect `chef`."""
 
     error_keys: ErrorKeys = literal(ErrorKeys).key(
         "server",
@@ -130,7 +131,7 @@ class ChefOptions:
 
 
 class Chef(Dialect):
-    """Chef Infra Server."""
+    """The dialect of Chef Infra Server."""
 
     name = "chef"
     Options: ClassVar[type] = ChefOptions
@@ -158,22 +159,22 @@ class Chef(Dialect):
     # -- 1. the request
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
-        """The gateway serves `/server_api_version`. What nginx serves without erchef is not negotiated."""
+        """The endpoint of a target. The gateway serves `/server_api_version`. What nginx serves without
+        erchef is not negotiated."""
         first, _, rest = path.lstrip("/").partition("/")
         if first in _UNVERSIONED:
             return UNVERSIONED
         return (_document_endpoint(rest) or RESOURCE) if first == "server_api_version" else RESOURCE
 
     def operation_path(self, path: str) -> str:
-        """Without `.json`, which Chef Server takes for a part of a name, but not every look-alike."""
+        """The path without `.json`, which Chef Server takes for a part of a name, but not every
+        look-alike."""
         return path.removesuffix(".json") or "/"
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
-        """One integer. Repeated lines are malformed: they are joined with a comma, as webmachine does it.
-
-        The gateway does not rewrite a signed version, so it must be written as the server will write it when
-        it checks the signature.
-        """
+        """The requested integer. Repeated lines are malformed: they are joined with a comma, as webmachine
+        does it. A signed version must be written as the server will write it when it checks the signature,
+        because the gateway does not rewrite it."""
         signature = _read_signature(headers)
         signed = signature is not Signature.WITHOUT_VERSION
         values = all_values(headers, HEADER_FOLDED)
@@ -195,14 +196,15 @@ class Chef(Dialect):
     def write_request(
         self, endpoint: Endpoint, version: Version, headers: Mapping[str, str] = NO_HEADERS
     ) -> tuple[Header, ...]:
-        """The shortest spelling, for 0 as well: goiardi knows only `0` and `1`, and sends no object when the
-        header is absent."""
+        """The version in its shortest spelling, for 0 as well: goiardi knows only `0` and `1`, and sends no
+        object when the header is absent."""
         return ((HEADER, self.scheme.format(version)),) if endpoint.negotiated else ()
 
     # -- 2. local responses
 
     def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
-        """406 as erchef writes it: the client's spelling in the text, the range as numbers in the body."""
+        """A refusal with 406 as erchef writes it: the client's spelling in the text, the range as numbers in
+        the body."""
         request_version = NO_VERSION if refusal.version is None else self.scheme.format(refusal.version)
         named = refusal.requested.kind is not RequestedKind.NONE
         text = refusal.requested.text if named else request_version
@@ -233,7 +235,7 @@ class Chef(Dialect):
         offered: VersionSet | None,
         operations: Operations = NO_OPERATIONS,
     ) -> Response:
-        """`/server_api_version`: the offer, or below `/extended` the operations in it.
+        """The answer to `/server_api_version`: the offer, or below `/extended` the operations in it.
 
         The version is checked before the method, as in erchef. A request without a version gets the document
         even when 0 is no longer on offer: a client that asks for the versions may not know them yet.
@@ -262,10 +264,8 @@ class Chef(Dialect):
     # -- 3. the backend's response
 
     def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
-        """A version refusal is a 406 whose object has a request version outside the object's own range.
-
-        Without a usable object only the body says what a 406 is about.
-        """
+        """The versions in a response. A version refusal is a 406 whose object has a request version outside
+        the object's own range. Without a usable object only the body says what a 406 is about."""
         lines = all_values(headers, HEADER_FOLDED)
         text = agreed_text(lines)
         request_version, response_version, versions = read_object(text)
@@ -295,11 +295,9 @@ class Chef(Dialect):
         return Advertisement(versions) if versions else None
 
     def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
-        """The object on every response: the offer, with the request and response version of the backend.
-
-        Where the backend sent no object (legacy servers, the nginx in front of erchef, sometimes goiardi), it
-        has the versions that a newer backend would have sent.
-        """
+        """The object for a response: the offer, with the request and response version of the backend. If the
+        backend sent no object (legacy servers, the nginx in front of erchef, sometimes goiardi), it has the
+        versions that a newer backend would have sent."""
         if response.status < 200:
             return ()
         backend = read_object(response.served.text)
@@ -311,11 +309,9 @@ class Chef(Dialect):
     # -- 4. probes
 
     def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
-        """Unsigned `GET /users` with version -1. Erchef refuses that before it looks for a signature, and
-        names its range.
-
-        Goiardi sends no object for a version that it does not have, so it gets a second request, with 0.
-        """
+        """The probe: an unsigned `GET /users` with version -1. Erchef refuses it before it looks for a
+        signature, and names its range. Goiardi sends no object for a version that it does not have, so it
+        gets a second request, with 0."""
         if not answers:
             return _probe_request(path, NO_VERSION)
         answer = answers[-1]
@@ -348,18 +344,18 @@ class Chef(Dialect):
 
 
 class Signature(Enum):
-    """What the signature of a request covers."""
+    """Whether the signature of a request covers the version."""
 
     WITHOUT_VERSION = "without_version"
     """Nothing is signed, or the signature leaves the version header out."""
     WITH_VERSION = "with_version"
-    """The version header, as every protocol does that is not known to leave it out."""
+    """The version header is signed: every protocol does so that is not known to leave it out."""
     UNNAMED = "unnamed"
-    """Nobody can say: a signature line names no protocol."""
+    """Unknown: a signature line names no protocol."""
 
 
 def _read_signature(headers: Mapping[str, str]) -> Signature:
-    """What the lines of `X-Ops-Sign` say together."""
+    """Read what a request signs from its `X-Ops-Sign` lines."""
     covers = False
     for line in all_values(headers, SIGN_FOLDED):
         items = (item.partition("=") for item in line.replace(",", ";").split(";"))
@@ -371,7 +367,7 @@ def _read_signature(headers: Mapping[str, str]) -> Signature:
 
 
 def _probe_request(path: str | None, version: str) -> ProbeRequest:
-    """Without the first two headers the nginx in front of erchef answers with a welcome page."""
+    """Headers of a probe. Without the first two the nginx in front of erchef answers with a welcome page."""
     return ProbeRequest(
         path or "/users",
         (
@@ -387,7 +383,7 @@ def _probe_request(path: str | None, version: str) -> ProbeRequest:
 
 
 def _document_endpoint(rest: str) -> Endpoint | None:
-    """The document at `/server_api_version/` and `rest`; None when there is none."""
+    """The endpoint of the document at `/server_api_version/` and `rest`; None: there is no such document."""
     below = rest.strip("/")
     if not below:
         return VERSION_DOCUMENT
@@ -397,7 +393,7 @@ def _document_endpoint(rest: str) -> Endpoint | None:
 def _write_document(
     endpoint: Endpoint, path: str, offered: VersionSet, operations: Operations
 ) -> Mapping[str, object] | None:
-    """The document at `path`. None: `path` names an operation that has no version on offer."""
+    """The document at `path`. None: `path` names an operation without a version on offer."""
     if endpoint == VERSION_DOCUMENT:
         return {"min_api_version": offered.lowest[0], "max_api_version": offered.highest[0]}
     wanted = path.partition("extended")[2].strip("/")
@@ -413,7 +409,7 @@ def _write_document(
 
 
 def _endpoints(offered: VersionSet, operations: Operations) -> list[Mapping[str, object]]:
-    """Every path with an operation that is on offer or comes next, in the order of the configuration."""
+    """Paths with an operation that is on offer or comes next, in the order of the configuration."""
     by_path: dict[PathTemplate, list[Element]] = {}
     for operation in operations.listed:
         by_path.setdefault(operation.path, []).extend(_elements(operation, offered))

@@ -1,8 +1,7 @@
-"""The object in the response header `X-Ops-Server-API-Version`, and the integers in requests and in that
-object.
+"""The object in the header `X-Ops-Server-API-Version`, and the integers in requests and in that object.
 
-Not a dialect. It reads what all three servers write, and writes what Chef Server writes. It decides nothing,
-and never raises on input from the network.
+It reads what all three servers write, and writes what Chef Server writes. It makes no decision, and never
+raises on input from the network. It is no dialect.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ HEADER_FOLDED = normalize_name(HEADER)
 INTEGER = WholeNumber()
 ZERO = Version(0)
 NO_VERSION = "-1"
-"""In the object: the requested version was not an integer, or it was refused."""
+"""Value in the object for a requested version that was refused or no integer."""
 
 _LONGEST_OBJECT = 1024
-"""Characters; those of real servers have at most 110."""
+"""Longest object in characters; those of real servers have at most 110."""
 
 # The grammar of Erlang's list_to_integer: a sign, leading zeros. Erlang has no largest number. A number of
 # more than 30 digits cannot be on offer, so the client is refused either way.
@@ -39,11 +38,11 @@ class VersionObject(NamedTuple):
     """The valid parts of a response's version object."""
 
     request: str | None
-    """`request_version` as an integer in its shortest spelling; None when it was not an integer."""
+    """`request_version` as an integer in its shortest spelling; None: it was no integer."""
     response: str | None
-    """The same for `response_version`."""
+    """`response_version`, in the same way."""
     versions: VersionSet
-    """The backend's own range; empty when the object has no valid one."""
+    """The backend's own range; empty: the object has no valid one."""
 
 
 def read_integer(text: str) -> int | None:
@@ -68,7 +67,7 @@ def _read_object(text: str) -> VersionObject:
 
 
 def load_object(text: str | bytes) -> Mapping[str, object]:
-    """The JSON object in `text`; an empty one for anything else, and outside the limits of `read_json`."""
+    """The JSON object in `text`; empty for anything else, and outside the limits of `read_json`."""
     members = read_json(text)
     return members if isinstance(members, dict) else {}
 
@@ -82,8 +81,7 @@ def _integer(value: object) -> str | None:
 
 
 def read_range(members: Mapping[str, object], lowest: str, highest: str) -> VersionSet:
-    """The versions between two members of an object; empty unless both are versions and the first is not
-    above the second."""
+    """The versions between two members of an object; empty unless both are versions and in order."""
     low, high = (INTEGER.parse(_integer(members.get(key)) or "") for key in (lowest, highest))
     return VersionSet() if low is None or high is None or low > high else VersionSet.between(low, high)
 

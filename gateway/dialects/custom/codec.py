@@ -1,7 +1,7 @@
 """Versions in JSON documents and response headers: read from backends, written for clients.
 
 The codecs turn a backend's advertisement into the set of versions that it serves, and write the offer in its
-place. Nothing here knows an option, and nothing that came from the network makes it raise.
+place. Nothing here knows an option, and nothing from the network makes it raise.
 """
 
 from __future__ import annotations
@@ -21,45 +21,46 @@ from gateway.dialects.custom.json_path import JsonPath
 from gateway.dialects.custom.locations import Affixes
 
 MOST_LISTED: Final = 1000
-"""Versions that are written into one list. A range of whole numbers could have a million."""
+"""Largest number of versions that are written into one list. A range of whole numbers could have a
+million."""
 
 MOST_READ: Final = 1000
-"""Versions in a list that is believed, and values in a document that may be versions. The oldest APIs have
-not had half as many, and every refusal of a version may list them all."""
+"""Largest number of versions in a list, and of values in a document that may be versions. The oldest APIs
+have not had half as many, and every refusal of a version may list them all."""
 
 _DIGIT: Final = re.compile(r"\d")
-"""In any script, as the readers of clients may accept them."""
+"""A digit of any script, because the readers of clients may accept it."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class VersionCodec:
-    """How versions are written in one document, or in one set of headers."""
+    """Spelling of versions in one document, or in one set of headers."""
 
     scheme: Scheme
     affixes: Affixes
 
     def read(self, value: object) -> Version | None:
-        """The version in a value of a document or a header. None when the value is not a version."""
+        """The version in a value of a document or a header; None: it is no version."""
         if isinstance(value, bool) or not isinstance(value, str | int):
             return None
         text = self.affixes.read(str(value))
         return None if text is None else self.scheme.parse(text)
 
     def write(self, version: Version, like: Json = "") -> str | int:
-        """The version as it is written here: as a number where `like`, the old value, is a number."""
+        """The version in this spelling, as a number if `like`, the old value, is one."""
         text = self.affixes.write(self.scheme.format(version))
         return int(text) if isinstance(like, int) and text.isdecimal() else text
 
     def read_range(self, low: Version | None, high: Version | None) -> VersionSet:
-        """All versions from one to another. Empty when the two are not a range."""
+        """All versions from one to another; empty: the two are no range."""
         if low is None or high is None or low.major != high.major or low > high:
             return VersionSet()
         return VersionSet.between(low, high)
 
     def read_list(self, values: Iterable[object]) -> VersionSet:
-        """The values that are versions. The others are skipped: a list may also hold what is older than the
-        scheme. Empty when there are more than `MOST_READ`."""
+        """The versions in a list. Other values are skipped: a list may also hold what is older than the
+        scheme. Empty for more than `MOST_READ` values."""
         found = {self.read(value) for value in values} - {None}
         if len(found) > MOST_READ:
             return VersionSet()
@@ -69,7 +70,7 @@ class VersionCodec:
 @final
 @dataclass(frozen=True, slots=True)
 class DocumentCodec:
-    """Where versions stand in a document. None: the document has no such value."""
+    """Places of versions in a document. None: the document has no such value."""
 
     codec: VersionCodec
     minimum: JsonPath | None = None
@@ -77,15 +78,15 @@ class DocumentCodec:
     listed: JsonPath | None = None
     links: JsonPath | None = None
     lowest: Version | None = None
-    """The oldest version of every server, in place of `minimum`: the document does not say it."""
+    """The oldest version of every server, if no document says it, in place of `minimum`."""
 
     @property
     def has_versions(self) -> bool:
-        """Whether versions stand anywhere in the document."""
+        """Whether the document has a place for versions."""
         return any(place is not None for place in (self.listed, self.minimum, self.lowest, self.maximum))
 
     def read(self, document: Json) -> VersionSet:
-        """The versions that the document advertises. Empty when it holds none that can be believed."""
+        """The versions that the document advertises; empty: it holds none that are valid."""
         if self.listed is not None:
             return self.codec.read_list(self.listed.find(document))
         low = self.lowest if self.minimum is None else self._one(self.minimum, document)
@@ -97,11 +98,11 @@ class DocumentCodec:
         return found.pop() if len(found) == 1 else None
 
     def can_be_rewritten(self, document: Json, offered: VersionSet) -> bool:
-        """Whether every value that may be a version can be replaced. A float or an object at these places
-        cannot, nor can a list without any version that this codec reads.
+        """Whether every value that may be a version can be replaced.
 
-        Nor is a document rewritten that would take long (threats R-B12): too many values to read, or so many
-        lists that the whole offer in each of them is too much to write.
+        A float or an object at these places cannot, nor can a list without any version that this codec reads.
+        A document is not rewritten either if that would take long (threats R-B12): too many values to read,
+        or so many lists that the whole offer in each of them is too much to write.
         """
         ends = [value for path in (self.minimum, self.maximum) if path for value in path.find(document)]
         if len(ends) > MOST_READ or any(isinstance(value, float | list | dict) for value in ends):
@@ -118,15 +119,15 @@ class DocumentCodec:
         return all(self._is_list(items, in_item) for items in lists)
 
     def _is_list(self, items: list[Json], in_item: JsonPath) -> bool:
-        """Whether a version stands in one of the items, or nothing that may be one in any."""
+        """Whether an item has a version, or no item has a value that may be one."""
         values = [value for item in items for value in in_item.find(item)]
         return not any(map(_may_be_version, values)) or any(self.codec.read(value) for value in values)
 
     def rewrite(
         self, document: Json, offered: VersionSet, links: Links, others: Iterable[DocumentCodec] = ()
     ) -> bool:
-        """Write the offer over the document's versions, in place. False: the document has none. `others`: the
-        codecs with other spellings of the same document."""
+        """Write the offer over the document's versions, in place. False: it has none. `others`: the codecs
+        with other spellings of the same document."""
         changed = 0
         for path, version in ((self.minimum, offered.lowest), (self.maximum, offered.highest)):
             if path is not None:
@@ -141,8 +142,8 @@ class DocumentCodec:
         return changed > 0
 
     def _replace(self, version: Version, others: tuple[VersionCodec, ...], value: Json) -> Json:
-        """A value that cannot be a version (`null`, a word) stays: the offer says nothing about it. One that
-        no codec reads is replaced, too: it may be a version that this backend alone knows."""
+        """Replace one value. A value that cannot be a version (`null`, a word) stays. One that no codec reads
+        is replaced: it may be a version that this backend alone knows."""
         stays = not _may_be_version(value) or any(other.read(value) for other in others)
         if self.codec.read(value) is None and stays:
             return value
@@ -180,8 +181,8 @@ class DocumentCodec:
 
 
 def rewrite(document: Json, codecs: Sequence[DocumentCodec], offered: VersionSet, links: Links) -> bool:
-    """Write the offer over all versions of a document, in place. False: it is not such a document, or it
-    shows versions that cannot be replaced."""
+    """Write the offer over all versions of a document, in place. False: it is no such document, or it shows
+    versions that cannot be replaced."""
     if not all(codec.can_be_rewritten(document, offered) for codec in codecs):
         return False
     changed = [codec.rewrite(document, offered, links, codecs) for codec in codecs]
@@ -189,15 +190,15 @@ def rewrite(document: Json, codecs: Sequence[DocumentCodec], offered: VersionSet
 
 
 def _may_be_version(value: Json) -> bool:
-    """Whether the value is more than a word: a version has a digit."""
+    """Whether a value may be a version: it has a digit."""
     if value is None or isinstance(value, bool):
         return False
     return not isinstance(value, str) or _DIGIT.search(value) is not None
 
 
 def _adds(in_item: JsonPath, offered: VersionSet) -> bool:
-    """Whether a list gets the versions on offer that it lacks: one of bare versions, unless too many are on
-    offer."""
+    """Whether a list gets the versions on offer that it lacks: a list of bare versions does, unless too many
+    are on offer."""
     return not in_item.steps and _size(offered) <= MOST_LISTED
 
 
@@ -208,7 +209,7 @@ def _size(versions: VersionSet) -> int:
 @final
 @dataclass(frozen=True, slots=True)
 class ResponseCodec:
-    """Which response headers hold versions. None: the API has no such header."""
+    """Response headers that hold versions. None: the API has no such header."""
 
     codec: VersionCodec
     served: str | None = None
@@ -218,12 +219,12 @@ class ResponseCodec:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every header that the API has, canonical."""
+        """All headers of the API that hold versions, canonical."""
         return tuple(filter(None, (self.served, self.minimum, self.maximum, self.listed)))
 
     @property
     def advertises(self) -> bool:
-        """Whether responses show which versions a backend serves."""
+        """Whether responses show the versions that a backend serves."""
         return self.listed is not None or (self.minimum is not None and self.maximum is not None)
 
     def read_served(self, headers: Mapping[str, str]) -> Version | None:
@@ -235,7 +236,7 @@ class ResponseCodec:
         return any(all_values(headers, normalize_name(name)) for name in names)
 
     def read_advertisement(self, headers: Mapping[str, str]) -> Advertisement | None:
-        """The versions that the backend serves. None when the headers hold none that can be believed."""
+        """The versions that the backend serves; None: the headers hold none that are valid."""
         if self.listed is not None:
             lines = all_values(headers, normalize_name(self.listed))
             items = (item.strip(" \t") for line in lines for item in line.split(","))
@@ -251,7 +252,7 @@ class ResponseCodec:
         return self.codec.read(lines.pop()) if len(lines) == 1 else None
 
     def write(self, served: Version | None, offered: VersionSet | None) -> tuple[Header, ...]:
-        """The lines for a client: the served version and the offer. None: without that line."""
+        """The header lines for a client: the served version and the offer. None: without that line."""
         lines: list[Header] = []
         if self.served is not None and served is not None:
             lines.append((self.served, str(self.codec.write(served))))
@@ -263,7 +264,7 @@ class ResponseCodec:
         return tuple(lines)
 
     def _list(self, offered: VersionSet) -> str:
-        """Every version. Of a range with more than `MOST_LISTED`, only the two ends."""
+        """The offer as a list. Of a range with more than `MOST_LISTED`, only the two ends."""
         versions = [offered.lowest, offered.highest]
         if _size(offered) <= MOST_LISTED:
             versions = list(offered)

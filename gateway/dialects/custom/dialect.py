@@ -1,8 +1,7 @@
 """The dialect `custom`: any other API, as its operator describes it in the configuration.
 
-The options say where a version stands, how it is written and what clients are answered. They are read once
-into the parts with which this dialect works. It knows no API by its name. It has no legacy backends: one that
-cannot advertise its versions has them declared.
+The options become an `ApiDescription` once, with which this dialect works. It knows no API by its name. It
+has no legacy backends: the versions of a backend that cannot advertise them are declared.
 """
 
 from __future__ import annotations
@@ -51,13 +50,13 @@ from gateway.dialects.custom.spellings import comparable, without_suffix
 RESOURCE = Endpoint("resource")
 UNVERSIONED = Endpoint("unversioned", negotiated=False)
 _DOCUMENT_METHODS = frozenset({"GET", "HEAD"})
-"""Other methods at the path of a document are ordinary operations."""
+"""Methods that read a document. Others at its path are ordinary operations."""
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z_-]{0,63}", re.ASCII)
-"""A segment that nobody means as a version."""
+"""A path segment that is certainly no version."""
 
 _MALFORMED_PREFIX = "!"
-"""Begins `Endpoint.version_in_target` when the target holds a malformed version."""
+"""Prefix of `Endpoint.version_in_target` for a malformed version."""
 
 
 def _document(path: str) -> Endpoint:
@@ -65,7 +64,7 @@ def _document(path: str) -> Endpoint:
 
 
 class Custom(Dialect):
-    """One API, as its operator describes it."""
+    """The dialect of an API that its operator describes."""
 
     name = "custom"
     Options: ClassVar[type] = CustomOptions
@@ -115,7 +114,8 @@ class Custom(Dialect):
         return cls(with_probed_paths(read_api(options)))
 
     def _direct_paths(self) -> tuple[DirectPaths, ...]:
-        """All but what may be a document or a path without versions, if headers alone carry the version."""
+        """Paths that need no look-up: all but documents and paths without versions, if only headers carry the
+        version."""
         if self._api.in_target or not all(isinstance(one, HeaderLocation) for one in self._api.in_headers):
             return ()
         known = (*self._documents, *(path.lower() for path in self._unversioned))
@@ -125,7 +125,8 @@ class Custom(Dialect):
     # -- 1. the request
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
-        """A document, a path without versions, or a resource; with the version in the target."""
+        """The endpoint of a target: a document, a path without versions, or a resource; with the version in
+        the target."""
         if self._has_known_paths:
             plain = comparable(path, self._suffixes)
             if plain in self._documents and method in _DOCUMENT_METHODS:
@@ -156,13 +157,14 @@ class Custom(Dialect):
         )
 
     def _is_unversioned(self, path: str) -> bool:
-        """`path` is decoded. One of the suffixes at its end does not count."""
+        """Whether a decoded path has no versions. One of the suffixes at its end does not count."""
         suffix = next((each for each in self._suffixes if path.endswith(each)), "")
         plain = path.removesuffix(suffix)
         return plain in self._unversioned or plain.startswith(self._prefixes)
 
     def _is_probed(self, method: str, path: str, query: str) -> bool:
-        """Whether this is just what probes request, and nothing but its path looks as if it had a version."""
+        """Whether a target is one that probes request, without anything that looks like a version beside the
+        path."""
         others = (location for location in self._api.in_target if location is not self._path)
         return (
             path in self._api.probed_paths
@@ -171,7 +173,7 @@ class Custom(Dialect):
         )
 
     def _version_in_target(self, requested: RequestedVersion) -> str | None:
-        """The version in the target, as a short text: clients choose it, and it is a part of a cache key."""
+        """The version in the target as a short text: clients choose it, and it is part of a cache key."""
         match requested.kind:
             case RequestedKind.NONE:
                 return None
@@ -188,7 +190,7 @@ class Custom(Dialect):
         return self._sends_header or any(location.covers(path) for location in self._sent_in_target)
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
-        """What all locations request that hold something. Two that differ are malformed."""
+        """The version on which all locations agree that hold one. Two that differ are malformed."""
         api = self._api
         all_requested = [location.read(headers) for location in api.in_headers]
         if endpoint.version_in_target is not None:
@@ -223,11 +225,11 @@ class Custom(Dialect):
         return without_suffix(plain, self._suffixes) if self._suffixes else plain
 
     def document_path(self, path: str) -> str:
-        """The spelling of `path` in which documents are compared with the configured ones."""
+        """The path in the form in which the paths of documents are compared."""
         return comparable(path, self._suffixes)
 
     def write_target(self, endpoint: Endpoint, target: str, version: Version) -> str:
-        """The version in every part of the target that backends read. It is removed from the others."""
+        """The target with the version in every part that backends read. It is removed from the others."""
         path, question_mark, query = target.partition("?")
         ending = "" if query else question_mark  # a `?` without a query stays
         text = self.scheme.format(version)
@@ -238,7 +240,7 @@ class Custom(Dialect):
     # -- 2. responses made by the gateway
 
     def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
-        """The operator's answer, with the offer in the range headers."""
+        """The operator's refusal, with the offer in the range headers."""
         options = self._api.options.refusal
         status = options.malformed_status if refusal.version is None else options.status
         hint = "" if refusal.version is not None else self._unversioned_hint(endpoint)
@@ -246,7 +248,7 @@ class Custom(Dialect):
         return response.with_headers(*self._api.response_codec.write(None, refusal.offered))
 
     def _unversioned_hint(self, endpoint: Endpoint) -> str:
-        """How the operator lets a path pass that is refused because a word stands where a version would."""
+        """A hint on how to let a path pass that has a word where a version would be."""
         text = (endpoint.version_in_target or "").removeprefix(_MALFORMED_PREFIX)
         if self._path is None or not self._path.prefix or _WORD.fullmatch(text) is None:
             return ""
@@ -254,24 +256,22 @@ class Custom(Dialect):
         return f" If this path has no version, the configuration of the gateway must say so: {listed}."
 
     def error_response(self, error: GatewayError) -> Response:
-        """The operator's answer to any other error, with the offer once there is one."""
+        """The operator's response to any other error, with the offer once there is one."""
         range_lines = self._api.response_codec.write(None, error.offered)
         return self._api.error_bodies.write_error(error).with_headers(*range_lines)
 
     def refuse_operation(self, missing: MissingOperation) -> Response:
-        """As any other error, but with the served version: the version was accepted, only the operation does
-        not exist. Without it a 404 would look like a refusal of the version, where that is 404, too."""
+        """The response for a missing operation: an error with the served version, because the version was
+        accepted. Without it a 404 would look like a refusal of the version, where that is 404, too."""
         lines = self._api.response_codec.write(missing.version, missing.offered)
         return self._api.error_bodies.write_error(missing.error).with_headers(*lines)
 
     # -- 3. the backend's response
 
     def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
-        """Served version and range.
-
-        A response with the status of a refusal refuses the version when it has the range but no served
-        version, although the API has a header for that; or when its body says so.
-        """
+        """Served version and range of a response. With the status of a refusal it refuses the version if
+        it has the range but no served version, although the API has a header for that, or if its body says
+        so."""
         api, codec = self._api, self._api.response_codec
         advertisement = codec.read_advertisement(headers)
         refusal = VersionRefusal.NO
@@ -287,12 +287,12 @@ class Custom(Dialect):
         return Served(codec.read_served(headers), advertisement, refusal, codec.has_range(headers))
 
     def read_refusal(self, status: int, body: bytes) -> Advertisement | None:
-        """The versions in the body of a refusal, where the options say that it holds them."""
+        """The versions in the body of a refusal, where the options name them."""
         versions = self._api.refusal_codec.read(read_json(body))
         return Advertisement(versions) if versions else None
 
     def write_response(self, response: BackendResponse) -> tuple[HeaderLine, ...]:
-        """The served version as the backend sent it, and the offer where the backend sent its range. Where
+        """The served version as the backend sent it, and the offer if the backend sent its range. Where
         clients must see the served version, the negotiated one stands in for a missing one."""
         api, served, final = self._api, response.served, response.status >= 200
         version = served.version
@@ -316,7 +316,7 @@ class Custom(Dialect):
     # -- 4. probes
 
     def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
-        """One request, for the document or for the headers of a response."""
+        """The probe: one request, for the document or for the headers of a response."""
         api, learn = self._api, self._api.options.learn
         if not answers:
             return ProbeRequest(path or learn.path, (("Accept", learn.content_type),))

@@ -24,7 +24,7 @@ _PLACEHOLDER: Final = re.compile(r"\{([A-Za-z_]+)\}", re.ASCII)
 ERROR_PLACEHOLDERS: Final = ("status", "title", "detail")
 _REFUSAL_PLACEHOLDERS: Final = (*ERROR_PLACEHOLDERS, "asked", "minimum", "maximum", "versions", "array")
 _LONGEST_QUOTE: Final = 100
-"""Characters of a client's own text in an error. No version is longer."""
+"""Longest part of a client's own text in an error, in characters. No version is longer."""
 
 DEFAULT_ERROR: Final = '{"type": "about:blank", "title": "{title}", "status": {status}, "detail": "{detail}"}'
 _RANGE_REFUSAL: Final = DEFAULT_ERROR[:-1] + ', "minimum": "{minimum}", "maximum": "{maximum}"}'
@@ -32,7 +32,7 @@ _SET_REFUSAL: Final = _RANGE_REFUSAL[:-1] + ', "versions": {array}}'
 
 
 def is_json(content_type: str) -> bool:
-    """Whether a body of this type is JSON."""
+    """Whether a body of this media type is JSON."""
     name = content_type.partition(";")[0].strip().lower()
     return name.endswith(("/json", "+json"))
 
@@ -47,7 +47,8 @@ class Template:
 
     @classmethod
     def read(cls, text: str, content_type: str, known: tuple[str, ...]) -> Template:
-        """Raises `ValueError` for a placeholder that is not `known`, and for JSON that would not be valid."""
+        """A template that was checked. Raises `ValueError` for a placeholder that is not `known`, and for
+        JSON that would not be valid."""
         for name in _PLACEHOLDER.findall(text):
             if name not in known:
                 close = get_close_matches(name, known, n=1)
@@ -84,12 +85,12 @@ class Template:
 @final
 @dataclass(frozen=True, slots=True)
 class ErrorBodies:
-    """The bodies of all responses that the gateway itself makes for one API."""
+    """Bodies of all responses that the gateway itself makes for one API."""
 
     scheme: Scheme
     refusal: Template
     refusals: Mapping[RefusalReason, Template]
-    """The templates for single reasons, used instead of `refusal`."""
+    """Templates for single reasons, used instead of `refusal`."""
     error: Template
 
     def write_refusal(self, refusal: Refusal, status: int, hint: str = "") -> Response:
@@ -109,7 +110,8 @@ class ErrorBodies:
         return self._template(refusal).response(status, values)
 
     def _template(self, refusal: Refusal) -> Template:
-        """A version between two versions on offer is neither too old nor too new."""
+        """The template for a refusal. A version between two versions on offer is neither too old nor too
+        new."""
         offered, version = refusal.offered, refusal.version
         if version is not None and offered.lowest < version < offered.highest:
             return self.refusal
@@ -120,7 +122,7 @@ class ErrorBodies:
         return self.error.response(error.status, {"title": error.title, "detail": error.detail})
 
     def list_versions(self, offered: VersionSet) -> list[str]:
-        """Every version on offer, oldest first. Only for schemes whose offers are sets."""
+        """All versions on offer, oldest first. Only for schemes whose offers are sets."""
         return [self.scheme.format(version) for version in offered]
 
     def describe(self, offered: VersionSet) -> str:
@@ -152,5 +154,5 @@ def refusal_placeholders(scheme: Scheme) -> tuple[str, ...]:
 
 
 def default_refusal(scheme: Scheme) -> str:
-    """A problem document with the range, or with every version where an offer is a set."""
+    """A problem document with the range, or with every version if an offer is a set."""
     return _RANGE_REFUSAL if scheme.contiguous else _SET_REFUSAL

@@ -1,8 +1,8 @@
 """JSON documents and paths into them: `$.versions[*].id`, `$[0]["min version"]`.
 
-This is a small strict part of RFC 9535, as much as documents of versions need: member names, list indexes and
-every item of a list. There are no filters, no descendants and no slices, so no path costs more than one walk
-over the document. Nothing here knows a version, and nothing that came from the network makes it raise.
+The paths are a small strict part of RFC 9535, enough for documents of versions: member names, list indexes
+and every item of a list. There are no filters, no descendants and no slices, so no path costs more than one
+walk over the document. Nothing here knows a version, and nothing from the network makes it raise.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Final, TypeAlias, final
 from gateway.core.http.json_body import Json
 
 Step: TypeAlias = str | int | None
-"""A member's name, an index of a list, or every item (None)."""
+"""The name of a member, the index of a list, or every item (None)."""
 
 LONGEST: Final = 256
-"""Characters of a path; real ones have at most fifty."""
+"""Longest path in characters; real ones have at most fifty."""
 DEEPEST: Final = 16
-"""Steps of a path."""
+"""Largest number of steps in a path."""
 
 _STEP: Final = re.compile(
     r"""\.(?P<name>[A-Za-z_][A-Za-z0-9_-]*)|\[(?:(?P<index>0|[1-9][0-9]{0,5})|(?P<all>\*)|"""
@@ -36,7 +36,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
 @final
 @dataclass(frozen=True, slots=True)
 class JsonPath:
-    """Where a value stands in a document. A step `[*]` leads to several values."""
+    """The path of a value in a document. A step `[*]` leads to several values."""
 
     steps: tuple[Step, ...]
 
@@ -65,17 +65,15 @@ class JsonPath:
         return "$" + "".join(map(_written, self.steps))
 
     def find(self, document: Json) -> list[Json]:
-        """Every value to which the path leads, in order."""
+        """The values to which the path leads, in order."""
         found = [document]
         for step in self.steps:
             found = [value for node in found for _, value in _children(node, step)]
         return found
 
     def change(self, document: Json, changed: Callable[[Json], Json]) -> int:
-        """Replace each value by `changed(value)`, in place. Gives the number of values.
-
-        The document itself (`$`) cannot be replaced: then the number is 0.
-        """
+        """Replace each value by `changed(value)`, in place. Gives the number of values; 0 for the document
+        itself (`$`), which cannot be replaced."""
         if not self.steps:
             return 0
         count = 0
@@ -87,7 +85,7 @@ class JsonPath:
 
     @property
     def list_and_item(self) -> tuple[JsonPath, JsonPath] | None:
-        """The path to the list of the last `[*]`, and the path from one of its items on. None without a
+        """The path to the list of the last `[*]`, and the path from one of its items on; None: there is no
         `[*]`."""
         last = next((at for at in range(len(self.steps) - 1, -1, -1) if self.steps[at] is None), None)
         if last is None:
@@ -102,7 +100,7 @@ def _written(step: Step) -> str:
 
 
 def _children(node: Json, step: Step) -> Iterator[tuple[str | int, Json]]:
-    """Where one step leads from `node`: to nothing, to one value, or to each item."""
+    """The values to which one step leads from `node`."""
     if isinstance(node, dict):
         if isinstance(step, str) and step in node:
             yield step, node[step]
@@ -114,8 +112,7 @@ def _children(node: Json, step: Step) -> Iterator[tuple[str | int, Json]]:
 
 
 def dump(document: Json) -> bytes | None:
-    """The document as compact JSON. None when it cannot be written: it holds NaN or infinity, which JSON
-    does not have."""
+    """The document as compact JSON; None: it holds NaN or infinity, which JSON does not have."""
     try:
         return json.dumps(document, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
     except ValueError:  # a lone surrogate is a ValueError, too

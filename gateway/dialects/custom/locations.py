@@ -1,10 +1,9 @@
-"""Where a version stands in a request: in a header, a query parameter or a path segment.
+"""Locations of a version in a request: a header, a query parameter or a path segment.
 
-Each location reads the version that a client requests there. It also writes the negotiated version there, or
-removes it. What only some readers would take for a version (`spellings`) is malformed and never passed on.
-The fourth location, a parameter of media types, is in `media_types`.
-
-Nothing here knows an option or a status, and nothing that came from the network makes it raise.
+Each location reads the version that a client requests there, and writes the negotiated version or removes it.
+Text that only some readers would take for a version (`spellings`) is malformed and never passed on. The
+fourth location, a parameter of media types, is in `media_types`. Nothing here knows an option or a status,
+and nothing from the network makes it raise.
 """
 
 from __future__ import annotations
@@ -28,10 +27,12 @@ from gateway.dialects.custom.spellings import (
 )
 
 LONGEST_TEXT: Final = 64
-"""Characters of a target's text that are kept: no version is longer, and clients choose the text."""
+"""Longest part of a target's text that is kept, in characters. No version is longer, and clients choose the
+text."""
 
 MOST_PARAMETERS: Final = 1000
-"""Parameters of a query that is read, as in Django and PHP: reading one takes longer than sending it."""
+"""Largest number of parameters in a query that is read, as in Django and PHP: reading one takes longer than
+sending it."""
 
 _SEPARATORS: Final = re.compile("([&;])")
 
@@ -39,14 +40,14 @@ _SEPARATORS: Final = re.compile("([&;])")
 @final
 @dataclass(frozen=True, slots=True)
 class Affixes:
-    """The text before and after a version. `open_end`: whatever follows `after` is ignored."""
+    """The text before and after a version. `open_end`: text after `after` is ignored."""
 
     before: str = ""
     after: str = ""
     open_end: bool = False
 
     def read(self, text: str) -> str | None:
-        """The text of the version alone. None when `text` does not have these affixes."""
+        """The version inside `text`; None: it does not have these affixes."""
         if not text.startswith(self.before):
             return None
         inner = text[len(self.before) :]
@@ -66,7 +67,7 @@ _NO_AFFIXES: Final = Affixes()
 @final
 @dataclass(frozen=True, slots=True)
 class VersionSyntax:
-    """How a requested version is written: a version of the scheme, or the word for the newest."""
+    """Spelling of a requested version: a version of the scheme, or the word for the newest."""
 
     scheme: Scheme
     newest: str | None = None
@@ -89,12 +90,12 @@ def _read(syntax: VersionSyntax, text: str, affixes: Affixes) -> RequestedVersio
 
 
 _read_known = lru_cache(maxsize=1024)(_read)
-"""A fleet's clients send the same few versions. Long texts are not cached."""
+"""`_read` with a cache: the clients of a fleet send the same few versions. Long texts are not cached."""
 
 
 def agreed(all_requested: Iterable[RequestedVersion]) -> RequestedVersion:
-    """What several locations request together. All that hold something must request the same; the first of
-    them is quoted. One that is malformed makes all of it malformed."""
+    """The version that several locations request together. All that hold something must request the same; the
+    first of them is quoted. One malformed location makes the result malformed."""
     present = [requested for requested in all_requested if requested.kind is not RequestedKind.NONE]
     if not present:
         return NO_VERSION_REQUESTED
@@ -128,13 +129,13 @@ class HeaderLocation:
         return (self.name,)
 
     def read(self, headers: Mapping[str, str]) -> RequestedVersion:
-        """Every line must request the same."""
+        """The requested version. All lines must request the same."""
         return agreed(
             self.syntax.read(line, self.affixes) for line in all_values(headers, normalize_name(self.name))
         )
 
     def write(self, headers: Mapping[str, str], text: str | None) -> tuple[Header, ...]:
-        """The one line with `text`. No line for None."""
+        """The one line with `text`; None: no line."""
         return () if text is None else ((self.name, self.affixes.write(text)),)
 
 
@@ -144,8 +145,8 @@ class HeaderLocation:
 @final
 @dataclass(frozen=True, slots=True)
 class QueryLocation:
-    """A query parameter whose value is the version. Its name may have escapes, but no other spelling: a name
-    that only some servers take for it (`[version]`, `Version`, `ver.sion`) is malformed (semantics,
+    """A query parameter whose value is the version. Its name may have escapes, but no other spelling: a
+    name that only some servers take for it (`[version]`, `Version`, `ver.sion`) is malformed (semantics,
     Sending)."""
 
     name: str
@@ -154,12 +155,12 @@ class QueryLocation:
     sent: bool
 
     def covers(self, path: str) -> bool:
-        """Whether the version can be written into a target with this path: any path but `*`."""
+        """Whether the version can be written into a target with this path: into any but `*`."""
         return path != "*"
 
     def read(self, path: str, query: str) -> RequestedVersion:
-        """Every parameter of this name must request the same. One next to a `;`, which some servers take for
-        `&`, is malformed."""
+        """The requested version. All parameters of this name must request the same. One next to a `;`, which
+        some servers take for `&`, is malformed."""
         if not query:
             return NO_VERSION_REQUESTED
         parts = _SEPARATORS.split(query)
@@ -179,7 +180,7 @@ class QueryLocation:
         return (known_likeness if len(name) <= LONGEST_TEXT else likeness)(self.name, name)
 
     def write(self, path: str, query: str, text: str | None) -> tuple[str, str]:
-        """The same target with the parameter once, where it first stood or at the end. None: without it."""
+        """The target with the parameter once, at its first place or at the end; None: without it."""
         if not self.covers(path):
             return path, query
         written: list[str] = []
@@ -197,10 +198,10 @@ class SplitPath(NamedTuple):
     """A path, split at the segment of the version."""
 
     prefix: str
-    """What comes before the segment's slash, as the client wrote it."""
+    """The path before the segment's slash, as the client wrote it."""
     segment: str
     rest: str
-    """What follows the segment: empty, or text that begins with a slash."""
+    """The path after the segment: empty, or text that begins with a slash."""
 
 
 @final
@@ -216,7 +217,7 @@ class PathLocation:
     """
 
     prefix: str
-    """Without a slash at its end. Empty: the version is in the first segment."""
+    """The path before the version, without a slash at its end. Empty: the version is in the first segment."""
     syntax: VersionSyntax
     affixes: Affixes
     sent: bool
@@ -226,8 +227,8 @@ class PathLocation:
         return end_of_prefix(path, self.prefix) is not None
 
     def read(self, path: str, query: str) -> RequestedVersion:
-        """The version in the segment. It is malformed where only another reader would find one, or would look
-        for one."""
+        """The version in the segment. If another parser could find or expect a version where this one does
+        not, it is malformed."""
         split = self._split(path)
         if split is not None:
             return self.syntax.read(split.segment, self.affixes)
@@ -245,8 +246,7 @@ class PathLocation:
         return path if split is None else (split.prefix + split.rest or "/")
 
     def write(self, path: str, query: str, text: str | None) -> tuple[str, str]:
-        """The same target with the version in its segment, which is added where it is missing. None: without
-        it."""
+        """The target with the version in its segment, which is added if it is missing; None: without it."""
         end = end_of_prefix(path, self.prefix)
         if end is None:
             return path, query
@@ -257,8 +257,8 @@ class PathLocation:
         return f"{path[:end]}/{self.affixes.write(text)}{rest}", query
 
     def _split(self, path: str, *, lenient: bool = False) -> SplitPath | None:
-        """The segment of the version and what surrounds it. None where there is none. `lenient`: as a server
-        looks for it that ignores case."""
+        """The path split at the version's segment; None: there is none. `lenient`: as a server splits it that
+        ignores case."""
         end = end_of_prefix(path, self.prefix)
         if end is None:
             return None
@@ -268,7 +268,7 @@ class PathLocation:
         return SplitPath(path[:end], segment, slash + rest)
 
     def _is_version(self, segment: str, *, lenient: bool) -> bool:
-        """Whether a first segment is meant to be a version: it is one, or a digit follows its prefix."""
+        """Whether a first segment is meant as a version: it is one, or a digit follows its prefix."""
         before = self.affixes.before
         if lenient:
             plain, start = without_case(segment), without_case(before)

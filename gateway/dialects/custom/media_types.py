@@ -1,8 +1,8 @@
-"""Where a version stands in a request: in a parameter of the media types of `Accept` and `Content-Type`.
+"""A location of a version in a request: a parameter of the media types of `Accept` and `Content-Type`.
 
 The two fields are read by the grammar of RFC 9110 (5.6.6, 8.3.1, 12.5.1) in ASCII. Anything else in them is
 malformed, because servers read it in different ways. Nothing here knows an option or a status, and nothing
-that came from the network makes it raise. The other locations of a version are in `locations`.
+from the network makes it raise. The other locations are in `locations`.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from gateway.dialects.custom.locations import Affixes, VersionSyntax, agreed
 from gateway.dialects.custom.spellings import letters_and_digits
 
 LONGEST_LIST: Final = 2048
-"""Characters of `Accept` or `Content-Type` that are read; browsers send 150. Reading them takes longer than
-sending them, and the whole head may have 32 KiB."""
+"""Longest `Accept` or `Content-Type` that is read, in characters; browsers send 150. Reading one takes longer
+than sending it, and the whole head may have 32 KiB."""
 
 _NAME: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
 """A token (RFC 9110 5.6.2)."""
 _WEIGHT: Final = re.compile(r"0?\.([0-9]{0,3})|0|1(?:\.0{0,3})?", re.ASCII)
-"""`.2` is a weight and `*` is a type, too: Java's `HttpURLConnection` sends `*; q=.2` by itself."""
+"""A weight. `.2` is one and `*` is a type, too: Java's `HttpURLConnection` sends `*; q=.2` by itself."""
 
 
 def _element(kind: str, quotable: str, end: str) -> re.Pattern[str]:
-    """Matches one media type up to `end`: (type), (parameters). `quotable`: what may stand in a quoted string
-    beside backslashes and quotation marks. Possessive: it never backtracks."""
+    """A pattern for one media type up to `end`: (type), (parameters). `quotable`: characters of a quoted
+    string beside backslashes and quotation marks. Possessive: it never backtracks."""
     value = rf'(?:{_NAME}|"(?:[{quotable}]|\\[{quotable}\\"])*+")'
     parameters = rf"(?:[ \t]*+;[ \t]*+(?:{_NAME}={value})?+)*+"
     return re.compile(rf"[ \t]*+(?:({kind})({parameters}))?+[ \t]*+(?:{end})", re.ASCII)
 
 
 _LISTED: Final = _element(rf"{_NAME}/{_NAME}|\*", r"\t !#-+\--\[\]-~", r",|\Z")
-"""Without a comma in quotation marks: Django splits a list at every comma."""
+"""One type of a list, without a comma in quotation marks: Django splits a list at every comma."""
 _ALONE: Final = _element(rf"{_NAME}/{_NAME}", r"\t !#-\[\]-~", r"\Z")
 _PARAMETER: Final = re.compile(rf';[ \t]*+({_NAME})=("(?:[^"\\]|\\.)*+"|{_NAME})', re.ASCII)
 
@@ -45,11 +45,11 @@ class MediaType(NamedTuple):
     """One element of `Accept`, or all of `Content-Type`."""
 
     name: str
-    """Lower case: `application/json`."""
+    """Type and subtype in lower case: `application/json`."""
     parameters: tuple[tuple[str, str], ...]
-    """Names in lower case, values as the client wrote them."""
+    """Parameters with names in lower case and values as the client wrote them."""
     original: str = ""
-    """The client's own text, as long as nothing is changed."""
+    """The client's own text, while nothing is changed."""
 
     def __str__(self) -> str:
         parameters = (f"{name}={value}" for name, value in self.parameters)
@@ -62,7 +62,7 @@ class MediaType(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """The weight in thousandths. 0 is "not acceptable". A missing weight is 1000."""
+        """The weight in thousandths; 0 is "not acceptable". A missing weight is 1000."""
         found = _WEIGHT.fullmatch("".join(self.weights))
         if found is None or found[0][0] == "1":
             return 1000
@@ -73,18 +73,18 @@ class MediaType(NamedTuple):
         return MediaType(self.name, tuple(pair for pair in self.parameters if pair[0] != "q"))
 
     def values_of(self, parameter: str) -> list[str]:
-        """Every value of the parameter, without quotation marks."""
+        """All values of the parameter, without quotation marks."""
         return [_unquoted(value) for name, value in self.parameters if name == parameter]
 
     def with_parameter(self, parameter: str, text: str) -> MediaType:
-        """The same with the parameter once and first. There readers find it that do not know quotation marks,
-        and those that end at the weight."""
+        """A copy with the parameter once and first. There it is found by readers that do not know quotation
+        marks, and by those that stop at the weight."""
         others = self.without_weight.without_parameter(parameter).parameters
         weights = tuple(("q", value if value[0] != "." else f"0{value}") for value in self.weights)
         return MediaType(self.name, ((parameter, text), *others, *weights))
 
     def without_parameter(self, parameter: str) -> MediaType:
-        """The same without the parameter, as the client wrote it if it has none."""
+        """A copy without the parameter; the client's own text if it has none."""
         others = tuple(pair for pair in self.parameters if pair[0] != parameter)
         return self if len(others) == len(self.parameters) else MediaType(self.name, others)
 
@@ -95,7 +95,7 @@ class MediaTypeLocation:
     """A parameter of the media types `types` (empty: of all) in `Accept` and `Content-Type`."""
 
     parameter: str
-    """Lower case."""
+    """Name of the parameter in lower case."""
     types: tuple[str, ...]
     syntax: VersionSyntax
     affixes: Affixes
@@ -104,8 +104,8 @@ class MediaTypeLocation:
     names = ("Accept", "Content-Type")
 
     def read(self, headers: Mapping[str, str]) -> RequestedVersion:
-        """Every element that has the parameter must request the same, in both headers. What cannot be parsed
-        is malformed, because another reader may find a version in it."""
+        """The requested version. Every element with the parameter must request the same, in both headers.
+        Text that cannot be parsed is malformed, because another reader may find a version in it."""
         all_requested: list[RequestedVersion] = []
         for name in self.names:
             lines = all_values(headers, normalize_name(name))
@@ -120,10 +120,10 @@ class MediaTypeLocation:
         return agreed(all_requested)
 
     def _is_ambiguous(self, lines: tuple[str, ...], elements: list[MediaType]) -> bool:
-        """Whether another reader finds the parameter where this one does not, or not where this one does.
+        """Whether another reader finds the parameter where this one does not, or the other way round.
 
-        Many readers ignore quotation marks. Some (Django, Werkzeug) take `name*` and `name*0` for `name`
-        (RFC 8187, RFC 2231). Some (WebOb) take what follows the weight for no parameter of the type.
+        Many readers ignore quotation marks. Some (Django, Werkzeug) take `name*` and `name*0` for `name` (RFC
+        8187, RFC 2231). Some (WebOb) do not take what follows the weight for a parameter of the type.
         """
         read = 0
         for element in elements:
@@ -141,7 +141,8 @@ class MediaTypeLocation:
         return not self.types or name in self.types
 
     def write(self, headers: Mapping[str, str], text: str | None) -> tuple[Header, ...]:
-        """Both headers with the version. None: both without it, and otherwise as they came."""
+        """Both headers with the version; None: without it. Headers without the parameter stay as they
+        came."""
         value = None if text is None else self.affixes.write(text)
         written = []
         for name in self.names:
@@ -170,10 +171,10 @@ class MediaTypeLocation:
         return element.with_parameter(self.parameter, value)
 
     def _accept(self, elements: list[MediaType], value: str) -> list[MediaType]:
-        """`Accept` with the version. When only `types` can carry one, it is the single type that the client
+        """`Accept` with the version. If only `types` can carry one, it is the single type that the client
         prefers.
 
-        Any other type beside it would leave the version to the backend, and some servers (Elasticsearch) read
+        Another type beside it would leave the version to the backend, and some servers (Elasticsearch) read
         no version at all in a list of types. A client that accepts none of `types` gets the first.
         """
         if not self.types:
@@ -185,7 +186,7 @@ class MediaTypeLocation:
 
     def _carrier(self, element: MediaType) -> MediaType | None:
         """The element as a type that can carry the version: itself, the one of `types` whose plain form it
-        is, or the first that its wildcard matches. None where there is none."""
+        is, or the first that its wildcard matches; None: there is none."""
         if self._applies_to(element.name):
             return element
         kind, _, subtype = element.name.partition("/")
@@ -204,11 +205,9 @@ def _plain(name: str) -> tuple[str, str]:
 
 
 def read_media_types(lines: tuple[str, ...], *, listed: bool) -> list[MediaType] | None:
-    """The elements of a list of media types (`listed`), or the one media type. Each line is read alone.
-
-    None for what the grammar does not have, for two media types where one is allowed, and for more text than
-    `LONGEST_LIST`.
-    """
+    """The elements of a list of media types (`listed`), or the one media type. Each line is read alone. None
+    for anything outside the grammar, for two media types where one is allowed, and for more text than
+    `LONGEST_LIST`."""
     if sum(map(len, lines)) > LONGEST_LIST:
         return None
     elements: list[MediaType] = []

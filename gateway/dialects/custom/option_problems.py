@@ -1,6 +1,6 @@
-"""Mistakes in an operator's options, collected with their positions; and checks that several options share.
+"""Mistakes in an operator's options, collected with their positions, and checks that several options share.
 
-Messages never quote a text, because it may come from the environment.
+Messages never quote a text, because it may come from the environment; a hint in `quoting` may.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gateway.dialects.custom.locations import Affixes
 from gateway.errors import OptionProblem, OptionsError
 
 Position: TypeAlias = tuple[str | int, ...]
-"""Where an option stands: keys, and indexes of list items."""
+"""The keys and list indexes that lead to an option."""
 T = TypeVar("T")
 
 VERSION: Final = "{version}"
@@ -55,27 +55,27 @@ _OTHER_MEANING: Final = (
         "www-authenticate",
     }
 )
-"""Headers (normalized names) that already mean something else in a message."""
+"""Headers (normalized names) that already have another meaning in a message."""
 
 
 @final
 class OptionProblems:
-    """Every problem found so far."""
+    """Collector of the problems of one set of options."""
 
     def __init__(self) -> None:
         self._found: list[OptionProblem] = []
 
     def add(self, at: Position, message: str, hint: str = "", quoting: str = "") -> None:
-        """Note a problem. `quoting`: a better hint, which quotes the option."""
+        """Add a problem. `quoting`: a better hint, which quotes the option."""
         self._found.append(OptionProblem(at, message, hint, quoting))
 
     def raise_if_any(self) -> None:
-        """Raises `OptionsError` with every problem, if there is one."""
+        """Raise `OptionsError` with all problems, if there are any."""
         if self._found:
             raise OptionsError(tuple(self._found))
 
     def attempt(self, at: Position, make: Callable[[], T], fallback: T) -> T:
-        """What `make` returns. When it raises `ValueError`, that is a problem and gives `fallback`."""
+        """The result of `make`. A `ValueError` becomes a problem and gives `fallback`."""
         try:
             return make()
         except ValueError as error:
@@ -95,15 +95,15 @@ class OptionProblems:
             self.add(at, f"this header has another meaning, so it cannot hold {content}", hint)
 
     def check_path(self, at: Position, path: str) -> str:
-        """The path, which must be one without a version."""
+        """Check a path without a version, and give it back."""
         if PATH.fullmatch(path) is None:
             message = "not a valid path"
             self.add(at, message, "it begins with a slash, does not end with one, and has no escapes")
         return path
 
     def read_affixes(self, at: Position, text: str, prefix: str = "", *, free: bool = False) -> Affixes:
-        """The text around `{version}`. `free`: any text is allowed, and a `*` at the end. `prefix`: what the
-        option has before the text."""
+        """The text around `{version}`. `free`: any text is allowed, and a `*` at the end. `prefix`: the part
+        of the option before the text."""
         before, found, after = text.partition(VERSION)
         open_end = free and after.endswith("*")
         if open_end:

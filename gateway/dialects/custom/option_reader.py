@@ -63,18 +63,18 @@ TargetLocation: TypeAlias = QueryLocation | PathLocation
 
 _LOCATION_KINDS: Final = ("header", "query", "path", "parameter")
 _OTHER_PARAMETERS: Final = frozenset({"q", "charset", "boundary"})
-"""Parameters of media types that already mean something else."""
+"""Parameters of media types that already have another meaning."""
 _VERSION_SEGMENT: Final = re.compile(r".*?/[A-Za-z.-]*[0-9]+(?:[.-][0-9]+)*(?=/|\Z)", re.ASCII)
 """A path up to the segment that looks like a version."""
 _BODY_TYPE: Final = re.compile(r"([a-z0-9.-]+/[a-z0-9.+-]+)(; ?charset=utf-8)?", re.ASCII)
 _RESERVED: Final = frozenset({"minimum", "maximum", "refused", "none"})
-"""Words that mean something else where a version may stand (`default_version`)."""
+"""Words that have another meaning in place of a version (`default_version`)."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ApiDescription:
-    """What a dialect is made of: its options, and what has been made of them."""
+    """An API as the dialect uses it: the options, and what was made from them."""
 
     options: CustomOptions
     scheme: Scheme
@@ -83,24 +83,24 @@ class ApiDescription:
     in_headers: tuple[HeadersLocation, ...]
     in_target: tuple[TargetLocation, ...]
     target_rank: int
-    """How many of `in_headers` come before the first of `in_target`."""
+    """Number of `in_headers` before the first of `in_target`."""
     suffixes: tuple[str, ...]
-    """Lower case."""
+    """Suffixes in lower case."""
     method_override: tuple[str, ...]
-    """Normalized names."""
+    """Normalized header names."""
     advertisement_codec: DocumentCodec
-    """Where the document that probes read holds versions. Without any place they read response headers."""
+    """Places of versions in the document that probes read. If it has none, probes read response headers."""
     response_codec: ResponseCodec
     served_always: bool
-    """Whether the served version stands on every response."""
+    """Whether every response has the served version."""
     refusal_codec: DocumentCodec
-    """Where a backend's own refusal holds its versions."""
+    """Places of versions in a backend's own refusal."""
     error_bodies: ErrorBodies
     documents: tuple[tuple[str, DocumentCodec], ...]
     versioned_documents: tuple[str, ...]
-    """The paths of those that stand at their path with a version, too."""
+    """Paths of the documents that exist at their path with a version, too."""
     probed_paths: frozenset[str] = frozenset()
-    """What probes and health checks request, as clients write it."""
+    """Paths that probes and health checks request, as clients write them."""
     warnings: tuple[OptionWarning, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -116,7 +116,7 @@ ITEMS: Final = JsonPath((None,))
 
 
 class _Reader:
-    """Reads one set of options. Its methods share the problems found."""
+    """Reader of one set of options that collects all problems."""
 
     def __init__(self, options: CustomOptions) -> None:
         self.options = options
@@ -236,7 +236,7 @@ class _Reader:
         return match
 
     def _check_unversioned(self, locations: tuple[HeadersLocation | TargetLocation, ...]) -> None:
-        """Check the paths without versions. No version may stand below any of them."""
+        """Report bad paths without versions. No version may be below any of them."""
         prefix = next((each.prefix for each in locations if isinstance(each, PathLocation)), "")
         for at, path in enumerate(self.options.unversioned):
             self.problems.check_path(("unversioned", at), path)
@@ -292,7 +292,7 @@ class _Reader:
 
     @staticmethod
     def _constant(options: LearnOptions | DocumentOptions | RefusalOptions, scheme: Scheme) -> Version | None:
-        """The version that `learn.minimum` may be, instead of a path."""
+        """The version in `learn.minimum`; None: it is a path."""
         text = options.minimum if isinstance(options, LearnOptions) else None
         return None if text is None else scheme.parse(text)
 
@@ -319,7 +319,7 @@ class _Reader:
     def _check_list_or_range(
         self, at: Position, options: LearnOptions | RefusalOptions, scheme: Scheme
     ) -> None:
-        """A list, or both ends of a range."""
+        """Report anything but a list or both ends of a range."""
         both = "write both: minimum and maximum"
         if isinstance(options, LearnOptions):
             both += "; minimum may be a version that every server serves, like minimum: 1"
@@ -331,7 +331,8 @@ class _Reader:
         self._check_range((*at, "minimum"), scheme, ends=len(ends) == 2)
 
     def _check_range(self, at: Position, scheme: Scheme, *, ends: bool) -> None:
-        """All names between two are known. Of dates and X.Y.Z, it is unknown what lies between two."""
+        """Report a range of dates or X.Y.Z, where it is unknown what lies between two. Names have an
+        order."""
         if ends and not scheme.contiguous and not isinstance(scheme, Named):
             self.problems.add(
                 at, "nobody can know which versions of this scheme lie between two of them", "write a list"
@@ -540,13 +541,13 @@ _STAGED: Final = re.compile(r"v([0-9]{1,6})(?:(alpha|beta|rc)([0-9]{1,6}))?", re
 
 
 def is_older(name: str, before: str) -> bool:
-    """Whether the two names show by their numbers that `name` cannot come after `before`."""
+    """Whether the numbers in the names show that `name` cannot come after `before`."""
     one, other = _order(name), _order(before)
     return one is not None and other is not None and one[0] == other[0] and one < other
 
 
 def _order(name: str) -> tuple[str, tuple[int, ...]] | None:
-    """A family of names and the rank within it: v1alpha1 < v1beta1 < v1 < v2; r1 < r2 < r10."""
+    """The family of a name and its rank there: v1alpha1 < v1beta1 < v1 < v2; r1 < r2 < r10."""
     staged = _STAGED.fullmatch(name)
     if staged is not None:
         return "v", (int(staged[1]), _STAGES[staged[2] or ""], int(staged[3] or 0))

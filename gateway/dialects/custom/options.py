@@ -1,6 +1,6 @@
 """The options of the dialect `custom`: every key with its default and the reason for it.
 
-Values only, as the operator wrote them. `option_reader` checks them and makes the parts of a dialect.
+Values only, as the operator wrote them. `option_reader` checks them and makes an `ApiDescription`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ONE_KIND = "Each place is of one kind: header, query, path or parameter."
 
 @dataclass(frozen=True, slots=True)
 class LocationOptions:
-    """One place of a request in which a version may stand: exactly one of the four kinds."""
+    """One place of a version in a request: exactly one of the four kinds."""
 
     header: str | None = LINE.key(
         None, "A header whose whole value is the version.", reason=_ONE_KIND, example="Stripe-Version"
@@ -67,7 +67,8 @@ class LocationOptions:
 
 @dataclass(frozen=True, slots=True)
 class LearnOptions:
-    """Where a backend advertises its versions: in a document, otherwise in the range headers of `reply`."""
+    """The place where a backend advertises its versions: a document, otherwise the range headers of
+    `reply`."""
 
     path: str = LINE.key(
         "/",
@@ -149,7 +150,7 @@ class ResponseOptions:
 
 @dataclass(frozen=True, slots=True)
 class DocumentOptions:
-    """A document that shows clients which versions there are. The gateway writes the offer into it."""
+    """A document that shows clients the versions. The gateway writes the offer into it."""
 
     path: str = LINE.key(
         "/", "Its path, without a version.", reason="Many APIs have it at the root.", example="/version"
@@ -198,7 +199,7 @@ _BY_HEADERS = "Without it, only the headers in `reply` can show it."
 
 @dataclass(frozen=True, slots=True)
 class RefusalOptions:
-    """What the gateway answers when a requested version is not on offer, or is malformed."""
+    """The gateway's response to a requested version that is not on offer or malformed."""
 
     status: int = COUNT.key(
         400, "Status for a version that is not on offer.", reason="Most APIs use 400.", example=406
@@ -253,8 +254,7 @@ class RefusalOptions:
 
 @dataclass(frozen=True, slots=True)
 class FailureOptions:
-    """The gateway's own errors that are no refusals: 503 while no backend can serve the version, 502, 504,
-    413."""
+    """The gateway's other errors: 503 while no backend can serve the version, 502, 504, 413."""
 
     content_type: str = LINE.key(
         "application/problem+json",

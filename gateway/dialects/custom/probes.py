@@ -1,8 +1,8 @@
-"""What follows from probes: for clients from the paths that are requested, for the operator from failures.
+"""Effects of probes on clients, and reports of probes that found no versions.
 
-Those paths pass without a version where anything else is refused. The document that `learn` reads is one for
-clients, too, unless the options say otherwise. What remains misleading, `check` says. Why a document holds no
-versions, `status` says: what stands where they are looked for, and which key of `learn` would read it.
+Probed paths pass without a version where anything else is refused. The document that `learn` reads is one for
+clients, too, unless the options say otherwise. `check` reports what remains misleading. `status` shows the
+values of a document without versions, and the key of `learn` that would read them.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from gateway.dialects.custom.spellings import comparable
 
 _JSON: Final = re.compile(r"[^/]+/(?:[^/]+\+)?json", re.ASCII)
 _DOCUMENT_STATUSES: Final = frozenset({200, 203, 300})
-"""Of a response that may be rewritten (semantics, Responding)."""
+"""Statuses of a response that may be rewritten (semantics, Responding)."""
 
 SHOWS_ONE_SERVER: Final = "clients that read this document see the versions of one server"
 _SHOWN: Final = 40
-"""Characters of a value that are quoted."""
+"""Longest part of a value that is quoted, in characters."""
 _MOST_QUOTED: Final = 3
 _READ: Final = 200
-"""Characters of a value in which a version is looked for."""
+"""Longest part of a value in which a version is searched, in characters."""
 _AROUND: Final = re.compile(r"([^0-9]*)([0-9][0-9.-]*[0-9]|[0-9])(.*)", re.ASCII | re.DOTALL)
-"""What stands before and after the first number."""
+"""The text before and after the first number."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9 ._~/:-]{0,20}", re.ASCII)
 
 
 def with_probed_paths(api: ApiDescription) -> ApiDescription:
-    """`api` with what follows from the paths that probes request."""
+    """The description with the effects of the paths that probes request."""
     options = api.options
     probes, learn = options.probes, options.learn
     requested = (probes.path or learn.path, probes.health)
@@ -63,7 +63,7 @@ def with_probed_paths(api: ApiDescription) -> ApiDescription:
 
 
 def _can_be_rewritten(path: str, learn: LearnOptions, api: ApiDescription) -> bool:
-    """Whether the offer can be written over what `learn` reads."""
+    """Whether the offer can be written into the document that `learn` reads."""
     return (
         all(place.read(path, "").kind is not RequestedKind.EXACT for place in api.in_target)
         and PATH.fullmatch(path) is not None
@@ -74,7 +74,7 @@ def _can_be_rewritten(path: str, learn: LearnOptions, api: ApiDescription) -> bo
 
 
 def _notes(api: ApiDescription, paths: frozenset[str]) -> tuple[str, ...]:
-    """What `check` says about paths where a version would be."""
+    """Remarks of `check` about paths without a version."""
     prefix = next((place.prefix for place in api.in_target if isinstance(place, PathLocation)), "")
     below = sorted(path for path in paths if prefix and path.startswith(prefix + "/"))
     if not below or set(below) <= set(api.options.unversioned):
@@ -91,7 +91,7 @@ def _notes(api: ApiDescription, paths: frozenset[str]) -> tuple[str, ...]:
 
 
 def why_none(api: ApiDescription, document: Json) -> str:
-    """One sentence about a document in which no versions were found."""
+    """A sentence about a document in which no versions were found."""
     codec = api.advertisement_codec
     places = [(path, path.find(document)) for path in (codec.listed, codec.minimum, codec.maximum) if path]
     for path, values in places:

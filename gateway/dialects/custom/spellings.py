@@ -1,8 +1,8 @@
-"""Which spellings of a name or of a path servers take for one: letter case, escapes, signs that are dropped.
+"""Spellings of a name or a path that servers take for one: letter case, escapes, signs that are dropped.
 
 A server may read a name in more ways than the one in the configuration. So the locations compare every
-spelling that some server takes for the configured one. Nothing here knows an option, and nothing that came
-from the network makes it raise.
+spelling that some server takes for the configured one. Nothing here knows an option, and nothing from the
+network makes it raise.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from urllib.parse import quote, unquote, unquote_plus
 from gateway.core.decision.operations import segments_of
 
 MOST_DECODINGS: Final = 3
-"""How often escapes in escapes are decoded: a server behind a second proxy decodes twice."""
+"""Number of times that nested escapes are decoded: a server behind a second proxy decodes twice."""
 
 _I_WITHOUT_CASE: Final = str.maketrans("\u0130\u0131", "ii")
-"""Turkish I with a dot and i without one. Unicode does not fold them to `i`, but regular expressions without
-case take them for it: Python's, and so Django's `(?i)`."""
+"""The Turkish I with a dot and i without one. Unicode does not fold them to `i`, but regular expressions
+without case take them for it: Python's, and so Django's `(?i)`."""
 _SLASHES: Final = re.compile("//+")
 _BRACKETS: Final = re.compile(r"[\[\]]+")
 _WIDE_ESCAPE: Final = re.compile("%u([0-9a-fA-F]{4})")
-"""`%u0076`: ASP.NET decodes it."""
+"""An escape such as `%u0076`, which ASP.NET decodes."""
 
 
 # --- letters -----------------------------------------------------------------------------------------------
 
 
 def without_case(text: str) -> str:
-    """The text as readers compare it that ignore case. Two texts that any of them takes for one are equal."""
+    """The text as readers without case compare it. Two texts that any of them takes for one are equal."""
     return text.lower() if text.isascii() else text.translate(_I_WITHOUT_CASE).casefold()
 
 
 def letters_and_digits(text: str) -> str:
-    """The same without every other sign."""
+    """The text in lower case, without every other sign."""
     return "".join(filter(str.isalnum, without_case(text)))
 
 
@@ -45,7 +45,7 @@ def letters_and_digits(text: str) -> str:
 
 
 class Likeness(Enum):
-    """How close the name of a parameter is to the configured name."""
+    """Likeness of a parameter's name to the configured name."""
 
     NONE = "none"
     SAME = "same"
@@ -54,8 +54,8 @@ class Likeness(Enum):
 
 
 def likeness(ours: str, name: str) -> Likeness:
-    """How close `name` is, as it stands in a query. Disguised is every other name that has the same letters
-    and digits, in any of the ways in which servers read it."""
+    """The likeness of `name`, as it stands in a query. Disguised is every other name that has the same
+    letters and digits, in any of the ways in which servers read it."""
     if unquote_plus(name) == ours:
         return Likeness.SAME
     wanted = letters_and_digits(ours)
@@ -64,12 +64,12 @@ def likeness(ours: str, name: str) -> Likeness:
 
 
 known_likeness = lru_cache(maxsize=1024)(likeness)
-"""A fleet's clients send the same few names. Long ones are not cached."""
+"""`likeness` with a cache: the clients of a fleet send the same few names. Long ones are not cached."""
 
 
 def _readings(name: str) -> Iterator[str]:
-    """What servers make of a name. PHP ends it at a NUL. PHP, Rack and qs (Express) take `name[]` for `name`;
-    Rack 2 and qs also take `[name]` for it."""
+    """The names that servers make of a name. PHP ends it at a NUL. PHP, Rack and qs (Express) take `name[]`
+    for `name`; Rack 2 and qs also take `[name]` for it."""
     for _ in range(MOST_DECODINGS):
         name = unquote_plus(_WIDE_ESCAPE.sub(lambda found: chr(int(found[1], 16)), name))
         before_nul = name.partition("\0")[0]
@@ -92,8 +92,8 @@ def normalized(path: str) -> str:
 
 
 def comparable(path: str, suffixes: tuple[str, ...]) -> str:
-    """The one spelling of a path by which it is compared with a configured one: as `normalized`, without
-    case, without a slash at its end and without one of `suffixes`."""
+    """The path in the one form in which it is compared with a configured one: as `normalized`, without case,
+    without a slash at its end and without one of `suffixes`."""
     if suffixes:
         path = without_suffix(path, suffixes)
     if "%" in path or ";" in path or "//" in path or path[-1:] == "/":
@@ -102,8 +102,8 @@ def comparable(path: str, suffixes: tuple[str, ...]) -> str:
 
 
 def end_of_prefix(path: str, prefix: str) -> int | None:
-    """Where `prefix` ends in `path`. None: the path does not begin with it. Whole segments are compared,
-    decoded and without case."""
+    """The offset in `path` where `prefix` ends; None: the path does not begin with it. Whole segments are
+    compared, decoded and without case."""
     if not prefix:
         return 0 if path[:1] == "/" else None
     end = len(prefix)
@@ -120,7 +120,7 @@ def end_of_prefix(path: str, prefix: str) -> int | None:
 
 def without_suffix(path: str, suffixes: tuple[str, ...]) -> str:
     """The path without one of `suffixes` (lower case) at the end of its last segment, as servers look it up
-    that read there which type a client wants."""
+    that read the client's media type there."""
     if not suffixes or ("." not in path and "%" not in path):
         return path
     segments = segments_of(path)

@@ -7,9 +7,7 @@ Dialects, one a module:
 - `guideline` holds the dialect `openstack`: the API-SIG microversion guideline, with a profile for each
   service that departs from it in a few points.
 
-Shared code: `microversion` has the functions that all four dialects use, `services` has the profiles and the
-options of `guideline`, `identity` tells from which service the response to a probe comes.
-
-A module here must not import another family (`chef`, `custom`). No dialect imports another dialect, and the
-shared code imports no dialect.
+Shared code: `microversion` has the functions that all four dialects use, `services` the profiles and the
+options of `guideline`, `service_origin` the service from which a response to a probe comes. A module here
+must not import another family. No dialect imports another dialect, and the shared code imports no dialect.
 """

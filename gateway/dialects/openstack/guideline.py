@@ -1,13 +1,10 @@
 """The dialect `openstack`: every service with microversions that has no dialect of its own.
 
-It follows the API-SIG guideline. How a service departs from it is data in `services`: one profile a service,
-in which options of the configuration replace single values.
-
-A request may name several services in one header. Each service of the gateway reads its own item, and its
-backends get one line with that item alone. The line is always written, because Cinder answers 400 to a header
-that does not name it.
-
-What this must not do: know a service outside the data.
+It follows the API-SIG guideline. Departures of a service are data in `services`: one profile a service, in
+which options of the configuration replace single values. A request may name several services in one header.
+Each service of the gateway reads its own item, and its backends get one line with that item alone. The line
+is always written, because Cinder answers 400 to a header that does not name it. No service outside the data
+may be known here.
 """
 
 from __future__ import annotations
@@ -82,7 +79,7 @@ UNVERSIONED = Endpoint("unversioned", negotiated=False)
 
 NOTHING_SERVED = Served()
 ITEM_MISSING = RequestedVersion(RequestedKind.MALFORMED)
-"""The header is there and does not name the service: Cinder refuses that without a reason."""
+"""Result for a header that does not name the service: Cinder refuses that without a reason."""
 
 _VERSION_PATH = re.compile(r"/v[0-9]{1,3}(?:\.[0-9]{1,3})?/?", re.ASCII)
 _RANGE_IN_TEXT = re.compile(
@@ -98,7 +95,7 @@ _MISSING = {
 
 
 class OpenStack(MicroversionDialect):
-    """Any OpenStack service with microversions."""
+    """The dialect of any OpenStack service with microversions."""
 
     name = "openstack"
     Options: ClassVar[type] = OpenStackOptions
@@ -152,7 +149,8 @@ class OpenStack(MicroversionDialect):
     # -- 1. the request
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
-        """`/`, `/vN` with and without a slash, or a resource; and mounts that know no version."""
+        """The endpoint of a target: `/`, `/vN` with and without a slash, a resource, or a mount without
+        versions."""
         plain = unquote(path) if "%" in path else path
         first, _, below = plain.lstrip("/").partition("/")
         mount = self._mounts.get(first)
@@ -163,10 +161,8 @@ class OpenStack(MicroversionDialect):
         return RESOURCE if method == "OPTIONS" and endpoint is ECHOING_RESOURCE else endpoint
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
-        """The standard header if it names the service, else the first of its own headers that is present.
-
-        An empty value counts as absent.
-        """
+        """The requested version: from the standard header if it names the service, else from the first of its
+        own headers that is present. An empty value counts as absent."""
         text = None
         if self._types:
             first = self.profile.first_item_counts
@@ -178,7 +174,7 @@ class OpenStack(MicroversionDialect):
         return parse_requested(text, self._parse, self.profile.latest)
 
     def _first_item(self, headers: Mapping[str, str]) -> str | None:
-        """Cinder's rule: the first item that contains the type, and what follows its first word."""
+        """The first item that contains the type, and the text after its first word: Cinder's rule."""
         for line in all_values(headers, STANDARD_FOLDED):
             for item in line.split(","):
                 words = item.split(maxsplit=1)
@@ -187,7 +183,7 @@ class OpenStack(MicroversionDialect):
         return None
 
     def version_headers(self, version: Version) -> tuple[Header, ...]:
-        """Its own headers, and one standard line with its item alone."""
+        """The service's own headers, and one standard line with its item alone."""
         text = self.scheme.format(version)
         own = tuple((name, text) for name in self.profile.legacy_headers)
         return (*own, write_standard(self.profile.service_types[0], text)) if self._types else own
@@ -195,7 +191,8 @@ class OpenStack(MicroversionDialect):
     # -- 2. local responses
 
     def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
-        """406 with the range, or the service's response to a text that is not a version; always as JSON."""
+        """A refusal: 406 with the range, or the service's response to a text that is not a version; always as
+        JSON."""
         profile, offered = self.profile, refusal.offered
         refused_code, malformed_code = profile.error_codes or ("", "")
         if refusal.version is None:
@@ -227,7 +224,8 @@ class OpenStack(MicroversionDialect):
         return self._error(error.status, error.title, error.detail, header_range=error.offered)
 
     def refuse_operation(self, missing: MissingOperation) -> Response:
-        """404 as for any unknown resource, with the served version: the request was accepted at it."""
+        """The response for a missing operation: 404 as for any unknown resource, with the served version,
+        because the request was accepted at it."""
         status = missing.status or 404
         title, detail = _MISSING[status]
         response = self._error(status, title, detail, header_range=missing.offered)
@@ -273,7 +271,7 @@ class OpenStack(MicroversionDialect):
         )
 
     def write_request_id(self, response: Response, request_id: str) -> Response:
-        """In headers, and in each error of a list: before its range, as Placement has it."""
+        """The request id in headers, and in each error of a list: before its range, as Placement has it."""
         named = super().write_request_id(response, request_id)
         document = load_document(response.body) if self.profile.request_id_in_errors else None
         if document is None or not isinstance(document.get("errors"), list):
@@ -291,8 +289,8 @@ class OpenStack(MicroversionDialect):
     # -- 3. the backend's response
 
     def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
-        """The served version and the range, where the service's servers send them. Only the body says what a
-        406 is about."""
+        """The served version and the range of a response, where the service's servers send them. Only the
+        body says what a 406 is about."""
         if endpoint.mount is not None:
             return NOTHING_SERVED
         lowest, highest = self._range_lines(headers)
@@ -307,7 +305,7 @@ class OpenStack(MicroversionDialect):
         )
 
     def _range_lines(self, headers: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Every line of the headers of minimum and maximum."""
+        """All lines of the headers of minimum and maximum."""
         if not self._range_headers:
             return (), ()
         lowest, highest = self._range_headers
@@ -340,10 +338,8 @@ class OpenStack(MicroversionDialect):
         return None
 
     def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
-        """The served version as the backend said it, and the offer where the backend sent its range.
-
-        A successful response of a legacy backend gets what a newer one would have sent.
-        """
+        """The served version as the backend said it, and the offer if the backend sent its range. A
+        successful response of a legacy backend gets what a newer one would have sent."""
         version, has_range = response.served.version, response.served.has_range
         succeeded = 200 <= response.status < 400
         if response.legacy and succeeded and version is None and response.negotiated is not None:
@@ -354,7 +350,8 @@ class OpenStack(MicroversionDialect):
     def rewrite_document(
         self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
-        """The list of versions, one version in `version`, or one as the whole document (Magnum's `/v1`)."""
+        """The document with the offer: a list of versions, one version in `version`, or one as the whole
+        document (Magnum's `/v1`)."""
         document = load_document(body)
         entries = [] if document is None else _entries(document)
         if document is None or not write_ranges(document, offered):
@@ -372,11 +369,9 @@ class OpenStack(MicroversionDialect):
     # -- 4. probes
 
     def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
-        """`GET /`, which is public everywhere.
-
-        The range headers count where the service has them, otherwise the entry with the highest range.
-        Entries without any range are those of a legacy server, which has no version for the offer.
-        """
+        """The probe: `GET /`, which is public everywhere. The range headers count where the service has them,
+        otherwise the entry with the highest range. Entries without any range are those of a legacy server,
+        which has no version for the offer."""
         if not answers:
             return ProbeRequest(path or "/", ACCEPT_JSON)
         answer = answers[0]
@@ -401,14 +396,14 @@ class OpenStack(MicroversionDialect):
         return Advertisement(self.legacy_versions, legacy=True, mounts=mounts)
 
     def _listed_mounts(self, entries: list[Document]) -> frozenset[str] | None:
-        """Which of the mounts that know no version a server has, by the list at its root. None: its API has
-        none in any release."""
+        """The mounts without versions that a server has, by the list at its root; None: its API has none in
+        any release."""
         listed = {str(entry.get("id")).partition(".")[0] for entry in entries}
         return self.profile.unversioned_mounts & listed if self.profile.unversioned_mounts else None
 
 
 def _mounts(profile: ServiceProfile) -> Mapping[str, tuple[Endpoint, Endpoint]]:
-    """By the first segment of a path: its own document or resource, and everything below it."""
+    """Endpoints by the first segment of a path: its own document or resource, and everything below it."""
     root = NEGOTIATED_ROOT if profile.root_negotiated else ROOT
     mounts = {"": (root, root)}
     for name in profile.unversioned_mounts:
@@ -420,7 +415,8 @@ def _mounts(profile: ServiceProfile) -> Mapping[str, tuple[Endpoint, Endpoint]]:
 
 
 def _direct_paths(profile: ServiceProfile) -> tuple[DirectPaths, ...]:
-    """Below the mounts that name the served version, or everywhere but where a segment may be a version."""
+    """Paths that need no look-up: below the mounts that name the served version, or everywhere but where a
+    segment may be a version."""
     mounts = [name for name in sorted(profile.echoing_mounts) if name.startswith("v")]
     if mounts:
         return tuple(DirectPaths(f"/{name}/") for name in mounts)
@@ -439,7 +435,7 @@ def _why_malformed(text: str) -> str:
 
 
 def _entries(document: Document) -> list[Document]:
-    """The versions in a discovery document; empty when it is not one."""
+    """The versions in a discovery document; empty: it is none."""
     versions = document.get("versions")
     # Keystone has its list in `values`.
     unwrapped = {**document, "versions": versions.get("values")} if isinstance(versions, dict) else document

@@ -5,7 +5,7 @@ header beats Ironic's own, and `latest` counts in any case. Backends always get 
 25.0 do not read the standard one and would silently execute at 1.1. They always get a number, never `latest`:
 releases from 25.0 crash on `latest` when the path ends in `.json`.
 
-What this must not do: treat every 406 as a version refusal. Ironic also answers 406 when a feature is newer
+The dialect must not treat every 406 as a version refusal. Ironic also answers 406 when a feature is newer
 than the requested version, after it has accepted that version. The served version on the response is the
 difference.
 """
@@ -148,7 +148,7 @@ RELEASES = release_table(
 
 
 class Ironic(MicroversionDialect):
-    """OpenStack Bare Metal."""
+    """The dialect of OpenStack Bare Metal."""
 
     name = "ironic"
 
@@ -168,7 +168,7 @@ class Ironic(MicroversionDialect):
     # -- 1. the request
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
-        """`/`, `/v1`, or a resource."""
+        """The endpoint of a target: `/`, `/v1`, or a resource."""
         if method == "OPTIONS":
             return UNCERTAIN
         if path[:4] == "/v1/" and path[4:5].isalnum():  # nearly every request: nothing to remove before that
@@ -177,17 +177,18 @@ class Ironic(MicroversionDialect):
         return RESOURCE if plain.startswith("/v1/") else _ENDPOINTS.get(plain, UNCERTAIN)
 
     def operation_path(self, path: str) -> str:
-        """Without `.json`, and with a missing `/v1` in front: Ironic looks up every path below it."""
+        """The path without `.json`, and with a missing `/v1` in front: Ironic looks up every path below
+        it."""
         plain = super().operation_path(path)
         first = plain.lstrip("/").partition("/")[0]
         return plain if first in {"", "v1"} else f"/v1{plain}"
 
     def document_path(self, path: str) -> str:
-        """Without `.json` as well."""
+        """The path without `.json`."""
         return without_json(path) or "/"
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
-        """The standard header if it names `baremetal`, else Ironic's own."""
+        """The requested version: from the standard header if it names `baremetal`, else from Ironic's own."""
         text = read_standard(headers, _OWN_TYPES)
         if text is None:
             text = read_legacy(headers, (VERSION_FOLDED,)) or None
@@ -201,8 +202,8 @@ class Ironic(MicroversionDialect):
     # -- 2. local responses
 
     def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
-        """406 with Ironic's text. The range is in headers and text, except for a text that is not a
-        version."""
+        """A refusal: 406 with Ironic's text. The range is in headers and text, except for a text that is not
+        a version."""
         if refusal.version is None:
             return _error(406, "Not Acceptable", f"Invalid value for {VERSION_HEADER} header", None)
         offered = refusal.offered
@@ -215,10 +216,8 @@ class Ironic(MicroversionDialect):
         return _error(error.status, error.title, error.detail, error.offered)
 
     def refuse_operation(self, missing: MissingOperation) -> Response:
-        """404 from inside the API, which accepted the version.
-
-        It has all three headers, the shape of errors there, and the text of the newest release.
-        """
+        """The response for a missing operation: 404 from inside the API, which accepted the version. It has
+        all three headers, the shape of errors there, and the text of the newest release."""
         status = missing.status or 404
         inner = {
             "faultcode": "Client",
@@ -231,7 +230,8 @@ class Ironic(MicroversionDialect):
     # -- 3. the backend's response
 
     def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
-        """A version refusal is a 406 with the range and *without* a served version."""
+        """The versions in a response. A version refusal is a 406 with the range and *without* a served
+        version."""
         served = all_values(headers, VERSION_FOLDED)
         lowest = all_values(headers, MINIMUM_FOLDED)
         highest = all_values(headers, MAXIMUM_FOLDED)
@@ -244,11 +244,9 @@ class Ironic(MicroversionDialect):
         )
 
     def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
-        """The served version as the backend said it, and the offer where the backend sent its range.
-
-        The response of a legacy backend gets all three headers, unless a newer one sends none at that status.
-        When a legacy backend has just been upgraded, its own headers count.
-        """
+        """The served version as the backend said it, and the offer if the backend sent its range. The
+        response of a legacy backend gets all three headers, unless a newer one sends none at that status.
+        When a legacy backend has just been upgraded, its own headers count."""
         version, has_range, status = response.served.version, response.served.has_range, response.status
         if response.legacy and version is None and not has_range:
             if response.negotiated is None or status < 200 or status in _STATUSES_WITHOUT_VERSIONS:
@@ -260,8 +258,9 @@ class Ironic(MicroversionDialect):
     def rewrite_document(
         self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
-        """`/` and `/v1`. Before 4.3 `/` has no range and keeps its shape. `/v1` always gets one: servers
-        before 12.0 write none, so clients that need it would find it by chance in a mixed fleet."""
+        """The document with the offer. `/` before 4.3 has no range and keeps its shape. `/v1` always gets
+        one: servers before 12.0 write none, so clients that need it would find it by chance in a mixed
+        fleet."""
         document = load_document(body)
         if document is None or not _is_document(endpoint, document) or not write_ranges(document, offered):
             return None
@@ -284,11 +283,8 @@ class Ironic(MicroversionDialect):
     # -- 4. probes
 
     def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
-        """`GET /v1`, which is public and has had the range in its headers since Kilo.
-
-        Only there does the lack of headers mean a legacy server (Juno and older): `/` has them since 26.1.0
-        only.
-        """
+        """The probe: `GET /v1`, which is public and has had the range in its headers since Kilo. Only there
+        does the lack of headers mean a legacy server (Juno and older): `/` has them since 26.1.0 only."""
         if not answers:
             return ProbeRequest(path or "/v1", ACCEPT_JSON)
         answer = answers[0]
@@ -309,7 +305,7 @@ class Ironic(MicroversionDialect):
 
 
 def _is_document(endpoint: Endpoint, document: Document) -> bool:
-    """Whether this is the list of versions at `/`, or the version at `/v1`."""
+    """Whether the path is the list of versions at `/`, or the version at `/v1`."""
     if endpoint == V1:
         return document.get("id") == "v1"
     present = [document[key] for key in ("versions", "default_version") if key in document]
@@ -325,6 +321,6 @@ def _error(status: int, title: str, description: str, offered: VersionSet | None
 
 
 def _wrapped(status: int, inner: Mapping[str, object], headers: tuple[Header, ...]) -> Response:
-    """Ironic's error: a JSON object in a JSON string in a JSON object."""
+    """Ironic's form of an error: a JSON object in a JSON string in a JSON object."""
     body = json.dumps({"error_message": json.dumps(inner)})
     return Response(status, (*headers, CONTENT_JSON), body.encode("ascii"))

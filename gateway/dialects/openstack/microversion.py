@@ -1,12 +1,12 @@
-"""What the OpenStack dialects share: version headers, discovery documents, texts of errors, and a base class.
+"""Shared code of the OpenStack dialects: version headers, discovery documents, texts of errors, a base class.
 
-Not a dialect. Nothing here knows one service, its default or its options: each dialect chooses the functions
-that its servers need. Like a dialect, nothing here raises on input from the network.
+Nothing here knows one service, its default or its options: each dialect chooses the functions that its
+servers need. Nothing here raises on input from the network.
 
-The rule which text of a request counts is that of microversion-parse (Nova since 14, Senlin since 2,
-Placement, Ironic since 25.0), so clients get the result that such a server would give. The rule what that
-text may be is stricter: `int()` also accepts `1_0`, `+9`, blanks and digits of other scripts, and two readers
-that are lax in different ways read one text as two versions.
+Which text of a request counts is decided as in microversion-parse (Nova since 14, Senlin since 2, Placement,
+Ironic since 25.0), so clients get the result that such a server would give. What that text may be is
+stricter: `int()` also accepts `1_0`, `+9`, blanks and digits of other scripts, and two lax readers read one
+text as two versions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MICROVERSION = MajorMinor()
 """X.Y, the one scheme of the family."""
 
 STANDARD = "OpenStack-API-Version"
-"""The header that all services share: `compute 2.1, baremetal 1.58`."""
+"""The version header that all services share: `compute 2.1, baremetal 1.58`."""
 
 STANDARD_FOLDED = normalize_name(STANDARD)
 
@@ -51,12 +51,12 @@ REQUEST_ID = "X-Openstack-Request-Id"
 """The header of request ids that all services share. They also read a client's id in it."""
 
 ACCEPT_JSON: tuple[Header, ...] = (("Accept", "application/json"),)
-"""The headers of a probe."""
+"""Headers of a probe."""
 
 CONTENT_JSON: Header = ("Content-Type", "application/json")
 
 _LONGEST_PAIR = 64
-"""Characters of a minimum and a maximum together; versions have at most 13 each."""
+"""Longest minimum and maximum together, in characters; versions have at most 13 each."""
 
 _BLANK = " \t"  # what HTTP calls blank; str.strip() alone would also remove U+00A0
 
@@ -67,10 +67,10 @@ Document: TypeAlias = dict[str, object]
 
 
 class Latest(Enum):
-    """How a service spells "the newest version you have"."""
+    """Spelling by which a service means "the newest version you have"."""
 
     OFF = "off"
-    """Not at all (Manila)."""
+    """No spelling (Manila)."""
     EXACT = "exact"
     """`latest` (Nova, Cinder, Placement)."""
     ANY_CASE = "any_case"
@@ -93,11 +93,9 @@ def read_standard(headers: Mapping[str, str], service_types: frozenset[str]) -> 
 
 
 def read_legacy(headers: Mapping[str, str], names: tuple[str, ...]) -> str | None:
-    """The version text of the first header that is present of a service's own (normalized `names`, in order).
-
-    None when all are absent. Of a repeated or comma-joined value the last item counts. It may be empty, which
-    Nova refuses and Ironic (since 25.0) treats as absent.
-    """
+    """The version text of the first present header among a service's own (normalized `names`, in order);
+    None: all are absent. Of a repeated or comma-joined value the last item counts. It may be empty, which
+    Nova refuses and Ironic (since 25.0) treats as absent."""
     for name in names:
         values = all_values(headers, name)
         if values:
@@ -106,7 +104,7 @@ def read_legacy(headers: Mapping[str, str], names: tuple[str, ...]) -> str | Non
 
 
 def parse_microversion(text: str) -> Version | None:
-    """X.Y by the guideline, whose major is at least 1: to Nova and Senlin `0.9` is malformed."""
+    """Read X.Y by the guideline, whose major is at least 1: to Nova and Senlin `0.9` is malformed."""
     version = MICROVERSION.parse(text)
     return version if version is not None and version[0] > 0 else None
 
@@ -114,7 +112,7 @@ def parse_microversion(text: str) -> Version | None:
 def parse_requested(
     text: str | None, parse: Callable[[str], Version | None], latest: Latest
 ) -> RequestedVersion:
-    """The version that `text` requests; None when the request names no version."""
+    """The version that `text` requests; None: the request names no version."""
     if text is None:
         return NO_VERSION_REQUESTED
     if (text.lower() if latest is Latest.ANY_CASE else text) == "latest" and latest is not Latest.OFF:
@@ -128,11 +126,9 @@ def parse_requested(
 
 
 def without_json(path: str) -> str:
-    """The decoded path, without the `.json` at its end that servers ignore.
-
-    Ironic removes it (`json_ext`). The routers of Nova, Cinder and Manila take it for the format of the
-    response, where a resource has formatted routes.
-    """
+    """The decoded path, without the `.json` at its end that servers ignore. Ironic removes it (`json_ext`).
+    The routers of Nova, Cinder and Manila take it for the format of the response, where a resource has
+    formatted routes."""
     plain = unquote(path) if "%" in path else path
     return plain.rstrip("/").removesuffix(".json").rstrip("/")
 
@@ -152,10 +148,8 @@ def write_range_headers(names: tuple[str, str], offered: VersionSet) -> tuple[He
 
 
 def read_range(lowest: str, highest: str) -> Advertisement | None:
-    """The advertisement of a minimum and a maximum.
-
-    None unless both are versions, of one major, and the minimum is not above the maximum.
-    """
+    """The advertisement of a minimum and a maximum; None unless both are versions, of one major, and in
+    order."""
     # What is too long for a version must not stay in the cache: a document may hold 256 KiB of it.
     return _read_range(lowest, highest) if len(lowest) + len(highest) <= _LONGEST_PAIR else None
 
@@ -169,7 +163,8 @@ def _read_range(lowest: str, highest: str) -> Advertisement | None:
 
 
 def refusal_in_body(endpoint: Endpoint, status: int) -> VersionRefusal:
-    """For services whose 406 can be about other things, and only its body says about what."""
+    """A response that may refuse a version, as only its body can say: for services whose 406 may have other
+    reasons."""
     return VersionRefusal.READ_BODY if status == 406 and endpoint.negotiated else VersionRefusal.NO
 
 
@@ -184,10 +179,7 @@ def load_document(body: bytes) -> Document | None:
 
 def dump_document(document: Document, links: Links) -> bytes | None:
     """The document as the servers write it, ASCII and a blank after `,` and `:`, with every `href` as a link
-    that the client can follow.
-
-    None when it contains NaN or infinity, which JSON does not have.
-    """
+    that the client can follow. None: it holds NaN or infinity, which JSON does not have."""
     for entry in _objects_below(document):
         href = entry.get("href")
         if isinstance(href, str):
@@ -199,10 +191,8 @@ def dump_document(document: Document, links: Links) -> bytes | None:
 
 
 def version_entries(document: Document) -> list[Document] | None:
-    """The objects in the list `versions`, or the one under `version`.
-
-    None when the document has neither, or something else than objects in the list.
-    """
+    """The objects in the list `versions`, or the one under `version`. None: the document has neither, or the
+    list holds something else."""
     versions, version = document.get("versions"), document.get("version")
     if isinstance(versions, list):
         return objects(versions)
@@ -217,21 +207,18 @@ def objects(listed: object) -> list[Document] | None:
 
 
 def read_range_values(lowest: object, highest: object) -> Advertisement | None:
-    """`read_range` of two values from a document, which may be anything."""
+    """`read_range` for two values from a document, which may be anything."""
     return read_range(lowest, highest) if isinstance(lowest, str) and isinstance(highest, str) else None
 
 
 RANGE_KEYS = ("min_version", "max_version", "version")
-"""Where documents of the family have versions: the minimum, and two spellings of the maximum."""
+"""Keys of versions in documents of the family: the minimum, and two spellings of the maximum."""
 
 
 def write_ranges(document: Document, offered: VersionSet) -> bool:
-    """Replace every range in `document` by the offer; in place. False: a value that is not a version stands
-    where one belongs, and clients might still read one from it.
-
-    An empty text (Nova's v2.0) and a version of another major stay, because the offer says nothing about
-    them.
-    """
+    """Replace every range in `document` by the offer; in place. False: a place of a version has another
+    value, in which clients might still read one. An empty text (Nova's v2.0) and a version of another major
+    stay, because the offer does not concern them."""
     lowest, highest = offered.lowest, offered.highest
     texts = {key: MICROVERSION.format(lowest if key == "min_version" else highest) for key in RANGE_KEYS}
     for entry in _objects_below(document):
@@ -264,26 +251,26 @@ def _objects_below(document: Document) -> list[Document]:
 # --- 4. texts of errors ------------------------------------------------------------------------------------
 
 UNSUPPORTED = "Version {version} is not supported by the API. Minimum is {lowest} and maximum is {highest}."
-"""A version outside the offer, in the guideline, Nova, Cinder and Manila."""
+"""Error text for a version outside the offer, in the guideline, Nova, Cinder and Manila."""
 
 UNSUPPORTED_MINOR = (
     "Version {version} was requested but the minor version is not supported by this service. "
     "The supported version range is: [{lowest}, {highest}]."
 )
-"""The same in Ironic and Magnum."""
+"""Error text for a version outside the offer, in Ironic and Magnum."""
 
 MALFORMED = "API Version String {text} is of invalid format. Must be of format MajorNum.MinorNum."
-"""A text that is not a version, in the guideline, Nova, Cinder and Manila."""
+"""Error text for a text that is not a version, in the guideline, Nova, Cinder and Manila."""
 
 BAD_REQUEST = (
     "The server could not comply with the request since it is either malformed or otherwise incorrect."
 )
 NOT_FOUND = "The resource could not be found."
-"""What WebOb, the library below most services, says with a 400 and a 404."""
+"""Text that WebOb, the library below most services, writes with a 400 and a 404."""
 
 
 def refusal_text(template: str, version: Version, offered: VersionSet) -> str:
-    """`template` filled with the version that is refused and the range that is offered."""
+    """`template` filled with the refused version and the range on offer."""
     refused, lowest, highest = map(MICROVERSION.format, (version, offered.lowest, offered.highest))
     return template.format(version=refused, lowest=lowest, highest=highest)
 
@@ -305,11 +292,9 @@ def is_json(headers: Mapping[str, str]) -> bool:
 
 
 def release_table(names_by_highest: Mapping[str, str]) -> Mapping[str, Version]:
-    """Highest version by release name, from `{"1.82": "21.4 antelope 2023.1"}`: what a ceiling may name.
-
-    Raises `VersionTextError` for a key that is not a version and `ValueError` for a name that occurs twice.
-    Both are mistakes in a dialect's own table.
-    """
+    """Highest version by release name, from `{"1.82": "21.4 antelope 2023.1"}`, for ceilings. Raises
+    `VersionTextError` for a key that is not a version and `ValueError` for a name that occurs twice: both are
+    mistakes in a dialect's own table."""
     table: dict[str, Version] = {}
     for highest, names in names_by_highest.items():
         for name in names.split():
@@ -323,20 +308,20 @@ def release_table(names_by_highest: Mapping[str, str]) -> Mapping[str, Version]:
 
 
 class MicroversionDialect(Dialect):
-    """What the dialects of the family do alike. It is abstract, and so no dialect by itself."""
+    """Abstract base of the family's dialects."""
 
     scheme: Scheme = MICROVERSION
     default_version = DefaultVersion(DefaultKind.MINIMUM)
     method_parameter: str | None = "_method"
 
     def operation_path(self, path: str) -> str:
-        """Without `.json`. The look-up of operations decodes a path, so `%` stays escaped."""
+        """The path without `.json`. The look-up of operations decodes a path, so `%` stays escaped."""
         return without_json(path).replace("%", "%25") or "/"
 
     def write_request(
         self, endpoint: Endpoint, version: Version, headers: Mapping[str, str] = NO_HEADERS
     ) -> tuple[Header, ...]:
-        """The version in every header that backends read, where they negotiate."""
+        """The version in every header that backends read, at negotiated endpoints."""
         return self.version_headers(version) if endpoint.negotiated else ()
 
     @abstractmethod

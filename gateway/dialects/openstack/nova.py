@@ -7,8 +7,8 @@ with a number: releases before 14 read only their own, and accept only one value
 Versions have a meaning below `/v2.1` only. Everywhere else Nova ignores them, so the gateway removes them, in
 both directions. There are no range headers: the range is in documents and in the text of a 406.
 
-What this must not do: take an echo for the version that was executed (a 406 echoes the version that it
-refuses), or take the lack of an echo for a legacy backend (400, 401 and the 404 of routing never have one).
+The dialect must not take an echo for the version that was executed (a 406 echoes the version that it
+refuses), nor the lack of an echo for a legacy backend (400, 401 and the 404 of routing never have one).
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ _FAULT_NAMES: Mapping[int, str] = {
     501: "notImplemented",
     503: "serviceUnavailable",
 }
-"""The key of a fault's body by status; for 406 and every other status it is `computeFault`."""
+"""Key of a fault's body by status; for 406 and every other status it is `computeFault`."""
 
 _MISSING: Mapping[int, str] = {400: BAD_REQUEST, 404: NOT_FOUND}
 
@@ -147,7 +147,7 @@ RELEASES = release_table(
 
 
 class Nova(MicroversionDialect):
-    """OpenStack Compute."""
+    """The dialect of OpenStack Compute."""
 
     name = "nova"
 
@@ -165,7 +165,8 @@ class Nova(MicroversionDialect):
     # -- 1. the request
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
-        """By the first segment. The method does not count: Nova sends documents even for POST.
+        """The endpoint of a target, by its first segment. The method does not count: Nova sends documents
+        even for POST.
 
         Repeated slashes count as one. Some servers in front of Nova merge them; without such a server the
         response is 300, where a version does no harm.
@@ -179,25 +180,27 @@ class Nova(MicroversionDialect):
         return PREFLIGHT if method == "OPTIONS" and endpoint is RESOURCE else endpoint
 
     def operation_path(self, path: str) -> str:
-        """Without `.json`, and without `.xml`, the other format that routers until Ocata read there."""
+        """The path without `.json`, and without `.xml`, the other format that routers until Ocata read
+        there."""
         return super().operation_path(path.rstrip("/").removesuffix(".xml"))
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
-        """The standard header if it names `compute`, else Nova's own, which is malformed when it is empty."""
+        """The requested version: from the standard header if it names `compute`, else from Nova's own, which
+        is malformed when it is empty."""
         text = read_standard(headers, _OWN_TYPES)
         if text is None:
             text = read_legacy(headers, (NOVA_FOLDED,))
         return parse_requested(text, parse_microversion, Latest.EXACT)
 
     def version_headers(self, version: Version) -> tuple[Header, ...]:
-        """Both headers."""
+        """Both headers with the version."""
         return _version_headers(self.scheme.format(version))
 
     # -- 2. local responses
 
     def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
-        """406 that echoes the refused version and names the range, or 400 without version headers for a text
-        that is not a version."""
+        """A refusal: 406 that echoes the refused version and names the range, or 400 without version headers
+        for a text that is not a version."""
         if refusal.version is None:
             return _fault(400, MALFORMED.format(text=refusal.requested.text))
         message = refusal_text(UNSUPPORTED, refusal.version, refusal.offered)
@@ -208,14 +211,16 @@ class Nova(MicroversionDialect):
         return _fault(error.status, error.detail)
 
     def refuse_operation(self, missing: MissingOperation) -> Response:
-        """404 as for any unknown resource. Only the echo shows that a version was read."""
+        """The response for a missing operation: 404 as for any unknown resource. Only the echo shows that a
+        version was read."""
         status = missing.status or 404
         return _fault(status, _MISSING[status], _version_headers(self.scheme.format(missing.version)))
 
     # -- 3. the backend's response
 
     def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
-        """The echo. On a 406 nothing was executed at it, and only the body says what the 406 is about."""
+        """The echo of a response. On a 406 nothing was executed at it, and only the body says what the 406 is
+        about."""
         version = _read_echoes(headers)
         return Served(
             version=None if status == 406 else version,
@@ -236,18 +241,17 @@ class Nova(MicroversionDialect):
         return advertisement
 
     def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
-        """Both headers where the backend sent at least one (before 14 it sent one), and never below `/v2`.
-
-        A response without an echo gets none: the backend may have executed nothing. Legacy backends get no
-        request for an endpoint whose responses have versions.
-        """
+        """Both headers if the backend sent at least one (before 14 it sent one), and never below `/v2`. A
+        response without an echo gets none: the backend may have executed nothing. Legacy backends get no
+        request for an endpoint whose responses have versions."""
         text = response.served.text
         return _version_headers(text) if text and response.endpoint not in (V2, LEGACY) else ()
 
     def rewrite_document(
         self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
-        """The list of versions, one version, or 300 choices. Only the entry v2.1 has a range."""
+        """The document with the offer: the list of versions, one version, or 300 choices. Only the entry v2.1
+        has a range."""
         document = load_document(body) if endpoint.document else None
         if document is None or not write_ranges(document, offered):
             return None
@@ -258,11 +262,9 @@ class Nova(MicroversionDialect):
     # -- 4. probes
 
     def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
-        """`GET /`, which needs no token, and `GET /v2.1/` where `/` is not available.
-
-        Until 20 (Train) the second one needs a token, which `probe.headers` may carry. A legacy server is one
-        that lists v2.0 and no range of v2.1.
-        """
+        """The probe: `GET /`, which needs no token, and `GET /v2.1/` where `/` is not available. Until 20
+        (Train) the second one needs a token, which `probe.headers` may carry. A legacy server is one that
+        lists v2.0 and no range of v2.1."""
         if not answers:
             return ProbeRequest(path or "/", ACCEPT_JSON)
         answer = answers[-1]
@@ -294,7 +296,7 @@ def _version_headers(text: str) -> tuple[Header, Header]:
 
 
 def _read_echoes(headers: Mapping[str, str]) -> Version | None:
-    """The version that all echoes of a response agree on; None without one, and when they differ."""
+    """The version that all echoes of a response agree on; None: there is none, or they differ."""
     standard, own = all_values(headers, STANDARD_FOLDED), all_values(headers, NOVA_FOLDED)
     versions = {parse_microversion(agreed_text(own))} if own else set()
     if standard:

@@ -5,8 +5,8 @@ controller carry a served version: errors do not, successes that are raised like
 does `/v1` without a slash. So the versions of a backend are learned from the document at `/` and from the
 text of a refusal.
 
-What this must not do: take a 400 `MethodVersionNotFound` for a refusal of the version. The backend has
-accepted the version, and speaks about one method; its response is passed on unchanged.
+The dialect must not take a 400 `MethodVersionNotFound` for a refusal of the version. The backend has accepted
+the version, and refuses one method; its response is passed on unchanged.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ RELEASES = release_table(
 
 
 class Senlin(MicroversionDialect):
-    """OpenStack Clustering."""
+    """The dialect of OpenStack Clustering."""
 
     name = "senlin"
 
@@ -127,7 +127,8 @@ class Senlin(MicroversionDialect):
     # -- 1. the request
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
-        """By the first segment: empty or `versions` is the list, `v1` and `v1.0` are the API."""
+        """The endpoint of a target, by its first segment: empty or `versions` is the list, `v1` and `v1.0`
+        are the API."""
         plain = unquote(path) if "%" in path else path
         mount, _, below = plain[1:].partition("/")
         if mount not in _MOUNTS:
@@ -139,13 +140,14 @@ class Senlin(MicroversionDialect):
         return UNCERTAIN if method != "GET" and below.partition("/")[0] in _UNCERTAIN_RESOURCES else RESOURCE
 
     def operation_path(self, path: str) -> str:
-        """Without `.json`, and below `/v1`, which a media type of `Accept` may select instead of the path."""
+        """The path without `.json`, and below `/v1`, which a media type of `Accept` may select instead of the
+        path."""
         plain = super().operation_path(path)
         mount, slash, below = plain[1:].partition("/")
         return f"/v1{slash}{below}" if mount in _MOUNTS else f"/v1{plain}"
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
-        """The last item that names `clustering`. Senlin has no header of its own."""
+        """The requested version: the last item that names `clustering`. Senlin has no header of its own."""
         text = read_standard(headers, _OWN_TYPES)
         return parse_requested(text, parse_microversion, Latest.ANY_CASE)
 
@@ -156,10 +158,8 @@ class Senlin(MicroversionDialect):
     # -- 2. local responses
 
     def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
-        """406 with Senlin's text, or 400 from the layer below Senlin for a text that is not a version.
-
-        Neither has version headers.
-        """
+        """A refusal: 406 with Senlin's text, or 400 from the layer below Senlin for a text that is not a
+        version. Neither has version headers."""
         if refusal.version is None:
             return _malformed(refusal.requested.text, as_json=_accepts_json(headers))
         message = refusal_text(_UNSUPPORTED, refusal.version, refusal.offered)
@@ -170,7 +170,8 @@ class Senlin(MicroversionDialect):
         return _error(error.status, error.title, error.detail, error.title.replace(" ", ""), error.detail)
 
     def refuse_operation(self, missing: MissingOperation) -> Response:
-        """400 as Senlin sends it, or 404 as its guide says. Senlin's errors have no version headers."""
+        """The response for a missing operation: 400 as Senlin sends it, or 404 as its guide says. Senlin's
+        errors have no version headers."""
         message = f"API version '{self.scheme.format(missing.version)}' is not supported on this method."
         if missing.status == 404:
             return _error(404, "Not Found", message, "MethodVersionNotFound", NOT_FOUND)
@@ -179,7 +180,7 @@ class Senlin(MicroversionDialect):
     # -- 3. the backend's response
 
     def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
-        """The served version, where a controller has sent one. Only the body says what a 406 is about."""
+        """The served version, if a controller has sent one. Only the body says what a 406 is about."""
         service, _, text = agreed_text(all_values(headers, STANDARD_FOLDED)).partition(" ")
         return Served(
             version=self.scheme.parse(text) if service.lower() == SERVICE_TYPE else None,
@@ -197,10 +198,8 @@ class Senlin(MicroversionDialect):
         return read_range(found[1], found[2]) if found is not None else None
 
     def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
-        """The served version as the backend said it. There is no header for the range.
-
-        A successful response of a legacy backend gets what a newer one would have sent.
-        """
+        """The served version as the backend said it. There is no header for the range. A successful response
+        of a legacy backend gets what a newer one would have sent."""
         version = response.served.version
         if version is None and response.legacy and 200 <= response.status < 400:
             version = response.negotiated
@@ -209,11 +208,8 @@ class Senlin(MicroversionDialect):
     def rewrite_document(
         self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
-        """The list at `/` and the version at `/v1`.
-
-        From 9.0 on the self link at `/v1` ends in `/v1/v1`. Clients that follow it find nothing, so it is
-        corrected.
-        """
+        """The document with the offer: the list at `/`, or the version at `/v1`. From 9.0 on the self link at
+        `/v1` ends in `/v1/v1`. Clients that follow it find nothing, so it is corrected."""
         document = load_document(body)
         entries = None if document is None else version_entries(document)
         if document is None or entries is None or not write_ranges(document, offered):
@@ -225,10 +221,8 @@ class Senlin(MicroversionDialect):
     # -- 4. probes
 
     def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
-        """`GET /`, which is public and never negotiated.
-
-        An entry without the keys of a range is that of Mitaka, whose servers are legacy servers.
-        """
+        """The probe: `GET /`, which is public and never negotiated. An entry without the keys of a range is
+        that of Mitaka, whose servers are legacy servers."""
         if not answers:
             return ProbeRequest(path or "/", ACCEPT_JSON)
         document = probed_document(answers[0], _OWN_TYPES, statuses=(200, 300), expected="300")
@@ -258,7 +252,7 @@ def _correct_self_links(entry: Document) -> None:
 
 
 def _accepts_json(headers: Mapping[str, str]) -> bool:
-    """Whether `Accept` names JSON. `*/*` does not name it, and an absent header does not either."""
+    """Whether `Accept` names JSON. Neither `*/*` nor an absent header does."""
     for line in all_values(headers, ACCEPT):
         for item in line.split(","):
             media_type, *parameters = (part.strip() for part in item.split(";"))
@@ -268,7 +262,7 @@ def _accepts_json(headers: Mapping[str, str]) -> bool:
 
 
 def _malformed(text: str, *, as_json: bool) -> Response:
-    """400 by the framework below Senlin, in one of its two shapes."""
+    """A 400 by the framework below Senlin, in one of its two shapes."""
     fault = f"API Version String '{text}' is of invalid format. It must be of format 'major.minor'."
     if as_json:
         body = {

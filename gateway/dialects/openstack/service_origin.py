@@ -1,9 +1,8 @@
-"""Which service a response to a probe comes from, as far as it says so itself.
+"""The service from which a response to a probe comes, as far as the response names it.
 
 Discovery documents of the family look alike: a Cinder document can be read with the profile of Placement, and
 then clients and servers use headers that the gateway does not touch. So a document that names another service
-is a failed probe, and `init` takes the service type from the document. Nothing here is guessed: what names no
-service is from nobody.
+is a failed probe, and `init` takes the service type from the document. Nothing here is guessed.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ _MEDIA_TYPE: Final = re.compile(
 
 @final
 class Origin(NamedTuple):
-    """The service that a response names, and where it does."""
+    """The service that a response names, and the place in the response."""
 
     service_type: str
     evidence: str
@@ -94,8 +93,8 @@ def origin(headers: Mapping[str, str], document: Document) -> Origin | None:
 def probed_document(
     answer: ProbeResponse, own: frozenset[str], *, statuses: tuple[int, ...] = (200,), expected: str = "200"
 ) -> Document | ProbeFault:
-    """The document that a probe has read; empty if it is no object. A fault for another status than one of
-    `statuses`, for what is not JSON, and for a server that names another service than those of `own`."""
+    """The document that a probe has read; empty if it is no object. A fault for a status that is not in
+    `statuses`, for anything but JSON, and for a server that names a service that is not in `own`."""
     if answer.status not in statuses:
         return ProbeFault("status", f"answered {answer.status} where {expected} was expected")
     if not is_json(answer.headers):
@@ -113,8 +112,8 @@ def probed_document(
 
 
 def is_cinder(document: Document) -> bool:
-    """Whether an entry v3.0 has its range in `min_version` and `version`, of major 3: of all services only
-    Cinder has one. For a document that names no service."""
+    """Whether an entry v3.0 has its range in `min_version` and `version`, of major 3, which only Cinder has.
+    For a document that names no service."""
     for entry in version_entries(document) or ():
         found = read_range_values(entry.get("min_version"), entry.get("version"))
         if found is not None and entry.get("id") == "v3.0":

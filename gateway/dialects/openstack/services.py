@@ -1,8 +1,8 @@
-"""How OpenStack services handle microversions, as data, and the options that change it.
+"""Profiles of OpenStack services: how each handles microversions, as data, and the options that change it.
 
-Not a dialect: `ServiceProfile` is the table that the dialect `openstack` follows. `PRESETS` has one profile
-for each service that departs from the API-SIG guideline; every other service type gets the guideline's
-profile. Nothing here reads a header or writes a response.
+`ServiceProfile` is the table that the dialect `openstack` follows. `PRESETS` has one profile for each service
+that departs from the API-SIG guideline; every other service type gets the guideline's profile. Nothing here
+reads a header or writes a response.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gateway.keys.kinds import ListOf
 from gateway.keys.texts import FLAG, LINE, literal
 
 ErrorShape: TypeAlias = Literal["api_sig", "fault", "message"]
-"""A list `errors` as in the guideline, a fault as in Nova, or one `message`."""
+"""Shape of an error: a list `errors` as in the guideline, a fault as in Nova, or one `message`."""
 
 # --- 1. profiles -------------------------------------------------------------------------------------------
 
@@ -38,7 +38,7 @@ ErrorShape: TypeAlias = Literal["api_sig", "fault", "message"]
 @final
 @dataclass(frozen=True, slots=True)
 class ServiceProfile:
-    """How the servers of one service handle microversions. The defaults are the guideline's."""
+    """Handling of microversions by the servers of one service. The defaults are the guideline's."""
 
     service_types: tuple[str, ...]
     """Service types that name it in `OpenStack-API-Version`; the first is the one that is written. Empty: the
@@ -54,14 +54,14 @@ class ServiceProfile:
     """True: `0.9` is a version (too old), not malformed."""
     default_version: DefaultKind = DefaultKind.MINIMUM
     malformed_status: int = 400
-    """The status for a text that is not a version."""
+    """Status for a text that is not a version."""
     error_shape: ErrorShape = "api_sig"
     refused_text: str = UNSUPPORTED
     malformed_text: str = MALFORMED
     refused_title: str = "Not Acceptable"
     malformed_title: str = "Bad Request"
     error_codes: tuple[str, str] | None = None
-    """What follows the service type in `code` of an `api_sig` error: for a refused version, for a malformed
+    """Text after the service type in `code` of an `api_sig` error: for a refused version, for a malformed
     text. None: errors have no `code`."""
     echo_headers: tuple[str, ...] = (STANDARD,)
     """Response headers with the served version, as its servers spell them; empty: none."""
@@ -78,12 +78,12 @@ class ServiceProfile:
     id_is_maximum: bool = False
     """True: the `id` in documents is the maximum, and no other key has it."""
     index_key: str | None = None
-    """The key of a document at `/vN` that lists resources, and no version."""
+    """Key of a document at `/vN` that lists resources, and no version."""
     releases: Mapping[str, Version] = field(default_factory=dict)
     item_required: bool = False
-    """True: a standard header without an item for the service is malformed. False: it says nothing."""
+    """True: a standard header without an item for the service is malformed. False: it is ignored."""
     unversioned_mounts: frozenset[str] = frozenset()
-    """First segments of paths at and below which its servers know no version, whatever a request says."""
+    """First segments of paths at and below which its servers know no version."""
     echoing_mounts: frozenset[str] = frozenset()
     """First segments of paths below which every success names the served version, in all releases."""
     retry_after: bool = True
@@ -106,8 +106,8 @@ _TEXTS: Mapping[ErrorShape, tuple[str, str]] = {
     "fault": (UNSUPPORTED, MALFORMED),
     "message": (_INSPECTOR_REFUSED, _INSPECTOR_MALFORMED),
 }
-"""The texts for an error shape that replaces the preset's: a refused version, a malformed text. Each of the
-first names the range, in a form that `guideline` reads."""
+"""Texts of an error shape that replaces the preset's: for a refused version, for a malformed text. Each of
+the first names the range, in a form that `guideline` reads."""
 _INSPECTOR_HEADER = "X-OpenStack-Ironic-Inspector-API-{}Version"
 _MANILA_HEADER = "X-OpenStack-Manila-API-Version"
 _COMPUTE_REQUEST_ID = "X-Compute-Request-Id"  # Cinder and Manila inherited it from Nova
@@ -209,7 +209,7 @@ PRESETS: Mapping[str, ServiceProfile] = {
         request_id_headers=(),
     ),
 }
-"""By service type. The texts are those of real servers; the tests have the recorded examples."""
+"""Profiles by service type. The texts are those of real servers; the tests have the recorded examples."""
 
 ALIASES: Mapping[str, str] = {
     "cinder": "volume",
@@ -227,7 +227,7 @@ ALIASES: Mapping[str, str] = {
 
 
 def preset_for(service_type: str) -> ServiceProfile:
-    """The preset of a service type, or the guideline's profile when it has none."""
+    """The preset of a service type, or the guideline's profile."""
     return PRESETS.get(service_type) or ServiceProfile(
         (service_type,),
         refused_title="Requested microversion is unsupported",
@@ -252,7 +252,7 @@ _AS_SERVERS_DO: Final = "What the dialect's servers do."
 @final
 @dataclass(frozen=True, slots=True)
 class OpenStackOptions:
-    """The service, and what differs from its preset."""
+    """The service, and its differences from the preset."""
 
     service_type: str | None = LINE.key(
         None,
@@ -318,22 +318,19 @@ class OpenStackOptions:
 
 _SERVICE_TYPE = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
 _RESERVED = HOP_BY_HOP | FORWARDING | HTTPOXY | UNLISTABLE | {"accept", "content-type", "vary"}
-"""Folded names that cannot carry a version: without such a header the message has another meaning."""
+"""Headers (normalized names) that cannot carry a version: without one the message has another meaning."""
 _LATEST = {"off": Latest.OFF, "exact": Latest.EXACT, "any_case": Latest.ANY_CASE}
 _MALFORMED_STATUS = {"bad_request": 400, "not_acceptable": 406}
 
 
 NO_SERVICE_TYPE: Final = "the dialect openstack needs the service type of the API"
 HOW_TO_NAME_IT: Final = f"{', '.join(PRESETS)}, or another service type of OpenStack"
-"""What a service type may be: those with a preset, and others."""
+"""Allowed service types, for hints: those with a preset, and others."""
 
 
 def read_options(options: OpenStackOptions) -> tuple[str, ServiceProfile]:
-    """The service type, and its preset with the changes that the options make.
-
-    Raises `ValueError` where the options contradict each other or name no valid header, and `OptionsError`
-    without a service type.
-    """
+    """The service type, and its preset with the changes of the options. Raises `ValueError` for options that
+    contradict each other or name no valid header, and `OptionsError` without a service type."""
     if options.service_type is None:
         hint = f"write `openstack: {{service_type: TYPE}}`; TYPE is {HOW_TO_NAME_IT}"
         raise OptionsError((OptionProblem(("service_type",), NO_SERVICE_TYPE, hint),))
