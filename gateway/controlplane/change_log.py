@@ -20,10 +20,10 @@ from gateway.core.fleet.doubt import KNOWN_VERSION
 from gateway.core.fleet.offer import HeldRule
 from gateway.core.fleet.offer_state import advertised_versions, last_reports
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
-from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
+from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, union
 from gateway.core.versions.version import Scheme
 from gateway.telemetry.access_log import printable
-from gateway.telemetry.process_log import about, by_operator
+from gateway.telemetry.process_log import about, by_operator, outage
 from gateway.telemetry.recent import LastHour
 
 _backend_log = logging.getLogger("skewgate.prober")
@@ -141,11 +141,12 @@ class ChangeLog:
                 for level, text in lines:
                     _backend_log.log(level, "%s: %s", member.key, text, extra=about(member.key))
             _log_drain(old, member, view)
-        before = self._moving.pop(view.service.name, before)
+        moved_from = self._moving.pop(view.service.name, before)
         if view.offer.moving:
-            self._moving[view.service.name] = before
+            self._moving[view.service.name] = moved_from
         else:
-            self._log_moved(before, view)
+            self._log_moved(moved_from, view)
+        _log_outage(before, view)
 
     def _log_removed_backends(self, before: ServiceView, view: ServiceView) -> None:
         """Log backends that a reload has removed, or that have left."""
@@ -422,6 +423,44 @@ def _flapping(before: ServiceView, view: ServiceView) -> str:
         f"{text} fell again and waits {seconds:.3g} s when it is back; no longer served by "
         f"{_names(members, view)}: check whether it flaps, or two servers share its address"
     )
+
+
+def unserved(view: ServiceView) -> VersionSet:
+    """Versions on offer that no backend can serve now: all that advertise them are down or drained."""
+    grades = (group.grade for group in view.pool.groups)
+    answering = (each for each in grades if each.in_service and each.freshness is not Freshness.DOWN)
+    return view.offer.versions - union(each.usable for each in answering)
+
+
+def why_unserved(view: ServiceView, versions: VersionSet) -> str:
+    """`all backends for 1.1-1.58 are down: requests get 503`. `versions`: some that `unserved` returns."""
+    grades = [group.grade for group in view.pool.groups]
+    owners = [each for each in grades if each.advertised is not None and each.advertised & versions]
+    text = versions.format(view.service.dialect.scheme)
+    if owners and all(each.drained for each in owners):
+        return f"all backends for {text} are drained: requests get 503"
+    if owners and all(each.drained or each.freshness is Freshness.DOWN for each in owners):
+        return f"all backends for {text} are down: requests get 503"
+    return f"no backend can serve {text} now: requests get 503"
+
+
+def _outage(view: ServiceView) -> VersionSet:
+    """The same, once it is known: after a start the first probes decide."""
+    if view.offer.transparent or any(group.grade.restored for group in view.pool.groups):
+        return NO_VERSIONS
+    return unserved(view)
+
+
+def _log_outage(before: ServiceView, view: ServiceView) -> None:
+    """An offered version has no backend left, or has one again."""
+    was, now = _outage(before), _outage(view)
+    name = view.service.name
+    if now and now != was:
+        _offer_log.error("%s: %s", name, why_unserved(view, now), extra=outage(name, begins=True))
+    elif was and not now:
+        again = (was & view.offer.versions).format(view.service.dialect.scheme)
+        text = f"{again} is served again" if was & view.offer.versions else "what is on offer is served again"
+        _offer_log.info("%s: %s", name, text, extra=outage(name, begins=False))
 
 
 def is_blocked(view: ServiceView) -> bool:

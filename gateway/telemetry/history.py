@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple, final
 
 from gateway.runtime.terminal import plain
-from gateway.telemetry.process_log import BY_OPERATOR, GATEWAY
+from gateway.telemetry.process_log import BY_OPERATOR, GATEWAY, OUTAGE
 
 EVENTS: Final = 100
 """Events that are kept of each service, of those without a service, and of all together."""
@@ -49,6 +49,8 @@ class Event(NamedTuple):
     """One line without control characters."""
     by_operator: bool
     """It tells what an operator has commanded."""
+    outage: bool | None = None
+    """True: an outage of the service begins; False: it ends; None: the event is about something else."""
 
 
 @final
@@ -87,6 +89,7 @@ class History(logging.Handler):
             backend=backend,
             text=_text(record),
             by_operator=getattr(record, BY_OPERATOR, False) is True,
+            outage=getattr(record, OUTAGE, None),
         )
         self._all.append(event)
         self._events_of(service).append(event)

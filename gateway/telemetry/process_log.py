@@ -50,6 +50,9 @@ SUBJECTS: Final = ("service", "backend")
 BY_OPERATOR: Final = "skewgate_by_operator"
 """Attribute of a log record that is true if the event is a command of an operator."""
 
+OUTAGE: Final = "skewgate_outage"
+"""Attribute of a record: True where an outage of a service begins, False where it ends."""
+
 _STACK: Final = "skewgate_stack"
 
 _PRIORITIES: Final = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
@@ -67,6 +70,11 @@ def about(key: str) -> dict[str, str]:
 def by_operator(key: str) -> dict[str, object]:
     """Makes `extra` for an event that an operator has commanded: as `about`, and marked so."""
     return {**about(key), BY_OPERATOR: True}
+
+
+def outage(key: str, *, begins: bool) -> dict[str, object]:
+    """For `extra`: as `about`, where an outage of the service begins or ends."""
+    return {**about(key), OUTAGE: begins}
 
 
 def with_stack(stack: str) -> dict[str, str]:

@@ -31,6 +31,7 @@ from gateway.core.fleet.service import Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Version
+from gateway.telemetry.process_log import OUTAGE
 from gateway.telemetry.recent import LastHour
 from tests.controlplane.fakes import service
 from tests.kit.ironic import learn, reconfigure, upto
@@ -355,6 +356,36 @@ def test_a_drain_and_its_end_are_a_line_each(log: LoggedFleet) -> None:
     ]
 
 
+def test_an_outage_is_an_error_and_its_end_is_told(log: LoggedFleet) -> None:
+    for name in ("api-1", "api-2"):
+        for _ in range(3):
+            log.snapshot_holder.observe("baremetal", name, ProbeFailed("no connection", log.now))
+            log.wait(1.0)
+    outages = [getattr(record, OUTAGE, None) for record in log.caplog.records]
+    assert [each for each in outages if each is not None] == [True]
+    assert "ERROR baremetal: all backends for 1.1-1.58 are down: requests get 503" in log.lines()
+    log.advertise(api_1=58)
+    outages = [getattr(record, OUTAGE, None) for record in log.caplog.records]
+    assert [each for each in outages if each is not None] == [False]
+    assert "INFO baremetal: 1.1-1.58 is served again" in log.lines()
+
+
+def test_versions_whose_backends_are_all_drained_are_an_outage(log: LoggedFleet) -> None:
+    log.snapshot_holder.apply("baremetal", Drain("api-1"))
+    assert not any("requests get 503" in line for line in log.lines())
+    log.snapshot_holder.apply("baremetal", Drain("api-2"))
+    assert "ERROR baremetal: all backends for 1.1-1.58 are drained: requests get 503" in log.lines()
+
+
+def test_a_restored_offer_is_no_outage_before_the_first_probes(caplog: pytest.LogCaptureFixture) -> None:
+    saved = SavedState(
+        versions=upto(58).versions, advertisements={"api-1": SavedAdvertisement("127.0.0.1:1", upto(58))}
+    )
+    log = LoggedFleet(caplog, "api-1", saved=saved)
+    log.snapshot_holder.observe("baremetal", "api-1", ProbeFailed("no connection", 0.0))
+    assert not any("requests get 503" in line for line in log.lines())
+
+
 def test_the_drain_of_the_last_old_one_lets_the_offer_rise(log: LoggedFleet) -> None:
     log.advertise(api_1=90)
     log.lines()
@@ -383,7 +414,8 @@ def test_who_keeps_versions_on_offer_by_a_last_report_is_logged(log: LoggedFleet
         (
             "INFO baremetal: offer 1.1-1.58, phase mixed; "
             "1.51-1.58 stays on offer by the last report of api-2 (1.1-1.58): revive, upgrade or remove"
-        )
+        ),
+        "ERROR baremetal: all backends for 1.51-1.58 are drained: requests get 503",
     ]
 
 
