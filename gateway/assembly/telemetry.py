@@ -20,7 +20,7 @@ from gateway.controlplane.change_log import ChangeLog
 from gateway.controlplane.ejection_log import EjectionLog
 from gateway.telemetry.access_log import AccessLog
 from gateway.telemetry.otel import start_tracing
-from gateway.telemetry.recent import Rates, RecentRequests
+from gateway.telemetry.recent import HourlyTraffic, Rates, RecentRequests, totals
 from gateway.telemetry.tracing import Tracing
 from gateway.workers.request_recorder import open_access_log
 
@@ -79,6 +79,7 @@ class Samplers(NamedTuple):
 
     recent: RecentRequests
     rates: Rates
+    traffic: HourlyTraffic
 
 
 @asynccontextmanager
@@ -87,16 +88,17 @@ async def sampling(plan: Plan, agreed: Agreed) -> AsyncIterator[Samplers]:
     holder, metrics, replication = plan.known.snapshot_holder, plan.metrics, agreed.replication
     recent = RecentRequests(metrics.served, monotonic)
     rates = Rates(metrics.request_counts, monotonic)
+    traffic = HourlyTraffic(lambda: totals(metrics.request_counts()), monotonic)
     change_log = ChangeLog(
         monotonic,
         recent.last_hour,
         None if replication is None else lambda service: replication.report().why_held(service),
     )
     with ExitStack() as stack:
-        for sampler in (recent, rates):
+        for sampler in (recent, rates, traffic):
             sampler.start()
             stack.callback(sampler.close)
         change_log.start(holder.current)
         stack.callback(change_log.close)
         stack.callback(holder.subscribe(change_log.log_changes))
-        yield Samplers(recent, rates)
+        yield Samplers(recent, rates, traffic)

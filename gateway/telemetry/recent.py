@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from time import monotonic
 from typing import ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar, final
 
@@ -25,6 +26,9 @@ MINIMUM: Final = 0.5
 
 SPAN: Final = 3600.0
 """Seconds that are looked back for the versions that were served."""
+
+SERVER_ERROR: Final = 500
+"""The least status that says that the server has failed (RFC 9110, 15.6)."""
 
 _WHOLE_HOUR: Final = 0.98 * SPAN
 """Seconds from which on counts are called those of the last hour: samples are taken once a minute."""
@@ -58,6 +62,14 @@ class ServiceRates(NamedTuple):
     """By what negotiation led to; only those that there were."""
     refused: Mapping[str, float] = {}
     """Those not admitted, by reason; only those that there were."""
+
+
+class TrafficCounts(NamedTuple):
+    """Requests of one service: those since the start, or those of one minute."""
+
+    requests: int = 0
+    server_errors: int = 0
+    """Requests that were answered with a status of 500 or above."""
 
 
 NO_RATES: Final = ServiceRates()
@@ -192,6 +204,42 @@ class RecentRequests(_Samples[ServedCounts]):
         since, samples = self._oldest(now)
         served, before = self._counts().get(service, {}), samples.get(service, {})
         return LastHour({**dict.fromkeys(served, 0), **_more(served, before)}, now - since)
+
+
+@final
+class HourlyTraffic(_Samples[TrafficCounts]):
+    """Requests of each service, minute by minute, in the last hour."""
+
+    every = 60.0
+    span = SPAN
+
+    def _copied(self, counts: TrafficCounts, last: TrafficCounts | None) -> TrafficCounts:
+        return counts
+
+    def minutes(self, service: str) -> Sequence[TrafficCounts]:
+        """Returns what was counted in each whole minute of `service`, the oldest first."""
+        counted = [samples[service] for _, samples in self._samples if service in samples]
+        return [_difference(after, before) for before, after in pairwise(counted)]
+
+
+def _difference(counts: TrafficCounts, before: TrafficCounts) -> TrafficCounts:
+    if counts.requests < before.requests:
+        # The service was removed and came back, and its counts began at zero again.
+        return counts
+    return TrafficCounts(
+        counts.requests - before.requests, max(0, counts.server_errors - before.server_errors)
+    )
+
+
+def totals(counts: Mapping[str, RequestCounts]) -> dict[str, TrafficCounts]:
+    """Adds up the requests of each service over its statuses and backends."""
+    return {
+        name: TrafficCounts(
+            sum(each.requests.values()),
+            sum(number for (status, _), number in each.requests.items() if status >= SERVER_ERROR),
+        )
+        for name, each in counts.items()
+    }
 
 
 def _more(counts: Mapping[_Key, int], before: Mapping[_Key, int]) -> dict[_Key, int]:

@@ -1,10 +1,18 @@
-"""What was served in the last hour, by samples a minute apart."""
+"""What was served in the last hour, and the requests of each minute, by samples a minute apart."""
 
 from __future__ import annotations
 
 import asyncio
 
-from gateway.telemetry.recent import SPAN, LastHour, RecentRequests
+from gateway.telemetry.recent import (
+    SPAN,
+    HourlyTraffic,
+    LastHour,
+    RecentRequests,
+    RequestCounts,
+    TrafficCounts,
+    totals,
+)
 
 
 class SampledProcess:
@@ -87,3 +95,38 @@ def test_a_service_that_came_back_began_at_zero() -> None:
     process.minutes(70, requests=9)
     process.counts = {"metal": {"1.58": 5}}
     assert process.recent.last_hour("metal").served == {"1.58": 5}
+
+
+# --- the requests of each minute ----------------------------------------------------------------------------
+
+
+def sampled(*counts: dict[str, TrafficCounts]) -> HourlyTraffic:
+    """The counts since the start at the end of each minute."""
+    minutes = iter(counts)
+    traffic = HourlyTraffic(lambda: next(minutes), lambda: 0.0)
+    for _ in counts:
+        traffic.sample()
+    return traffic
+
+
+def test_each_minute_has_what_was_counted_in_it() -> None:
+    traffic = sampled(
+        {"metal": TrafficCounts(5, 1)}, {"metal": TrafficCounts(15, 1)}, {"metal": TrafficCounts(15, 4)}
+    )
+    assert traffic.minutes("metal") == [TrafficCounts(10, 0), TrafficCounts(0, 3)]
+    assert traffic.minutes("nobody") == []
+
+
+def test_a_service_whose_counts_began_at_zero_again_has_no_negative_minute() -> None:
+    traffic = sampled({"metal": TrafficCounts(50, 9)}, {}, {"metal": TrafficCounts(4, 2)})
+    assert traffic.minutes("metal") == [TrafficCounts(4, 2)]
+
+
+def test_no_more_than_an_hour_is_kept() -> None:
+    traffic = sampled(*({"metal": TrafficCounts(number)} for number in range(200)))
+    assert traffic.minutes("metal") == [TrafficCounts(1)] * 60
+
+
+def test_totals_are_those_of_all_statuses_and_backends() -> None:
+    counts = RequestCounts({(200, "a"): 3, (503, "a"): 1, (500, "b"): 1, (404, "b"): 1}, {}, {})
+    assert totals({"metal": counts}) == {"metal": TrafficCounts(6, 2)}
