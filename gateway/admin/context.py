@@ -18,7 +18,7 @@ from gateway.keys.secrets import Secret
 from gateway.telemetry.history import History
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.neighbours import AgreementReport
-from gateway.telemetry.recent import LastHour
+from gateway.telemetry.recent import LastHour, TrafficCounts
 from gateway.telemetry.status import GatewayStatus
 
 
@@ -94,6 +94,8 @@ class AdminContext:
     """The last events."""
     last_hour: Callable[[str], LastHour]
     """Returns what a service has served lately."""
+    traffic: Callable[[str], Sequence[TrafficCounts]]
+    """Returns the requests of a service in each minute of the last hour, the oldest first."""
     explaining: Callable[[], Explaining]
     commands: Commands
     access: AdminAccess

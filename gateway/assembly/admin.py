@@ -89,6 +89,7 @@ def admin_context(parts: Parts) -> AdminContext:
         metrics=plan.metrics,
         history=parts.history,
         last_hour=parts.samplers.recent.last_hour,
+        traffic=parts.samplers.traffic.minutes,
         explaining=lambda: Explaining(plan.settings.limits, plane.cached_documents, plane.held_back),
         commands=_commands(parts),
         access=_access(parts),

@@ -427,15 +427,15 @@ def _flapping(before: ServiceView, view: ServiceView) -> str:
 
 def unserved(view: ServiceView) -> VersionSet:
     """Versions on offer that no backend can serve now: all that advertise them are down or drained."""
-    grades = (group.grade for group in view.pool.groups)
-    answering = (each for each in grades if each.in_service and each.freshness is not Freshness.DOWN)
+    summaries = (group.summary for group in view.members.groups)
+    answering = (each for each in summaries if each.in_service and each.freshness is not Freshness.DOWN)
     return view.offer.versions - union(each.usable for each in answering)
 
 
 def why_unserved(view: ServiceView, versions: VersionSet) -> str:
     """`all backends for 1.1-1.58 are down: requests get 503`. `versions`: some that `unserved` returns."""
-    grades = [group.grade for group in view.pool.groups]
-    owners = [each for each in grades if each.advertised is not None and each.advertised & versions]
+    summaries = [group.summary for group in view.members.groups]
+    owners = [each for each in summaries if each.advertised is not None and each.advertised & versions]
     text = versions.format(view.service.dialect.scheme)
     if owners and all(each.drained for each in owners):
         return f"all backends for {text} are drained: requests get 503"
@@ -446,7 +446,7 @@ def why_unserved(view: ServiceView, versions: VersionSet) -> str:
 
 def _outage(view: ServiceView) -> VersionSet:
     """The same, once it is known: after a start the first probes decide."""
-    if view.offer.transparent or any(group.grade.restored for group in view.pool.groups):
+    if view.offer.transparent or any(group.summary.restored for group in view.members.groups):
         return NO_VERSIONS
     return unserved(view)
 

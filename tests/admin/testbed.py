@@ -31,7 +31,7 @@ from gateway.settings import Limits
 from gateway.telemetry.history import History
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.neighbours import AgreementReport, EngineReport
-from gateway.telemetry.recent import NO_RATES, LastHour, ServiceRates
+from gateway.telemetry.recent import NO_RATES, LastHour, ServiceRates, TrafficCounts
 from gateway.telemetry.series.process import OfProcess
 from gateway.telemetry.status import ConfigInForce, GatewayStatus, WorkerState
 from gateway.telemetry.worker_report import WorkerReport
@@ -72,6 +72,7 @@ class AdminTestbed:
     history: History = field(default_factory=History)
     last_hour: Mapping[str, LastHour] = field(default_factory=dict)
     rates: Mapping[str, ServiceRates] = field(default_factory=dict)
+    traffic: Mapping[str, Sequence[TrafficCounts]] = field(default_factory=dict)
     certificate_expiry: Mapping[str, float] = field(default_factory=dict)
     command: Callable[[str, OperatorCommand], Awaitable[None]] | None = None
     forget: Callable[[str], Awaitable[bool]] | None = None
@@ -98,6 +99,7 @@ class AdminTestbed:
             metrics=self.metrics,
             history=self.history,
             last_hour=lambda service: self.last_hour.get(service, LastHour({}, 0.0)),
+            traffic=lambda service: self.traffic.get(service, ()),
             explaining=lambda: Explaining(Limits(), held_back=self.held_back),
             commands=Commands(
                 apply=self.command or self._apply,

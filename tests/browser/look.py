@@ -13,11 +13,13 @@ _TEXTS: Final = """() => {
   // Where each text can be seen: its rectangles, without what the boxes around it cut off.
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   const found = [];
+  let number = 0;
   while (walker.nextNode()) {
     const node = walker.currentNode, element = node.parentElement;
     if (!node.data.trim() || !element.checkVisibility({visibilityProperty: true, opacityProperty: true}))
       continue;
     if (element.tagName === "DETAILS" && !element.open) continue;
+    number += 1;
     const range = document.createRange();
     range.selectNodeContents(node);
     for (const seen of range.getClientRects()) {
@@ -33,7 +35,7 @@ _TEXTS: Final = """() => {
         scrolled = true;
       }
       if (right - left > 3 && bottom - top > 3)
-        found.push({text: node.data.trim().slice(0, 60), left, top, right, bottom, scrolled});
+        found.push({number, text: node.data.trim().slice(0, 60), left, top, right, bottom, scrolled});
     }
   }
   return found;
@@ -70,6 +72,8 @@ async def overlaps(page: Page) -> list[str]:
         for other in texts[number + 1 :]:
             if other["top"] >= one["bottom"] - SLACK:
                 break
+            if one["number"] == other["number"]:
+                continue  # a text that is cut by an ellipsis has two rectangles
             across = min(one["right"], other["right"]) - max(one["left"], other["left"])
             down = min(one["bottom"], other["bottom"]) - other["top"]
             if across > SLACK and down > SLACK:

@@ -1,5 +1,5 @@
 """Every state of the page, wide and narrow, light and dark: nothing overlaps or leaves the page, and axe-core
-finds nothing serious. A picture of each is kept (SKEWGATE_SCREENSHOTS)."""
+finds nothing. A picture of each is kept (SKEWGATE_SCREENSHOTS)."""
 
 from __future__ import annotations
 

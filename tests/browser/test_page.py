@@ -110,7 +110,7 @@ async def test_a_backend_that_fails_is_shown_as_it_fails(bed: Bed, tabs: Tabs) -
     await expect(page.locator("#health")).to_contain_text("api-2")
     await bed.servers["api-2"].start(bed.servers["api-2"].release)
     await expect(backend(page, "api-2")).to_contain_text("fresh")
-    await expect(page.locator("#health")).to_have_class(re.compile(r"\bgood\b"))
+    await expect(page.locator("#health")).to_have_class(re.compile(r"\bupgrading\b"))
 
 
 async def test_what_the_operator_holds_is_left_alone_by_an_update(bed: Bed, tabs: Tabs) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2s
 from math import ceil
 from time import gmtime, strftime
@@ -19,22 +19,46 @@ from typing import Final, final
 
 from gateway.admin.commands import releases_of
 from gateway.admin.context import AdminContext
-from gateway.admin.ui.facts_health import Problem, gateway_problems, health, service_problems
-from gateway.admin.ui.facts_offer import NOTHING, Drawing, cut, offer_facts, offered, ranges, rate, why
+from gateway.admin.ui.facts_fleet import groups, worst_first
+from gateway.admin.ui.facts_health import (
+    GOOD,
+    UPGRADING,
+    Problem,
+    gateway_problems,
+    health,
+    service_problems,
+    together,
+)
+from gateway.admin.ui.facts_offer import (
+    NOTHING,
+    Drawing,
+    cut,
+    held,
+    offer_facts,
+    offered,
+    progress,
+    ranges,
+    rate,
+)
 from gateway.admin.ui.model import (
     BackendFacts,
     Bar,
     Demand,
+    Health,
     Overview,
     Refusal,
     ReplicaFacts,
     ServicePage,
     ServiceRow,
 )
-from gateway.admin.ui.timeline import event_facts
+from gateway.admin.ui.timeline import MINUTE, event_facts
+from gateway.admin.ui.traffic import Traffic, traffic
+from gateway.controlplane.change_log import unserved
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.fleet.backend import Freshness, MemberSummary
 from gateway.core.fleet.member_set import MemberSet
+from gateway.core.fleet.offer import Phase
+from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.ranges import NO_VERSIONS
 from gateway.telemetry.neighbours import AgreementReport, EngineReport, ReplicaReport
 from gateway.telemetry.recent import SPAN, LastHour, RequestCounts, ServiceRates
@@ -84,23 +108,20 @@ class Facts:
         """All services, each in one row."""
         status, events = self._context.status(), self._context.history.latest()
         problems = list(gateway_problems(status))
-        rows = []
+        rows, of_services = [], list[tuple[str, Problem]]()
         for at, service in enumerate(status.services()):
             if at % SERVICES == SERVICES - 1:
                 await asyncio.sleep(0)
             found = list(service_problems(service))
-            rows.append(_row(service, found))
-            problems += [
-                Problem(each.level, f"{service.name}: {each.sentence}")
-                for each in found[:MAX_PROBLEMS_OF_A_SERVICE]
-            ]
-        number = len(rows)
-        good = f"healthy: {'the service is' if number == 1 else f'all {number} services are'} served"
+            rows.append(_row(service, found, traffic(self._context.traffic(service.name))))
+            of_services += [(service.name, each) for each in found[:MAX_PROBLEMS_OF_A_SERVICE]]
+        problems += together(of_services)
         return Overview(
-            health=health(problems, good),
+            health=health(problems, _all_good(rows)),
             services=tuple(rows),
-            replicas=replica_facts(status, rows[0].name if number == 1 else None),
+            replicas=replica_facts(status, rows[0].name if len(rows) == 1 else None),
             events=event_facts(events),
+            minute=_minute(status.now),
         )
 
     async def service_page(self, name: str) -> ServicePage | None:
@@ -119,7 +140,7 @@ class Facts:
         labels = drawing.labels(view.offer.versions)
         return ServicePage(
             name=name,
-            health=health(problems, f"healthy: {_good(view.members)}"),
+            health=health(problems, _good(view)),
             offer=offer_facts(service, drawing),
             releases=tuple(releases_of(view.service)),
             guaranteed=ranges(view.offer.guaranteed, scheme),
@@ -127,27 +148,47 @@ class Facts:
             labels=labels,
             rate=rate(service.rates.requests),
             in_flight=in_flight,
+            traffic=traffic(context.traffic(name)),
             demand=demand(hour),
             demand_seconds=demand_seconds(hour),
             refusals=refusals(counts, service.rates),
             replicas=replica_facts(status, name),
             events=event_facts(events),
-            backends=await Rows(service, drawing).all(),
+            minute=_minute(status.now),
+            backends=worst_first(await Rows(service, drawing).all()),
+            groups=groups(view, drawing),
         )
 
 
-def _row(service: ServiceStatus, problems: list[Problem]) -> ServiceRow:
-    offer, members = service.view.offer, service.view.members
+def _row(service: ServiceStatus, problems: list[Problem], drawn: Traffic) -> ServiceRow:
+    view, offer, members = service.view, service.view.offer, service.view.members
     return ServiceRow(
         key=key_of(service.name),
         name=service.name,
         dialect=service.view.service.dialect.name,
-        health=health(problems, f"healthy: {_good(members)}"),
+        health=health(problems, _good(view)),
         offer=offered(offer, service.scheme),
+        is_served=offer.transparent or bool(offer.versions - unserved(view)),
         phase=offer.phase.value,
-        why=why(service),
+        progress=progress(view),
+        held=held(service),
         backends=f"{_number_fresh(members)} of {len(members.all)} fresh",
         rate=rate(service.rates.requests),
+        traffic=drawn,
+    )
+
+
+def _minute(now: float) -> float:
+    return ceil(now / MINUTE) * float(MINUTE)
+
+
+def _all_good(rows: Sequence[ServiceRow]) -> Health:
+    """What is said where no service has a problem."""
+    number, upgrading = len(rows), sum(row.health.level == UPGRADING for row in rows)
+    if upgrading:
+        return Health(UPGRADING, f"{upgrading} of {number} services upgrading, all are served", ())
+    return Health(
+        GOOD, f"healthy: {'the service is' if number == 1 else f'all {number} services are'} served", ()
     )
 
 
@@ -245,12 +286,16 @@ def _number_fresh(members: MemberSet) -> int:
     return sum(group.number for group in members.groups if group.summary.freshness is Freshness.FRESH)
 
 
-def _good(members: MemberSet) -> str:
-    """What is well where nothing is wrong."""
-    number, fresh = len(members.all), _number_fresh(members)
+def _good(view: ServiceView) -> Health:
+    """What is said where nothing is wrong."""
+    if view.offer.phase in {Phase.MIXED, Phase.STABILIZING}:
+        return Health(UPGRADING, f"upgrading: {progress(view) or view.offer.phase.value}", ())
+    number, fresh = len(view.members.all), _number_fresh(view.members)
     if fresh < number:
-        return f"{fresh} of {number} backends are fresh, the others have just failed or not been probed yet"
-    return "the backend is fresh" if number == 1 else f"all {number} backends are fresh"
+        text = f"{fresh} of {number} backends are fresh, the others have just failed or not been probed yet"
+    else:
+        text = "the backend is fresh" if number == 1 else f"all {number} backends are fresh"
+    return Health(GOOD, f"healthy: {text}", ())
 
 
 # --- requests

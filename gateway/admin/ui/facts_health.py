@@ -9,22 +9,25 @@ from time import gmtime, strftime
 from typing import Final, NamedTuple
 
 from gateway.admin import views
-from gateway.admin.ui.facts_offer import cut, duration, ranges
+from gateway.admin.ui.facts_offer import cut, duration, without_address
 from gateway.admin.ui.model import Health
-from gateway.controlplane.change_log import is_blocked, reason_held
+from gateway.controlplane.change_log import is_blocked, reason_held, unserved, why_unserved
 from gateway.core.fleet.backend import Freshness, Member, MemberSummary
 from gateway.core.fleet.member_set import MemberSet
 from gateway.core.fleet.snapshot import ServiceView
-from gateway.core.versions.ranges import VersionSet, union
 from gateway.telemetry.neighbours import AgreementReport, EngineReport
 from gateway.telemetry.status import GatewayStatus, ServiceStatus, WorkerState
 
 GOOD: Final = "good"
+UPGRADING: Final = "upgrading"
 ATTENTION: Final = "attention"
 BAD: Final = "bad"
 
 MAX_NAMED: Final = 4
 """Backends, services or files that a sentence names; the others are only counted."""
+
+MAX_REASONS: Final = 3
+"""Different reasons that a sentence about several backends tells; the other backends are only counted."""
 
 MAX_PROBLEMS: Final = 20
 """Sentences that are shown; the others are only counted."""
@@ -39,13 +42,15 @@ class Problem(NamedTuple):
     level: str
     """`attention` or `bad`."""
     sentence: str
+    brief: str = ""
+    """The same without names, for the overview, where equal ones are told once; empty: `sentence`."""
 
 
-def health(problems: Iterable[Problem], good: str) -> Health:
-    """`good`: the sentence where nothing is wrong."""
+def health(problems: Iterable[Problem], good: Health) -> Health:
+    """The worst of `problems`. `good`: what is said where there are none."""
     found = list(problems)
     if not found:
-        return Health(GOOD, good, ())
+        return good
     worst = BAD if any(each.level == BAD for each in found) else ATTENTION
     count = "1 problem" if len(found) == 1 else f"{len(found)} problems"
     sentence = f"not healthy: {count}" if worst == BAD else f"needs attention: {count}"
@@ -53,6 +58,15 @@ def health(problems: Iterable[Problem], good: str) -> Health:
     if len(found) > MAX_PROBLEMS:
         shown.append(f"{len(found) - MAX_PROBLEMS} more")
     return Health(worst, sentence, tuple(shown))
+
+
+def together(problems: Iterable[tuple[str, Problem]]) -> Iterator[Problem]:
+    """The problems of several services, each behind the service's name: equal ones are told once."""
+    services: dict[tuple[str, str], list[str]] = {}
+    for service, each in problems:
+        services.setdefault((each.level, each.brief or each.sentence), []).append(service)
+    for (level, sentence), names in services.items():
+        yield Problem(level, f"{named(names)}: {sentence}")
 
 
 # --- the gateway --------------------------------------------------------------------------------------------
@@ -133,26 +147,21 @@ def service_problems(service: ServiceStatus) -> Iterator[Problem]:
     # Who is drained is being worked on, and who is leaving is not missed.
     down = names_of(members, lambda summary: summary.freshness is Freshness.DOWN and _is_wanted(summary))
     if down:
-        text = _some("down after three failed probes", down, view, why=lambda member: member.error)
-        yield Problem(ATTENTION, f"{text}; tried last, and what was served last counts for the offer")
+        state = "down (3 failed probes) and used only as a last resort"
+        yield _some(state, down, view, why=lambda member: member.error)
     unknown = names_of(
         members,
         lambda summary: summary.freshness is Freshness.UNKNOWN and summary.probed and _is_wanted(summary),
     )
     if unknown:
-        yield Problem(
-            ATTENTION, _some("without a known version", unknown, view, why=lambda member: member.error)
-        )
+        yield _some("without a known version", unknown, view, why=lambda member: member.error)
     doubtful = names_of(members, lambda summary: summary.version_unknown or _mismatched(summary))
     if doubtful:
-        yield Problem(ATTENTION, _some("that showed another version than they advertise", doubtful, view))
+        yield _some("serving another version than advertised", doubtful, view)
     if unhealthy := names_of(members, lambda summary: summary.unhealthy):
-        yield Problem(
-            ATTENTION,
-            _some("whose health check says no", unhealthy, view, why=lambda member: member.unhealthy),
-        )
+        yield _some("failing their health check", unhealthy, view, why=lambda member: member.unhealthy)
     if out := [member.backend.name for member in members.all if member.key in ejected] if ejected else []:
-        yield Problem(ATTENTION, _some("ejected", out, view))
+        yield _some("ejected", out, view)
     for each in service.sources:
         if each.error:
             yield Problem(ATTENTION, f"the source {cut(each.source)} does not answer: {cut(each.error)}")
@@ -165,7 +174,7 @@ def service_problems(service: ServiceStatus) -> Iterator[Problem]:
 
 def _offer(service: ServiceStatus) -> Iterator[Problem]:
     """Requests that nobody can serve."""
-    view, offer, scheme = service.view, service.view.offer, service.scheme
+    view, offer = service.view, service.view.offer
     if offer.transparent:
         return
     if is_blocked(view):
@@ -174,11 +183,7 @@ def _offer(service: ServiceStatus) -> Iterator[Problem]:
         yield Problem(BAD, f"nothing is offered, requests get 503: {_why_nothing(view.members)}")
     elif missing := unserved(view):
         level = BAD if missing == offer.versions else ATTENTION
-        text = ranges(missing, scheme)
-        yield Problem(
-            level,
-            f"{text} is on offer and no backend that answers serves it: such requests fail until one does",
-        )
+        yield Problem(level, cut(why_unserved(view, missing)))
 
 
 def _why_nothing(members: MemberSet) -> str:
@@ -194,25 +199,27 @@ def _why_nothing(members: MemberSet) -> str:
     return "the first offer is not made yet"
 
 
-def unserved(view: ServiceView) -> VersionSet:
-    """What is on offer and served at this moment by no backend that answers."""
-    summaries = (group.summary for group in view.members.groups)
-    answering = (each for each in summaries if each.in_service and each.freshness is not Freshness.DOWN)
-    return view.offer.versions - union(each.usable for each in answering)
-
-
 def _some(
     what: str, names: Sequence[str], view: ServiceView, why: Callable[[Member], str | None] = lambda _: None
-) -> str:
-    """`2 of 4 backends are down: api-1 (no connection) and api-2`. `why`: of one backend; None: nothing."""
-    reasons = []
-    for name in names[:MAX_NAMED]:
+) -> Problem:
+    """`3 of 4 backends are down: api-1, api-2 (no connection); api-3 (no answer)`. Backends with the same
+    reason are named together. `why` returns the reason of one backend; None: it has none."""
+    by_reason: dict[str, list[str]] = {}
+    for name in names:
         member = view.members.member(name)
-        reason = cut(why(member) or "") if member is not None else ""
-        reasons.append(f"{name} ({reason})" if reason else name)
+        reason = "" if member is None else without_address(why(member) or "")
+        by_reason.setdefault(reason, []).append(name)
+    ranked = sorted(by_reason.items(), key=lambda item: -len(item[1]))
+    parts = [
+        f"{named(alike)} ({cut(reason)})" if reason else named(alike)
+        for reason, alike in ranked[:MAX_REASONS]
+    ]
+    if rest := sum(len(alike) for _, alike in ranked[MAX_REASONS:]):
+        parts.append(f"{rest} for other reasons")
     number = len(view.members.all)
     of_all = f"{len(names)} of {'1 backend' if number == 1 else f'{number} backends'}"
-    return f"{of_all} {what}: {named([*reasons, *names[MAX_NAMED:]])}"
+    brief = f"{of_all} {'is' if len(names) == 1 else 'are'} {what}"
+    return Problem(ATTENTION, f"{brief}: {'; '.join(parts)}", brief)
 
 
 def _is_wanted(summary: MemberSummary) -> bool:

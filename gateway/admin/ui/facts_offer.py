@@ -6,13 +6,14 @@ values of `model` out.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import ceil
 from typing import Final, assert_never, final
 
 from gateway.admin.effects import beneath
 from gateway.admin.ui.model import Bar, OfferFacts
-from gateway.controlplane.change_log import is_blocked, reason_held
+from gateway.controlplane.change_log import is_blocked, reason_held, unserved
 from gateway.core.fleet.offer import HeldRule, Offer
 from gateway.core.fleet.service import Policy, Service
 from gateway.core.fleet.snapshot import ServiceView
@@ -25,7 +26,7 @@ NOTHING: Final = "nothing"
 NOT_NEGOTIATED: Final = "not negotiated"
 """What is offered where every backend is legacy: requests pass as they are."""
 
-MAX_WHO: Final = 20
+MAX_WHO: Final = 8
 """Backends or replicas that are named; the others are only counted."""
 
 MAX_TEXT: Final = 300
@@ -36,6 +37,8 @@ MAX_BARS: Final = 60
 
 ROOM: Final = 0.06
 """The least distance of two labels, as a share of the axis."""
+
+_ADDRESS: Final = re.compile(r"(?: to|; check) \S+?(?=: )")
 
 _MINUTE: Final = 60.0
 _HOUR: Final = 3600.0
@@ -50,6 +53,12 @@ _TOUCHING: Final = 1e-9
 def cut(text: str) -> str:
     """A text from outside at a length that has room."""
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
+
+
+def without_address(text: str) -> str:
+    """An error without the address of its backend: `no connection: connection refused`. So equal errors of
+    several backends can be told once."""
+    return _ADDRESS.sub("", text)
 
 
 def ranges(versions: VersionSet, scheme: Scheme) -> str:
@@ -115,17 +124,34 @@ class Drawing:
 def offer_facts(service: ServiceStatus, drawing: Drawing) -> OfferFacts:
     """The offer of a service, in words and on its axis."""
     view, scheme = service.view, service.scheme
-    offer, ceiling = view.offer, view.service.ceiling
+    offer, ceiling, missing = view.offer, view.service.ceiling, unserved(view)
     return OfferFacts(
         range=offered(offer, scheme),
         phase=offer.phase.value,
+        progress=progress(view),
         why=why(service),
         who=_who(service),
         then=_then(view),
         pin="" if view.members.pin is None else scheme.format(view.members.pin),
         ceiling="" if ceiling is None else scheme.format(ceiling),
-        bars=drawing.bars(offer.versions),
+        bars=drawing.bars(offer.versions - missing),
+        unserved=drawing.bars(missing),
     )
+
+
+def progress(view: ServiceView) -> str:
+    """`1 of 4 serve 1.90`: how many backends serve the highest version of all. Empty for one backend, and
+    where no backend has shown its versions. Backends that leave do not count."""
+    groups = [group for group in view.members.groups if not group.summary.absent]
+    total = sum(group.number for group in groups)
+    served = [group.summary.advertised for group in groups if group.summary.advertised]
+    if total < 2 or not served or view.offer.transparent:
+        return ""
+    newest = max(versions.highest for versions in served)
+    number = sum(
+        group.number for group in groups if group.summary.advertised and newest in group.summary.advertised
+    )
+    return f"{number} of {total} serve {view.service.dialect.scheme.format(newest)}"
 
 
 def offered(offer: Offer, scheme: Scheme) -> str:
@@ -137,7 +163,7 @@ def why(service: ServiceStatus) -> str:
     """The policy and what holds the offer, one sentence without a full stop."""
     if service.view.offer.transparent:
         return "every backend in service is legacy, so nothing is negotiated and versions pass as they are"
-    return f"{_policy(service.view.service)}; {_held(service)}"
+    return f"{_policy(service.view.service)}; {held(service) or 'nothing holds it'}"
 
 
 def _policy(service: Service) -> str:
@@ -154,7 +180,8 @@ def _policy(service: Service) -> str:
             assert_never(service.policy)
 
 
-def _held(service: ServiceStatus) -> str:
+def held(service: ServiceStatus) -> str:
+    """What holds the offer, or why there is none; empty: nothing holds it."""
     view, now, agreement = service.view, service.gateway.monotonic, service.gateway.agreement
     rule = view.offer.held.rule
     if is_blocked(view):
@@ -168,7 +195,7 @@ def _held(service: ServiceStatus) -> str:
         return reason_held(view, now)
     if not view.offer.versions:
         return "no backend in service is known to serve any version"
-    return "nothing holds it"
+    return ""
 
 
 def _waits(view: ServiceView, now: float) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
+from gateway.admin.ui.traffic import Traffic
 from gateway.core.versions.axis import Tick
 
 
@@ -22,7 +23,7 @@ class Bar(NamedTuple):
 
 
 class Health(NamedTuple):
-    """Is it healthy. `level`: `good`, `attention` or `bad`."""
+    """Is it healthy. `level`: `good`, `upgrading`, `attention` or `bad`."""
 
     level: str
     sentence: str
@@ -38,6 +39,8 @@ class OfferFacts(NamedTuple):
     range: str
     """`1.1-1.58`; `nothing`."""
     phase: str
+    progress: str
+    """`1 of 4 serve 1.90`; empty: there is nothing to compare."""
     why: str
     """One sentence: the policy and what holds it."""
     who: tuple[str, ...]
@@ -48,6 +51,23 @@ class OfferFacts(NamedTuple):
     """The version of a pin; empty: there is none."""
     ceiling: str
     """The ceiling of the configuration; empty: there is none."""
+    bars: tuple[Bar, ...]
+    """Versions on offer that some backend serves now."""
+    unserved: tuple[Bar, ...]
+    """Versions on offer that no backend can serve now."""
+
+    @property
+    def all_bars(self) -> tuple[Bar, ...]:
+        """All versions on offer."""
+        return (*self.bars, *self.unserved)
+
+
+class GroupFacts(NamedTuple):
+    """Backends that serve the same versions."""
+
+    number: int
+    text: str
+    """What they do: `serve 1.1-1.58`, `are unknown`."""
     bars: tuple[Bar, ...]
 
 
@@ -114,6 +134,10 @@ class EventFacts(NamedTuple):
     service: str
     """Empty: none."""
     text: str
+    times: int = 1
+    """Number of equal events in a row, which are shown as one."""
+    outage: bool | None = None
+    """True: an outage begins; False: it ends; None: the event is about something else."""
 
 
 class ReplicaFacts(NamedTuple):
@@ -142,9 +166,12 @@ class ServicePage(NamedTuple):
     labels: tuple[Tick, ...]
     """Versions that the axis names. Those without room are left out already."""
     backends: tuple[BackendFacts, ...]
+    groups: tuple[GroupFacts, ...]
+    """Only of many backends."""
     rate: float
     """Requests per second lately."""
     in_flight: int
+    traffic: Traffic
     demand: tuple[Demand, ...]
     """The most frequent first."""
     demand_seconds: float
@@ -153,6 +180,8 @@ class ServicePage(NamedTuple):
     replicas: tuple[ReplicaFacts, ...]
     events: tuple[EventFacts, ...]
     """The last hundred about this service, or about none; the newest first."""
+    minute: float
+    """The wall-clock time in seconds, up to the next whole minute."""
 
 
 class ServiceRow(NamedTuple):
@@ -164,11 +193,16 @@ class ServiceRow(NamedTuple):
     dialect: str
     health: Health
     offer: str
+    is_served: bool
+    """Whether some backend can serve what is on offer."""
     phase: str
-    why: str
+    progress: str
+    held: str
+    """What holds the offer; empty: nothing."""
     backends: str
     """`4 of 4 fresh`."""
     rate: float
+    traffic: Traffic
 
 
 class Overview(NamedTuple):
@@ -178,3 +212,5 @@ class Overview(NamedTuple):
     services: tuple[ServiceRow, ...]
     replicas: tuple[ReplicaFacts, ...]
     events: tuple[EventFacts, ...]
+    minute: float
+    """As `ServicePage.minute`."""

@@ -28,6 +28,7 @@ from gateway.admin.explaining import DescriptionError, explain_described
 from gateway.admin.ui.access import operator_of, service_path
 from gateway.admin.ui.documents import HEADERS, Documents
 from gateway.admin.ui.facts import Facts
+from gateway.admin.ui.facts_fleet import CROWD
 from gateway.admin.ui.feed import Feed
 from gateway.admin.ui.parts import PageParts, overview_parts, service_parts
 from gateway.admin.ui.stream import Streams
@@ -64,6 +65,8 @@ class Frame(NamedTuple):
     """Wall-clock seconds."""
     several: bool
     """There is more than one service."""
+    crowd: bool
+    """Backends are grouped, and can be filtered."""
     reloads: bool
     """Without JavaScript the browser loads it again every ten seconds."""
 
@@ -176,6 +179,7 @@ class _Pages:
             stamp=stamp(),
             now=time(),
             several=len(self._context.snapshots.current.views) > 1 or not name,
+            crowd=view is not None and len(view.members.all) >= CROWD,
             reloads="reload" in request.query,
         )
 

@@ -69,15 +69,17 @@ def service_parts(page: ServicePage) -> PageParts:
         "offer": Part("offer", (offer, page.guaranteed, page.reachable, labels)),
         "controls": Part("service_controls", (name, offer.pin, page.releases)),
         "traffic": Part("traffic", (len(page.backends), page.rate, page.in_flight)),
-        "axis": Part("axis", (labels, offer.bars)),
+        "sparkline": Part("sparkline", (page.traffic,)),
+        "groups": Part("groups", (page.groups, labels, offer.all_bars)),
+        "axis": Part("axis", (labels, offer.all_bars)),
     }
     for row, backend in zip(lists[BACKENDS], page.backends, strict=True):
-        parts[row] = Part("backend", (name, offer.bars, backend))
+        parts[row] = Part("backend", (name, offer.all_bars, backend))
     parts |= {
         "demand": Part("demand", (page.demand, page.demand_seconds)),
         "refusals": Part("refusals", (page.refusals,)),
         "processes": Part("processes", (page.replicas,)),
-        **_events(page.events, with_service=False),
+        **_events(page.events, page.minute, with_service=False),
     }
     return PageParts(parts, lists)
 
@@ -90,15 +92,15 @@ def overview_parts(overview: Overview) -> PageParts:
         parts[row] = Part("service", (service,))
     parts |= {
         "processes": Part("processes", (overview.replicas,)),
-        **_events(overview.events, with_service=True),
+        **_events(overview.events, overview.minute, with_service=True),
     }
     return PageParts(
         parts, {SERVICES: rows, EVENTS: tuple(f"event-{each.number}" for each in overview.events)}
     )
 
 
-def _events(events: tuple[EventFacts, ...], *, with_service: bool) -> dict[str, Part]:
-    found = {"timeline": Part("timeline", (timeline(events),))}
+def _events(events: tuple[EventFacts, ...], now: float, *, with_service: bool) -> dict[str, Part]:
+    found = {"timeline": Part("timeline", (timeline(events, now),))}
     for each in events:
         found[f"event-{each.number}"] = Part("event", (each, with_service))
     return found

@@ -1,4 +1,4 @@
-"""The events of a page: as lines of a list, and along a line of hours, which names some times. Pure: events
+"""The events of a page: as lines of a list, and along a line of time, which names some times. Pure: events
 of `telemetry.history` in, values of `model` out.
 """
 
@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from math import ceil, floor
+from math import ceil
 from time import gmtime, strftime
 from typing import Final, NamedTuple
 
+from gateway.admin.ui.facts_health import named
+from gateway.admin.ui.facts_offer import without_address
 from gateway.admin.ui.model import EventFacts
 from gateway.telemetry.history import Event
 
@@ -32,17 +34,31 @@ MINUTE: Final = 60
 HOUR: Final = 3600
 DAY: Final = 86_400
 
-UNITS: Final = (15 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 7 * DAY, 28 * DAY)
+UNITS: Final = (
+    MINUTE,
+    5 * MINUTE,
+    15 * MINUTE,
+    HOUR,
+    3 * HOUR,
+    6 * HOUR,
+    12 * HOUR,
+    DAY,
+    7 * DAY,
+    28 * DAY,
+)
 """Seconds between two times that the line names."""
 
-SHORTEST: Final = HOUR
+SHORTEST: Final = 2 * MINUTE
 """Seconds that the line has at least."""
 
 DIGITS: Final = 3
 """Of a mark's position: what lies closer together cannot be told apart."""
 
-MAX_TICKS: Final = 5
+MAX_TICKS: Final = 4
 """Parts into which the line is divided at most: their labels have room on a telephone."""
+
+ROOM: Final = 0.24
+"""Least distance of two times that the line names, as a share of its length."""
 
 LANES: Final = ("offer", "backend", "operator", "config", "agreement", "other")
 """Kinds of events, each with a line of its own, from above."""
@@ -52,8 +68,18 @@ LEVELS: Final = ("info", "warning", "error")
 
 
 def event_facts(events: Iterable[Event]) -> tuple[EventFacts, ...]:
-    """In the same order. The text goes without the service's name in front, which stands beside it."""
-    return tuple(_event(each) for each in events)
+    """The events in the same order, the newest first. Warnings and errors in a row that differ in nothing but
+    the backend are one. A text goes without the service's name in front, which stands beside it."""
+    found: list[EventFacts] = []
+    group: list[Event] = []
+    for event in events:
+        if group and _is_like(group[-1], event):
+            group.append(event)
+            found[-1] = _grouped(group)
+        else:
+            group = [event]
+            found.append(_event(event))
+    return tuple(found)
 
 
 def _event(event: Event) -> EventFacts:
@@ -61,7 +87,35 @@ def _event(event: Event) -> EventFacts:
     text = event.text
     if event.service:
         text = text.removeprefix(f"{event.service}/" if event.backend else f"{event.service}: ")
-    return EventFacts(event.number, event.at, kind, _level(event.level), event.service, text)
+    return EventFacts(
+        event.number, event.at, kind, _level(event.level), event.service, text, outage=event.outage
+    )
+
+
+def _grouped(group: Sequence[Event]) -> EventFacts:
+    """Several events as one, with the time of the newest and the number of the oldest: so the number stays
+    the same while others come."""
+    newest, oldest = group[0], group[-1]
+    backends = list(dict.fromkeys(event.backend for event in group))
+    return _event(newest)._replace(
+        number=oldest.number, times=len(group), text=f"{named(backends)}: {_statement(newest)}"
+    )
+
+
+def _is_like(one: Event, other: Event) -> bool:
+    return bool(
+        one.backend
+        and other.backend
+        and one.level == other.level >= logging.WARNING
+        and (one.service, one.logger) == (other.service, other.logger)
+        and not (one.by_operator or other.by_operator)
+        and _statement(one) == _statement(other)
+    )
+
+
+def _statement(event: Event) -> str:
+    """What an event says of its backend."""
+    return without_address(event.text.removeprefix(f"{event.service}/{event.backend}: "))
 
 
 def _level(level: int) -> str:
@@ -93,26 +147,39 @@ class Tick(NamedTuple):
     """In UTC: `14:05`, or `23 Nov`."""
 
 
+class Span(NamedTuple):
+    """A part of the line, its ends from 0 to 1."""
+
+    begin: float
+    end: float
+
+
 class Timeline(NamedTuple):
     """All of it."""
 
     lanes: tuple[Lane, ...]
     ticks: tuple[Tick, ...]
+    outages: tuple[Span, ...]
+    """When some version on offer had no backend."""
     summary: str
     """For those who do not see it."""
 
 
-def timeline(events: Sequence[EventFacts]) -> Timeline:
-    """From the oldest event to the newest, with room to whole units on both sides: it changes only with an
-    event."""
+def timeline(events: Sequence[EventFacts], now: float) -> Timeline:
+    """The line from the first event to the newest, or to `now` (wall-clock seconds) while an outage goes on.
+    `events` has the newest first."""
     if not events:
-        return Timeline((), (), "")
-    oldest, newest = min(each.at for each in events), max(each.at for each in events)
-    begin, end, unit = _line(oldest, newest)
+        return Timeline((), (), (), "")
+    oldest, newest = events[-1].at, events[0].at
+    for each in events:
+        oldest, newest = min(oldest, each.at), max(newest, each.at)
+    spans = _outages(events, oldest, max(newest, now))
+    end = max(oldest + SHORTEST, newest, *(span.end for span in spans))
+    length = end - oldest
     lanes = []
     for kind in LANES:
         marks = {
-            Mark(round((each.at - begin) / (end - begin), DIGITS), each.level)
+            Mark(round((each.at - oldest) / length, DIGITS), each.level)
             for each in events
             if each.kind == kind
         }
@@ -120,36 +187,51 @@ def timeline(events: Sequence[EventFacts]) -> Timeline:
             lanes.append(
                 Lane(kind, tuple(sorted(marks, key=lambda mark: (LEVELS.index(mark.level), mark.at))))
             )
-    form = "%H:%M" if unit < DAY else "%d %b"
-    ticks = (
-        Tick(step * unit / (end - begin), strftime(form, gmtime(begin + step * unit)).lstrip())
-        for step in range(round((end - begin) / unit) + 1)
+    outages = tuple(
+        Span(round((span.begin - oldest) / length, DIGITS), round((span.end - oldest) / length, DIGITS))
+        for span in spans
     )
-    return Timeline(tuple(lanes), tuple(ticks), _summary(events, oldest, newest))
+    return Timeline(tuple(lanes), _ticks(oldest, end), outages, _summary(events, oldest, newest, len(spans)))
 
 
-def _line(oldest: float, newest: float) -> tuple[float, float, int]:
-    """Where the line begins and ends, and the seconds between its ticks."""
-    for unit in UNITS:
-        begin, end = _whole(oldest, newest, unit)
-        if end - begin <= MAX_TICKS * unit:
-            return begin, end, unit
-    unit = ceil((newest - oldest) / (MAX_TICKS - 1) / DAY) * DAY
-    return *_whole(oldest, newest, unit), unit
+def _outages(events: Sequence[EventFacts], oldest: float, now: float) -> list[Span]:
+    """When the services had outages, in seconds. One whose beginning is forgotten begins with the line, one
+    without an end goes on."""
+    began: dict[str, float] = {}
+    spans = []
+    for each in sorted(events, key=lambda event: event.number):
+        if each.outage is True:
+            began.setdefault(each.service, each.at)
+        elif each.outage is False:
+            spans.append(Span(began.pop(each.service, oldest), each.at))
+    return [*spans, *(Span(begin, now) for begin in began.values())]
 
 
-def _whole(oldest: float, newest: float, unit: int) -> tuple[float, float]:
-    end = max(ceil(newest / unit) * unit, (floor(oldest / unit) + 1) * unit)
-    return min(floor(oldest / unit) * unit, end - SHORTEST), end
+def _ticks(begin: float, end: float) -> tuple[Tick, ...]:
+    """The beginning of the line, and whole units of time behind it."""
+    units = (*UNITS, ceil((end - begin) / MAX_TICKS / DAY) * DAY)
+    unit = next(each for each in units if (end - begin) / each <= MAX_TICKS)
+    form = "%H:%M" if unit < DAY else "%d %b"
+    times = [begin]
+    whole = ceil(begin / unit) * unit
+    while whole <= end:
+        if (whole - times[-1]) / (end - begin) >= ROOM:
+            times.append(whole)
+        whole += unit
+    return tuple(
+        Tick(round((time - begin) / (end - begin), DIGITS), strftime(form, gmtime(time)).lstrip())
+        for time in times
+    )
 
 
-def _summary(events: Sequence[EventFacts], oldest: float, newest: float) -> str:
-    number = "1 event" if len(events) == 1 else f"{len(events)} events"
+def _summary(events: Sequence[EventFacts], oldest: float, newest: float, outages: int) -> str:
+    count = sum(each.times for each in events)
+    number = "1 event" if count == 1 else f"{count} events"
     begin, end = (strftime("%d %b %H:%M", gmtime(seconds)) for seconds in (oldest, newest))
-    levels = [
-        f"{found} {word}{'' if found == 1 else 's'}"
-        for word in ("error", "warning")
-        if (found := sum(each.level == word for each in events))
-    ]
-    among = f", among them {' and '.join(levels)}" if levels else ""
+    counts = (
+        *((word, sum(each.times for each in events if each.level == word)) for word in ("error", "warning")),
+        ("outage", outages),
+    )
+    found = [f"{amount} {word}{'' if amount == 1 else 's'}" for word, amount in counts if amount]
+    among = f", among them {' and '.join(found)}" if found else ""
     return f"{number} from {begin} to {end} UTC{among}; they are listed below"

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from gateway.admin.ui.facts import ROWS, SERVICES, Facts, Rows
+from gateway.admin.ui.facts_fleet import CROWD
 from gateway.admin.ui.model import BackendFacts, Bar, Demand, Overview, Refusal, ReplicaFacts, ServicePage
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.agreement.attachment import Agreed
@@ -108,9 +109,8 @@ async def test_what_stays_on_offer_by_a_last_report_names_who_keeps_it() -> None
     found = await page(AdminTestbed(holder))
     assert (found.offer.range, found.offer.who, found.offer.then) == ("1.1-1.90", ("api-1", "api-2"), "")
     assert found.health.level == "bad"
-    assert found.health.problems[0] == (
-        "1.1-1.90 is on offer and no backend that answers serves it: such requests fail until one does"
-    )
+    assert found.health.problems[0] == "all backends for 1.1-1.90 are down: requests get 503"
+    assert (found.offer.bars, [bar.text for bar in found.offer.unserved]) == ((), ["1.1-1.90"])
 
 
 async def test_dates_that_nobody_serves_between_are_one_bar_and_others_are_two() -> None:
@@ -296,9 +296,32 @@ async def test_when_nothing_is_wrong_it_says_so() -> None:
 
 async def test_one_failed_probe_is_no_problem_and_is_not_called_an_answer() -> None:
     holder = mixed_fleet()
+    learn(holder, "api-1", upto(90), 1.5)
     fails(holder, "api-1", times=1)
     assert (await page(AdminTestbed(holder))).health.sentence == (
         "healthy: 1 of 2 backends are fresh, the others have just failed or not been probed yet"
+    )
+
+
+async def test_in_an_upgrade_it_says_how_far_it_is() -> None:
+    found = await page(AdminTestbed(mixed_fleet()))
+    assert found.health == ("upgrading", "upgrading: 1 of 2 serve 1.90", ())
+    assert found.offer.progress == "1 of 2 serve 1.90"
+    row = await overview(AdminTestbed(mixed_fleet()))
+    assert row.health == ("upgrading", "1 of 1 services upgrading, all are served", ())
+    assert row.services[0].progress == "1 of 2 serve 1.90"
+
+
+async def test_backends_with_equal_errors_are_named_together() -> None:
+    holder = thousand()
+    for number in range(1000):
+        learn(holder, f"api-{number}", upto(58))
+    for number in range(5):
+        error = f"no connection to 10.0.0.1:{number}: {'timed out' if number == 2 else 'connection refused'}"
+        fails(holder, f"api-{number}", error)
+    [problem] = (await page(AdminTestbed(holder))).health.problems
+    assert problem.endswith(
+        ": api-0, api-1, api-3, api-4 (no connection: connection refused); api-2 (no connection: timed out)"
     )
 
 
@@ -329,11 +352,8 @@ async def test_problems_come_in_the_order_in_which_they_matter() -> None:
     assert found.problems[2].startswith("certificates expire soon, the first at ")
     assert found.problems[2].endswith(": soon.pem")
     assert found.problems[3:] == (
-        (
-            "1 of 2 backends down after three failed probes: api-1 (no connection); "
-            "tried last, and what was served last counts for the offer"
-        ),
-        "1 of 2 backends ejected: api-2",
+        "1 of 2 backends is down (3 failed probes) and used only as a last resort: api-1 (no connection)",
+        "1 of 2 backends is ejected: api-2",
         "maintenance: every request is answered with 503",
     )
 
@@ -399,7 +419,11 @@ async def test_the_overview_has_a_row_for_each_service_and_the_worst_health_of_a
         ("a", "1.1-1.58", "uniform", "1 of 1 fresh", 2.5),
         ("b", "nothing", "unknown", "0 of 1 fresh", 0.0),
     ]
-    assert found.services[0].why.endswith("; nothing holds it")
+    assert [each.held for each in found.services] == [
+        "",
+        "no backend in service is known to serve any version",
+    ]
+    assert [each.is_served for each in found.services] == [True, False]
     assert [each.health.level for each in found.services] == ["good", "bad"]
     assert found.health == (
         *("bad", "not healthy: 1 problem"),
@@ -580,8 +604,35 @@ async def test_many_services_are_made_in_slices_too() -> None:
     task.cancel()
     assert len(found.services) == 10 * SERVICES
     assert turns >= 9
-    assert len(found.health.problems) == 21
-    assert found.health.problems[-1] == f"{10 * SERVICES - 20} more"
+    [problem] = found.health.problems
+    assert problem == (
+        "service-0, service-1, service-2, service-3 and 196 more: "
+        "nothing is offered, requests get 503: the first probe of no backend has ended yet"
+    )
+
+
+async def test_a_crowd_is_grouped_and_its_problems_come_first() -> None:
+    backends = tuple(Backend(f"api-{number}", "10.0.0.1", 1 + number) for number in range(CROWD))
+    holder = holder_of(ironic.service(*backends))
+    for number in range(1, CROWD):
+        learn(holder, f"api-{number}", upto(90 if number < 8 else 58))
+    holder.apply("baremetal", Drain("api-9"))
+    fails(holder, "api-19")
+    found = await page(AdminTestbed(holder))
+    assert [(each.number, each.text) for each in found.groups] == [
+        (12, "serve 1.1-1.58"),
+        (7, "serve 1.1-1.90"),
+        (1, "is unknown"),
+    ]
+    assert found.groups[0].bars == (Bar(0.0, 58 / 90, "1.1-1.58"),)
+    assert [each.name for each in found.backends[:5]] == ["api-19", "api-9", "api-0", "api-1", "api-2"]
+
+
+async def test_a_few_backends_keep_the_order_of_the_configuration() -> None:
+    holder = mixed_fleet()
+    fails(holder, "api-2")
+    found = await page(AdminTestbed(holder))
+    assert ([each.name for each in found.backends], found.groups) == (["api-1", "api-2"], ())
 
 
 async def test_what_names_backends_names_some_of_a_thousand() -> None:
@@ -592,10 +643,10 @@ async def test_what_names_backends_names_some_of_a_thousand() -> None:
         for number in range(500):
             holder.observe("baremetal", f"api-{number}", ProbeFailed("no connection", 2.0 + at))
     found = await page(AdminTestbed(holder))
-    assert len(found.offer.who) == 21
-    assert found.offer.who[-1] == "979 more"
+    assert len(found.offer.who) == 9
+    assert found.offer.who[-1] == "991 more"
     [down] = found.health.problems
-    assert down.startswith(
-        "500 of 1000 backends down after three failed probes: api-0 (no connection), api-1 ("
+    assert down == (
+        "500 of 1000 backends are down (3 failed probes) and used only as a last resort: "
+        "api-0, api-1, api-2, api-3 and 496 more (no connection)"
     )
-    assert "api-3 (no connection) and 496 more; tried last" in down

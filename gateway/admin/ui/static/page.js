@@ -54,6 +54,7 @@
       else fresh.set(id, next);
     }
     for (const [id, rows] of Object.entries(change.lists ?? {})) arrange(document.getElementById(id), rows);
+    showMatches();
   };
 
   const arrange = (list, rows) => {
@@ -70,6 +71,25 @@
       if (row) list.insertBefore(row, place);
     }
     fresh.clear();
+  };
+
+  // --- the filter of many backends
+
+  const filter = document.getElementById("filter");
+
+  const showMatches = () => {
+    if (!filter) return;
+    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const rows = [...document.getElementById("backend-rows").children];
+    let shown = 0;
+    for (const row of rows) {
+      const text = row.textContent.toLowerCase();
+      row.hidden = !words.every(each => text.includes(each));
+      if (!row.hidden) shown += 1;
+    }
+    const told = words.length ? `${shown} of ${rows.length}` : "";
+    const place = document.getElementById("filtered");
+    if (place.textContent !== told) place.textContent = told;
   };
 
   // --- times
@@ -179,6 +199,7 @@
     if (!main || !page.body.dataset.events) return false;
     tellTimes(main);
     become(document.getElementById("main"), main);
+    showFilter();
     return true;
   };
 
@@ -201,6 +222,14 @@
     }
   };
 
+  const showFilter = () => {
+    if (!filter) return;
+    filter.closest(".filter").hidden = false;
+    showMatches();
+  };
+
+  if (filter) filter.addEventListener("input", showMatches);
+  showFilter();
   document.addEventListener("visibilitychange", shownOrHidden);
   addEventListener("pagehide", close);
   addEventListener("pageshow", event => {

@@ -1,0 +1,72 @@
+"""The facts about many backends of a service: who serves the same, and who has problems.
+
+Pure: views in, values of `model` out. What one backend does is in `facts`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from gateway.admin.ui.facts_offer import Drawing, ranges
+from gateway.admin.ui.model import BackendFacts, GroupFacts
+from gateway.core.fleet.backend import Freshness
+from gateway.core.fleet.snapshot import ServiceView
+from gateway.core.versions.ranges import VersionSet
+
+CROWD: Final = 20
+"""Backends from which on the page groups them by what they serve and lists those with problems first."""
+
+MAX_GROUPS: Final = 8
+"""Groups that are shown; the backends of the others are counted together."""
+
+SEVERITY: Final = {
+    Freshness.DOWN: 0,
+    Freshness.UNKNOWN: 2,
+    Freshness.STALE: 3,
+    Freshness.FRESH: 4,
+}
+"""Order of a crowd's rows. A backend that is kept from requests for another reason comes after those that are
+down."""
+
+HELD_BACK: Final = 1
+IN_SERVICE: Final = "in service"
+
+
+def groups(view: ServiceView, drawing: Drawing) -> tuple[GroupFacts, ...]:
+    """The sets of versions that backends serve, each with the number of backends: the most frequent first.
+    Empty for a few backends, which are seen at a glance."""
+    if len(view.members.all) < CROWD:
+        return ()
+    counts: Counter[VersionSet | None] = Counter()
+    for group in view.members.groups:
+        counts[group.summary.advertised] += group.number
+    ranked = sorted(counts.items(), key=lambda item: -item[1])
+    shown = [
+        GroupFacts(number, _text(versions, number, drawing), drawing.bars(versions) if versions else ())
+        for versions, number in ranked[:MAX_GROUPS]
+    ]
+    if rest := sum(number for _, number in ranked[MAX_GROUPS:]):
+        shown.append(GroupFacts(rest, "serve other ranges", ()))
+    return tuple(shown)
+
+
+def _text(versions: VersionSet | None, number: int, drawing: Drawing) -> str:
+    if versions is None:
+        return "is unknown" if number == 1 else "are unknown"
+    return f"{'serves' if number == 1 else 'serve'} {ranges(versions, drawing.scheme)}"
+
+
+def worst_first(backends: tuple[BackendFacts, ...]) -> tuple[BackendFacts, ...]:
+    """A crowd's rows, what is wrong first and otherwise in the configuration's order; fewer rows stay as they
+    are, so that nothing moves under an operator's hand."""
+    if len(backends) < CROWD:
+        return backends
+    return tuple(sorted(backends, key=_severity))
+
+
+def _severity(backend: BackendFacts) -> int:
+    by_freshness = SEVERITY[Freshness(backend.freshness)]
+    if by_freshness > HELD_BACK and backend.state != IN_SERVICE:
+        return HELD_BACK
+    return by_freshness
