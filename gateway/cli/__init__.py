@@ -72,8 +72,8 @@ class Verbs(click.Group):
 
 skewgate: Final = Verbs(
     NAME,
-    help="Reverse proxy for fleets of mixed API versions: learns, negotiates, rewrites, routes.",
-    epilog="Exit codes: 0 fine, 1 failed at run time, 2 bad usage or configuration.",
+    help="Reverse proxy for fleets of mixed API versions: discovers, negotiates and routes versions.",
+    epilog="Exit codes: 0 success, 1 failure at run time, 2 bad usage or configuration.",
     subcommand_metavar="VERB ...",
     no_args_is_help=False,
     context_settings=CONTEXT,
@@ -144,7 +144,7 @@ def _similar(word: str) -> str:
     from difflib import get_close_matches  # noqa: PLC0415 - only a mistake needs it
 
     found = [REPLACED[word]] if word in REPLACED else get_close_matches(word, VERBS, n=2, cutoff=0.5)
-    return f"; did you mean {' or '.join(found)}?" if found else f"; {NAME} --help shows them all"
+    return f"; did you mean {' or '.join(found)}?" if found else f"; `{NAME} --help` lists all verbs"
 
 
 def _forget(stream: TextIO) -> None:

@@ -35,8 +35,8 @@ DEFAULT_URL: Final = "http://127.0.0.1:9900"
 TOKEN_VARIABLE: Final = "SKEWGATE_ADMIN_TOKEN"  # noqa: S105 - the name of a variable, not a token
 TIMEOUT: Final = 10.0
 """Seconds to wait for one response. The admin listener responds from memory; a reload reads one file."""
-NO_GATEWAY: Final = "the program that listens at {url} is not a skewgate admin listener"
-HOW_TO_NAME_ONE: Final = "; `skewgate run` starts one, -c FILE or --admin URL names another address"
+NO_GATEWAY: Final = "{url} is not a skewgate admin listener"
+HOW_TO_NAME_ONE: Final = "; start one with `skewgate run`, or give its address with -c FILE or --admin URL"
 MAX_RESPONSE: Final = 16 << 20
 """Maximum size of a response in bytes. /status of a thousand backends takes less than one MiB."""
 
@@ -71,8 +71,8 @@ class AdminTls:
         if self.pinned and connection.sock.getpeercert(binary_form=True) not in self.pinned:
             connection.close()
             raise AdminError(
-                "another certificate than the file names is shown there: "
-                "is it another program, or has the file changed? give --ca to verify it by its name"
+                "its certificate is not the one in the configuration: another program listens there, or the"
+                " file has changed; give --ca to verify the certificate by CA and name"
             )
         return connection
 
@@ -177,8 +177,8 @@ class AdminClient:
 
             if refused_by_peer(problem):
                 if (own := self.tls.certificate) is None:
-                    return f"{self.url} wants the certificate of an operator: give --cert and --key"
-                hint = "its CA must be in admin.tls.client_ca"
+                    return f"{self.url} requires a client certificate: give --cert and --key"
+                hint = "its CA must be in `admin.tls.client_ca`"
                 return f"{self.url} does not accept the certificate in {own}: {hint}"
             reason = reason_of(problem)
         hint = HOW_TO_NAME_ONE if self.assumed else ""
@@ -254,16 +254,16 @@ class AdminOptions(NamedTuple):
 def options(function: Callable[..., int]) -> Callable[..., int]:
     """Add `-c FILE`, `--admin URL` and the TLS options; the function gets them as `where`."""
 
-    @file_option("-c", "--config", text="the configuration: the admin listener is found in it")
+    @file_option("-c", "--config", text="configuration file with the address of the admin listener")
     @click.option(
         "--admin",
         metavar="URL",
         type=ParsedText("URL", _url),
-        help=f"the admin listener; default: {DEFAULT_URL}",
+        help=f"URL of the admin listener; default: {DEFAULT_URL}",
     )
-    @_tls_option("--ca", "the CA of its certificate; default: that of -c FILE, or the CAs of the system")
-    @_tls_option("--cert", "the certificate of the operator, with its chain")
-    @_tls_option("--key", "the private key of --cert, unless it is in the same file")
+    @_tls_option("--ca", "CA of its certificate; default: the certificate in -c FILE, or the system's CAs")
+    @_tls_option("--cert", "client certificate with its chain")
+    @_tls_option("--key", "private key of --cert, unless it is in the same file")
     @wraps(function)
     def with_where(**given: Any) -> int:  # noqa: ANN401 - `where`, and the other options of the verb
         where = AdminOptions(*(given.pop(name) for name in AdminOptions._fields))

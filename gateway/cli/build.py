@@ -37,12 +37,12 @@ REMEDY: Final = "On Debian and Ubuntu: apt-get install gcc libc6-dev python3-dev
 
 @verb("build")
 @click.option(
-    "--check", is_flag=True, help="build nothing; exit 1 with the reason if it cannot be built here"
+    "--check", is_flag=True, help="build nothing; exit with 1 and the reason if a build is not possible here"
 )
 def build(*, check: bool) -> int:
     """Compile the hot path. Raises `BuildError` if that is not possible here, or fails."""
     if not (SOURCES / "requirements" / "build.txt").exists():
-        raise BuildError(f"{SOURCES} is no checkout of skewgate: an installed package is compiled or is not")
+        raise BuildError(f"{SOURCES} is not a checkout of skewgate; a wheel is compiled when it is built")
     wanted = BUILDS / stamp(SOURCES)
     if not wanted.is_dir():
         require_compiler()
@@ -52,7 +52,7 @@ def build(*, check: bool) -> int:
     with (BUILDS / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
         if wanted.is_dir():
-            print(f"the compiled build of these sources stands already: {wanted}")
+            print(f"the compiled build is up to date: {wanted}")
             return 0
         began = time.monotonic()
         install_tools(wanted.name)
@@ -68,7 +68,7 @@ def require_compiler() -> None:
     """Check the compiler and Python's headers by compiling one line. Raises `BuildError`."""
     command = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     if shutil.which(command[0]) is None:
-        raise BuildError(f"no compiled build: there is no C compiler ({command[0]}) on the PATH. {REMEDY}")
+        raise BuildError(f"no compiled build: the C compiler `{command[0]}` is not installed. {REMEDY}")
     folders = dict.fromkeys(sysconfig.get_path(name) for name in ("include", "platinclude"))
     if not any((Path(folder) / "Python.h").exists() for folder in folders):
         raise BuildError(
@@ -104,7 +104,7 @@ def make(wanted: Path) -> int:
             (copy / file).parent.mkdir(exist_ok=True)
             shutil.copy(SOURCES / file, copy / file)
         if stamp(copy) != wanted.name:
-            raise BuildError("the sources were changed meanwhile: run it again")
+            raise BuildError("the sources were changed during the build; run the command again")
         _execute(
             [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(scratch)], copy, ENABLED
         )

@@ -27,25 +27,25 @@ from gateway.settings.yaml.problem import Problem
 from gateway.settings.yaml.tree import Position
 
 DETAILS: Final = (
-    "FILE is a configuration, or - for the standard input; without one, that of SKEWGATE_CONFIG,"
-    " ./skewgate.yaml or /etc/skewgate/skewgate.yaml. Exit code 0: every file can be used, perhaps with"
-    " warnings. 2: one cannot."
+    "FILE is a configuration, or - for standard input. The default is SKEWGATE_CONFIG, ./skewgate.yaml or"
+    " /etc/skewgate/skewgate.yaml, whichever exists first. Exit code 0: every file can be used, perhaps with"
+    " warnings. 2: a file has an error."
 )
 
 
 @verb("check", DETAILS)
-@click.option("--strict", is_flag=True, help="a warning is exit code 2, too")
+@click.option("--strict", is_flag=True, help="treat warnings as errors")
 @click.option(
     "--engine",
     type=click.Choice(["haproxy"]),
-    help="a service of which no request can go past the gateway through this engine is an error, too",
+    help="report services of which this engine cannot forward any request itself as errors",
 )
 @click.option(
     "--fix",
     "fixes",
     is_flag=True,
-    help="first mend in place what can mean one thing only: versions without quotation marks, names of"
-    " earlier releases; everything else in the file stays, to the byte",
+    help="first correct in place what has only one correction: versions without quotation marks, keys that"
+    " were renamed; nothing else in the file changes",
 )
 @output_option
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=FileName())
@@ -54,7 +54,7 @@ def check(*, strict: bool, engine: str | None, fixes: bool, output: str, files: 
     files = files or [find_config(None)]
     for file in files:
         if fixes and (str(file) == STDIN or is_stream(file)):
-            usage_error(f"--fix changes files, and {file} is none")
+            usage_error(f"--fix needs a regular file; {file} cannot be changed in place")
     found = []
     failed = False
     for file in files:
@@ -91,7 +91,7 @@ def _for_engine(loaded: Loaded) -> Loaded:
             at = loaded.positions.get(f"services.{service.name}", Position())
             key = ".".join(map(str, reason.key))
             message = f"no engine can serve {service.name!r}: {reason.reason} (`{key}`)"
-            hint = "without an engine it is served as ever"
+            hint = "without an engine the gateway serves it"
             found.append(Problem(at.line, at.column, "engine", message, hint, width=at.width, file=at.file))
     return replace(loaded, problems=(*loaded.problems, *found)) if found else loaded
 
@@ -140,10 +140,10 @@ def _what_no_version_gets(service: Service) -> str:
     default = service.effective_default_version
     if default.kind is DefaultKind.CONSTANT and default.constant is not None:
         text = service.dialect.scheme.format(default.constant)
-        result = f"gets {text}, or is refused while that is not on offer"
+        result = f"gets {text}, or is refused if that is not on offer"
     else:
         result = _WITHOUT_VERSION[default.kind]
-    decide = "" if service.default_version is not None else "; default_version decides that"
+    decide = "" if service.default_version is not None else "; `default_version` changes that"
     return f"a request without a version {result}{decide}"
 
 

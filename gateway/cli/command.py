@@ -63,9 +63,10 @@ def usage_error(message: str) -> NoReturn:
 def output_option(function: Decorated) -> Decorated:
     """Add `-o json` to a verb that prints a table or a state."""
     formats = click.Choice(("text", "json"))
-    return click.option("-o", "--output", type=formats, default="text", show_default=True, help="the format")(
-        function
+    option = click.option(
+        "-o", "--output", type=formats, default="text", show_default=True, help="output format"
     )
+    return option(function)
 
 
 def find_config(named: Path | None) -> Path:
@@ -78,7 +79,7 @@ def find_config(named: Path | None) -> Path:
         if Path(place).exists():
             return Path(place)
     usage_error(
-        f"there is no configuration: name a FILE, set {CONFIG_VARIABLE}, or write ./skewgate.yaml"
+        f"no configuration found: give -c FILE, set {CONFIG_VARIABLE}, or create ./skewgate.yaml"
         " or /etc/skewgate/skewgate.yaml"
     )
 

@@ -41,18 +41,18 @@ def _port(text: str) -> int:
     "length",
     metavar="SECONDS",
     type=seconds(1, 86_400),
-    help=f"how long, such as 20 or 20s; default: until q is pressed, and without a terminal {LENGTH:g}",
+    help=f"length, such as 20 or 20s; default: until q is pressed, or {LENGTH:g} s without a terminal",
 )
-@click.option("--seed", type=int, metavar="N", help="make the choices of the clients repeatable")
+@click.option("--seed", type=int, metavar="N", help="seed of the clients' random choices")
 @click.option(
     "--port",
     type=ParsedText("port", _port),
     metavar="N",
     default=0,
-    help="where the gateway listens; default: any free port",
+    help="port of the gateway; default: any free port",
 )
-@click.option("--compare", is_flag=True, help="the same clients go through HAProxy as well")
-@click.option("--web", is_flag=True, help="open the operations page, which then takes commands")
+@click.option("--compare", is_flag=True, help="run the same clients through HAProxy, too")
+@click.option("--web", is_flag=True, help="open the operations page with its commands enabled")
 def demo(*, length: float | None, seed: int | None, port: int, compare: bool, web: bool) -> int:
     """Run the demonstration to its end, or until Ctrl-C. Returns 0 if the gateway lost no request, else 1."""
     # The demonstration and the page show what the gateway logs. Only errors are printed.

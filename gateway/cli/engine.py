@@ -33,16 +33,16 @@ CONFIGURATION: Final = "haproxy.cfg"
 _PLAIN_PATH: Final = re.compile(r"[\w/.@:+=~-]+", re.ASCII)
 """File names that HAProxy accepts both in a list of arguments and in a command of its runtime socket."""
 _NOT_TRUSTED: Final = (
-    "HAProxy is not among `trusted_proxies`: the gateway takes it for the client of every request"
+    "HAProxy is not in `trusted_proxies`: the gateway sees its address as that of every client; add it"
 )
 _ALL_HOSTS: Final = frozenset({"", "*", "0.0.0.0", "::"})  # noqa: S104 - nothing is bound here
 
 DETAILS: Final = (
-    "HAProxy 2.6 or newer gets the written configuration as one more file (`-f`), and needs a `stats socket`"
-    " with `level admin`. Both files are written beside the `state` file, or else beside the configuration."
-    " The gateway must believe what HAProxy tells of clients (`trusted_proxies`), and listens on another"
-    " address than HAProxy. When its log asks for it, reload HAProxy.\n\n"
-    "For the first start: `--write` with the other options, then HAProxy, then the same command without it."
+    "HAProxy 2.6 or newer loads the written configuration as one more file (`-f`), and needs a `stats socket`"
+    " with `level admin`. The map and this file are written beside the `state` file, or else beside the"
+    " configuration. HAProxy must be in `trusted_proxies`, and listens on an address of its own. Reload"
+    " HAProxy when the gateway's log asks for it.\n\n"
+    "First start: run this command with `--write`, start HAProxy, then run this command without `--write`."
 )
 
 log = logging.getLogger("skewgate.engine")
@@ -50,20 +50,24 @@ log = logging.getLogger("skewgate.engine")
 
 @verb("engine", DETAILS)
 @click.argument("name", metavar=NAME, type=click.Choice([NAME]))
-@file_option("-c", "--config", text="the configuration")
+@file_option("-c", "--config", text="configuration file")
 @file_option("--socket", text="HAProxy's runtime socket", default=SOCKET)
-@file_option("--map", "map_file", text=f"the map to write, instead of {MAP} there")
-@file_option("--map-as", text="the same as HAProxy finds it, if elsewhere")
-@file_option("--configuration", text=f"the configuration to write, instead of {CONFIGURATION} there")
-@click.option("--bind", multiple=True, default=("*:8080",), show_default=True, help="where HAProxy listens")
+@file_option("--map", "map_file", text=f"the map to write; default: {MAP} beside the state file")
+@file_option("--map-as", text="path of the map as HAProxy sees it, such as in its container")
+@file_option(
+    "--configuration", text=f"HAProxy configuration to write; default: {CONFIGURATION} beside the state file"
+)
+@click.option(
+    "--bind", multiple=True, default=("*:8080",), show_default=True, help="address on which HAProxy listens"
+)
 @click.option(
     "--hard-stop-after",
     type=seconds(1, 86400),
     default="60s",
     show_default=True,
-    help="how long HAProxy may drain",
+    help="maximum time for HAProxy to drain after a reload",
 )
-@click.option("--write", is_flag=True, help="write both files for the first start of HAProxy, and end")
+@click.option("--write", is_flag=True, help="write both files for HAProxy's first start and exit")
 def engine(
     *,
     name: str,
@@ -123,40 +127,38 @@ def _write(configured: Settings, where: Places) -> None:
             print(f"{each.service.name}: all requests go through the gateway: {each.inexpressible.reason}")
     if not _is_trusted(configured):
         print(_NOT_TRUSTED)
-    print(f"next: haproxy -f /etc/haproxy/haproxy.cfg -f {where.configuration}")
-    print("then this command without --write")
+    print(f"next: start `haproxy -f /etc/haproxy/haproxy.cfg -f {where.configuration}`,")
+    print("then run this command without --write")
 
 
 def _require(where: Places, source: Path, listen: tuple[Listen, ...]) -> None:
     """Fail if HAProxy or this process cannot use these files: bad usage, or `StartupError`."""
     for option, path in (("--map-as", where.options.map_path), ("--socket", where.socket)):
         if _PLAIN_PATH.fullmatch(path) is None:
-            usage_error(f"{option}: HAProxy reads no file of the name {path!r}")
+            usage_error(f"{option}: {path!r} has characters that HAProxy's commands cannot contain")
     if len({where.map_file, where.configuration, source}) < 3:
-        usage_error("--map, --configuration and -c are three files")
+        usage_error("--map, --configuration and -c must be three different files")
     for bind in where.options.binds:
         _require_other_port(bind, listen)
     for option, file in (("--map", where.map_file), ("--configuration", where.configuration)):
         if file.is_dir():
-            usage_error(f"{option}: {file} is a folder: name a file")
+            usage_error(f"{option}: {file} is a folder; name a file")
         if not file.parent.is_dir():
-            raise StartupError(f"{option}: there is no folder {file.parent}")
+            raise StartupError(f"{option}: the folder {file.parent} does not exist")
         if not os.access(file.parent, os.W_OK | os.X_OK):
-            raise StartupError(f"{option}: this user may not write in {file.parent}")
+            raise StartupError(f"{option}: this user may not write to {file.parent}")
 
 
 def _require_other_port(bind: str, listen: tuple[Listen, ...]) -> None:
     """Fail if HAProxy would bind a port of the gateway. A host name may stand for any address."""
     if not bind.strip() or not bind.isprintable():
-        usage_error("--bind: write what follows `bind` in HAProxy, an address and parameters")
+        usage_error("--bind: write an address and parameters, as after HAProxy's keyword `bind`")
     host, _, port = bind.split(maxsplit=1)[0].rpartition(":")
     for each in listen:
         if each.port and port == str(each.port):
             hosts = {host.strip("[]"), each.host}
             if len(hosts) == 1 or hosts & _ALL_HOSTS:
-                usage_error(
-                    f"--bind: port {port} is the gateway's own in `listen`: one of the two must be another"
-                )
+                usage_error(f"--bind: the gateway listens on port {port} itself (`listen`); use another port")
 
 
 def _listener(configured: Settings) -> Listen:
@@ -164,7 +166,7 @@ def _listener(configured: Settings) -> Listen:
     for listen in configured.listen:
         if listen.tls is None and not listen.proxy_protocol and (listen.path or listen.port):
             return listen
-    raise StartupError("HAProxy needs a listener of the gateway without TLS, at a fixed port")
+    raise StartupError("HAProxy needs a listener without TLS on a fixed port: add one to `listen`")
 
 
 def _address(listen: Listen) -> str:

@@ -154,7 +154,8 @@ class _Reader:
         found: dict[str, Value] = {}
         entries = self._entries(node, EXPECTED)
         if isinstance(node, MappingNode) and not node.entries:
-            self._findings.add(node, "bad-value", "nothing is expected here")
+            message = f"`expect` is empty: give at least one of {', '.join(EXPECTED)}"
+            self._findings.add(node, "bad-value", message)
         for key, entry in entries.items():
             if key == "backends":
                 found[key] = _texts(entry)

@@ -38,14 +38,14 @@ def _method(text: str) -> str:
 
 def _path(text: str) -> str:
     if not text.startswith("/"):
-        raise ValueError("must begin with /")
+        raise ValueError("must start with /")
     return text
 
 
-@verb("explain", "PATH is the path of the request, with a query if there is one. The request is never sent.")
+@verb("explain", "PATH may have a query. The request is not sent.")
 @admin_client.options
 @click.option(
-    "--offline", is_flag=True, help="probe the backends of the configuration once, without a gateway"
+    "--offline", is_flag=True, help="decide without a gateway: probe the backends of the configuration once"
 )
 @click.option(
     "-H",
@@ -53,7 +53,7 @@ def _path(text: str) -> str:
     multiple=True,
     type=ParsedText("header", _header),
     metavar="'Name: value'",
-    help="a header",
+    help="header of the request",
 )
 @output_option
 @click.argument("method", metavar="METHOD", type=ParsedText("method", _method))
@@ -108,7 +108,7 @@ def _facts(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if explanation.get("service"):
         yield "service", f"{explanation['service']} ({explanation['dialect']})"
     if route := explanation.get("route"):
-        stays = "" if route["strip_prefix"] or route["path"] == "/" else ", which backends get, too"
+        stays = "" if route["strip_prefix"] or route["path"] == "/" else ", not stripped"
         yield "route", f"host {route['host'] or 'any'}, path {route['path']}{stays}"
     if explanation.get("endpoint"):
         yield "endpoint", f"{explanation['endpoint']['name']}, path in the API {explanation['local_path']}"

@@ -58,7 +58,7 @@ def _fix_file(name: str, problems: Sequence[Problem], checksum: str) -> list[Fix
     try:
         data = target.read_bytes()
         if sha256(data).hexdigest() != checksum:
-            raise FixError(f"{name} has changed meanwhile: run it again")
+            raise FixError(f"{name} was changed meanwhile; run the command again")
         mark = BOM_UTF8 if data.startswith(BOM_UTF8) else b""
         text = data.decode("utf-8-sig")
         starts = line_starts(text)

@@ -35,11 +35,11 @@ from gateway.runtime.terminal import plain, print_error
 from gateway.settings import Settings, load
 
 DETAILS: Final = (
-    "URL is the address of one server of the API, http://HOST:PORT or https://HOST:PORT, not that of a load"
-    " balancer; several make several backends. An API that no dialect knows is described with the dialect"
-    " custom, from its documents at /, /versions, /version, /api/versions and /openapi.json and its response"
-    " headers; comments that begin with `Open:` ask what these do not tell. The file goes to standard output,"
-    " or to --to. Nothing is changed anywhere."
+    "URL is the address of an API server, http://HOST:PORT or https://HOST:PORT, not of a load balancer."
+    " Give --from once for each backend. For a running OpenStack or Chef server, the dialect is detected."
+    " Any other API gets the dialect `custom`, with the versions found in its response headers and at /,"
+    " /versions, /version, /api/versions and /openapi.json. Comments that begin with `Open:` ask what was"
+    " not found. The file is printed, or written to --to. Nothing else is changed."
 )
 NO_CONNECTION: Final = "no connection to "
 LISTEN: Final = "127.0.0.1:8080"
@@ -52,19 +52,23 @@ DEADLINE: Final = 10.0
 
 @verb("init", DETAILS)
 @click.option(
-    "--from", "urls", metavar="URL", required=True, multiple=True, help="a server; may be given several times"
+    "--from", "urls", metavar="URL", required=True, multiple=True, help="API server; can be repeated"
 )
-@click.option("--dialect", metavar="NAME", help="do not find out, use this one")
-@click.option("--service-type", metavar="TYPE", help="the OpenStack service, such as volume: do not find out")
-@click.option("--service", metavar="NAME", help="the name of the service; default: that of the dialect")
-@click.option("--listen", metavar="ADDRESS", default=LISTEN, show_default=True, help="where clients connect")
+@click.option("--dialect", metavar="NAME", help="use this dialect instead of detecting it")
+@click.option(
+    "--service-type", metavar="TYPE", help="OpenStack service type, such as volume, instead of detecting it"
+)
+@click.option("--service", metavar="NAME", help="name of the service; default: the name of the dialect")
+@click.option(
+    "--listen", metavar="ADDRESS", default=LISTEN, show_default=True, help="address for clients to connect to"
+)
 @click.option(
     "--ca",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False),
-    help="https: the CA of the servers' certificates",
+    help="https: CA of the servers' certificates",
 )
-@file_option("--to", text="write this file, which must not exist")
+@file_option("--to", text="file to write; it must not exist yet")
 def init(
     *,
     urls: Sequence[str],
@@ -92,7 +96,7 @@ def init(
     chosen, faults = (dialect, "") if dialect is not None else _choose(urls, snapshot, unsure)
     if chosen is None:
         if service_type is not None:
-            raise AdminError(f"{faults}\nName one with --dialect.")
+            raise AdminError(f"{faults}\nGive one with --dialect.")
         return _write(_own_api(target, settings, faults), to)
     view = snapshot.views[chosen]
     target = target._replace(service=service or options[chosen].get("service_type", chosen))
@@ -100,7 +104,7 @@ def init(
     _require(text)
     for url, member in zip(urls, view.members.all, strict=True):
         if member.advertisement is None:
-            print_error(f"warning: {plain(url)}: {plain(member.probe_error or 'no answer')}")
+            print_error(f"warning: {plain(url)}: {plain(member.probe_error or 'no response')}")
     return _write(text, to)
 
 
@@ -113,7 +117,7 @@ def _write(text: str, to: Path | None) -> int:
         with to.open("x", encoding="utf-8") as new:
             new.write(text)
     except FileExistsError:
-        raise SettingsError(f"{to} exists already and is left as it is") from None
+        raise SettingsError(f"{to} already exists; it was not changed") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a valid file name"
         raise SettingsError(f"{to} cannot be written: {reason}") from None
@@ -130,7 +134,7 @@ def _candidates(
         return candidates
     fitting = [name for name in candidates if _has_option(known[name], "service_type")]
     if dialect is not None and not fitting:
-        raise SettingsError(f"the dialect {dialect} has no service types: leave out --service-type")
+        raise SettingsError(f"the dialect {dialect} has no service types; remove --service-type")
     return fitting
 
 
@@ -168,14 +172,16 @@ def _recognize(
         certain = {url: each for url, each in answers if isinstance(each, Mapping)}
         if len({*map(str, certain.values())}) > 1:
             lines = (f"\n  {plain(url)}: {', '.join(each.values())}" for url, each in certain.items())
-            raise AdminError(f"these servers are of different services, each needs its own:{''.join(lines)}")
+            raise AdminError(
+                f"these servers belong to different services; run init for each:{''.join(lines)}"
+            )
         faults = [each.detail for _, each in answers if isinstance(each, ProbeFault)]
         if certain or not faults:
             options[name] = next(iter(certain.values()), NO_OPTIONS)
         else:
             unsure[name] = faults[0]
         if len(candidates) == 1 and answers and not certain and _has_option(dialect, "service_type"):
-            unsure.setdefault(name, "names none of its services")
+            unsure.setdefault(name, "does not name the service type")
     return options, unsure
 
 
@@ -191,7 +197,7 @@ def _choose(urls: Sequence[str], snapshot: Snapshot, unsure: Mapping[str, str]) 
         reasons.append(f"\n  {name}: {plain(error)}")
         errors.add(error)
     if len(errors) == 1 and all(error.startswith(NO_CONNECTION) for error in errors):
-        raise AdminError(f"no server answers at {', '.join(map(plain, urls))}: {plain(errors.pop())}")
+        raise AdminError(f"no server responds at {', '.join(map(plain, urls))}: {plain(errors.pop())}")
     if unsure:
         raise AdminError(_unnamed(urls, unsure))
     return None, f"no dialect finds versions at {', '.join(map(plain, urls))}:{''.join(reasons)}"
@@ -201,9 +207,7 @@ def _unnamed(urls: Sequence[str], unsure: Mapping[str, str]) -> str:
     """Format the error for an API whose service type no document shows."""
     [(name, why), *_] = unsure.items()
     where = ", ".join(map(plain, urls))
-    return (
-        f"{where}: an API for the dialect {name}, but the document at / {why}\nName it with --service-type."
-    )
+    return f"{where}: the dialect {name} fits, but the document at / {why}.\nGive it with --service-type."
 
 
 def _probe_settings(
@@ -281,10 +285,10 @@ def _own_api(target: InitOptions, settings: Settings, faults: str) -> str:
         raise AdminError(faults + _nothing_found(target.urls, seen))
     for url, documents in zip(target.urls, seen, strict=True):
         if not documents:
-            print_error(f"warning: {plain(url)}: no answer")
+            print_error(f"warning: {plain(url)}: no response")
     print_error(
-        f"warning: no dialect knows this API: {init_file.questions(text)} comments that begin with"
-        f" `{init_file.OPEN.strip()}` ask what its documents do not tell; answer them before clients connect"
+        f"warning: no dialect fits this API: the file has {init_file.questions(text)} comments that begin"
+        f" with `{init_file.OPEN.strip()}`; answer these questions before clients connect"
     )
     return text
 
@@ -294,13 +298,12 @@ def _nothing_found(urls: Sequence[str], seen: Sequence[Documents]) -> str:
     lines = []
     for url, documents in zip(urls, seen, strict=True):
         answers = (
-            f"{path} {documents[path].status if path in documents else 'no usable answer'}"
+            f"{path} {documents[path].status if path in documents else 'no usable response'}"
             for path in own_api.PATHS
         )
         lines.append(f"\n  {plain(url)}: {', '.join(answers)}")
     return (
-        f"\nNo document and no response header shows any version of an API of your own:{''.join(lines)}\n"
-        'If you know them, declare them with `dialect: custom` and `versions: "1-3"` at each backend: see'
-        ' "From a version header to a running gateway" in docs/dialects.md. If a dialect fits, name it:'
-        " --dialect NAME."
+        f"\nNo versions found in documents or response headers:{''.join(lines)}\n"
+        'If you know them, write `dialect: custom` and `versions: "1-3"` for each backend: see "From a'
+        ' version header to a running gateway" in docs/dialects.md. If a dialect fits, give --dialect NAME.'
     )

@@ -68,12 +68,15 @@ backend_argument = click.argument(
 )
 
 
-@verb("pin", "Either VERSION or --release is needed. A pin stands above the file's ceiling until `unpin`.")
+@verb(
+    "pin",
+    "Give either VERSION or --release. The pin overrides the `ceiling` of the configuration until `unpin`.",
+)
 @options
 @service_argument
 @click.argument("version", metavar="[VERSION]", required=False)
 @click.option(
-    "--release", metavar="NAME", help="a release of the dialect's table or of `releases` in the file"
+    "--release", metavar="NAME", help="a release of the dialect's table or of `releases` in the configuration"
 )
 def pin(*, where: AdminOptions, output: str, service: str, version: str | None, release: str | None) -> int:
     """Pin the offer: no version above the pin is offered."""
@@ -84,11 +87,11 @@ def pin(*, where: AdminOptions, output: str, service: str, version: str | None, 
     elif release is not None:
         ceiling = {"release": release}
     else:
-        usage_error("a VERSION or --release NAME is missing")
+        usage_error("give a VERSION or --release NAME")
     return _set_ceiling(where, output, service, "PUT", ceiling)
 
 
-@verb("unpin")
+@verb("unpin", "The offer follows the fleet and the `ceiling` of the configuration again.")
 @options
 @service_argument
 def unpin(*, where: AdminOptions, output: str, service: str) -> int:
@@ -117,12 +120,12 @@ def _offer_line(state: State, name: str) -> str:
 @verb("drain")
 @options
 @backend_argument
-@click.option("--wait", is_flag=True, help="return when the last request in flight is finished")
+@click.option("--wait", is_flag=True, help="wait until no request is in flight at the backend")
 @click.option(
     "--timeout",
     metavar="SECONDS",
     type=seconds(0, 86_400),
-    help="with --wait: give up after this time with exit code 1; the backend stays drained",
+    help="with --wait: maximum time, then exit code 1; the backend stays drained",
 )
 def drain(*, where: AdminOptions, output: str, target: BackendName, wait: bool, timeout: float | None) -> int:
     """Drain the backend, and with `--wait` wait until no request of any live replica is in flight there."""
@@ -156,10 +159,7 @@ def _wait_until_idle(admin: AdminClient, target: BackendName, state: State, time
         time.sleep(INTERVAL)
         state = admin.status()
     if away := _agreement(target, state).get("away"):
-        print_error(
-            "warning: nobody knows whether these replicas, which are not attached, still use it: "
-            f"{plain(', '.join(map(str, away)))}"
-        )
+        print_error(f"warning: detached replicas may still use {target}: {plain(', '.join(map(str, away)))}")
     return state
 
 
@@ -172,7 +172,7 @@ def _keeps_busy(target: BackendName, state: State) -> str:
     agreement = _agreement(target, state)
     drain = agreement.get("drains", {}).get(target.backend)
     if drain is None or not agreement.get("attached"):
-        return "this replica does not know whether the others still use it"
+        return "it is not known yet whether other replicas still use it"
     return (
         "" if drain["idle"] else f"other replicas still use it: {plain(', '.join(map(str, drain['busy'])))}"
     )
@@ -190,9 +190,9 @@ def _in_flight(target: BackendName, state: State) -> int:
         backend = state["services"][target.service]["backends"][target.backend]
         drained, number = bool(backend["drained"]), int(backend["in_flight"])
     except (LookupError, TypeError, ValueError):
-        raise AdminError(f"{target} is not configured any more") from None
+        raise AdminError(f"{target} was removed from the configuration while waiting") from None
     if not drained:
-        raise AdminError(f"{target} was put back into service meanwhile")
+        raise AdminError(f"{target} was enabled while waiting")
     return number
 
 
@@ -209,8 +209,8 @@ def _requests(number: int) -> str:
 
 @verb(
     "forget",
-    "Only for a replica that will not come back with its state file: it may still offer what the others "
-    "refuse from now on. `skewgate status` shows the ids.",
+    "Only for a replica that will not come back with its state file: it could still offer versions that the"
+    " others then refuse. `skewgate status` shows the IDs.",
 )
 @options
 @click.argument("replica", metavar="ID", shell_complete=known_names.replicas)
@@ -273,7 +273,7 @@ def _send(
     response = admin_client.document_of(admin.url, path, *admin.request(method, path, body=body))
     state = admin_client.require_state(admin.url, response)
     if state.get("kept") is False:
-        print_error("warning: a restart of the gateway ends this: it has no `state` file, or cannot write it")
+        print_error("warning: this will not survive a restart: the gateway has no writable `state` file")
     _warn_of_pending(state)
     if isinstance(warning := state.get("warning"), str):
         print_error(f"warning: {plain(warning)}")
@@ -283,7 +283,7 @@ def _send(
 def _warn_of_pending(state: State) -> None:
     """Print the workers and replicas that have not acknowledged the command yet."""
     if isinstance(pending := state.get("pending"), list) and pending:
-        print_error(f"warning: not everywhere yet, it waits for {plain(', '.join(map(str, pending)))}")
+        print_error(f"warning: not acknowledged yet by {plain(', '.join(map(str, pending)))}")
 
 
 def _print_state(output: str, admin: AdminClient, state: State, line: Callable[[], str]) -> None:

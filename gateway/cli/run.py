@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from gateway.engines.haproxy.driver import MakeEngine
 
 DETAILS: Final = (
-    "FILE is the configuration, with or without -c. Without one it is that of SKEWGATE_CONFIG,"
-    " ./skewgate.yaml or /etc/skewgate/skewgate.yaml, the first that there is. SIGTERM and SIGINT drain and"
-    " end with exit code 0; SIGHUP reads the file again; SIGUSR1 reopens the access log; SIGUSR2, with"
-    " `state`, starts another process that takes over (its program and configuration are read from the"
-    " disk), after which this one drains and ends; SIGQUIT"
-    " writes the stacks of all threads and tasks into the log."
+    "FILE is the configuration, with or without -c. The default is SKEWGATE_CONFIG, ./skewgate.yaml or"
+    " /etc/skewgate/skewgate.yaml, whichever exists first.\n\n"
+    "SIGTERM and SIGINT drain and exit with code 0. SIGHUP reloads the file. SIGUSR1 reopens the access log."
+    " SIGUSR2 starts a new process that takes over, with the program and the configuration on the disk; this"
+    " one then drains and exits (hot restart; needs `state`). SIGQUIT logs the stacks of all threads and"
+    " tasks."
 )
 
 log = logging.getLogger("skewgate")
@@ -51,11 +51,11 @@ log = logging.getLogger("skewgate")
 
 @verb("run", DETAILS)
 @file_argument
-@file_option("-c", "--config", text="the configuration")
+@file_option("-c", "--config", text="configuration file")
 @click.option(
     "--take-over",
     is_flag=True,
-    help="go on in place of the gateway that runs with the same state file: no request is lost",
+    help="replace the running gateway with the same state file, without losing a request",
 )
 def run(*, config: Path | None, take_over: bool) -> int:
     """Run the gateway; 0 after a drain. Raises `SettingsError` or `StartupError` when it cannot start."""
@@ -79,7 +79,9 @@ def run_gateway(
             log.warning("%s", note)
         passed = passed_sockets(configured, os.environ)
         if take_over and configured.state is None:
-            raise StartupError("--take-over finds the other gateway by its `state` file: configure one")
+            raise StartupError(
+                "--take-over needs the key `state`: it finds the running gateway by its state file"
+            )
         make_engine = None if engine is None else engine(configured)
 
         async def run_until_stopped() -> None:
@@ -108,7 +110,7 @@ async def _take_over(state: str | None) -> TakenOver | None:
     """Return what the running gateway with this state file hands over; None if no gateway runs."""
     taken = None if state is None else await take_over_from(path_of(state))
     if taken is None:
-        log.info("there is no gateway to take over from: starting")
+        log.info("no gateway to take over from: starting")
     return taken
 
 
@@ -152,9 +154,9 @@ async def _serve(gateway: Gateway, stop: asyncio.Event) -> None:
                     log.info("skewgate %s serves on %s", __version__, url)
                 log.info("the admin listener is %s", gateway.admin_url)
                 if gateway.metrics_url is not None:
-                    log.info("everybody gets metrics and health on %s", gateway.metrics_url)
+                    log.info("metrics and health without a token are on %s", gateway.metrics_url)
                 await stop.wait()
-                log.info("stopping: the requests in flight are finished first")
+                log.info("stopping: finishing the requests in flight")
         except asyncio.CancelledError:
             if starting is None or not stopped:
                 raise

@@ -30,12 +30,11 @@ from gateway.runtime.terminal import plain
 from gateway.settings import Settings
 
 DETAILS: Final = (
-    "FILE has the rows, and may name the configuration and what each backend serves. Without that, the"
-    " backends of the configuration are probed once. With --admin a running gateway decides instead."
-    " Exit code 1: a row differs.\n\n"
-    "A row has `request` (GET /path), perhaps `headers`, and `expect` with at least one of `decision`,"
-    " `status`, `service`, `version` and `backends`. The rows are the list `requests`; `config` is the"
-    " configuration, and `backends` what each serves. docs/cli.md shows such a file."
+    "FILE lists requests with expected decisions. It may name the configuration (`config`) and the versions"
+    " of each backend (`backends`); without these, the backends are probed once. With --admin a running"
+    " gateway decides. No request is sent. Exit code 1: a decision differs.\n\n"
+    "Each item of `requests` has `request` (such as GET /path), optional `headers`, and `expect` with at"
+    " least one of `decision`, `status`, `service`, `version` and `backends`. docs/cli.md shows an example."
 )
 
 
@@ -114,7 +113,7 @@ def _claimed(settings: Settings, table: Expectations, claims: Sequence[Claim]) -
             raise table.problem(claim, "the configuration has no such backend")
         facts.append((claim.service, claim.backend, _fact(table, claim, service)))
     unheard = [
-        (service.name, backend.name, ProbeFailed("nothing is said of it in the table", 1.0))
+        (service.name, backend.name, ProbeFailed("not in the table of backends", 1.0))
         for service in services
         for backend in service.backends
         if backend.declared is None and (service.name, backend.name) not in named
@@ -134,7 +133,7 @@ def _undeclared(service: Service, named: set[tuple[str, str]]) -> Service:
 
 def _fact(table: Expectations, claim: Claim, service: Service) -> Fact:
     if claim.text == DOWN:
-        return ProbeFailed("the table says so", 1.0)
+        return ProbeFailed("down in the table of backends", 1.0)
     if claim.text == LEGACY:
         return ProbeSucceeded(Advertisement(service.dialect.legacy_versions, legacy=True), 1.0)
     try:

@@ -12,26 +12,23 @@ from typing import Final
 
 VERBS: Final[Mapping[str, str]] = {
     "run": "run the gateway in the foreground",
-    "engine": "run a gateway beside HAProxy, which sends plain requests straight to backends",
-    "check": "validate configurations: every problem with its position; exit 0 or 2",
+    "engine": "run a gateway beside HAProxy, which forwards plain requests itself",
+    "check": "validate configurations: every problem with its position",
     "explain": "show what would happen to a request and why",
-    "test": "compare a table of requests with what the gateway would decide",
+    "test": "compare a table of requests with the gateway's decisions",
     "status": "show services, offers, the phase of the upgrade, and backends",
     "pin": "limit a service's offer to a version or a release",
-    "unpin": "remove a service's pin: offer again what the fleet serves",
-    "drain": "take a backend out of service; its requests in flight are finished",
+    "unpin": "remove a service's pin",
+    "drain": "take a backend out of service; requests in flight are finished",
     "enable": "put a drained backend back into service",
-    "forget": "end the registration of a replica that does not come back",
-    "reload": "make a running gateway read its configuration again",
-    "healthcheck": "check whether a running gateway is ready: exit 0 or 1",
-    "init": "write a configuration with comments from the answers of an API that runs",
+    "forget": "end the registration of a replica that will not come back",
+    "reload": "reload the configuration of a running gateway",
+    "healthcheck": "check whether a running gateway is ready",
+    "init": "write a commented configuration for a running API",
     "schema": "print the JSON Schema of the configuration",
     "completion": "print the completion script of a shell",
-    "build": "compile the hot path, if a C compiler is here",
-    "demo": (
-        "demonstrate the gateway with six servers, six kinds of clients and a rolling upgrade; "
-        "needs no configuration"
-    ),
+    "build": "compile the hot path with a C compiler",
+    "demo": "run a demonstration: six servers, six kinds of clients, a rolling upgrade",
     "version": "print the versions of the program and its libraries",
 }
 

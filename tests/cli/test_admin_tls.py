@@ -61,7 +61,7 @@ async def test_another_program_does_not_get_the_token(tmp_path: Path, call_main:
         ended = await call_main("status", "-c", str(file))
 
     assert ended.code == 1
-    assert "another certificate than the file names is shown there" in ended.err
+    assert "its certificate is not the one in the configuration" in ended.err
 
 
 async def test_a_ca_verifies_by_the_name(tmp_path: Path, call_main: Call) -> None:
@@ -96,14 +96,14 @@ async def test_a_certificate_of_an_operator(
 
         ended = await call_main("status", "-c", str(file))
         assert ended.code == 1
-        assert "wants the certificate of an operator: give --cert and --key" in ended.err
+        assert "requires a client certificate: give --cert and --key" in ended.err
         assert "no gateway responds" not in ended.err
         stranger = Authority("others").client("a stranger").write(tmp_path, "stranger")
         ended = await call_main(
             "status", "-c", str(file), "--cert", str(stranger[0]), "--key", str(stranger[1])
         )
         assert ended.code == 1
-        assert f"does not accept the certificate in {stranger[0]}: its CA must be in admin." in ended.err
+        assert f"does not accept the certificate in {stranger[0]}: its CA must be in `admin." in ended.err
 
 
 async def test_an_optional_certificate_that_is_missing(tmp_path: Path, call_main: Call) -> None:

@@ -90,7 +90,7 @@ async def test_without_a_compiler_it_says_so_and_the_gateway_runs_all_the_same(c
 
     assert built == checked
     assert built[:2] == (1, "")
-    assert built[2].startswith("skewgate: no compiled build: there is no C compiler (")
+    assert built[2].startswith("skewgate: no compiled build: the C compiler `")
     assert "apt-get install gcc libc6-dev python3-dev" in built[2]
     assert version[0] == 0
     assert "compiled           true\n" not in version[1]
@@ -114,7 +114,7 @@ def test_an_installed_package_is_not_built(
     monkeypatch.setattr(verb, "SOURCES", tmp_path)
 
     assert main(["build"]) == 1
-    assert "is no checkout" in capfd.readouterr().err
+    assert "is not a checkout" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

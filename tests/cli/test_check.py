@@ -155,7 +155,7 @@ def test_without_a_file_the_usual_places_are_looked_at(
     monkeypatch.setattr("gateway.cli.command.DEFAULT_FILES", ("skewgate.yaml", str(tmp_path / "etc.yaml")))
     assert main(["check"]) == 2
     err = capfd.readouterr().err
-    assert "there is no configuration: name a FILE, set SKEWGATE_CONFIG" in err
+    assert "no configuration found: give -c FILE, set SKEWGATE_CONFIG" in err
 
     (tmp_path / "etc.yaml").write_text(GOOD)
     assert main(["check"]) == 0
@@ -190,11 +190,11 @@ services:
 @pytest.mark.parametrize(
     "default, says",
     [
-        ("", "gets the oldest one on offer; default_version decides that"),
+        ("", "gets the oldest one on offer; `default_version` changes that"),
         ("minimum", "gets the oldest one on offer"),
         ("maximum", "gets the newest one on offer"),
         ("refused", "is refused"),
-        ("2", "gets 2, or is refused while that is not on offer"),
+        ("2", "gets 2, or is refused if that is not on offer"),
     ],
 )
 def test_R3_N2_what_a_request_without_a_version_gets_is_said_in_one_line(

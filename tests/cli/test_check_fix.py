@@ -158,7 +158,7 @@ def test_standard_input_and_pipes_are_bad_usage_before_anything_changes(
         out, err = capfd.readouterr()
         assert (out, err.splitlines()[-1]) == (
             "",
-            f"skewgate check: error: --fix changes files, and {other} is none",
+            f"skewgate check: error: --fix needs a regular file; {other} cannot be changed in place",
         )
     assert file.read_text() == WRITTEN
 
@@ -227,7 +227,7 @@ def test_a_file_that_changed_since_it_was_checked_is_left_alone(
     monkeypatch.setattr("gateway.cli.fix.read_file", read_and_change)
 
     assert main(["check", "--fix", str(file)]) == 1
-    assert capfd.readouterr() == ("", f"skewgate: {file} has changed meanwhile: run it again\n")
+    assert capfd.readouterr() == ("", f"skewgate: {file} was changed meanwhile; run the command again\n")
     assert file.read_text() == "# changed\n" + WRITTEN
 
 

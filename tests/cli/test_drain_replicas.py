@@ -35,11 +35,11 @@ def state(about: dict[str, Any] | None, in_flight: int = 0) -> dict[str, Any]:
             0,
             "other replicas still use it: gw-2",
         ),
-        ({"attached": True, "drains": {}}, 0, "this replica does not know whether the others still use it"),
+        ({"attached": True, "drains": {}}, 0, "it is not known yet whether other replicas still use it"),
         (
             {"attached": False, "drains": {}},
             0,
-            "this replica does not know whether the others still use it",
+            "it is not known yet whether other replicas still use it",
         ),
     ],
 )  # fmt: skip

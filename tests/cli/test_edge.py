@@ -172,7 +172,7 @@ async def test_check_finds_nothing_in_the_configurations_of_the_page(
 
     first, *notes = (await call_main("check", str(file))).out.splitlines()
     assert first == f"{file}: fine"
-    assert not any("default_version decides" in note for note in notes)
+    assert not any("`default_version` changes" in note for note in notes)
 
 
 def test_the_messages_of_the_page_are_those_of_the_gateway() -> None:
@@ -181,7 +181,7 @@ def test_the_messages_of_the_page_are_those_of_the_gateway() -> None:
     for message in (
         "This port speaks TLS",
         "its certificate is not valid",
-        "wants the certificate of an operator",
+        "requires a client certificate",
     ):
         assert f"`{message}" in page("docs/edge.md")
         assert message in source

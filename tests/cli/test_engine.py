@@ -49,8 +49,8 @@ def test_write_makes_both_files_beside_the_configuration_and_says_what_follows(
     assert capfd.readouterr().out.splitlines() == [
         f"{table}: written, {len(rows)} rows",
         f"{part}: written",
-        f"next: haproxy -f /etc/haproxy/haproxy.cfg -f {part}",
-        "then this command without --write",
+        f"next: start `haproxy -f /etc/haproxy/haproxy.cfg -f {part}`,",
+        "then run this command without --write",
     ]
 
 
@@ -92,21 +92,21 @@ def test_what_takes_the_way_through_the_gateway_is_named(
     out = capfd.readouterr().out
     assert "skewgate.map: written, 0 rows" in out
     assert "baremetal: all requests go through the gateway: an engine routes by host" in out
-    assert "HAProxy is not among `trusted_proxies`" in out
+    assert "HAProxy is not in `trusted_proxies`" in out
 
 
 @pytest.mark.parametrize(
     "argv, sentence",
     [
-        (["--bind", "*:6381"], "--bind: port 6381 is the gateway's own in `listen`"),
-        (["--bind", "127.0.0.1:6381 tfo"], "--bind: port 6381 is the gateway's own in `listen`"),
-        (["--bind", ""], "--bind: write what follows `bind`"),
-        (["--bind", "*:80\n  mode tcp"], "--bind: write what follows `bind`"),
-        (["--map", "/tmp/a b.map"], "HAProxy reads no file of the name '/tmp/a b.map'"),
-        (["--map-as", "/etc/a.map)"], "--map-as: HAProxy reads no file of the name '/etc/a.map)'"),
-        (["--socket", "/run/a\nb"], "--socket: HAProxy reads no file of the name"),
-        (["--map", "haproxy.cfg", "--configuration", "haproxy.cfg"], "are three files"),
-        (["--map", "/"], "--map: / is a folder: name a file"),
+        (["--bind", "*:6381"], "--bind: the gateway listens on port 6381 itself"),
+        (["--bind", "127.0.0.1:6381 tfo"], "--bind: the gateway listens on port 6381 itself"),
+        (["--bind", ""], "--bind: write an address and parameters"),
+        (["--bind", "*:80\n  mode tcp"], "--bind: write an address and parameters"),
+        (["--map", "/tmp/a b.map"], "'/tmp/a b.map' has characters that HAProxy's commands cannot contain"),
+        (["--map-as", "/etc/a.map)"], "--map-as: '/etc/a.map)' has characters"),
+        (["--socket", "/run/a\nb"], "--socket: '/run/a\\nb' has characters"),
+        (["--map", "haproxy.cfg", "--configuration", "haproxy.cfg"], "must be three different files"),
+        (["--map", "/"], "--map: / is a folder; name a file"),
         (["--hard-stop-after", "0"], "must be a number of seconds from 1 to 86400"),
         (["more"], "unexpected argument 'more'"),
     ],
@@ -122,7 +122,7 @@ def test_the_minimal_file_and_the_default_bind_are_told_apart(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = written(tmp_path, listen="listen: 127.0.0.1:8080\n")
-    assert "--bind: port 8080 is the gateway's own in `listen`" in refused(capfd, "-c", file)
+    assert "--bind: the gateway listens on port 8080 itself" in refused(capfd, "-c", file)
     assert main(["engine", "haproxy", "-c", file, "--bind", "192.0.2.1:8080", "--write"]) == 0
 
 
@@ -130,7 +130,7 @@ def test_a_place_that_is_not_there_is_named(tmp_path: Path, capfd: pytest.Captur
     file, absent = written(tmp_path), tmp_path / "absent"
     for option in ("--map", "--configuration"):
         said = refused(capfd, "-c", file, option, f"{absent}/file", code=1)
-        assert f"{option}: there is no folder {absent}" in said
+        assert f"{option}: the folder {absent} does not exist" in said
 
 
 def test_a_place_where_nobody_may_write_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -143,20 +143,18 @@ def test_a_gateway_that_haproxy_cannot_reach_is_named(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = written(tmp_path, listen="listen: 127.0.0.1:0\n")
-    assert "HAProxy needs a listener of the gateway without TLS, at a fixed port" in refused(
-        capfd, "-c", file, code=1
-    )
+    assert "HAProxy needs a listener without TLS on a fixed port" in refused(capfd, "-c", file, code=1)
 
 
 @pytest.mark.processes
 async def test_without_write_the_same_is_refused_before_anything_starts(tmp_path: Path) -> None:
     ended = await call("engine", "haproxy", "-c", written(tmp_path), "--bind", "*:6381")
     assert ended.code == 2
-    assert "--bind: port 6381 is the gateway's own in `listen`" in ended.err
+    assert "--bind: the gateway listens on port 6381 itself" in ended.err
     assert "serves on" not in ended.err
     ended = await call("engine", "haproxy", "-c", written(tmp_path), "--map", "/absent/skewgate.map")
     assert ended.code == 1
-    assert "--map: there is no folder /absent" in ended.err
+    assert "--map: the folder /absent does not exist" in ended.err
 
 
 @pytest.mark.processes
@@ -173,6 +171,6 @@ async def test_with_a_configuration_alone_it_runs_and_says_what_haproxy_lacks(tm
     await until(follows_nobody, "the log says that there is no socket")
     assert f"127.0.0.1:{port}" in (tmp_path / "haproxy.cfg").read_text()
     assert (tmp_path / "skewgate.map").exists()
-    assert "HAProxy is not among `trusted_proxies`" in log.read_text()
+    assert "HAProxy is not in `trusted_proxies`" in log.read_text()
     process.terminate()
     assert (await finish(process)).code == 0

@@ -259,7 +259,7 @@ async def test_R_B8_what_a_stopped_reader_cost_is_told_in_its_place_and_counted(
         assert numbers == sorted(numbers)
     assert sum(map(len, before)) + lost == len(LIBRARIES) * LINES + 1
     assert [line.partition(": ")[2] for line in lines[loss + 1 :]] == [
-        "stopping: the requests in flight are finished first",
+        "stopping: finishing the requests in flight",
         "stopped",
     ]
 

@@ -59,7 +59,7 @@ async def test_a_file_is_written_once(fleet: Fleet, tmp_path: Path, call_main: C
     written, again = await call_main(*argv), await call_main(*argv)
 
     assert written.out == f"{file}: written; next: skewgate check {file} && skewgate run -c {file}\n"
-    assert again == (2, "", f"skewgate: {file} exists already and is left as it is\n")
+    assert again == (2, "", f"skewgate: {file} already exists; it was not changed\n")
     assert load(file.read_text(), filename="x", environ={}).problems == ()
 
 
@@ -71,7 +71,7 @@ async def test_a_file_is_written_once(fleet: Fleet, tmp_path: Path, call_main: C
         (("--from", "http://127.0.0.1:1", "--dialect", "x"), 2, "there is no dialect 'x'"),
         (
             *(("--from", "http://127.0.0.1:1"), 1),
-            "no server answers at http://127.0.0.1:1: no connection to 127.0.0.1:1: connection refused\n",
+            "no server responds at http://127.0.0.1:1: no connection to 127.0.0.1:1: connection refused\n",
         ),
         (("--from", "https://127.0.0.1:1", "--ca", "/nowhere.pem"), 2, "/nowhere.pem"),
     ],

@@ -57,7 +57,7 @@ async def test_R3_N11_without_certainty_init_refuses_to_guess(
 
     assert (ended.code, ended.out) == (1, "")
     assert "does not say which service of OpenStack it is: volume, shared-file-system, placement" in ended.err
-    assert ended.err.endswith("Name it with --service-type.\n")
+    assert ended.err.endswith("Give it with --service-type.\n")
     assert not file.exists()
 
 
@@ -104,4 +104,4 @@ async def test_R3_N11_a_service_type_is_for_dialects_that_have_one(call_main: Ca
         "init", "--from", "http://127.0.0.1:1", "--dialect", "nova", "--service-type", "x"
     )
 
-    assert ended == (2, "", "skewgate: the dialect nova has no service types: leave out --service-type\n")
+    assert ended == (2, "", "skewgate: the dialect nova has no service types; remove --service-type\n")

@@ -42,7 +42,7 @@ async def test_R3_N5_init_describes_an_api_of_ones_own(
     ended = await call_main("init", "--from", old, "--from", new, "--to", str(file), *options)
 
     assert ended.code == 0
-    assert ended.err.startswith("skewgate: warning: no dialect knows this API: ")
+    assert ended.err.startswith("skewgate: warning: no dialect fits this API: ")
     assert "comments that begin with `Open:`" in ended.err
     text = file.read_text()
     assert f"      # served 1-2 when this was written\n      - url: {old}\n" in text
@@ -64,7 +64,7 @@ async def test_R3_N5_a_server_without_an_answer_is_said(
     ended = await call_main("init", "--from", here, "--from", gone)
 
     assert ended.code == 0
-    assert f"skewgate: warning: {gone}: no answer\n" in ended.err
+    assert f"skewgate: warning: {gone}: no response\n" in ended.err
     assert f'      - url: {here}\n        versions: "2024-05-01"\n' in ended.out
     assert f"      # - url: {gone}\n" in ended.out
 

@@ -46,7 +46,7 @@ def test_every_verb_explains_itself(capfd: pytest.CaptureFixture[str]) -> None:
         ("unpni", "did you mean unpin"),
         ("fmt", "did you mean check --fix?"),
         ("--hepl", "--help"),
-        ("xyzzy", "skewgate --help shows them all"),
+        ("xyzzy", "`skewgate --help` lists all verbs"),
     ],
 )
 def test_a_misspelt_verb_or_option_gets_a_hint(

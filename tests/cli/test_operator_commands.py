@@ -26,9 +26,7 @@ pytestmark = pytest.mark.processes
 
 ONCE = {"Connection": "close"}
 """Leaves no idle connection for which the gateway would wait at its end."""
-NOT_SAVED = (
-    "skewgate: warning: a restart of the gateway ends this: it has no `state` file, or cannot write it\n"
-)
+NOT_SAVED = "skewgate: warning: this will not survive a restart: the gateway has no writable `state` file\n"
 
 
 async def highest(session: aiohttp.ClientSession, url: str) -> str:
@@ -244,7 +242,7 @@ async def test_drain_wait_ends_when_the_backend_is_enabled(
         ended = await finish(waiting)
 
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err.endswith("skewgate: baremetal/api-1 was put back into service meanwhile\n")
+    assert ended.err.endswith("skewgate: baremetal/api-1 was enabled while waiting\n")
 
 
 async def test_drain_wait_fails_when_the_gateway_goes_away(

@@ -135,7 +135,7 @@ async def test_requests_go_on_where_the_file_cannot_be_written(
     ended = await finish(process)
 
     assert pinned.code == 0
-    assert "a restart of the gateway ends this: it has no `state` file, or cannot write it" in pinned.err
+    assert "this will not survive a restart: the gateway has no writable `state` file" in pinned.err
     assert f"ERROR skewgate.state: {restartable.state} cannot be written" in ended.err
     assert ended.code == 0
 

@@ -1,4 +1,4 @@
-"""Writes what docs/cli.md and the man page say of the commands, so that both always agree with them.
+"""Writes the reference of the commands in docs/cli.md and the man page from their declarations.
 
     python -m tests.docs.command_pages
 
@@ -20,24 +20,24 @@ from gateway import __version__
 from gateway.cli import NAME, skewgate
 
 EXIT_CODES: Final = (
-    ("0", "fine; after `run`, a drain that was complete"),
-    ("1", "failed at run time: no gateway responds, it refuses, a row of `test` differs"),
-    ("2", "bad usage, or a configuration that cannot be used"),
+    ("0", "success; after `run`, a complete drain"),
+    ("1", "failure at run time: no gateway responds, it refuses, a decision of `test` differs"),
+    ("2", "bad usage, or a configuration with an error"),
 )
 VARIABLES: Final = (
-    ("SKEWGATE_CONFIG", "the configuration, where none is named"),
-    ("SKEWGATE_ADMIN_TOKEN", "the token for the admin listener; it goes before that of `-c FILE`"),
-    ("SKEWGATE_ADMIN_CA, SKEWGATE_ADMIN_CERT, SKEWGATE_ADMIN_KEY", "stand for --ca, --cert and --key"),
-    ("SKEWGATE_LOOP", "`asyncio` or `uvloop`; without it, uvloop if it is installed"),
-    ("SKEWGATE_COMPILED", "`0`: no compiled build is used; `1`: nothing else is"),
-    ("NO_COLOR", "if it is set, nothing is coloured"),
-    ("SKEWGATE_VENV", "for `./run` in a checkout: the folder of its environment; default: .venv"),
-    ("SKEWGATE_PYTHON", "the interpreter with which `./run` makes the environment"),
-    ("SKEWGATE_WHEELS", "a folder of wheels from which `./run` makes it, without a network"),
+    ("SKEWGATE_CONFIG", "default configuration file"),
+    ("SKEWGATE_ADMIN_TOKEN", "token for the admin listener; overrides the one in `-c FILE`"),
+    ("SKEWGATE_ADMIN_CA, SKEWGATE_ADMIN_CERT, SKEWGATE_ADMIN_KEY", "defaults of --ca, --cert and --key"),
+    ("SKEWGATE_LOOP", "event loop, `asyncio` or `uvloop`; default: uvloop if it is installed"),
+    ("SKEWGATE_COMPILED", "`0`: never use a compiled build; `1`: fail without one"),
+    ("NO_COLOR", "any value: no colours"),
+    ("SKEWGATE_VENV", "for `./run` in a checkout: folder of its environment; default: .venv"),
+    ("SKEWGATE_PYTHON", "for `./run`: Python interpreter for the environment"),
+    ("SKEWGATE_WHEELS", "for `./run`: folder of wheels to install from, without a network"),
 )
 FILES: Final = (
-    ("./skewgate.yaml", "the configuration, where neither a file nor SKEWGATE_CONFIG names one"),
-    ("/etc/skewgate/skewgate.yaml", "the same, after that"),
+    ("./skewgate.yaml", "configuration file, if neither an argument nor SKEWGATE_CONFIG gives one"),
+    ("/etc/skewgate/skewgate.yaml", "configuration file, if the former does not exist"),
 )
 
 PAGE: Final = Path("docs/cli.md")

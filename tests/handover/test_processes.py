@@ -122,7 +122,7 @@ async def take_overs(house: House, ports: tuple[int, int], *, wait: int, times: 
             ended = await finish(process)
             assert ended.code == 0, ended.err
             assert f"process {following.pid} serves now" in ended.err
-            nobody = "there is no gateway to take over from: starting" in ended.err
+            nobody = "no gateway to take over from: starting" in ended.err
             assert nobody is (process is first)
             process = following
             await requests.count(wait)
@@ -178,7 +178,7 @@ async def test_one_that_cannot_start_says_why_and_the_old_one_goes_on(
         "stateless": (
             right.replace(f"state: {house.state}\n", ""),
             1,
-            "finds the other gateway by its `state`",
+            "--take-over needs the key `state`",
         ),
     }
     for name, (text, _, _) in wrong.items():
