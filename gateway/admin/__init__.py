@@ -1,13 +1,13 @@
-"""SHOWS the gateway to the people and machines that run it, and takes their commands.
+"""SHOWS the gateway to operators and scrapers, and takes operators' commands: the admin listener.
 
-Belongs here: the listener for operators and scrapers (`site`, `connection`), who may use it (`guard`), its
-endpoints (`api`, `commands`), the form of every response, and the operations page (`ui`). All of it reads the
-current snapshot and the status, and hands commands on. Only POST, PUT and DELETE change anything, and `guard`
-checks token, Host and Origin before that.
+Belongs here: the listener (`site`, `connection`), access to it (`guard`), its endpoints (`api`, `commands`),
+the form of every response, and the operations page (`ui`). All of it reads the current snapshot and the
+status, and passes commands on. Only POST, PUT and DELETE change anything, and `guard` checks token, Host and
+Origin before that.
 
-Does not belong here: what a command means (`core.fleet.fleet`), what is counted or known (`telemetry`), how
-the parts are put together (`assembly`), the command line that asks (`cli`), and whatever a client of a
-service can reach: clients have other listeners.
+Does not belong here: the meaning of a command (`core.fleet.fleet`), counts and status (`telemetry`), the
+composition of the parts (`assembly`), the command line (`cli`), and anything that clients of a service can
+reach: they have other listeners.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The admin listener's endpoints: `/livez`, `/readyz`, `/metrics`, `/status`, `/explain`, `POST /-/reload`.
-Those that change a ceiling or a backend are in `commands`.
+"""Endpoints of the admin listener: `/livez`, `/readyz`, `/metrics`, `/status`, `/explain`, `POST /-/reload`.
+`commands` has those that change a ceiling or a backend.
 
 GET changes nothing. Each response is made from one snapshot, by `views`, `core.decision.explanation` and the
 metrics.
@@ -29,14 +29,14 @@ from gateway.admin.ui.sign_in import add_sign_in_routes
 from gateway.telemetry.process_stats import collect_stats
 
 MAX_BODY: Final = 64 * 1024
-"""Bytes of a request body: a ceiling takes a hundred."""
+"""Maximum bytes of a request body: a ceiling takes a hundred."""
 
 PARAMETERS: Final = frozenset({"method", "path", "header"})
-"""The parameters of `/explain`."""
+"""Parameters of `/explain`."""
 
 
 def create_app(context: AdminContext, *, clock: Callable[[], float] = monotonic) -> web.Application:
-    """The application; `site.AdminSite` serves it. `clock`: monotonic seconds."""
+    """Makes the application of the admin listener. `clock` gives monotonic seconds."""
     endpoints, sessions, wrong_tokens = _Endpoints(context), Sessions(clock), WrongTokens(clock)
     guard = Guard(context.access, sessions, wrong_tokens)
     app = web.Application(
@@ -58,8 +58,8 @@ def create_app(context: AdminContext, *, clock: Callable[[], float] = monotonic)
 
 
 def create_metrics_app(context: AdminContext) -> web.Application:
-    """What everybody may see, by whatever name: metrics and health. No token, and nothing that changes
-    anything."""
+    """Makes the application of the listener for metrics and health, which needs no token and takes any
+    Host."""
     app = web.Application(
         middlewares=[on_connections, render_errors, guard_requests(Guard(AdminAccess(hosts=None)))],
         client_max_size=MAX_BODY,
@@ -77,19 +77,19 @@ def _add_public_routes(router: web.UrlDispatcher, endpoints: _Endpoints) -> None
 
 @final
 class _Endpoints:
-    """One method per endpoint."""
+    """Handlers, one for each endpoint."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
         self._piece_turn = asyncio.Lock()
 
     async def livez(self, request: web.Request) -> web.StreamResponse:
-        """A response at all shows that the event loop runs."""
+        """Responds 200; any response shows that the event loop runs."""
         return text_response("ok\n")
 
     async def readyz(self, request: web.Request) -> web.StreamResponse:
-        """200 if requests should be sent here, else 503; `?verbose` gives the reasons. A detached replica is
-        ready, but not with `?attached`."""
+        """Responds 200 if requests should be sent here, else 503; `?verbose` gives the reasons. A detached
+        replica is ready, but not with `?attached`."""
         conditions = views.conditions(
             self._context.snapshots.current,
             not_serving=self._context.not_serving(),
@@ -109,8 +109,8 @@ class _Endpoints:
         return text_response(text, status=200 if ready else 503)
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
-        """The text format, or OpenMetrics if `Accept` prefers it. What is longer than a piece is sent piece
-        by piece, each when the client has taken what was before it."""
+        """Responds with the text format, or with OpenMetrics if `Accept` prefers it. A long body is sent in
+        pieces, each when the client has taken the one before."""
         accept = ",".join(request.headers.getall("Accept", []))
         await self._context.refresh(counters=True)
         stats = await collect_stats()
@@ -130,8 +130,8 @@ class _Endpoints:
         return response
 
     async def _next(self, pieces: Iterator[bytes]) -> bytes:
-        """The next piece, or nothing at the end. However many scrapes there are at once, a turn of the event
-        loop makes one piece: a thousand backends have a hundred of them."""
+        """Makes the next piece; empty at the end. However many scrapes run, one piece is made per event-loop
+        iteration: a thousand backends have a hundred of them."""
         async with self._piece_turn:
             await asyncio.sleep(0)
             return next(pieces, b"")
@@ -141,7 +141,7 @@ class _Endpoints:
         return json_response(views.status(self._context.status()))
 
     async def explain(self, request: web.Request) -> web.StreamResponse:
-        """What would happen to a request. Nothing is sent."""
+        """Explains a request without sending it."""
         query = request.query
         if not PARAMETERS.issuperset(query):
             raise web.HTTPBadRequest(text="the only parameters are method, path and header")
@@ -156,14 +156,14 @@ class _Endpoints:
         return json_response(explanation)
 
     async def reload(self, request: web.Request) -> web.StreamResponse:
-        """Respond once the new configuration is in force, or report why the old one stays in force."""
+        """Responds once the new configuration is in force, or with the reasons why the old one stays."""
         await request.read()  # one that is malformed, or never ends, must not reload
         refuse_while_still(self._context)
         result = await self._context.commands.reload()
         if not result.ok:
             first, *more = (problem.partition("\n")[0] for problem in result.problems)
             others = f", and {len(more)} more" if more else ""
-            error = f"the file is refused, the old configuration stays in force: {first}{others}"
+            error = f"reload refused, the old configuration stays in force: {first}{others}"
             body = {"error": error, "problems": list(result.problems), "restart_needed": list(result.restart)}
             return json_response(body, status=400)
         pending = await pending_for(self._context, None)

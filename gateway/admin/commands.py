@@ -1,14 +1,13 @@
-"""What an operator may change at run time: a service's ceiling (the pin), and which backends are drained;
-and that a replica does not come back.
+"""Commands of operators: pin or unpin a service, drain or enable a backend, forget a replica.
 
     PUT, DELETE /services/NAME/ceiling        POST /services/NAME/backends/B/drain, …/enable
     DELETE /replicas/ID
 
-Parses and refuses; what a command means is up to `core.fleet.fleet`. The endpoints and the operations page
-give a command by the same function, so that the same rules hold for both. An endpoint responds with the
-document of `/status` once the command is in force in every worker and, if there is a state file, written to
-it; `kept` says whether it is, `pending` for whom it still waits after some seconds. `warning` says what the
-operator should know about it, or is null.
+Parses and refuses; `core.fleet.fleet` carries a command out. The endpoints and the operations page call the
+same functions, so that the same rules hold for both. An endpoint responds with the status (`/status`) once
+the command is in force in every worker and, if there is a state file, written to it (`kept`). `pending` lists
+the workers and replicas that have not acknowledged after some seconds. `warning` is a sentence for the
+operator or null.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.version import Version
 
 MAX_QUOTED: Final = 80
-"""Characters that an error quotes of the request body."""
+"""Maximum characters of the request body that an error quotes."""
 
 BODY_FORM: Final = '{"version": "1.90"} or {"release": "2024.1"}'
 
 
 def add_command_routes(router: web.UrlDispatcher, context: AdminContext) -> None:
-    """Add the endpoints. The router percent-decodes names in paths."""
+    """Adds the endpoints. The router percent-decodes names in paths."""
     endpoints = _CommandEndpoints(context)
     router.add_put("/services/{service}/ceiling", endpoints.pin)
     router.add_delete("/services/{service}/ceiling", endpoints.unpin)
@@ -49,19 +48,19 @@ def add_command_routes(router: web.UrlDispatcher, context: AdminContext) -> None
 
 
 class CommandResult(NamedTuple):
-    """What became of a command that was taken."""
+    """Result of a command that was accepted."""
 
     saved: bool
-    """Whether it is in the state file. False: that cannot be written, or there is none."""
+    """Whether it is in the state file; False: the file cannot be written, or there is none."""
     pending: Sequence[str]
     """Names of the workers and replicas that have not acknowledged after some seconds."""
     warning: str | None
-    """What the operator should know about it."""
+    """Sentence about an effect that the operator may not expect; None: there is none."""
 
 
 async def pin(context: AdminContext, service: str, key: str, text: str) -> CommandResult:
-    """Set the ceiling of `service`, until it is removed. `key`, `text`: as for `read_ceiling`. Raises 404,
-    503, 400, and 409 if nothing could be served."""
+    """Sets the ceiling of `service`. `key` and `text` are those of `read_ceiling`. Raises 404, 503, 400, and
+    409 if nothing could be served."""
     view = view_of(context, service)
     ceiling = read_ceiling(view.service, key, text)
     if (reason := below_minimum(view, ceiling)) is not None:
@@ -70,25 +69,25 @@ async def pin(context: AdminContext, service: str, key: str, text: str) -> Comma
 
 
 async def unpin(context: AdminContext, service: str) -> CommandResult:
-    """Go back to the configured ceiling, or to none. Raises 404 and 503."""
+    """Goes back to the configured ceiling, or to none. Raises 404 and 503."""
     view_of(context, service)
     return await _apply(context, service, Pin(None))
 
 
 async def drain(context: AdminContext, service: str, backend: str) -> CommandResult:
-    """Send no new requests to a backend; those in flight are finished. Raises 404 and 503."""
+    """Takes a backend out of service while its requests in flight finish. Raises 404 and 503."""
     member_of(view_of(context, service), backend)
     return await _apply(context, service, Drain(backend), leaves_unserved)
 
 
 async def enable(context: AdminContext, service: str, backend: str) -> CommandResult:
-    """Send requests to a backend again. Raises 404 and 503."""
+    """Puts a drained backend into service again. Raises 404 and 503."""
     member_of(view_of(context, service), backend)
     return await _apply(context, service, Drain(backend, drained=False))
 
 
 def view_of(context: AdminContext, service: str) -> ServiceView:
-    """The service with this name; raises 404."""
+    """Finds the service with this name, or raises 404."""
     view = context.snapshots.current.views.get(service)
     if view is None:
         there = _first_of(context.snapshots.current.views)
@@ -97,7 +96,7 @@ def view_of(context: AdminContext, service: str) -> ServiceView:
 
 
 def member_of(view: ServiceView, backend: str) -> Member:
-    """The backend with this name; raises 404."""
+    """Finds the backend with this name, or raises 404."""
     member = view.members.member(backend)
     if member is None:
         there = _first_of(member.backend.name for member in view.members.all)
@@ -111,7 +110,7 @@ async def _apply(
     command: OperatorCommand,
     warning_of: Callable[[ServiceView], str | None] = lambda _: None,
 ) -> CommandResult:
-    """Returns once it is in force. `warning_of`: what the operator should know about it. Raises 503."""
+    """Gives a command and waits until it is in force. `warning_of` makes the warning. Raises 503."""
     refuse_while_still(context)
     with _store_may_fail():
         await context.commands.apply(service, command)
@@ -123,8 +122,8 @@ async def _apply(
 
 
 async def pending_for(context: AdminContext, service: str | None) -> list[str]:
-    """Waits until what was commanded about a service (None: about any) is in force. Names those for which it
-    still waits after some seconds."""
+    """Waits until all commands about a service (None: about any) are in force. Returns the names of the
+    workers and replicas that have not acknowledged after some seconds."""
     waits_for = await context.commands.in_force(service)
     report = context.agreement()
     if report is None:
@@ -135,8 +134,8 @@ async def pending_for(context: AdminContext, service: str | None) -> list[str]:
 
 @final
 class _CommandEndpoints:
-    """One method per endpoint. Each reads the body first, also where it needs none: a request that turns out
-    to be malformed must not have changed anything."""
+    """Handlers, one for each endpoint. Each reads the body first, even if it needs none: a request that turns
+    out to be malformed must not have changed anything."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
@@ -177,17 +176,17 @@ class _CommandEndpoints:
         replica, report = request.match_info["replica"], self._context.agreement()
         forget = self._context.commands.forget
         if forget is None or report is None:
-            raise web.HTTPNotFound(text="this gateway stands alone: `agreement` is not configured")
+            raise web.HTTPNotFound(text="there are no replicas: `agreement` is not configured")
         if replica == report.id:
-            raise web.HTTPConflict(text=f"{replica!a} is this replica itself: stop it, and it signs off")
+            raise web.HTTPConflict(text=f"{replica!a} is this replica itself: stop it, and it deregisters")
         with _store_may_fail():
             is_forgotten = await forget(replica)
         if not is_forgotten:
             report = self._context.agreement() or report
             if replica in {each.id for each in report.replicas}:
                 raise web.HTTPConflict(
-                    text=f"{report.name_of(replica)} is live: stop it, and it signs off; "
-                    "one that has just ended can be forgotten after a few seconds"
+                    text=f"{report.name_of(replica)} is live: stop it, and it deregisters; "
+                    "if it has just ended, try again in a few seconds"
                 )
             there = _first_of(f"{each.id} ({each.name})" for each in report.replicas)
             raise web.HTTPNotFound(text=f"there is no replica {replica[:MAX_QUOTED]!a}; there are: {there}")
@@ -196,29 +195,30 @@ class _CommandEndpoints:
 
 @contextmanager
 def _store_may_fail() -> Iterator[None]:
-    """Raises 503 if the store does not take what is to hold for all replicas."""
+    """Raises 503 if the store fails within the block."""
     try:
         yield
     except StoreError as error:
         raise web.HTTPServiceUnavailable(
-            text=f"the store did not confirm it, so ask again whether it holds: {error}"
+            text=f"the store did not confirm the command, so check whether it is in force: {error}"
         ) from error
 
 
 def refuse_while_still(context: AdminContext) -> None:
-    """Another gateway is taking over: what is changed now would be lost. Raises 503."""
+    """Raises 503 while another gateway takes over: changes would be lost."""
     if reason := context.commands.frozen():
         raise web.HTTPServiceUnavailable(text=reason)
 
 
 def _first_of(names: Iterable[str]) -> str:
-    """The names for a message, which stays short."""
+    """Lists the first names for a message."""
     first = list(islice(names, 9))
     return ", ".join(first[:8]) + (", …" if len(first) > 8 else "") or "none"
 
 
 def _parse_body(body: bytes) -> tuple[str, str]:
-    """(`version` or `release`, its text) of a ceiling's body. Versions are texts: the number 1.90 is 1.9."""
+    """Reads (`version` or `release`, its text) from the body of a pin. A version must be a text, because the
+    number 1.90 is 1.9."""
     try:
         document = json.loads(body.decode("utf-8"), object_pairs_hook=_unique_keys)
     except (ValueError, RecursionError):
@@ -232,7 +232,7 @@ def _parse_body(body: bytes) -> tuple[str, str]:
 
 
 def _unique_keys(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    """An object without duplicate keys: parsers disagree about which one counts."""
+    """Makes a JSON object, and refuses duplicate keys: parsers disagree about which one counts."""
     mapping = dict(pairs)
     if len(mapping) != len(pairs):
         raise ValueError("duplicate key")
@@ -240,8 +240,8 @@ def _unique_keys(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
 
 
 def read_ceiling(service: Service, key: str, text: str) -> Version:
-    """The version that `text` is, or the release that it names, by `key`: `version` or `release`. Read like
-    `offer.ceiling` of the configuration. Raises 400 and 404."""
+    """Reads a ceiling as `offer.ceiling` is read: `key` is `version` or `release`, `text` its value. Raises
+    400 and 404."""
     if key == "version":
         version = service.dialect.scheme.parse(text)
         if version is None:
@@ -258,5 +258,5 @@ def read_ceiling(service: Service, key: str, text: str) -> Version:
 
 
 def releases_of(service: Service) -> Mapping[str, Version]:
-    """Release names that a ceiling may have, of the dialect and of the configuration."""
+    """Returns the releases that a ceiling may name, from the dialect and the configuration."""
     return {**service.dialect.releases, **service.releases}

@@ -1,13 +1,13 @@
-"""Connections to the admin listener: how many there are at once, and how long a client may take.
+"""Connections to the admin listener, and the limits of their number and time.
 
     socket --> TLS, where it is spoken --> AdminConnection --> aiohttp's protocol --> handler
                                            AdminConnection <-- aiohttp's protocol <-- response
 
 A connection is authorised once `guard` has let a request of it pass. The others are closed after one
-response, and they go first when there are too many: 400 connections that never send a request, or never end
-their handshake, cannot keep an operator out (threats R-B7). Idle ones of operators go next, or forgotten ones
-would. aiohttp parses and answers; nothing here reads more of a request than where it ends, and no private
-name of aiohttp is used (decision 0053).
+response, and are the first to be closed when there are too many: 400 connections that never send a request,
+or never end their handshake, cannot keep an operator out (threats R-B7). Idle ones of operators are next:
+forgotten ones could keep operators out as well. aiohttp parses and responds; this module only finds the end
+of each request, and uses no private name of aiohttp (decision 0053).
 """
 
 from __future__ import annotations
@@ -33,37 +33,37 @@ from gateway.telemetry.series.process import INTERNAL
 from gateway.tls.server import ServerCertificates
 
 HEAD_TIME: Final = 5.0
-"""Seconds from the first byte of a head to its end, and from the connection to that first byte. A handshake
-has as many."""
+"""Maximum seconds from the connection to the first byte of a head, from there to its end, and for a
+handshake."""
 
 BODY_TIME: Final = 5.0
-"""Seconds from the end of the head to the end of the body: a command has some 30 bytes."""
+"""Maximum seconds from the end of the head to the end of the body: a command has some 30 bytes."""
 
 RESPONSE_TIME: Final = 30.0
-"""Seconds that a client may leave a response unread: Prometheus gives a scrape up after 10 by default."""
+"""Maximum seconds for a client to read a response: Prometheus gives up a scrape after 10 by default."""
 
 IDLE_TIME: Final = 25.0
-"""Seconds that an authorised connection is kept for its next request. Scrapes every 15 s keep theirs. It is
-no usual interval of scrapes, so that a request rarely meets a connection that closes."""
+"""Seconds for which an authorised connection is kept for its next request. Scrapes every 15 s keep theirs. It
+is not a usual scrape interval, so that a request rarely meets a connection that closes."""
 
 MAX_HEAD: Final = 16 * 1024
-"""Bytes of one head, and of the requests that a client sends ahead of a response."""
+"""Maximum bytes of a head, and of the requests that a client sends ahead of a response."""
 
 MAX_LINE: Final = 8190
 MAX_HANDSHAKE: Final = 64 * 1024
-"""Bytes of a TLS handshake, and of what waits here before no more is read. A handshake with a chain of
+"""Maximum bytes of a TLS handshake, and of received data before reading pauses. A handshake with a chain of
 certificates has some 10 KiB."""
 
 MAX_TURNED_AWAY: Final = 8
-"""Connections at a time whose handshake goes on so that they can be told that there are too many."""
+"""Maximum excess connections whose handshake goes on so that they get an error response."""
 
 END: Final = b"\r\n\r\n"
 BLANK: Final = b"\r\n"
-"""What may come before a head and is no part of it."""
+"""Line ends that may come before a head."""
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 TLS_HANDSHAKE: Final = b"\x16"
-"""The first byte of a client that speaks TLS."""
+"""First byte of a client that speaks TLS."""
 
 _FRAMING: Final = re.compile(rb"(?i)\r\n(content-length|transfer-encoding|expect):[ \t]*(.*?)[ \t]*(?=\r\n)")
 _LENGTH: Final = re.compile(rb"[0-9]{1,18}")
@@ -74,14 +74,14 @@ _COUNTED: Final = {
     413: "body",
     429: "unauthorized",  # a wrong token, after many others
 }
-"""Reasons by the status of the response; other refusals are answers to an operator."""
+"""Reasons of counted errors by status; other refusals are responses to an operator."""
 
 PROTOCOL_ARGUMENTS: Final[dict[str, Any]] = {
     "access_log": None,
     "auto_decompress": False,  # commands are short: an encoded body is refused as malformed
     "keepalive_timeout": 1e9,  # connections have deadlines of their own
     "lingering_time": 1.0,  # the rest of a body is read: a client that still sends would lose its response
-    "logger": logging.Logger("aiohttp", level=logging.CRITICAL),  # noqa: LOG001 - all is said by `ErrorLog`
+    "logger": logging.Logger("aiohttp", level=logging.CRITICAL),  # noqa: LOG001 - `ErrorLog` has all errors
     "max_field_size": MAX_LINE,
     "max_headers": 100,
     "max_line_size": MAX_LINE,
@@ -92,25 +92,25 @@ PROTOCOL_ARGUMENTS: Final[dict[str, Any]] = {
 @final
 @dataclass(kw_only=True)
 class Connections:
-    """All open connections of a listener, and what they share. Those that are not authorised are in the order
-    in which they came, the others in the order of their last responses."""
+    """All open connections of a listener, and what they share."""
 
     limit: int
     errors: ErrorLog
     server: web.Server
     certificates: ServerCertificates | None
-    """None: clients speak plain HTTP."""
+    """Certificates of the listener; None: clients speak plain HTTP."""
     wall_clock: Callable[[], float] = time
-    """Seconds since the epoch, by which certificates of operators expire."""
+    """Returns seconds since the epoch, by which certificates of operators expire."""
     handshake_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """A turn of the event loop has one step of one handshake: a signature with RSA takes a millisecond, and
+    """Lock for one step of one handshake per event-loop iteration: an RSA signature takes a millisecond, and
     the requests of the data plane come in between."""
     open: dict[AdminConnection, None] = field(default_factory=dict)
+    """Unauthorised connections in the order of their arrival, the others in that of their last responses."""
     turned_away: set[AdminConnection] = field(default_factory=set)
 
     def add(self, connection: AdminConnection) -> None:
-        """A client has connected. Over the limit one goes: the oldest that is not authorised, else the
-        longest idle. The new one goes only if all others are in the middle of a request."""
+        """Adds a new connection. Over the limit one is closed: the oldest that is not authorised, or the
+        longest idle. The new one is closed only if all others are in the middle of a request."""
         others = tuple(self.open)
         self.open[connection] = None
         if len(self.open) > self.limit:
@@ -125,70 +125,70 @@ class Connections:
                 leaving.turn_away()
 
     def responded(self, connection: AdminConnection) -> None:
-        """A response has ended: all other authorised connections that are idle are so for a longer time."""
+        """Moves an authorised connection whose response has ended to the end of `open`."""
         if connection.authorised and connection in self.open:
             del self.open[connection]
             self.open[connection] = None
 
     def remove(self, connection: AdminConnection) -> None:
-        """A connection is closed."""
+        """Removes a closed connection."""
         self.open.pop(connection, None)
         self.turned_away.discard(connection)
 
     def abort(self) -> None:
-        """Close them all at once."""
+        """Aborts all connections."""
         for connection in (*self.open, *self.turned_away):
             connection.abort()
 
 
 class _InvalidRequest(Exception):
-    """What came is not a request and never becomes one. Arguments as of `AdminConnection._refuse`."""
+    """The received bytes are no valid request. The arguments are those of `AdminConnection._refuse`."""
 
 
 @final
 class AdminConnection(asyncio.Protocol, asyncio.Transport):
     """One connection: the protocol of its socket, or of TLS, and the transport of aiohttp's protocol. One
-    coroutine, `_serve`, passes on what the client sends, a request at a time."""
+    coroutine, `_serve`, forwards the requests one at a time."""
 
     def __init__(self, shared: Connections) -> None:
         super().__init__()
         self.authorised = False
         """Whether `guard` has let a request pass."""
         self.is_one_too_many = False
-        """It is told so at the end of its handshake."""
+        """Whether the client gets an error at the end of its handshake because there are too many."""
         self.is_stream = False
-        """The response under way has no end: its deadline is for what waits to be sent, not for all of it."""
+        """Whether the response has no end; then its deadline is for unsent data only."""
         self._shared = shared
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | TlsTransport
-        """The socket's, and after a handshake that of TLS."""
+        """Transport of the socket, and after a handshake that of TLS."""
         self._tls: TlsTransport | None = None
         self._http: web.RequestHandler | None = None
-        """None before the end of the handshake."""
+        """Protocol of aiohttp; None before the end of the handshake."""
         self._serving: asyncio.Task[None] | None = None
         self._expires_at = inf
         """Wall-clock seconds at which the operator's certificate expires."""
         self._received = b""
-        """What has come and is not passed on."""
+        """Received bytes that are not forwarded yet."""
         self._has_received = asyncio.Event()
         self._head = b""
-        """The head that comes in, or that of the request under way."""
+        """Incoming head, or that of the request in progress."""
         self._request: web.Request | None = None
-        """The request that a handler has."""
+        """Request that a handler has."""
         self._has_begun = asyncio.Event()
-        """A handler has got the request."""
+        """Set when a handler has got the request."""
         self._has_responded = asyncio.Event()
         self._read_timer: asyncio.TimerHandle | None = None
         self._is_used = False
-        """Some request came to a handler."""
+        """Whether any request has reached a handler."""
         self._is_answered = False
-        """Bytes of the response to the request under way have been written."""
+        """Whether bytes of the response in progress have been written."""
         self._is_closed = False
 
-    # --- what the transport calls
+    # --- called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the socket's transport, and after a handshake by that of TLS."""
+        """Starts serving on the socket's transport, or takes that of TLS after a handshake."""
         self._transport = cast(asyncio.Transport, transport)
         if self._serving is None:
             self._serving = self._loop.create_task(self._serve())
@@ -222,10 +222,10 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
         if self._http is not None:
             self._http.connection_lost(exc)
 
-    # --- what the client sends
+    # --- requests
 
     async def _serve(self) -> None:
-        """Pass on all that the client sends, from its first byte on."""
+        """Does the handshake and forwards all requests."""
         try:
             async with asyncio.timeout(HEAD_TIME):
                 await self._shake_hands()
@@ -259,7 +259,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
             self._fail(error)
 
     async def _more(self) -> bytes:
-        """What has come; waits until there is something."""
+        """Waits for received bytes and takes them."""
         while not self._received:
             self._has_received.clear()
             await self._has_received.wait()
@@ -272,8 +272,8 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
         return data
 
     async def _shake_hands(self) -> None:
-        """TLS, where it is spoken. OpenSSL verifies the certificate; its end is compared here with the clock
-        by which the connection will end."""
+        """Does the TLS handshake, if the listener has certificates. OpenSSL verifies the client certificate;
+        its expiry is compared here with the clock by which the connection will end."""
         certificates, raw, size = self._shared.certificates, cast(asyncio.Transport, self._transport), 0
         is_complete = certificates is None
         while certificates is not None and not is_complete:
@@ -282,7 +282,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
                 raise _InvalidRequest("tls", 400, "this port speaks TLS: use https")
             size += len(data)
             if size > MAX_HANDSHAKE:
-                raise ssl.SSLError("it has no end")
+                raise ssl.SSLError("the handshake is too long")
             async with self._shared.handshake_turn:
                 await asyncio.sleep(0)
                 if self._tls is None:
@@ -299,7 +299,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
             self._tls.begin(self)
 
     async def _receive_head(self, patience: float) -> None:
-        """`patience`: seconds until its first byte."""
+        """Receives a head, whose first byte must arrive within `patience` seconds."""
         async with asyncio.timeout(self._until_expiry(patience)) as deadline:
             while not self._head:
                 self._head = (await self._more()).lstrip(BLANK)
@@ -315,7 +315,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
             raise _InvalidRequest("head_too_large", 431)
 
     async def _pass_on(self, http: web.RequestHandler) -> None:
-        """Pass on the head and its body. What could be read in two ways, aiohttp refuses."""
+        """Forwards the head and its body. aiohttp refuses what is ambiguous."""
         fields = {name.lower(): value for name, value in _FRAMING.findall(self._head)}
         length = fields.get(b"content-length", b"0")
         if fields.get(b"expect", b"100-continue").lower() != b"100-continue":
@@ -337,10 +337,10 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
             http.data_received(data[: len(data) - len(self._received)])
             left -= len(data)
 
-    # --- requests and responses
+    # --- responses
 
     async def respond(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """From the complete head to the end of the response."""
+        """Calls the handler of a request and sends its response."""
         self._request, self._is_used, self.is_stream = request, True, False
         self._has_begun.set()
         try:
@@ -378,14 +378,14 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
         return self._expires_at <= self._shared.wall_clock()
 
     def _until_expiry(self, seconds: float) -> float:
-        """`seconds`, or fewer if the certificate of the operator expires before."""
+        """Returns `seconds`, or fewer if the operator's certificate expires before."""
         return max(0.0, min(seconds, self._expires_at - self._shared.wall_clock()))
 
-    # --- what aiohttp's protocol calls
+    # --- called by aiohttp's protocol
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send a part of a response. What aiohttp says to a head that it refuses names aiohttp and repeats
-        the head, so the client gets a fixed response in its place."""
+        """Sends a part of a response. aiohttp's own response to a malformed head names aiohttp and repeats
+        the head, so the client gets a fixed one in its place."""
         if self._is_closed:
             return
         if self._request is None and data != CONTINUE:
@@ -395,14 +395,14 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
             self._transport.write(bytes(data))
 
     def close(self) -> None:
-        """Close it once the client has read what is written, which has a deadline."""
+        """Closes the connection once the client has read what is written, which has a deadline."""
         if not self._is_closed:
             self._end()
             self._transport.close()
             self._begin_read_timer()
 
     def abort(self) -> None:
-        """Close it at once, whatever is under way."""
+        """Closes the connection at once, whatever is in progress."""
         self._end()
         self._transport.abort()
 
@@ -426,8 +426,8 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
         return not self._head and not self._received and self._transport.get_write_buffer_size() == 0
 
     def turn_away(self) -> None:
-        """Close it because there are too many. A client that has had no response, and can be told, learns
-        why."""
+        """Closes the connection because there are too many, with an error response if none was sent
+        before."""
         if self._http is not None and not self._is_used:
             self._refuse("too_many_connections", 503)
         else:
@@ -435,7 +435,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
             self.abort()
 
     def _refuse(self, reason: str, status: int, sentence: str = "") -> None:
-        """Answer what has not become a request, or a bug, and close the connection."""
+        """Responds to an invalid request, or to a bug, and closes the connection."""
         self._count(reason)
         if not self._is_answered and not self._is_closed:
             self._transport.write(error_bytes(status, sentence))
@@ -457,7 +457,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
             self._serving.cancel()
 
     def _begin_read_timer(self) -> None:
-        """What waits to be sent must have been read by then."""
+        """Sets the deadline by which the client must have read what waits to be sent."""
         if self._read_timer is None:
             self._read_timer = self._loop.call_later(RESPONSE_TIME, self._cut_off)
 
@@ -473,7 +473,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
 
 @web.middleware
 async def on_connections(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The outermost middleware: tells a connection where a request begins and where its response ends."""
+    """Outermost middleware, by which a connection sees the begin of a request and the end of its response."""
     connection = request.transport
     if isinstance(connection, AdminConnection):
         return await connection.respond(request, handler)

@@ -1,6 +1,6 @@
-"""The parts of the gateway that the admin listener works with, as one value. `gateway.assembly` makes it.
+"""Everything that the admin listener needs from the gateway, as one value, which `gateway.assembly` makes.
 
-Knows no request and no endpoint. Callables are called on every request.
+No request and no endpoint is known here. Callables are called on every request.
 """
 
 from __future__ import annotations
@@ -23,56 +23,56 @@ from gateway.telemetry.status import GatewayStatus
 
 
 class Refresh(Protocol):
-    """`DataPlane.collect`: brings what workers have reported up to date."""
+    """Type of `DataPlane.collect`, which collects the reports of all workers within a second."""
 
     def __call__(self, *, counters: bool) -> Awaitable[None]:
-        """Takes a second at most. `counters`: whatever the workers have counted, too."""
+        """Collects gauges and, with `counters`, also counts."""
 
 
 @final
 class Explaining(NamedTuple):
-    """Facts of this moment on which the explanation of a request depends, beside the status."""
+    """Inputs to the explanation of a request, beside the status."""
 
     limits: Limits
     """Limits of request heads."""
     cached_documents: Container[DocumentKey] = ()
-    """Discovery documents that can be answered without a backend."""
+    """Discovery documents that can be served without a backend."""
     held_back: Mapping[str, int] = {}
-    """Shares of the requests by member key, as for `selection.select`."""
+    """Shares of requests by member key, as for `selection.select`."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commands:
-    """Commands of an operator, and what becomes of them."""
+    """Functions that carry out commands of operators, and wait for their effect."""
 
     apply: Callable[[str, OperatorCommand], Awaitable[None]]
-    """Gives a command about a service, to all replicas where there are several. Raises `StoreError`."""
+    """Gives a command about a service, to all replicas if there are several. Raises `StoreError`."""
     reload: Callable[[], Awaitable[ReloadResult]]
     in_force: Callable[[str | None], Awaitable[Sequence[str]]]
-    """Waits until what was commanded about a service (None: about any) is in force in every worker and
-    replica. Returns those for which it still waits after some seconds."""
+    """Waits until all commands about a service (None: about any) are in force in every worker and replica.
+    Returns those that have not acknowledged after some seconds."""
     saved: Callable[[], Awaitable[bool]]
-    """Waits until the present state is in the state file. False: it cannot be written, or there is none."""
+    """Waits until the present state is in the state file; False: it cannot be written, or there is none."""
     forget: Callable[[str], Awaitable[bool]] | None = None
-    """Ends the registration of a replica. False: it is live, or not registered. Raises `StoreError`. None:
-    this gateway stands alone."""
+    """Ends the registration of a replica; False: it is live, or not registered. Raises `StoreError`. The
+    attribute is None if there are no replicas."""
     frozen: Callable[[], str] = str
-    """Returns why commands and reloads are refused at this moment, a sentence; empty: they are not."""
+    """Returns a sentence that says why commands and reloads are refused now; empty: they are not."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminAccess:
-    """Conditions under which somebody may use the admin listener."""
+    """Conditions for access to the admin listener."""
 
     hosts: tuple[str, ...] | None = ()
-    """Names that `Host` may hold besides loopback and the bound address. None: any name, for a listener whose
-    content is for everybody."""
+    """Names that `Host` may have besides loopback and the bound address; None: any name, for a listener whose
+    content is public."""
     token: Callable[[], Secret | None] = lambda: None
     """Returns the token in force, which a reload may change; None: there is none."""
     by_certificate: Callable[[], bool] = lambda: False
-    """Returns whether the listener verifies certificates of clients: then one stands for the token."""
+    """Returns whether the listener verifies client certificates, which then replace the token."""
 
 
 @final
@@ -82,18 +82,17 @@ class AdminContext:
 
     snapshots: SnapshotSource
     not_serving: Callable[[], str]
-    """Returns why no client is accepted at this moment; empty: they are."""
+    """Returns a sentence that says why no client is accepted now; empty: clients are accepted."""
     agreement: Callable[[], AgreementReport | None]
-    """Returns how this replica stands to the others; None: this gateway stands alone."""
+    """Returns the state of the agreement; None: there are no replicas."""
     refresh: Refresh
-    """Asks all workers how they are, so that the status and the metrics are of this moment."""
+    """Collects reports of all workers, so that status and metrics are of this moment."""
     status: Callable[[], GatewayStatus]
     """Makes the status of this moment. Costs some milliseconds for a thousand backends."""
     metrics: Metrics
     history: History
-    """The last events."""
     last_hour: Callable[[str], LastHour]
-    """Returns what a service has served lately."""
+    """Returns the requests that a service has served in the last hour."""
     traffic: Callable[[str], Sequence[TrafficCounts]]
     """Returns the requests of a service in each minute of the last hour, the oldest first."""
     explaining: Callable[[], Explaining]

@@ -1,7 +1,7 @@
-"""What goes wrong on the admin listener: counted for `/metrics`, and said in one log line a minute.
+"""Errors of the admin listener: counted for `/metrics`, and logged in one line a minute.
 
-Clients without permission cause most of it, so the log must not grow with what they send (threats R-B7). No
-text of a client gets here: a reason is one of `series.process.ADMIN_ERRORS`.
+Unauthorised clients cause most of them, so the log must not grow with what they send (threats R-B7). No text
+of a client gets here: a reason is one of `series.process.ADMIN_ERRORS`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ LOG_INTERVAL: Final = 60.0
 """Seconds between two lines about errors, and between two tracebacks."""
 
 GATHER: Final = 0.25
-"""Seconds that the first line waits for more of the same."""
+"""Seconds for which the first line waits for more errors."""
 
 _log = logging.getLogger("skewgate.admin")
 
 
 @final
 class ErrorLog:
-    """`count_error` is called with the reason of every error."""
+    """Counter and log of errors. `count_error` is called with the reason of each."""
 
     def __init__(self, count_error: Callable[[str], None]) -> None:
         self._count_error = count_error
@@ -33,7 +33,7 @@ class ErrorLog:
         self._timer: asyncio.TimerHandle | None = None
 
     def count(self, reason: str) -> None:
-        """One more error; the log says so soon, together with others."""
+        """Counts one error, which is logged soon, together with others."""
         self._count_error(reason)
         self._not_logged[reason] += 1
         if self._timer is None:
@@ -42,7 +42,7 @@ class ErrorLog:
             self._timer = loop.call_at(due, self._write_line)
 
     def bug(self, error: BaseException | None) -> None:
-        """An exception that no client should be able to cause. The first one in a while has a traceback."""
+        """Logs an exception that no client should be able to cause, with at most one traceback a minute."""
         now = asyncio.get_running_loop().time()
         if now >= self._traceback_at + LOG_INTERVAL:
             self._traceback_at = now
@@ -51,7 +51,7 @@ class ErrorLog:
             )
 
     def close(self) -> None:
-        """Write what is not in the log yet."""
+        """Logs the errors that are not in the log yet."""
         if self._timer is not None:
             self._timer.cancel()
             self._write_line()
@@ -60,7 +60,7 @@ class ErrorLog:
         self._timer = None
         self._logged_at = asyncio.get_running_loop().time()
         _log.warning(
-            "the admin listener refused or cut off %d requests and connections: %s "
+            "the admin listener refused or closed %d requests and connections: %s "
             "(counted in skewgate_admin_errors_total)",
             self._not_logged.total(),
             ", ".join(f"{reason} {count}" for reason, count in sorted(self._not_logged.items())),

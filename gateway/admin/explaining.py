@@ -1,7 +1,7 @@
-"""Explains a request that is described in words: its method, its target and its header lines.
+"""Explanation of a request that is described as text: method, target and header lines.
 
-What the endpoint `/explain` and the form of the operations page have in common. Nothing is sent, and nothing
-is decided here: `core.decision.explanation` asks what a request would ask.
+Shared by the endpoint `/explain` and the form of the operations page. Nothing is sent, and nothing is decided
+here: `core.decision.explanation` calls what a request would call.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gateway.dataplane.http1.request_head import read_described, refusal_sentenc
 from gateway.errors import FramingError
 
 MAX_TARGET: Final = 4096
-"""Characters."""
+"""Maximum characters of the target."""
 
 MAX_HEADERS: Final = 100
 
@@ -28,13 +28,13 @@ _VALUE: Final = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 
 
 class DescriptionError(ValueError):
-    """It describes no request; a sentence says why."""
+    """The description is not that of a valid request; the message says why."""
 
 
 def explain_described(
     context: AdminContext, method: str, target: str, header_lines: Sequence[str]
 ) -> dict[str, Any]:
-    """What would happen to the request at this moment. Each header line is `Name: value`. Raises
+    """Explains what would happen to the request now. Each header line is `Name: value`. Raises
     `DescriptionError`."""
     method = method_of_text(method)
     if not METHOD.fullmatch(method):
@@ -57,7 +57,7 @@ def explain_described(
 
 
 def _header(line: str) -> Header:
-    """`Name: value`, in the characters that a request may hold."""
+    """Reads `Name: value`, in characters that a request may have."""
     name, colon, value = line.partition(":")
     value = value.strip(" \t")
     if not colon or not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):

@@ -1,10 +1,10 @@
-"""Who may use the admin listener: Host, Origin and token are checked before any handler runs (threats O6).
+"""Access to the admin listener: Host, Origin and token are checked before any handler runs (threats O6).
 
 The check of Host stops a foreign page whose own name resolves to this address (DNS rebinding). Health checks
 are exempt from it: HAProxy sends no Host, and others send the name that they were given (threats R3-V0). The
 check of Origin stops a foreign page that sends requests here. Token or certificate stop everybody else. No
-response allows another origin to read it. Below `/ui/` the cookie of a session stands for the token, and
-whoever wants a page is sent to the sign-in instead of being refused.
+response allows another origin to read it. Below `/ui/` the cookie of a session replaces the token, and a
+browser without one is sent to the sign-in page.
 """
 
 from __future__ import annotations
@@ -37,28 +37,26 @@ from gateway.keys.secrets import Secret
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 OPEN: Final = frozenset({"/livez", "/readyz"})
-"""Paths that need neither a token nor a known Host: what restarts a dead process, or sends requests to a
-ready one, must not need a secret, and is told one word. `?verbose` needs both: it names services."""
-
+"""Paths that need neither a token nor a known Host: supervisors and load balancers must not need a secret,
+and get one word. `?verbose` needs both: it names services."""
 
 AT_ONCE: Final = 10
-"""Wrong tokens one after the other that get 401: operators mistype, and paste the wrong line."""
+"""Burst of wrong tokens that get 401: operators mistype, and paste the wrong line."""
 
 PER_SECOND: Final = 5.0
 """Wrong tokens a second that get 401 after that; all others get 429."""
 
-TOO_MANY: Final = "there were too many wrong tokens, and this one is wrong as well: try again in a moment"
+TOO_MANY: Final = "wrong token, after too many wrong tokens: try again in a moment"
 
 
 @final
 class WrongTokens:
-    """The limit for wrong tokens: one for the form of the operations page and for the field Authorization
-    (threats R3-T5). It counts those of all clients together: behind a proxy they have one address.
+    """Rate limit for wrong tokens, in the form of the operations page and in the field Authorization together
+    (threats R3-T5), and for all clients together: behind a proxy they have one address.
 
-    The limit is asked about tokens that were compared already and are wrong. A right one never gets here, so
-    nobody can lock operators out. Every guess is still answered, so the limit makes none harder: what keeps
-    guesses out is the length of a token. The limit tells clients with an outdated token to slow down.
-    `clock`: monotonic seconds.
+    Only tokens that were compared and are wrong count. A right one is always accepted, so nobody can lock
+    operators out. The limit does not make guessing harder, which is up to the length of the token: it slows
+    down clients with an outdated token. `clock` gives monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -66,13 +64,13 @@ class WrongTokens:
         self._bucket = TokenBuckets(PER_SECOND, AT_ONCE)
 
     def add(self) -> int:
-        """Count one. Returns 0, or the seconds for `Retry-After` if it was one too many."""
+        """Counts one wrong token. Returns 0, or the seconds for `Retry-After` if it exceeds the limit."""
         return ceil(self._bucket.take("", self._clock()))
 
 
 @final
 class Guard:
-    """Decides which requests are refused. `sessions`: of the operations page."""
+    """Checks of requests. `sessions` are those of the operations page."""
 
     def __init__(
         self,
@@ -87,8 +85,8 @@ class Guard:
         self._wrong_tokens = WrongTokens() if wrong_tokens is None else wrong_tokens
 
     def foreign(self, request: web.Request) -> web.HTTPException | None:
-        """Why `request` is refused whoever sends it: another name, or a page of another origin. None: it is
-        not."""
+        """Returns the refusal of a request for another Host or from a page of another origin; None: it is
+        neither."""
         hosts = [host.lower() for host in request.headers.getall("Host", [])]
         # Any name will do if the response tells nothing that a page of another name must not read. A request
         # of HTTP/1.0 may have none then; one of 1.1 without it is 400 before it comes here (RFC 9112 3.2).
@@ -103,26 +101,26 @@ class Guard:
         return None
 
     def stranger(self, request: web.Request) -> web.HTTPException:
-        """What `request` gets, which has no caller."""
+        """Returns the refusal of a request without a caller."""
         if self._access.token() is None:
-            return web.HTTPForbidden(text="show the certificate of an operator in the TLS handshake")
+            return web.HTTPForbidden(text="a client certificate of an operator is needed")
         # A request that has credentials and no caller has tried a wrong token.
         if hdrs.AUTHORIZATION in request.headers and (wait := self._wrong_tokens.add()):
             return web.HTTPTooManyRequests(text=TOO_MANY, headers={hdrs.RETRY_AFTER: str(wait)})
         if not is_page(request):
-            text = "send the admin token as `Authorization: Bearer TOKEN`"
+            text = "send the admin token: `Authorization: Bearer TOKEN`"
         elif wants_page(request):
             refusal = web.HTTPSeeOther(SIGN_IN)
             # As a parameter of the call it would be read as a URL, and written anew in another spelling.
             refusal.headers[hdrs.LOCATION] = sign_in_path(request.path_qs)
             return refusal
         else:
-            text = "sign in first, or send the admin token as `Authorization: Bearer TOKEN`"
+            text = "sign in, or send the admin token: `Authorization: Bearer TOKEN`"
         return web.HTTPUnauthorized(text=text, headers={"WWW-Authenticate": "Bearer"})
 
     def caller(self, request: web.Request) -> Caller | None:
-        """The credentials by which a request may do everything; None: it has none. Without token and
-        certificates, this listener is on loopback, or shows what everybody may see."""
+        """Returns the credentials of a request; None: it has none. Without token and certificates every
+        request is allowed: the listener is on loopback, or its content is public."""
         token, by_certificate = self._access.token(), self._access.by_certificate()
         certificate = _certificate(request) if by_certificate else None
         shown: Proof | None = None
@@ -136,7 +134,7 @@ class Guard:
         return Caller(shown, session, lambda: self.caller(request) is not None)
 
     def _session(self, request: web.Request, token: Secret | None, shown: Proof | None) -> Session | None:
-        """That of the cookie, if what its operator has shown still holds."""
+        """Session of the request's cookie, if its operator's token or certificate is still valid."""
         session_id = session_id_of(request) if is_page(request) else ""
         if not session_id:
             return None
@@ -146,8 +144,8 @@ class Guard:
         return self._sessions.find(session_id, proofs)
 
     def _authorities(self, request: web.Request) -> set[str]:
-        """Every Host that names the address on which this request came in; without a port only for the
-        default one."""
+        """Valid values of Host for the address on which a request came in; without a port only for the
+        default port."""
         address = request.transport.get_extra_info("sockname") if request.transport is not None else None
         if not isinstance(address, tuple):
             return set()
@@ -162,8 +160,8 @@ def _is_health_check(request: web.Request) -> bool:
 
 
 def _certificate(request: web.Request) -> bytes | None:
-    """The one that the client has shown, unless it has expired since the handshake. OpenSSL has verified it,
-    or there would be no connection."""
+    """Client certificate of a request, in DER, unless it has expired since the handshake. OpenSSL has
+    verified it, or there would be no connection."""
     connection = request.transport
     if isinstance(connection, AdminConnection) and connection.has_expired:
         return None
@@ -172,14 +170,15 @@ def _certificate(request: web.Request) -> bytes | None:
 
 
 def _has_token(request: web.Request, token: Secret) -> bool:
-    """Compares in constant time. Several Authorization fields count as none."""
+    """Whether a request has `token`, compared in constant time. Several Authorization fields count as
+    none."""
     fields = request.headers.getall("Authorization", [])
     scheme, _, credentials = fields[0].partition(" ") if len(fields) == 1 else ("", "", "")
     return scheme.lower() == "bearer" and token.matches(credentials.strip())
 
 
 def guard_requests(guard: Guard) -> Middleware:
-    """The middleware that raises the refusals of `guard`, and marks the connection of an operator."""
+    """Makes the middleware that raises the refusals of `guard`, and marks connections as authorised."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -1,7 +1,7 @@
-"""The form of every response of the admin listener: JSON or text that is not cached, errors as one sentence.
+"""Responses of the admin listener: JSON or text that is not cached, errors as one sentence.
 
-Knows no endpoint. No response names the software that made it, and none to a bad request repeats anything of
-it (threats R-B7).
+No endpoint is known here. No response names the software that made it, and none to a bad request repeats
+anything of it (threats R-B7).
 """
 
 from __future__ import annotations
@@ -20,30 +20,31 @@ SENTENCES: Final = {
     400: "the request is malformed",
     408: "the request did not arrive in time",
     413: "the request body is too large",
-    417: "the only expectation is 100-continue",
+    417: "the only valid expectation is 100-continue",
     431: "the head of the request is too large",
-    500: "internal error of the gateway, see its log",
-    503: "there are too many connections to the admin listener",
+    500: "internal error of the gateway: see its log",
+    503: "too many connections to the admin listener",
 }
-"""The fixed errors, by status. All others have the name of their status, or a sentence of their endpoint."""
+"""Fixed error messages by status. All others have the name of their status, or a sentence of their
+endpoint."""
 
 PASSED_ON: Final = ("Allow", "Retry-After", "WWW-Authenticate")
-"""Header fields of a refusal that the response has, too."""
+"""Header fields of a refusal that are copied into the response."""
 
 _COMMON: Final = {"X-Content-Type-Options": "nosniff"}
 _NOT_CACHED: Final = {"Cache-Control": "no-store"}
 
 
 async def finish_head(_: web.Request, response: web.StreamResponse) -> None:
-    """For the signal `on_response_prepare` of an application: what all responses have, and the name and the
-    version of aiohttp, which it has just added, taken away."""
+    """Handler of the signal `on_response_prepare`: adds common fields, and removes `Server`, which aiohttp
+    has just added."""
     response.headers.update(_COMMON)
     response.headers.pop(hdrs.SERVER, None)
 
 
 @web.middleware
 async def render_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The middleware that makes every refusal a JSON object. A bug is up to `connection`."""
+    """Middleware that makes every refusal a JSON object. `connection` handles bugs."""
     try:
         return await handler(request)
     except web.HTTPException as refusal:
@@ -52,7 +53,7 @@ async def render_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 def sentence_of(refusal: web.HTTPException) -> str:
-    """What a refusal says: the sentence of its endpoint, or the name of its status."""
+    """Returns the message of a refusal: the sentence of its endpoint, or the name of its status."""
     if isinstance(refusal, web.HTTPRequestEntityTooLarge):
         return SENTENCES[refusal.status]
     is_default_text = not refusal.text or refusal.text.startswith(f"{refusal.status}:")
@@ -60,7 +61,8 @@ def sentence_of(refusal: web.HTTPException) -> str:
 
 
 def error_bytes(status: int, sentence: str) -> bytes:
-    """The whole response to a client whose request never became one. `sentence`: empty, the fixed one."""
+    """Makes the whole response to bytes that are no valid request. `sentence` may be empty for the fixed
+    one."""
     body = _encode({"error": sentence or SENTENCES[status]})
     fields = {
         **_NOT_CACHED,
@@ -77,7 +79,7 @@ def error_bytes(status: int, sentence: str) -> bytes:
 def json_response(
     document: object, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.StreamResponse:
-    """`document` as JSON that is not cached."""
+    """Makes a response with `document` as JSON that is not cached."""
     return web.Response(
         status=status,
         body=_encode(document),
@@ -87,7 +89,7 @@ def json_response(
 
 
 def text_response(text: str, *, status: int = 200) -> web.StreamResponse:
-    """Plain text that is not cached."""
+    """Makes a response with plain text that is not cached."""
     return web.Response(status=status, text=text, headers=_NOT_CACHED)
 
 

@@ -1,5 +1,5 @@
-"""A listener for operators, on a socket that is bound: started and stopped once; in between another process
-may accept from it. What it serves is in `api` and `commands`, what it bears of its clients in `connection`.
+"""Listener for operators or scrapers on a bound socket. Started and stopped once; in between another process
+may accept from the socket. `api` and `commands` have its endpoints, `connection` the limits for its clients.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from gateway.settings.sections.listen import Listen
 from gateway.tls.server import ServerCertificates
 
 SHUTDOWN_TIMEOUT: Final = 1.0
-"""Seconds that responses under way may take when the listener stops; they are made from memory."""
+"""Maximum seconds for responses in progress when the listener stops; they are made from memory."""
 
 ACCEPTED_AT_ONCE: Final = 8
-"""asyncio accepts so many before it looks at any of them, and each takes a descriptor until then."""
+"""Connections that asyncio accepts before it handles any of them; each takes a descriptor until then."""
 
 _TURNS: Final = 3
 """Event-loop iterations until asyncio has registered an accepted connection."""
@@ -36,17 +36,17 @@ async def bind_site(
     name: str = "admin listener",
     key: str = "admin.listen",
 ) -> ListeningSockets:
-    """The socket of a site; port 0: any free one. Whoever connects from now on waits. `inherited`: sockets
-    that listen already. `name` and `key`: for messages. Raises `StartupError` if the address cannot be bound.
-    """
+    """Binds the socket of a site; port 0 takes any free one. Clients wait in its queue until the site
+    accepts. `inherited` are sockets that listen already; `name` and `key` are for messages. Raises
+    `StartupError` if the address cannot be bound."""
     return await ListeningSockets.bind((Listen(host, port),), 1, inherited, whose=f"the {name} ", key=key)
 
 
 @final
 class AdminSite:
-    """Serves `app` on `sockets`, which it closes, over TLS with `certificates`. `count_error` is called with
-    the reason of every error, one of `series.process.ADMIN_ERRORS`. `limit`: of connections; by default
-    all that the process has for this. `wall_clock`: seconds since the epoch."""
+    """Server of `app` on `sockets`, which it closes, over TLS with `certificates`. `count_error` is called
+    with the reason of every error, one of `series.process.ADMIN_ERRORS`. `limit` of connections: by default
+    all that the process has for this. `wall_clock` gives seconds since the epoch."""
 
     def __init__(
         self,
@@ -70,24 +70,24 @@ class AdminSite:
 
     @property
     def address(self) -> tuple[str, int]:
-        """The bound address, until `stop`."""
+        """Bound address, until `stop`."""
         return self._sockets.addresses[0]
 
     @property
     def sockets(self) -> list[Inherited]:
-        """The listening sockets, for the gateway that takes over from this one."""
+        """Listening sockets, for the gateway that takes over from this one."""
         return self._sockets.all()
 
     @property
     def url(self) -> str:
-        """The same as a URL."""
+        """URL of the bound address."""
         host, port = self.address
         scheme = "http" if self._certificates is None else "https"
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
     @property
     def connections(self) -> tuple[int, int]:
-        """How many are open, and how many may be."""
+        """Number of open connections, and their limit."""
         used = 0 if self._connections is None else len(self._connections.open)
         return used, self._limit
 
@@ -106,7 +106,7 @@ class AdminSite:
         await self.accept()
 
     async def accept(self) -> None:
-        """Accept clients, also again after `stop_accepting`."""
+        """Accepts clients, also again after `stop_accepting`."""
         assert self._new_protocol is not None
         loop = asyncio.get_running_loop()
         for _, sock in self._sockets.of_slot(0):
@@ -115,8 +115,7 @@ class AdminSite:
             sock.listen(BACKLOG)  # `backlog` is also the kernel's queue: too short for a burst
 
     async def stop_accepting(self) -> None:
-        """Accept nobody from now on: who connects waits, as long as somebody has the sockets. Whoever was
-        accepted before is served."""
+        """Stops accepting. New clients wait while any process has the sockets; accepted ones are served."""
         loop = asyncio.get_running_loop()
         for server in self._servers:
             for sock in cast(Any, server).sockets:
@@ -128,7 +127,7 @@ class AdminSite:
         self._servers.clear()
 
     async def stop(self) -> None:
-        """Close it; responses under way have `SHUTDOWN_TIMEOUT` seconds. Once is enough."""
+        """Closes the listener; responses in progress have `SHUTDOWN_TIMEOUT` seconds."""
         for server in self._servers:
             server.close()
         self._servers.clear()

@@ -1,6 +1,6 @@
-"""The document of `/status`, as plain JSON values made from the status, and the conditions of `/readyz`.
+"""JSON of `/status`, made from the status of the gateway, and the conditions of `/readyz`.
 
-The shape of `/status` is a public contract: scripts of other people read it. Pure: no request, no clock.
+The shape of `/status` is a public contract: scripts read it. Pure: no request, no clock.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gateway.telemetry.status import BackendStatus, GatewayStatus, ServiceStatus
 
 
 def status(gateway: GatewayStatus) -> dict[str, Any]:
-    """Returns the document of `GET /status`."""
+    """Makes the JSON values of `GET /status`."""
     return {
         "generation": gateway.snapshot.generation,
         "build": gateway.build._asdict(),
@@ -37,7 +37,6 @@ def status(gateway: GatewayStatus) -> dict[str, Any]:
 
 
 def _worker(state: WorkerState) -> dict[str, Any]:
-    """Without a process while another one is about to be started."""
     return {
         "slot": state.slot,
         "pid": state.pid or None,
@@ -59,7 +58,7 @@ def _agreement(report: AgreementReport) -> dict[str, Any]:
 
 
 def _engine(report: EngineReport) -> dict[str, Any]:
-    """`services`: what goes past the gateway, or why nothing does."""
+    """Writes the state of an engine; `services` has rows that bypass the gateway, or the reason for none."""
     return {
         "name": report.name,
         "release": report.release or None,
@@ -105,7 +104,7 @@ def _service(service: ServiceStatus) -> dict[str, Any]:
 
 
 def _agreement_about(about: ServiceReport, report: AgreementReport) -> dict[str, Any]:
-    """Writes what this replica knows about the others of one service."""
+    """Writes the agreement about one service, as this replica sees it."""
 
     def names(ids: Iterable[str]) -> list[str]:
         return [report.name_of(each) for each in ids]
@@ -123,15 +122,15 @@ def _agreement_about(about: ServiceReport, report: AgreementReport) -> dict[str,
 
 
 def _drains(about: ServiceReport) -> dict[str, tuple[str, ...]]:
-    """Names of replicas with requests in flight to each drained backend. A detached replica knows nothing of
-    that."""
+    """Names of replicas with requests in flight, by drained backend; empty for a detached replica, which does
+    not know them."""
     if not about.attached:
         return {}
     return dict(sorted({**dict.fromkeys(about.idle, ()), **about.not_idle}.items()))
 
 
 def _backend(backend: BackendStatus, scheme: Scheme) -> dict[str, Any]:
-    """Writes one backend; what does not concern it is left out."""
+    """Writes one backend, without rare fields that do not apply to it."""
     member, leaves_at = backend.member, backend.leaves_at
     rare = {
         "ejected": None if backend.ejection is None else backend.ejection._asdict(),
@@ -175,16 +174,16 @@ class Condition(NamedTuple):
     name: str
     holds: bool
     reason: str
-    """Why it does not hold, for people."""
+    """Sentence that says why it does not hold."""
     is_needed: bool = True
-    """Else a gateway of which it does not hold is ready nevertheless."""
+    """Whether the gateway is not ready without it."""
 
 
 def conditions(
     snapshot: Snapshot, *, not_serving: str, agreement: AgreementReport | None = None
 ) -> tuple[Condition, ...]:
-    """All conditions of `/readyz`. One service that can be served is enough: requests for the others get
-    their own errors. `not_serving`, `agreement`: as in `AdminContext`."""
+    """Returns all conditions of `/readyz`. One service that can be served is enough: requests for the others
+    get their own errors. `not_serving` and `agreement` are those of `AdminContext`."""
     serving = any(_serves(view) for view in snapshot.views.values())
     return (
         Condition("configuration", bool(snapshot.views), "no service is configured"),
@@ -195,16 +194,18 @@ def conditions(
 
 
 def _joined(report: AgreementReport) -> Condition:
-    """Whether this replica has joined: until then the others may serve by an offer that it does not know."""
+    """Condition that this replica has joined: until then the others may serve an offer that it does not
+    know."""
     return Condition("joined", not report.joining, "this replica has not joined the others since its start")
 
 
 def _attached(report: AgreementReport) -> Condition:
-    """A replica that is cut off from the others serves what it held, and refuses no version."""
+    """Condition that this replica is attached. A detached one serves its last offer, and refuses no
+    version."""
     detached = [name for name, each in report.services.items() if not each.attached]
     reason = f"this replica is detached for {', '.join(detached)}"
     if report.store_error:
-        reason += f", since the store does not answer: {report.store_error}"
+        reason += f" because the store does not answer: {report.store_error}"
     reason += "".join(f"; {each.problem}" for each in report.services.values() if each.problem)
     if report.answers_for is not None:
         reason += f"; it answers for {report.answers_for:.0f} s more"
@@ -212,7 +213,6 @@ def _attached(report: AgreementReport) -> Condition:
 
 
 def _why_nothing_is_served(snapshot: Snapshot) -> str:
-    """Why no service can be served."""
     unknown = ", ".join(name for name, view in snapshot.views.items() if not _known(view))
     empty = ", ".join(name for name, view in snapshot.views.items() if _known(view) and not _serves(view))
     reasons = [

@@ -246,8 +246,7 @@ async def test_reload(admin: StartAdmin) -> None:
     assert refused.status == 400
     assert await refused.json() == {
         "error": (
-            "the file is refused, the old configuration stays in force: "
-            "x.yaml:3:1: error[tag]: no, and 1 more"
+            "reload refused, the old configuration stays in force: x.yaml:3:1: error[tag]: no, and 1 more"
         ),
         "problems": problems,
         "restart_needed": ["listen"],

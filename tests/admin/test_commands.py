@@ -219,7 +219,7 @@ async def test_a_drain_says_what_it_leaves_unserved(admin: StartAdmin) -> None:
     assert [await warning(name, "drain") for name in first] == [None] * len(first)
     unserved = await warning(last, "drain")
     assert unserved is not None
-    assert unserved.startswith("1.1-1.90 stays on offer, and no backend in service serves it")
+    assert unserved.startswith("1.1-1.90 stays on offer, but no backend in service serves it")
     assert await warning(last, "enable") is None
 
 
@@ -230,7 +230,7 @@ async def test_a_pin_above_everything_is_accepted_with_a_warning(admin: StartAdm
     exact = await (await put(testbed, {"version": "1.90"})).json()
 
     assert above["services"]["baremetal"]["pin"] == "1.91"
-    assert above["warning"] == "no known backend serves more than 1.90: the ceiling 1.91 hides nothing now"
+    assert above["warning"] == "the ceiling 1.91 has no effect now: no known backend serves more than 1.90"
     assert exact["warning"] is None
 
 

@@ -59,7 +59,7 @@ async def test_a_detached_replica_is_ready_but_not_attached_and_does_not_know_wh
     verbose = await testbed.send("GET", "/readyz?verbose")
     assert verbose.status == 200
     assert (
-        "[-] agreement: this replica is detached for baremetal, since the store does not answer: "
+        "[-] agreement: this replica is detached for baremetal because the store does not answer: "
         "no endpoint answers; it answers for 3600 s more\nready\n"
     ) in await verbose.text()
     document = await testbed.json("/status")

@@ -112,7 +112,7 @@ async def test_an_optional_certificate_that_is_missing(tmp_path: Path, call_main
         ended = await call_main("status", "-c", str(file))
 
     assert ended.code == 1
-    assert "show the certificate of an operator" in ended.err
+    assert "a client certificate of an operator" in ended.err
 
 
 @pytest.mark.parametrize(

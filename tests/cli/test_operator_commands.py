@@ -228,7 +228,7 @@ async def test_drain_wait_returns_when_the_last_request_is_finished(
     assert again.out == "baremetal/api-1: drained, 1 request in flight\n"
     assert (done.code, done.out) == (0, "baremetal/api-1: drained, 0 requests in flight\n")
     assert done.err.startswith(NOT_SAVED)
-    assert "1.1-1.58 stays on offer, and no backend in service serves it" in done.err
+    assert "1.1-1.58 stays on offer, but no backend in service serves it" in done.err
 
 
 async def test_drain_wait_ends_when_the_backend_is_enabled(

@@ -123,7 +123,7 @@ async def test_without_certificate_and_token_a_page_says_what_is_missing(tmp_pat
         stranger = Browser(session, tls, tls.context())
         response, _ = await stranger.send("GET", "/ui/")
         assert response.status == 403
-        assert "show the certificate of an operator" in await response.text()
+        assert "a client certificate of an operator" in await response.text()
         response, _ = await stranger.send("GET", "/ui/sign-in")
         assert response.headers["Location"] == "/ui/"
 

@@ -136,10 +136,10 @@ async def test_the_result_says_for_whom_it_waits_and_what_it_warns_of() -> None:
     async with visited(bed) as visitors:
         operator = await signed_in(visitors)
         page = await operator.get(f"{SERVICE}/confirm?do=pin&version=1.95")
-        assert "the ceiling 1.95 hides nothing now" in page.text
+        assert "the ceiling 1.95 has no effect now" in page.text
         text = await result_of(operator, await operator.submit(page.form()))
     assert "It is not in force yet at: worker 2, &lt;b&gt;replica&lt;/b&gt;." in text
-    assert "No known backend serves more than 1.90: the ceiling 1.95 hides nothing now." in text
+    assert "The ceiling 1.95 has no effect now: no known backend serves more than 1.90." in text
     assert "It is in no state file, so a restart forgets it." in text
 
 
@@ -211,7 +211,7 @@ async def test_a_store_that_does_not_confirm_is_503_and_said() -> None:
         operator = await signed_in(visitors)
         page = await operator.submit((await operator.get(PIN)).form())
         assert page.status == 503
-        assert "The store did not confirm it" in page.text
+        assert "The store did not confirm the command" in page.text
         assert "no &lt;b&gt;quorum&lt;/b&gt;" in page.text
         assert page.form().button == "Pin baremetal to 1.58"
 

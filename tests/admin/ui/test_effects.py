@@ -97,13 +97,13 @@ def test_a_pin_at_the_maximum_of_a_fleet_in_an_upgrade_changes_nothing_yet() -> 
 
 def test_a_pin_above_all_that_is_known_hides_nothing() -> None:
     assert effects.pin(view(MIXED), v("1.95"), NOTHING_SERVED) == (
-        "nothing changes now; no known backend serves more than 1.90: the ceiling 1.95 hides nothing now"
+        "nothing changes now; the ceiling 1.95 has no effect now: no known backend serves more than 1.90"
     )
 
 
 def test_a_pin_that_is_there_already() -> None:
     text = effects.pin(view(UNIFORM, pin="1.58"), v("1.58"), NOTHING_SERVED)
-    assert text == "nothing changes: it is pinned to 1.58 already"
+    assert text == "nothing changes: it is already pinned to 1.58"
 
 
 def test_a_higher_pin_offers_more() -> None:
@@ -130,7 +130,7 @@ def test_with_replicas_the_record_counts_and_not_what_this_one_remembers() -> No
 
 def test_unpin_offers_what_stands_beneath() -> None:
     assert effects.unpin(view(UNIFORM, pin="1.58"), NOTHING_SERVED) == (
-        "1.59-1.90 will be offered; no ceiling holds the offer any more"
+        "1.59-1.90 will be offered; no ceiling limits the offer any more"
     )
 
 
@@ -138,14 +138,14 @@ def test_unpin_where_the_configuration_has_a_lower_ceiling() -> None:
     one = view(UNIFORM, pin="1.70", ceiling=v("1.60"))
     assert effects.unpin(one, hour(v60=3, v65=1)) == (
         "1.61-1.70 will be refused; 25 % of the last hour's requests asked for them or got them as the "
-        "latest; the configured ceiling 1.60 holds again"
+        "latest; the configured ceiling 1.60 applies again"
     )
 
 
 def test_unpin_without_a_pin_and_where_it_hides_nothing() -> None:
     assert effects.unpin(view(UNIFORM), NOTHING_SERVED) == "nothing changes: there is no pin"
     assert effects.unpin(view(MIXED, pin="1.58"), NOTHING_SERVED) == (
-        "nothing changes now; no ceiling holds the offer any more"
+        "nothing changes now; no ceiling limits the offer any more"
     )
 
 
@@ -154,13 +154,13 @@ def test_unpin_without_a_pin_and_where_it_hides_nothing() -> None:
 
 def test_a_drain_that_changes_nothing_for_clients() -> None:
     assert drain(view(UNIFORM), "api-1") == (
-        "api-1 gets no new requests, those in flight are finished; the offer stays"
+        "api-1 gets no new requests; requests in flight finish; the offer does not change"
     )
 
 
 def test_a_drain_of_the_one_that_holds_the_offer_lets_it_rise() -> None:
     assert drain(view(MIXED, stabilization=5.0), "api-1") == (
-        "api-1 gets no new requests, those in flight are finished; "
+        "api-1 gets no new requests; requests in flight finish; "
         "1.59-1.90 will be offered after 5 s at the earliest"
     )
 
@@ -178,14 +178,14 @@ def test_a_drain_under_a_pin_promises_nothing_above_it() -> None:
 def test_a_drain_that_leaves_versions_unserved() -> None:
     one = view({"api-1": upto(90), "api-2": upto(58)}, policy=Policy.REACHABLE)
     assert drain(one, "api-1") == (
-        "api-1 gets no new requests, those in flight are finished; the offer stays; 1.59-1.90 stays on "
-        "offer, and no backend in service serves it: such requests are 503 until one does"
+        "api-1 gets no new requests; requests in flight finish; the offer does not change; 1.59-1.90 "
+        "stays on offer, but no backend in service serves it: such requests get 503 until one does"
     )
 
 
 def test_a_drain_of_the_last_one() -> None:
     text = drain(view(UNIFORM, drained=("api-2",)), "api-1")
-    assert "; no backend of toy is left in service; 1.1-1.90 stays on offer, and no backend" in text
+    assert "; no backend of toy is left in service; 1.1-1.90 stays on offer, but no backend" in text
 
 
 def test_enabling_one_that_serves_less_stops_what_waits() -> None:
@@ -194,7 +194,7 @@ def test_enabling_one_that_serves_less_stops_what_waits() -> None:
     before = before.after([("toy", "api-2", ProbeSucceeded(upto(90), 2.0))], 2.0)
     assert before.views["toy"].offer.pending
     assert enable(before.views["toy"], "api-1") == (
-        "api-1 gets requests again; 1.59-1.90 waits to be offered and will not be"
+        "api-1 gets requests again; 1.59-1.90 was about to be offered and will not be"
     )
 
 
@@ -214,33 +214,35 @@ def test_enabling_one_more_that_serves_a_version_can_raise_the_offer() -> None:
     )
 
 
-def test_enabling_one_that_is_unknown_lost_or_serves_nothing_on_offer() -> None:
+def test_enabling_one_that_is_unknown_down_or_serves_nothing_on_offer() -> None:
     unknown = view({"api-1": upto(58), "api-2": None}, drained=("api-2",))
     assert enable(unknown, "api-2").startswith("api-2 gets requests once a probe has shown its versions")
     before = snapshot(UNIFORM)
     before = before.with_fleet(before.fleet.apply("toy", Drain("api-2")), 1.0)
     down = before.after([("toy", "api-2", ProbeFailed("no connection", at)) for at in (2.0, 3.0, 4.0)], 5.0)
-    assert enable(down.views["toy"], "api-2").startswith("api-2 is down and gets requests where no other")
+    assert enable(down.views["toy"], "api-2").startswith(
+        "api-2 is down and gets requests only as a last resort"
+    )
     idle = view({"api-1": upto(58), "api-2": upto(90, lowest=80)}, drained=("api-2",))
     idle = ServiceView.of(
         idle.service,
         idle.members,
         replace(idle.offer_state, versions=VersionSet.between(v("1.1"), v("1.58"))),
     )
-    assert "gets no requests: it serves nothing that is on offer" in enable(idle, "api-2")
+    assert "but gets no requests: it serves nothing that is on offer" in enable(idle, "api-2")
     old = view({"api-1": upto(58), "api-2": legacy()}, drained=("api-2",))
     assert enable(old, "api-2").startswith("api-2 gets requests again")
 
 
 def test_what_is_so_already() -> None:
     one = view(UNIFORM, drained=("api-2",))
-    assert drain(one, "api-2") == "nothing changes: api-2 is drained already"
-    assert enable(one, "api-1") == "nothing changes: api-1 is in service already"
+    assert drain(one, "api-2") == "nothing changes: api-2 is already drained"
+    assert enable(one, "api-1") == "nothing changes: api-1 is already in service"
 
 
 def test_before_anything_is_known() -> None:
     one = Snapshot.configured([service("api-1")], now=0.0).views["toy"]
     assert effects.pin(one, v("1.58"), NOTHING_SERVED).startswith("nothing changes now; versions above 1.58")
     assert drain(one, "api-1") == (
-        "api-1 gets no new requests, those in flight are finished; no backend of toy is left in service"
+        "api-1 gets no new requests; requests in flight finish; no backend of toy is left in service"
     )

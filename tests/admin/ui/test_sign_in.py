@@ -45,7 +45,7 @@ async def test_everything_else_without_a_session_is_401() -> None:
             refused = await browser.send(method, path, headers)
             assert refused.status == 401, path
             assert refused.headers["WWW-Authenticate"] == "Bearer"
-            assert "sign in first" in refused.text
+            assert "sign in, or send the admin token" in refused.text
         assert (await browser.send("HEAD", CONFIRM)).status == 303
 
 
