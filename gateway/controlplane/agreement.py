@@ -15,14 +15,14 @@ from gateway.core.agreement.record import AgreedRecord
 
 
 class Agreement(Protocol):
-    """Agreement that follows and advances the record of each service from `start` to `close`, on the running
-    loop. Call `start` before the state file is written and before any worker serves."""
+    """Agreement that advances the agreed record of each service from `start` to `close`, on the running loop.
+    Call `start` before the state file is written and before any worker serves."""
 
     def start(self) -> None:
         """Give every view the record that it needs before anything is served or saved."""
 
     async def close(self) -> None:
-        """Stop advancing records."""
+        """Stop advancing the agreed records."""
 
     def acknowledged(self) -> None:
         """Note that a worker has acknowledged, joined or ended, or that the last worker of an earlier process
@@ -40,7 +40,7 @@ class Agreement(Protocol):
         False: it takes too long, or another process must end first."""
 
     def awaited(self) -> Mapping[str, str]:
-        """What the records wait for, by service. Empty: all have reached their targets."""
+        """Reasons why agreed records wait, by service. Empty: all have reached their targets."""
 
     def to_save(self) -> Mapping[str, AgreedRecord]:
-        """Records that must be in the state file before anybody serves by them, by service."""
+        """Agreed records that must be in the state file before anybody serves by them, by service."""

@@ -63,13 +63,13 @@ class CertificateWatch:
         self._lock = asyncio.Lock()
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Begin to watch the certificates."""
         self._warn_of_expiry()
         # Owned by this object until `close`.
         self._task = asyncio.get_running_loop().create_task(self._run(), name="certificates")
 
     async def close(self) -> None:
-        """Stop watching."""
+        """Stop watching the certificates."""
         await end_tasks(self._task)
 
     def expiry(self) -> Mapping[str, float]:

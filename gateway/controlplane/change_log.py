@@ -30,7 +30,7 @@ _backend_log = logging.getLogger("skewgate.prober")
 _offer_log = logging.getLogger("skewgate.offer")
 
 _MAX_NAMED: Final = 4
-"""Most backends that a line names; the others are only counted."""
+"""Largest number of backends that a log line names; the others are only counted."""
 
 
 Line: TypeAlias = tuple[int, str]
@@ -49,7 +49,7 @@ class ChangeLog:
         replicas: Callable[[str], str] | None = None,
     ) -> None:
         self._replicas = replicas
-        """Returns what a service waits for; None: this gateway has no replicas."""
+        """Returns for which replicas a service waits; None: this gateway has no replicas."""
         self._clock = clock
         self._last_hour = last_hour
         self._snapshot: Snapshot | None = None
@@ -309,7 +309,6 @@ def _mismatched(member: Member, versions: VersionSet, scheme: Scheme) -> str:
 
 
 def _until(member: Member) -> str:
-    """Describe when it gets requests as before."""
     return "until a probe answers" if member.backend.declared is None else "for a while"
 
 
@@ -368,7 +367,7 @@ def _log_drain(before: Member | None, member: Member, view: ServiceView) -> None
 
 
 def _served_versions(member: Member, scheme: Scheme) -> str:
-    """`1.1-1.58`, `1.1 (legacy)`, or `none` before anything is known."""
+    """Describe the versions of a backend: `1.1-1.58`, `1.1 (legacy)`, or `none` before anything is known."""
     if member.advertisement is None:
         return "none"
     return member.advertisement.versions.format(scheme) + (" (legacy)" if member.legacy else "")
@@ -388,14 +387,13 @@ def _offer_facts(view: ServiceView) -> tuple[object, ...]:
 
 
 def _offered(view: ServiceView) -> str:
-    """`1.1-1.58`, `none`, or that nothing is negotiated."""
+    """Describe an offer: `1.1-1.58`, `none`, or that nothing is negotiated."""
     if view.offer.transparent:
         return "transparent (every backend is legacy)"
     return view.offer.versions.format(view.service.dialect.scheme)
 
 
 def _ceiling(view: ServiceView) -> str:
-    """Describe the ceiling in force."""
     offer = view.offer
     if offer.ceiling is None:
         return "no ceiling"
@@ -545,7 +543,7 @@ def _held_by_backends(view: ServiceView) -> str:
 
 
 def _names(members: Sequence[Member], view: ServiceView) -> str:
-    """`api-1 (1.1-1.58) and api-2 (1.1-1.90)`."""
+    """List backends with their versions: `api-1 (1.1-1.58) and api-2 (1.1-1.90)`."""
     scheme = view.service.dialect.scheme
     texts = [
         f"{member.backend.name} ({advertised_versions(member).format(scheme)}"

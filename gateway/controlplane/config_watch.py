@@ -22,9 +22,10 @@ from gateway.settings.files import Seen
 INTERVAL: Final = 1.0
 """Seconds between two checks. One takes about 0.1 ms for a file."""
 SHARE: Final = 100
-"""Checks take at most one part in so many of the time: thousands of files are checked less often."""
+"""Bound for the load: checks take at most this fraction (1/100) of the time, so thousands of files are
+checked less often."""
 RESTLESS: Final = 60
-"""Consecutive checks that each find another content, after which a warning is logged."""
+"""Number of consecutive checks with ever new content after which a warning is logged."""
 
 _log = logging.getLogger("skewgate.reload")
 
@@ -37,19 +38,19 @@ class ConfigWatch:
         self._reloader = reloader
         self._interval = interval
         self._waiting: Seen | None = None
-        """Changed content that must be found once more before it is loaded."""
+        """Changed content of the files, which must be found once more before it is loaded."""
         self._restless = 0
         self._took = 0.0
         """Duration of the last check, in seconds."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Begin to watch the files of the configuration."""
         # Owned by this object until `close`.
         self._task = asyncio.get_running_loop().create_task(self._run(), name="configuration")
 
     async def close(self) -> None:
-        """Stop watching. A reload that was started here is cancelled."""
+        """Stop watching the files. A reload that was started here is cancelled."""
         await end_tasks(self._task)
 
     async def check_for_changes(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple, final
 
 BURST: Final = 6
-"""Changes that are logged at once: a restart takes three or four (stale, down, answers again, new
+"""Number of changes that are logged at once: a restart takes three or four (stale, down, answers again, new
 versions)."""
 
 REFILL: Final = 30.0
@@ -34,7 +34,7 @@ class Damped(NamedTuple):
     """Duration of the summarized time."""
 
     def __str__(self) -> str:
-        """`changed 14 times in the last 60 s`."""
+        """Describe the summary: `changed 14 times in the last 60 s`."""
         number = "once" if self.changes == 1 else f"{self.changes} times"
         return f"changed {number} in the last {self.seconds:.0f} s"
 
@@ -47,7 +47,7 @@ class _Changes:
 
     def __init__(self, allowance: float, now: float) -> None:
         self.allowance = allowance
-        """Changes that may still be logged at once."""
+        """Number of changes that may still be logged at once."""
         self.refilled = self.last_change = self.since = now
         self.pause = 0.0
         """Seconds from `since` until the next summary; 0: changes are logged at once."""
@@ -83,12 +83,12 @@ class FlapDamping:
         return False
 
     def clear(self, key: str, now: float) -> None:
-        """Drop what was counted: the present state was logged for another reason."""
+        """Reset the count of a key: its present state was logged for another reason."""
         if (changes := self._by_key.get(key)) is not None:
             changes.untold, changes.since = 0, now
 
     def forget(self, key: str) -> None:
-        """Remove a key: its subject is gone."""
+        """Remove a key whose subject is gone."""
         self._by_key.pop(key, None)
 
     @property

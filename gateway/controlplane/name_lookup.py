@@ -35,7 +35,7 @@ HOSTS_TTL: Final = 5.0
 """TTL of names in the hosts file, in seconds."""
 
 MAX_ADDRESSES: Final = 16
-"""Most addresses of one name and family that are used: a response may hold thousands."""
+"""Largest number of addresses of a name and family that are used: a response may hold thousands."""
 
 DEFAULT_RESOLV_CONF: Final = "nameserver 127.0.0.1"
 """Meaning of an empty or missing resolv.conf, and of one without a name server (resolv.conf(5))."""
@@ -62,7 +62,7 @@ class Found(NamedTuple):
     ipv6: Addresses | None
     ipv4: Addresses | None
     ttl: float
-    """Seconds for which it is valid: the shortest TTL on the way through aliases."""
+    """Seconds for which the addresses are valid: the shortest TTL on the way through aliases."""
 
 
 class Failed(NamedTuple):
@@ -95,7 +95,7 @@ class Services(NamedTuple):
 
 
 class _FamilyResult(NamedTuple):
-    """Addresses of one family; None: unknown, because of `problem`."""
+    """Result of a query for one address family; no addresses: they are unknown, because of `problem`."""
 
     addresses: Addresses | None
     ttl: float

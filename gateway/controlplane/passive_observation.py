@@ -89,7 +89,7 @@ class PassiveObserver:
         self._views_before = None
 
     def _pay(self) -> None:
-        """Take a token if the batch has been applied and has changed something."""
+        """Take a token from the bucket if the batch has been applied and has changed something."""
         before = self._views_before
         if before is not None and self._snapshot_holder.current.views is not before:
             self._views_before = None

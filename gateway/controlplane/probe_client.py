@@ -48,7 +48,7 @@ class HealthAnswer(NamedTuple):
     """Result of a health check."""
 
     answered: bool
-    """False: there was no usable answer."""
+    """Whether there was a usable answer."""
     error: str | None = None
     """Description of a negative answer; None: the answer was positive."""
 
@@ -202,7 +202,8 @@ class _Response(aiohttp.ClientResponse):
     it."""
 
     certificate_expiry: float | None = None
-    """Unix time; None: there is no certificate, or it was not verified."""
+    """Expiry of the server's certificate as Unix time; None: there is no certificate, or it was not
+    verified."""
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
         transport = connection.transport
@@ -248,11 +249,11 @@ class _KnownAddresses(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Do nothing: the creator of the resolver closes it."""
+        """Do nothing: the resolver belongs to its creator."""
 
 
 async def _read(response: aiohttp.ClientResponse, size: int) -> bytes | None:
-    """Read the body; None if it has more than `size` bytes."""
+    """Read the body of a response; None if it has more than `size` bytes."""
     if (response.content_length or 0) > size:
         return None
     body = bytearray()

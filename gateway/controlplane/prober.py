@@ -40,18 +40,19 @@ LONGEST_PAUSE: Final = 30.0
 """Back-off: at most 8 intervals and 30 s (semantics, Knowing), so that a recovery is noticed in time."""
 
 AT_ONCE: Final = 256
-"""Probes under way at the same time. A thousand backends that never answer are known after a few timeouts,
-and use no more descriptors than these."""
+"""Largest number of probes under way at the same time. A thousand backends that never answer are known after
+a few timeouts, and use no more descriptors than these."""
 
 BEGUN_PER_TURN: Final = 8
-"""First probes per event-loop iteration: about 3 ms, then requests are served."""
+"""Number of backends whose first probe starts in one event-loop iteration: about 3 ms, then requests are
+served."""
 
 PROMPTED_SPACING: Final = 0.25
 """Seconds between two prompted probes of one backend. A backend that contradicts itself with every response
 is not probed for every request (threats O4, V11)."""
 
 Key: TypeAlias = tuple[str, str]
-"""(service, backend)"""
+"""Names of a backend: (service, backend)."""
 
 _log = logging.getLogger("skewgate.prober")
 
@@ -76,9 +77,9 @@ class _Target:
     tasks: tuple[asyncio.Task[None], ...] = ()
     failures: int = 0
     probed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the first probe has ended, or the backend is no longer probed."""
+    """Event that is set when the first probe has ended, or the backend is no longer probed."""
     prompt: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when a probe is wanted at once."""
+    """Event that is set when a probe is wanted at once."""
     prompted_for: float = float("-inf")
     """The newest `Member.probe_wanted_at` that has set `prompt`. Each prompts only once, even if the probe
     fails."""
@@ -255,7 +256,7 @@ class Prober:
                     target.prompt.set()
 
     def _member(self, key: Key) -> Member | None:
-        """The member as it is known now, after the batch."""
+        """Return the member as it is known now, after the batch."""
         self._snapshot_holder.apply_batch()
         members = self._snapshot_holder.current.fleet.member_sets.get(key[0])
         return None if members is None else members.member(key[1])
@@ -328,7 +329,7 @@ class Prober:
 
 
 def _is_unchanged(target: _Target, service: Service, backend: Backend) -> bool:
-    """Whether address, TLS and probe settings stay the same, so that the tasks can continue."""
+    """Whether a backend's address, TLS and probe settings are unchanged, so that its tasks can continue."""
     before = target.backend
     return target.service.is_written_as(service) or (
         before.url == backend.url

@@ -214,7 +214,7 @@ class Reloader:
 
 
 def _needs_restart(key: str, loaded: Loaded) -> Problem:
-    """The problem of a key that needs a restart, at the key's position or at that of its section."""
+    """Report a key that needs a restart, at its position or at that of its section."""
     at = loaded.positions.get(key) or loaded.positions.get(key.partition(".")[0]) or Position()
     return Problem(
         at.line,

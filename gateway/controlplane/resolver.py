@@ -44,8 +44,8 @@ LONGEST_LOOKUP: Final = 60.0
 
 LOG_INTERVAL: Final = 60.0
 LINES_PER_INTERVAL: Final = 4
-"""Most log lines about one name in `LOG_INTERVAL` seconds. An address that changes with every answer is no
-news."""
+"""Largest number of log lines about one name in `LOG_INTERVAL` seconds. An address that changes with every
+answer is no news."""
 
 Resolve: TypeAlias = Callable[[str], Awaitable[Addresses]]
 """Returns the addresses of a host in the order to try them. Raises `UnresolvedError`."""
@@ -84,7 +84,7 @@ class FewLines:
         self._since = float("-inf")
 
     def level(self, level: int, now: float) -> int:
-        """Level of the next line."""
+        """Return the level for the next log line."""
         if now >= self._since + LOG_INTERVAL:
             self._number, self._since = 0, now
         self._number += 1
@@ -107,7 +107,7 @@ class _Name:
     found_at: float | None = None
     """Unix time of the last lookup that found addresses."""
     looked_up: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the first lookup has ended, or the name is no longer configured."""
+    """Event that is set when the first lookup has ended, or the name is no longer configured."""
     removed: bool = False
     task: asyncio.Task[None] | None = None
     lines: FewLines = field(default_factory=FewLines)
@@ -162,7 +162,7 @@ class Resolver:
             name.task = asyncio.get_running_loop().create_task(self._keep(name), name=f"resolve {host}")
 
     async def close(self) -> None:
-        """Cancel all lookups."""
+        """Cancel all lookups of names."""
         tasks = [name.task for name in self._names.values() if name.task is not None]
         for name in self._names.values():
             self._remove(name)

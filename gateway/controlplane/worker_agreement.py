@@ -34,7 +34,7 @@ from gateway.runtime.process import end_tasks
 from gateway.telemetry.process_log import about
 
 SAVE_WAIT: Final = 2.0
-"""Seconds that a step waits for the state file."""
+"""Seconds that a step of an agreed record waits for the state file."""
 
 SHORT_SAVE_WAIT: Final = 0.1
 """Seconds that a step waits after one that was published unsaved: the disk is slow or full, and offers go on
@@ -90,14 +90,14 @@ class WorkerAgreement:
         self._orphans = orphans
         self._save = save
         self._unsaved = False
-        """Whether the last step was published before it was saved."""
+        """Whether the last step of a record was published before it was saved."""
         self._frozen: frozenset[str] = frozenset()
-        """Services whose records do not advance."""
+        """Services whose agreed records do not advance."""
         self._holding = False
         self._planned: dict[str, _Step] = {}
-        """Steps that are being saved, by service."""
+        """Steps of agreed records that are being saved, by service."""
         self._awaited: dict[str, str] = {}
-        """What the records wait for, by service."""
+        """Reasons why agreed records wait, by service."""
         self._changed = asyncio.Event()
         self._publishing: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] | None = None
@@ -217,7 +217,6 @@ class WorkerAgreement:
                 self._publishing = asyncio.get_running_loop().create_task(self._publish(), name="agreement")
 
     def _steps(self, services: Iterable[str]) -> dict[str, _Step]:
-        """Return the steps that are possible now, by service."""
         found = {}
         views = self._snapshot_holder.current.views
         for name in services:
@@ -238,7 +237,7 @@ class WorkerAgreement:
         return found
 
     def _taken(self, view: ServiceView, agreed: Agreed) -> _Step | None:
-        """Return the step that is possible now."""
+        """Return the next step of a record, if it is possible now."""
         if view.service.name in self._frozen:
             return None
         holders = self._held(view.service.name)
@@ -316,13 +315,12 @@ class WorkerAgreement:
         self._take_steps(steps.keys() - current.keys())
 
     def _tell(self) -> None:
-        """Wake the waiters in `in_force`."""
         self._changed.set()
         self._changed.clear()
 
 
 def restored_records(saved: Mapping[str, SavedState]) -> dict[str, AgreedRecord]:
-    """Records of a state file, by service."""
+    """Return the agreed records of a state file, by service."""
     return {name: each.record for name, each in saved.items() if each.record is not None}
 
 
@@ -337,14 +335,14 @@ def _following(view: ServiceView, record: AgreedRecord | None, *, all_attached: 
 
 
 def _at_rest(view: ServiceView) -> AgreedRecord:
-    """Return the record that states the present offer."""
+    """Return the agreed record that states the present offer."""
     offered: VersionSet = view.offer.versions
     rule = policy_text(view.service)
     return AgreedRecord(FIRST_SEQ, rule, view.offer_state.versions, offered, offered, offered)
 
 
 def _is_legacy_alone(view: ServiceView) -> bool:
-    """Whether nothing was offered, and all known backends are legacy, fresh or not."""
+    """Whether a service offered nothing, and all its known backends are legacy, fresh or not."""
     known = [group.summary for group in view.members.groups if group.summary.advertised is not None]
     return not view.offer_state.versions and bool(known) and all(summary.legacy for summary in known)
 

@@ -41,9 +41,11 @@ LATEST: Final = "latest"
 ROUTE_SET_PREFIX: Final = "sg-"
 """Prefix of the names of all route sets, and of no other name in an engine."""
 MAX_VERSIONS: Final = 2000
-"""Versions of one service that get rows, the newest ones. No API has that many, and a table is sent whole."""
+"""Largest number of versions of a service that get rows, the newest ones. No API has that many, and a table
+is sent whole."""
 MAX_VERSION_HEADERS: Final = 3
-"""Headers that may carry the version: each combination has a row for each version. No API has more."""
+"""Largest number of headers that may carry the version: each combination has a row for each version. No API
+has more."""
 ALL_SETS_UP_TO: Final = 4
 """Largest number of members for which every subset is a route set: four members have 15."""
 NO_REQUESTS: Final[Mapping[str, int]] = {}
@@ -61,7 +63,7 @@ class Inexpressible(NamedTuple):
     """Reason why a service has no rows."""
 
     key: tuple[str | int, ...]
-    """Key below the service, such as `("match", "path")`."""
+    """Configuration key below the service, such as `("match", "path")`."""
     reason: str
     """Sentence for the operator, without the service's name."""
 
@@ -94,7 +96,7 @@ class EngineServer:
     """Backend as an engine sees it."""
 
     key: str
-    """`service/backend`, unique in the gateway."""
+    """Key of the backend, `service/backend`, unique in the gateway."""
     name: str
     """Name of the backend, unique in its service."""
     host: str
@@ -181,9 +183,9 @@ class ServiceTable:
 
     service: Service
     inexpressible: Inexpressible | None
-    """Reason why it can have no rows, whatever is on offer; None: it can."""
+    """Reason why the service can have no rows, whatever is on offer; None: it can."""
     traits: Traits | None = None
-    """Behaviour of its dialect; None: it cannot be expressed."""
+    """Behaviour of the service's dialect; None: the service cannot be expressed."""
     paths: tuple[DirectPaths, ...] = ()
     rows: tuple[Row, ...] = ()
     route_sets: tuple[RouteSet, ...] = ()
@@ -198,7 +200,7 @@ class ServiceTable:
 @final
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Routes of all services, by one snapshot."""
+    """Routes of all services for an engine, made from one snapshot."""
 
     services: tuple[ServiceTable, ...]
 
@@ -221,12 +223,12 @@ class TableCompiler:
     def __init__(self) -> None:
         self._table = Table(())
         self._views: Mapping[str, ServiceView] = {}
-        """The input of the last table: its views, routes and known route sets."""
+        """Input of the last table: its views, and below its routes and known route sets."""
         self._routes: Routes | None = None
         self._known: Collection[str] | None = None
 
     def compile(self, snapshot: Snapshot, known: Collection[str] | None = None) -> Table:
-        """Compile as `compile_table` does."""
+        """Compile the table of `snapshot`, as `compile_table` does."""
         if snapshot.routes is not self._routes or known != self._known:
             self._views = {}
         before = {each.service.name: each for each in self._table.services}
@@ -305,7 +307,7 @@ def inexpressible(service: Service) -> Inexpressible | None:
 
 
 def _traits(view: ServiceView) -> Traits | Inexpressible:
-    """Ask the dialect with the example of its scheme: what is on offer does not matter."""
+    """Find out the traits of a dialect with the example of its scheme: what is on offer does not matter."""
     dialect = view.service.dialect
     version = dialect.scheme.require(dialect.scheme.example)
     text = dialect.scheme.format(version)
@@ -408,7 +410,7 @@ def _versions(view: ServiceView) -> list[Version]:
 
 
 def request_of(traits: Traits, asked: Asked, paths: DirectPaths) -> RequestHead:
-    """Make a plain request that asks in this way."""
+    """Make a plain request that asks for a version in one particular way."""
     fields = zip(traits.headers, asked, strict=True)
     lines = tuple((normalize_name(name), value) for name, value in fields if value is not None)
     return RequestHead("GET", sample_path(paths), "", lines)
@@ -456,7 +458,7 @@ def _range(resolution: Resolution, traits: Traits) -> tuple[str, ...] | None:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text is safe between the separators of a configuration."""
+    """Whether a text is safe between the separators of an engine's configuration."""
     return text.isascii() and text.isprintable() and not set(text) & set(" |\"'\\")
 
 

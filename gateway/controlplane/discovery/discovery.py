@@ -47,7 +47,7 @@ from gateway.telemetry.neighbours import SourceReport
 from gateway.telemetry.process_log import about
 
 MAX_NAMED: Final = 4
-"""Most backends that a log line names; the others are only counted."""
+"""Largest number of backends that a log line names; the others are only counted."""
 
 NOTHING_LISTED: Final = "it lists no backend"
 
@@ -77,10 +77,10 @@ class _Watched:
     unlisted: tuple[str, ...] = ()
     """Names of backends that stay although they are listed no more."""
     ended: bool = False
-    """Whether its first poll has ended."""
+    """Whether the first poll of the source has ended."""
     problem: str | None = None
     failures: int = 0
-    """Consecutive failures."""
+    """Number of consecutive failed polls."""
     answers: int = 0
     all_failures: int = 0
     answered_at: float | None = None
@@ -92,8 +92,8 @@ class _Watched:
 
 @final
 class Discovery:
-    """Discovered backends of all services; `restore`, then `retarget` any number of times, then `close`. For
-    one event loop."""
+    """Discovery of the backends of all services; `restore`, then `retarget` any number of times, then
+    `close`. For one event loop."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class Discovery:
                 )
 
     async def close(self) -> None:
-        """Stop all polls."""
+        """Stop the polls of all sources."""
         tasks = [each.task for each in self._watched.values() if each.task is not None]
         for each in self._watched.values():
             self._remove(each)
@@ -374,7 +374,7 @@ class Discovery:
 
 
 def _not_taken(refused: Mapping[Address, str]) -> str | None:
-    """Description of the entries of a list that are refused; None: there are none."""
+    """Describe the refused entries of a list; None: there are none."""
     more = f" ({len(refused) - 1} more are not taken)" if len(refused) > 1 else ""
     first = next(iter(refused.items()), None)
     return None if first is None else f"{first[0].name} is not taken: {first[1]}{more}"

@@ -29,7 +29,7 @@ from gateway.core.fleet.source import MAX_BACKENDS, MAX_WEIGHT, Address, Source,
 from gateway.settings.target_file import MAX_SIZE, TargetsError, read_targets
 
 LOOKUPS_AT_ONCE: Final = 16
-"""SRV targets that are looked up at the same time."""
+"""Largest number of SRV targets that are looked up at the same time."""
 
 FILE_INTERVAL: Final = 1.0
 """Seconds between two polls of a file. One takes about 50 µs, in a thread."""
@@ -163,7 +163,7 @@ class SrvLister(Lister):
 
 
 def _addresses(records: Sequence[SrvRecord], known: dict[str, _Families]) -> tuple[Address, ...]:
-    """List every address once, with its best priority and its largest weight."""
+    """List every address of the SRV targets once, with its best priority and its largest weight."""
     if not records:
         return ()
     best = min(record.priority for record in records)
@@ -188,7 +188,7 @@ def _weights(weights: Sequence[int]) -> list[int]:
 
 
 def _in_order(hosts: Addresses) -> list[str]:
-    """IPv6 before IPv4, each by number: name servers turn the order with every answer."""
+    """Sort addresses, IPv6 before IPv4, each by number: name servers change their order with every answer."""
     parsed = {ip_address(host) for host in hosts}
     return [str(each) for each in sorted(parsed, key=lambda address: (-address.version, int(address)))]
 

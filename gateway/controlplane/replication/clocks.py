@@ -23,17 +23,17 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 @final
 class Clocks(NamedTuple):
-    """The clocks, which tests replace."""
+    """Clocks of a replica, which tests replace."""
 
     boot_time: Callable[[], float]
     """Seconds of a clock that also counts while the machine sleeps, the same for all processes."""
     wall: Callable[[], float]
     """Seconds since 1970."""
     boot: str
-    """Identifies the start of the machine from which `boot_time` counts."""
+    """Id of the start of the machine from which `boot_time` counts."""
 
     def last_attached(self, boot_time: float) -> LastAttached:
-        """Convert a moment of `boot_time` for a state file."""
+        """Convert a moment of `boot_time` into the form of the state file."""
         return LastAttached(self.boot, boot_time, self.wall_of(boot_time))
 
     def wall_of(self, boot_time: float) -> float:
@@ -42,7 +42,7 @@ class Clocks(NamedTuple):
 
 
 def system_clocks() -> Clocks:
-    """The clocks of this machine."""
+    """Return the clocks of this machine."""
     boot = uuid4().hex  # where it cannot be known, no process relies on the boot time of another one
     with suppress(OSError, UnicodeDecodeError):
         boot = _BOOT_ID.read_text("ascii").strip() or boot

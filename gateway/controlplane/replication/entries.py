@@ -28,10 +28,10 @@ from gateway.core.fleet.service import Service
 from gateway.core.versions.version import Scheme
 
 _MAX_TEXT: Final = 200
-"""Longest name, host, release, or digest, in characters."""
+"""Largest length of a name, host, release, or digest, in characters."""
 
 _MAX_BACKEND: Final = 255
-"""Longest name of a backend, as in the configuration."""
+"""Largest length of a backend's name in characters, as in the configuration."""
 
 _MAX_FORMS: Final = 64
 
@@ -42,16 +42,16 @@ _VOTE_KEYS: Final = 5
 @final
 @dataclass(frozen=True, slots=True)
 class LiveEntry:
-    """Entry of a live replica."""
+    """Entry of a live replica in the store."""
 
     text: str
-    """Text in the store."""
+    """Text of the entry in the store."""
     replica: LiveReplica
     forms: tuple[int, ...]
     idle: frozenset[str]
-    """Names of drained backends to which it has no request in flight."""
+    """Names of drained backends to which the replica has no request in flight."""
     config: str
-    """Digest of the configuration that clients can notice."""
+    """Digest of the part of the configuration that clients can notice."""
 
 
 class ReplicaInfo(NamedTuple):
@@ -65,7 +65,7 @@ class ReplicaInfo(NamedTuple):
 def write_live(
     ack: int, vote: Vote | None, idle: frozenset[str], service: Service, *, transparent: bool
 ) -> str:
-    """Write the entry of a live replica. `ack`: the seq that it acknowledges."""
+    """Format the entry of a live replica. `ack`: the seq that it acknowledges."""
     scheme = service.dialect.scheme
     own: dict[str, object] | None = None
     if vote is not None:
@@ -89,7 +89,7 @@ def write_live(
 
 
 def read_live(text: str, scheme: Scheme) -> LiveEntry:
-    """Read the entry of a live replica. Raises `UnreadableRecord`."""
+    """Parse the entry of a live replica. Raises `UnreadableRecord`."""
     found = _object(text)
     match found:
         case {
@@ -126,12 +126,12 @@ def _is_number(value: object, lowest: int) -> bool:
 
 
 def write_replica_info(info: ReplicaInfo) -> str:
-    """Write a registration."""
+    """Format the registration of a replica."""
     return _text(info._asdict())
 
 
 def read_replica_info(text: str) -> ReplicaInfo:
-    """Read a registration. Whatever cannot be read is empty."""
+    """Parse the registration of a replica. Whatever cannot be read is empty."""
     try:
         found = _object(text)
     except UnreadableRecord:
@@ -140,12 +140,12 @@ def read_replica_info(text: str) -> ReplicaInfo:
 
 
 def write_names(names: frozenset[str]) -> str:
-    """Write the names of drained backends."""
+    """Format the names of drained backends."""
     return _text(sorted(names))
 
 
 def read_names(text: str) -> frozenset[str] | None:
-    """Read the names of drained backends; None: it is no list of names."""
+    """Parse the names of drained backends; None: it is no list of names."""
     try:
         found = read_json(text)
     except UnreadableRecord:
@@ -189,7 +189,7 @@ def _operation(operation: Operation) -> str:
 
 
 def _plain(value: object) -> object:
-    """Convert to JSON values that are equal in every process: without orders of sets, addresses of objects,
+    """Convert a value to JSON that is equal in every process: without orders of sets, addresses of objects,
     and defaults."""
     if is_dataclass(value):
         found = {each.name: (getattr(value, each.name), each.default) for each in fields(value)}

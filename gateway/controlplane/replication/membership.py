@@ -57,38 +57,39 @@ class Membership:
         self._forget = settings.forget
         self._clocks = clocks
         self.held: AgreedRecord | None = None
-        """Record by which it answers."""
+        """Agreed record by which this replica answers."""
         self.joined = False
-        """Whether it may answer by that record."""
+        """Whether this replica may answer by the record that it holds."""
         self.sent_at = NEVER
-        """Time of its last successful beat, by the clock of deadlines."""
+        """Time of this replica's last successful beat, by the clock of deadlines."""
         self.attached_at = NEVER
-        """Time of the first successful beat since it was not attached."""
+        """Time of the first successful beat since this replica was not attached."""
         self.refuses_until = NEVER
         """Deadline for refusing versions. It ends early when the store has lost what this replica holds."""
         self.live_revision = 0
-        """Last known revision of its `live` entry; 0: there is none."""
+        """Last known revision of this replica's `live` entry; 0: there is none."""
         self.joining: AgreedRecord | None = None
-        """Record with which it is about to join, and which must be in the state file before."""
+        """Agreed record with which this replica is about to join, and which must be in the state file
+        before."""
         self.filed = None if saved is None else saved.record
-        """Record of an earlier process in the state file, or the one that was held before everything ended
-        here. It stays in the file until this replica has joined."""
+        """Agreed record of an earlier process in the state file, or the one that was held before everything
+        ended here. It stays in the file until this replica has joined."""
         self.transparent = False
         self.legacy_only = False
         self.problem = ""
-        """Reason why it cannot join, a sentence."""
+        """Reason why this replica cannot join, a sentence."""
         self.predecessors: tuple[str, ...] = ()
         """Ids of earlier processes whose registrations are to be ended."""
         self.last_before: LastAttached | None = None
         """Latest time at which the earlier process was attached."""
         self.since = clocks.wall()
-        """Unix time since when it is attached, or not."""
+        """Unix time since when this replica is attached, or not."""
         self.was_attached = False
         self.beats = False
         """Whether a beat of this process was successful."""
         self.warned = False
         self.not_live_since: dict[str, float] = {}
-        """Times since when registered replicas have no `live` entry."""
+        """Times since when other registered replicas have no `live` entry, by id."""
         if saved is not None and saved.registered is not None:
             self.predecessors, self.last_before = saved.registered.ids, saved.registered.last
         now, wall, last = clocks.boot_time(), clocks.wall(), self.last_before
@@ -98,18 +99,18 @@ class Membership:
 
     @property
     def to_save(self) -> AgreedRecord | None:
-        """Record that must be in the state file before it is acknowledged, or joined with."""
+        """Agreed record that must be in the state file before it is acknowledged, or joined with."""
         if self.joined:
             return self.held
         return self.filed if self.joining is None else self.joining
 
     @property
     def seq(self) -> int:
-        """Seq of the record that it holds; 0: none."""
+        """Sequence number of the record that this replica holds; 0: none."""
         return seq_of(self.held)
 
     def attachment(self, now: float) -> Attachment:
-        """Attachment at this moment."""
+        """Attachment of this replica at a moment."""
         if not self.joined:
             return Attachment.FORGOTTEN
         if now < self.refuses_until:
@@ -118,11 +119,12 @@ class Membership:
         return Attachment.DETACHED if at is Attachment.ATTACHED else at
 
     def is_attached(self, now: float) -> bool:
-        """Whether it may refuse a version now."""
+        """Whether this replica is attached, and may refuse a version."""
         return self.attachment(now) is Attachment.ATTACHED
 
     def answers_for(self, now: float) -> float | None:
-        """Seconds for which it goes on answering while detached; None: it is attached, or has no such end."""
+        """Seconds for which a detached replica goes on answering; None: it is attached, or has no such
+        end."""
         match self.attachment(now):
             case Attachment.FORGOTTEN:
                 return 0.0
@@ -145,7 +147,7 @@ class Membership:
         )
 
     def joins_with(self, reading: Reading) -> AgreedRecord | None:
-        """Record with which it joins now."""
+        """Agreed record with which this replica joins now."""
         return joined_record(self.held if self.joined else None, reading.record)
 
     def read(self, reading: Reading, now: float) -> None:
@@ -189,7 +191,7 @@ class Membership:
             self.legacy_only = legacy_only(self.held, replicas)
 
     def beaten(self, sent_at: float) -> None:
-        """Note a successful beat that was sent then."""
+        """Note that a beat sent at `sent_at` was successful."""
         self.beats = True
         if sent_at >= self.sent_at:
             if sent_at >= self.refuses_until:
@@ -198,7 +200,7 @@ class Membership:
             self.warned = False
 
     def registered(self, record: AgreedRecord | None, revision: int, sent_at: float) -> None:
-        """Note that it has joined, and may answer by `record`."""
+        """Note that this replica has joined, and may answer by `record`."""
         self.held, self.joined, self.joining, self.filed = record, True, None, None
         self.live_revision = revision
         self.beaten(sent_at)

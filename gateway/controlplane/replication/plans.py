@@ -44,12 +44,12 @@ class Purpose(Enum):
 
 
 class Plan(NamedTuple):
-    """Transaction about one service."""
+    """Planned transaction about one service."""
 
     purpose: Purpose
     transaction: Transaction
     record: AgreedRecord | None = None
-    """Record with which it joins."""
+    """Agreed record with which the replica joins."""
 
 
 @final
@@ -60,7 +60,7 @@ class Situation:
     me: Membership
     reading: Reading
     beats: Mapping[str, Beat]
-    """Last beats of all replicas, by id."""
+    """Last beats of all replicas, by their ids."""
     registration: str
     """Text of this replica's registration."""
     own_text: str
@@ -70,17 +70,18 @@ class Situation:
     own_commands: Mapping[str, str]
     """Texts of the pin and of the drained backends that are in force here, by key."""
     in_force_here: bool
-    """Whether the record that it holds, or joins with, is in the state file and held by all its workers."""
+    """Whether the record that this replica holds, or joins with, is in the state file and held by all its
+    workers."""
     ends_predecessors: bool
-    """Whether no worker of an earlier process serves any more."""
+    """Whether all workers of earlier processes have ended, so that their registrations can end."""
     ttl: float
     forget: float | None
     now: float
-    """Time by the clock of deadlines."""
+    """Present time by the clock of deadlines."""
 
 
 def next_plan(at: Situation) -> Plan | None:
-    """Return what is to be written next; None: nothing."""
+    """Decide what this replica writes next; None: nothing."""
     me, reading = at.me, at.reading
     if reading.problem:
         return _leave(at) if at.in_force_here else None
@@ -186,7 +187,7 @@ def leaving(reading: Reading, replica: str, *, registered: bool) -> Transaction:
 
 
 def awaits(me: Membership, reading: Reading, *, dirty: bool) -> list[str]:
-    """Ids of the replicas for which the next step waits; its own while it has something to do."""
+    """Ids of the replicas for which the next step waits; this one's own while it has something to do."""
     record, scheme = reading.record, reading.service.dialect.scheme
     live = reading.replicas
     if found := [*awaited(record, live), *reading.unreadable]:

@@ -36,13 +36,13 @@ LIVE: Final = "live/"
 KNOWN: Final = "known/"
 
 _SHARE_OF_READS: Final = 4.0
-"""Time between two reads of everything, in multiples of the time that one takes."""
+"""Pause between two reads of the whole store, in multiples of the time that one takes."""
 
 _SHARE_OF_RESYNCS: Final = 50.0
-"""The same while nothing seems to have changed."""
+"""Pause between two such reads while nothing seems to have changed."""
 
 _MAX_NAMED: Final = 10
-"""Most unknown keys, or replicas, that one log line names."""
+"""Largest number of unknown keys, or replicas, that one log line names."""
 
 _log = logging.getLogger("skewgate.agreement")
 
@@ -51,9 +51,9 @@ class Beat(NamedTuple):
     """Last beat of a replica that was seen."""
 
     revision: int
-    """Revision of the beat; 0: none."""
+    """Revision of the beat in the store; 0: none."""
     seen_at: float
-    """Time by the local clock of deadlines."""
+    """Time at which it was seen, by the local clock of deadlines."""
 
 
 @final
@@ -180,7 +180,7 @@ class Readings:
         self.revision = 0
         """Revision of the store at the last read of everything."""
         self.stale = True
-        """Whether something has changed since, as far as is known."""
+        """Whether the store has changed since the last read, as far as is known."""
         self.pause_until = float("-inf")
         """Earliest time of the next read, by the clock of the loop."""
         self._store = store

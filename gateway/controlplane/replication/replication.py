@@ -126,11 +126,11 @@ class Replication:
         self._leaving: dict[str, tuple[float, Reading]] = {}
         """Removed services: the time of removal, and their last readings."""
         self._own_beat = Unchanged(self._beat_key, 0)
-        """Last own beat in the store."""
+        """Last beat of this replica in the store."""
         self._beats = 0
-        """Number of beats sent: no two have the same text."""
+        """Number of beats that were sent: no two have the same text."""
         self._beat_at = NEVER
-        """Time of the next beat."""
+        """Time of the next beat, by the clock of deadlines."""
         self._given_deadlines: Mapping[str, float] = {}
         """Deadlines that workers have been given."""
         self._dirty: set[str] = set()
@@ -263,7 +263,7 @@ class Replication:
                 await self._wake.wait()
 
     async def _round(self) -> bool:
-        """Do one round. True: another one should follow at once."""
+        """Do one round of the loop. True: another one should follow at once."""
         is_due = self._clocks.boot_time() >= self._beat_at
         if is_due:
             self._beat_at = self._clocks.boot_time() + beat_interval(self._settings.ttl)
@@ -399,7 +399,7 @@ class Replication:
         )
 
     async def _write(self, plans: list[tuple[str, Plan]]) -> bool:
-        """Commit the plans. True: something was written, or has changed since it was read."""
+        """Commit the planned transactions. True: something was written, or has changed since it was read."""
         if not plans:
             return False
         sent_at = self._clocks.boot_time()
@@ -465,14 +465,14 @@ class Replication:
 
     @property
     def is_joining(self) -> bool:
-        """Whether clients should not be sent here yet: it has not joined since its start, and one TTL has not
-        passed. After that it gets clients even while detached, because it serves."""
+        """Whether clients should not be sent to this replica yet: it has not joined since its start, and one
+        TTL has not passed. After that it gets clients even while detached, because it serves."""
         return not all(me.beats for me in self._first_members) and (
             self._clocks.boot_time() < self._joining_until
         )
 
     async def joined(self) -> None:
-        """Wait until it is not joining any more."""
+        """Wait until this replica is not joining any more."""
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, self._joining_until - self._clocks.boot_time())):
                 while self.is_joining:
@@ -500,7 +500,7 @@ class Replication:
         return found
 
     def report(self) -> AgreementReport:
-        """State for `/status` and metrics."""
+        """State of the agreement between replicas, for `/status` and metrics."""
         return make_report(
             self.id,
             self._members,

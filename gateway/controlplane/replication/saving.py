@@ -25,13 +25,13 @@ SAVE_WAIT: Final = 2.0
 """Seconds that an acknowledgement waits for the state file."""
 
 _RECORDED: Final = 60.0
-"""Seconds between two writes of the moment at which this replica was attached."""
+"""Seconds between two writes of the moment at which this replica was last attached."""
 
 _RECORDED_SHARE: Final = 0.25
-"""Largest share of `forget` between these writes."""
+"""Upper bound of that pause as a share of `forget`."""
 
 MAX_IDS: Final = 64
-"""Most registrations in the file: as many as its reader takes."""
+"""Largest number of registrations in the state file: as many as its reader takes."""
 
 _log = logging.getLogger("skewgate.agreement")
 
@@ -42,9 +42,9 @@ class _Filed:
     """Content of the state file about one membership, written or being written."""
 
     wanted: tuple[object, ...] = ()
-    """Record and ids; empty: nothing of this run."""
+    """Agreed record and registration ids; empty: nothing of this run."""
     last: LastAttached | None = None
-    """Moment at which it was attached."""
+    """Moment at which this replica was attached."""
     recorded_at: float = NEVER
     """The same moment by the clock of deadlines; `NEVER`: an earlier process wrote it."""
 
@@ -75,7 +75,7 @@ class Saving:
         self._period = _RECORDED if forget is None else min(_RECORDED, _RECORDED_SHARE * forget)
 
     def is_saved(self, me: Membership) -> bool:
-        """Whether the file has all that is to be acknowledged, or joined with."""
+        """Whether the state file has all that is to be acknowledged, or joined with."""
         return self._save is None or self._filed_of(me).wanted == self._wanted(me)
 
     def save_what_is_new(self) -> None:
@@ -87,7 +87,7 @@ class Saving:
             self._task = asyncio.get_running_loop().create_task(self._write(), name="replication-state")
 
     async def close(self) -> None:
-        """Cancel the write that is under way."""
+        """Cancel the write of the state file that is under way."""
         await end_tasks(self._task)
 
     async def end(self) -> None:
@@ -100,7 +100,7 @@ class Saving:
                     await self._save()
 
     def records(self) -> Mapping[str, AgreedRecord]:
-        """Records that the state file must hold, by service."""
+        """Agreed records that the state file must hold, by service."""
         found = {name: me.to_save for name, me in self._members.items()}
         return {name: record for name, record in found.items() if record is not None}
 
@@ -125,14 +125,14 @@ class Saving:
         return me.to_save, self._ids(me)
 
     def _is_to_be_recorded(self, me: Membership) -> bool:
-        """Whether the moment in the file is of before this attachment, or too old."""
+        """Whether the moment of attachment in the file is outdated: of before this attachment, or too old."""
         if me.held is None or not me.beats or not me.joined:
             return False
         return self._filed_of(me).recorded_at < max(me.attached_at, me.sent_at - self._period)
 
     async def _write(self) -> None:
-        """Write the file. A slow or full disk does not hold the acknowledgements for ever: the log tells the
-        cost."""
+        """Write the state file. A slow or full disk does not hold the acknowledgements for ever: the log
+        tells the cost."""
         assert self._save is not None
         self._filed = {me: self._filed_of(me) for me in self._members.values()}
         for me, filed in self._filed.items():

@@ -62,7 +62,8 @@ class StateFile:
         self._damaged = False
 
     def read(self) -> str | None:
-        """Read the text; None: there is no file. Raises `StateFileError` if it cannot be read as text."""
+        """Read the text of the state file; None: there is no file. Raises `StateFileError` if it cannot be
+        read as text."""
         if self._text is not None:
             return self._text
         try:
@@ -108,8 +109,8 @@ class StateFile:
         return self._beside(".damaged") if movable else None
 
     def replace(self, text: str) -> None:
-        """Replace the text. It is durable when this returns. Raises `StateFileError`; the file then holds the
-        old or the new text."""
+        """Replace the text of the file. It is durable when this returns. Raises `StateFileError`; the file
+        then holds the old or the new text."""
         try:
             self._acquire_lock()
             if self._damaged:
@@ -123,7 +124,7 @@ class StateFile:
             raise StateFileError(self._reason(problem)) from None
 
     def close(self) -> None:
-        """Release the lock. A gateway that has taken over still holds it."""
+        """Release the lock of the file. A gateway that has taken over still holds it."""
         if self.lock is not None:
             os.close(self.lock)
             self.lock = None
@@ -132,8 +133,8 @@ class StateFile:
         return self.path.with_name(self.path.name + suffix)
 
     def _reason(self, problem: OSError) -> str:
-        """Reason for the operator. For missing permissions with a hint: after one start as root the files
-        belong to root."""
+        """Describe an error for the operator, with a hint for missing permissions: after one start as root
+        the files belong to root."""
         reason = (problem.strerror or str(problem)).lower()
         if problem.errno not in (errno.EACCES, errno.EPERM):
             return reason

@@ -31,14 +31,14 @@ RETRY_PAUSE: Final = 10.0
 """Seconds until a failed write is repeated if nothing changes: people need time to empty a full disk."""
 
 PAUSE: Final = 0.25
-"""Seconds that a change waits for others, unless somebody waits for the file: the first probes of a thousand
-backends are a few writes."""
+"""Seconds that a change of the state waits for others before it is written, unless somebody waits for the
+file: the first probes of a thousand backends are a few writes."""
 
 MAX_WAIT: Final = 5.0
 """Seconds that the response to an operator's command waits for the disk."""
 
 MAX_NAMED: Final = 20
-"""Most entries that one log line names as not restored: the file may be another gateway's."""
+"""Largest number of entries that one log line names as not restored: the file may be another gateway's."""
 
 _Saved: TypeAlias = tuple[Mapping[str, SavedState], Mapping[str, AgreedRecord], Mapping[str, Registered]]
 
@@ -106,40 +106,42 @@ class StateKeeper:
         self._records = records
         self._registrations = registrations
         self._saved: _Saved | None = None
-        """Content of the file; None: nothing of this run."""
+        """State that is in the file; None: nothing of this run."""
         self._changes = 1
-        """Number of changes; the start counts as one."""
+        """Number of changes of the state; the start counts as one."""
         self._attempted = 0
         """Value of `_changes` at the beginning of the last finished attempt to write."""
         self._failing = False
         self._written_at = 0.0
-        """Unix time of the last write; 0: none."""
+        """Unix time of the last write of the file; 0: none."""
         self._writes = 0
         self._failures = 0
         self._closing = False
         self._paused = paused
-        """Whether another process writes the file."""
+        """Whether another process writes the state file."""
         self._writing = asyncio.Lock()
         self._wake = asyncio.Event()
         self._hurry = asyncio.Event()
-        """Set when somebody waits for the file."""
+        """Event that is set when somebody waits for the file."""
         self._attempt_ended = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] | None = None
 
     def writes(self) -> StateWrites:
-        """State of the writes, for the metrics."""
+        """Statistics of the writes of the state file, for the metrics."""
         return StateWrites(not self._failing, self._written_at, self._writes, self._failures)
 
     async def start(self) -> None:
-        """Begin to write. When this returns, the file holds the present state, or the log says why not."""
+        """Begin to write the state file. When this returns, the file holds the present state, or the log says
+        why not."""
         self._unsubscribe = self._snapshot_holder.subscribe(self._on_change)
         # Owned by this object until `close`.
         self._task = asyncio.get_running_loop().create_task(self._write_on_change(), name="state")
         await self.written()
 
     async def written(self) -> bool:
-        """Wait until all changes up to now are in the file. False: the write failed, or takes too long."""
+        """Wait until all changes up to now are in the state file. False: the write failed, or takes too
+        long."""
         change = self._changes
         if self._attempted < change:
             self._hurry.set()
@@ -152,21 +154,22 @@ class StateKeeper:
         return not self._failing
 
     async def write(self) -> bool:
-        """Write also what `records` returns now, of which no change of the snapshot tells, and wait as
-        `written` does."""
+        """Write the state file with what `records` returns now, of which no change of the snapshot tells, and
+        wait as `written` does."""
         self._changes += 1
         self._wake.set()
         return await self.written()
 
     async def pause(self) -> None:
-        """Stop writing, because another process is about to. When this returns, no write is under way."""
+        """Stop writing the state file, because another process is about to. When this returns, no write is
+        under way."""
         await self.written()
         self._paused = True
         async with self._writing:
             return
 
     def resume(self) -> None:
-        """Begin to write again."""
+        """Begin to write the state file again."""
         self._paused = False
         self._saved = None
         self._changes += 1
@@ -241,7 +244,7 @@ class StateKeeper:
         registrations: Mapping[str, Registered],
         offset: float,
     ) -> bool:
-        """Write the state, in a thread. False: it is there already. Raises `StateFileError`."""
+        """Write the state, in a thread. False: it is in the file already. Raises `StateFileError`."""
         saved = snapshot.saved(), records, registrations
         if not self._failing and saved == self._saved:
             return False

@@ -37,23 +37,23 @@ from gateway.errors import SkewgateError, VersionTextError
 from gateway.telemetry.access_log import printable
 
 FORMAT: Final = 2
-"""Number of the format. It changes when an older release could misread what this one writes."""
+"""Version of the state file's format. It changes when an older release could misread what this one writes."""
 
 _WITHOUT_ADVERTISEMENTS: Final = 1
-"""Format of releases that saved neither policies nor advertisements."""
+"""Version of the format in releases that saved neither policies nor advertisements."""
 
 _NOTHING: Final[Mapping[str, object]] = {"policy": None, "at_least": None, "cut": False, "advertisements": {}}
-"""Defaults for an entry of that format."""
+"""Defaults for an entry in the format without advertisements."""
 
 _LATEST_TIME: Final = 1e12
-"""Latest Unix time that is accepted: the year 33658."""
+"""Latest Unix time that is accepted in a state file: the year 33658."""
 
 _MAX_QUOTED: Final = 80
-"""Most characters of the file's texts in a message."""
+"""Largest number of characters that a message quotes of the file."""
 
 
 _MAX_IDS: Final = 64
-"""Most registrations in an entry: an earlier process has ended its own, or its successor has."""
+"""Largest number of registrations in an entry: an earlier process has ended its own, or its successor has."""
 
 _MAX_ID: Final = 128
 """Longest id of a replica, or of a start of the machine, in characters."""
@@ -69,7 +69,7 @@ class ParsedState(NamedTuple):
     saved: Mapping[str, SavedState]
     """Restored state by service."""
     dropped: tuple[str, ...]
-    """Sentences about the parts that no longer fit the configuration."""
+    """Sentences about the parts of the file that no longer fit the configuration."""
 
 
 def format_state(
@@ -275,7 +275,7 @@ def _is_advertisement(entry: object) -> bool:
 
 
 def _is_source(source: object, leaves_at: object) -> bool:
-    """Whether the fields that only discovered backends have are valid."""
+    """Whether the fields that only discovered backends have are valid in an entry."""
     match source, leaves_at:
         case str(), None:
             return True
@@ -340,4 +340,4 @@ def _policy(name: str, policy: str | None, number: str | None) -> tuple[Policy, 
 
 
 _NUMBER: Final = re.compile(r"([0-9]{1,6})(%?)", re.ASCII)
-"""Spelling of the number of `at_least`."""
+"""Spelling of the value of `at_least`: a number or a percentage."""

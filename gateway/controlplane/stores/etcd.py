@@ -45,7 +45,7 @@ WATCH: Final = "/v3/watch"
 AUTHENTICATE: Final = "/v3/auth/authenticate"
 
 CALL_TTLS: Final = 0.23
-"""Time limit of one call as a share of the TTL: less than the time between two beats."""
+"""Time limit of one call to etcd as a share of the TTL: less than the time between two beats."""
 LOGIN_TIME: Final = 5.0
 """Time limit of a login in seconds. etcd checks passwords slowly on purpose, so a login may outlast a
 call."""
@@ -86,7 +86,7 @@ class EtcdStore:
         self._call_time = CALL_TTLS * ttl
         self._addresses = _Addresses()
         self._preferred = 0
-        """Index of the endpoint that answered last."""
+        """Index of the endpoint of etcd that answered last."""
         self._until_moved: asyncio.Timeout | None = None
         """Deadline that ends the watch when the preferred endpoint changes."""
         self._clusters: dict[str, str] = {}
@@ -222,7 +222,7 @@ class EtcdStore:
                 )
 
     async def _token_of(self, endpoint: str) -> str:
-        """Return the token to send; empty: there are no users."""
+        """Return the authentication token; empty: there are no users."""
         if self._settings.user is not None and not self._token:
             await self._renew_token(endpoint, "")
         return self._token
@@ -395,7 +395,7 @@ def _b64(text: str) -> str:
 
 
 def _range(prefix: str) -> Json:
-    """Range of all keys with a prefix: up to the next text of the same length."""
+    """Make the range of all keys with a prefix: up to the next text of the same length."""
     key = prefix.encode()
     return {"key": _b64(prefix), "range_end": b64encode(key[:-1] + bytes([key[-1] + 1])).decode("ascii")}
 
@@ -421,7 +421,7 @@ def _txn(transaction: Transaction) -> Json:
 
 
 async def _read(response: aiohttp.ClientResponse, endpoint: str) -> bytes:
-    """Read the body, up to the limit."""
+    """Read the body of a response, up to `MAX_ANSWER`."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
@@ -484,7 +484,7 @@ def _contents(answer: Json) -> Contents:
 
 
 def _text(found: object) -> str:
-    """Decode a key or value. Invalid UTF-8 is nothing of ours, and is reported by whoever reads the text."""
+    """Decode a key or value of etcd. Invalid UTF-8 is not ours: the reader of the text reports it."""
     if not isinstance(found, str):
         raise StoreError("etcd answers with a key or value that is no text")
     try:

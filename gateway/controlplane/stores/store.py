@@ -24,16 +24,16 @@ class StoreRefused(StoreError):
 
 @final
 class Entry(NamedTuple):
-    """Entry of a store."""
+    """Text under one key of a store."""
 
     text: str
     revision: int
-    """Revision of its last change."""
+    """Revision of the last change of the key."""
 
 
 @final
 class Contents(NamedTuple):
-    """Entries under a prefix at one moment."""
+    """All entries of a store under a prefix at one moment."""
 
     revision: int
     """Revision of the store at that moment."""
@@ -56,7 +56,7 @@ class Unchanged(NamedTuple):
     key: str
     revision: int
     text: str | None = None
-    """Text that it must have, too: a restored store may have the same revision for another text. None:
+    """Text that the key must have, too: a restored store may have the same revision for another text. None:
     any."""
 
 
@@ -90,7 +90,7 @@ class Store(Protocol):
 
 
 MAX_OPERATIONS: Final = 100
-"""Most guards, or keys, of one transaction: etcd takes 128 of each by default."""
+"""Largest number of guards, or of keys, in one transaction: etcd takes 128 of each by default."""
 
 
 async def commit_all(store: Store, transactions: Sequence[Transaction]) -> list[int | None]:

@@ -38,7 +38,7 @@ left out: HAProxy has no budget of retries."""
 MAX_RETRIES: Final = 8
 """Largest number of retries of one request."""
 _PLAIN_REST: Final = "[A-Za-z0-9/._~@:,+=-]*$"
-"""Characters after the beginning of a plain path: no escapes, and no separator of any server."""
+"""Regular expression for the rest of a plain path: no escapes, and no separator of any server."""
 _PORT: Final = "([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _PLAIN_HOST: Final = rf"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:{_PORT})?$"
 VERSION_FIELD: Final = 1
@@ -72,7 +72,7 @@ class HaproxyOptions:
 
 
 def configuration_text(table: Table, options: HaproxyOptions) -> str:
-    """Make the configuration."""
+    """Make the text of HAProxy's configuration."""
     of_process = [f"hard-stop-after {options.hard_stop_after}"]
     if options.socket is not None:
         of_process.append(f"stats socket {options.socket}")
@@ -325,13 +325,13 @@ def map_text(table: Table) -> str:
 
 
 def key_of(service: Service, asked: Asked) -> str:
-    """Key of the requests to `service` that ask in this way."""
+    """Map key of the requests to `service` that ask for a version in one particular way."""
     parts = ("0:" if value is None else f"1:{encoded(value)}" for value in asked)
     return "|".join((encoded(service.name), *parts))
 
 
 def value_of(row: Row) -> str:
-    """Value of a row in the map."""
+    """Map value of a row."""
     return "|".join((row.version, row.route_set, *row.range))
 
 

@@ -63,9 +63,9 @@ class _Process:
     """HAProxy process, and what it has in force."""
 
     info: Info
-    """Its last answer to `show info`."""
+    """Last answer of the process to `show info`."""
     lines: tuple[str, ...] | None = None
-    """Lines of its map; None: what it read when it started."""
+    """Lines of the process's map; None: what it read when it started."""
     seqs: Mapping[str, int] = field(default_factory=dict)
 
     def is_same(self, info: Info) -> bool:
@@ -99,16 +99,17 @@ class HaproxyDriver:
         self._clock = clock
         self._process: _Process | None = None
         self._absent: Mapping[str, int] | None = None
-        """Records that a process would read if it started now, while none listens; None: one may listen."""
+        """Agreed records that a process would read if it started now, while none listens; None: one may
+        listen."""
         self._earlier: list[tuple[float, Mapping[str, int]]] = []
-        """Earlier processes that may still serve: their deadlines and records."""
+        """Earlier processes that may still serve: their deadlines and agreed records."""
         self._known: frozenset[str] | None = None
         """Names of the route sets of the running process; None: it has not answered yet."""
         self._compiler = TableCompiler()
         self._table = self._in_files = Table(())
-        """The current table, and the one in both files."""
+        """Current table, and the one in both files."""
         self._lines: tuple[str, ...] = ()
-        """Lines of the map in the file."""
+        """Lines of the map file."""
         self._written: dict[Path, str] = {}
         self._open_requests = OpenRequests()
         self._problem = "it has not answered yet"
@@ -120,21 +121,21 @@ class HaproxyDriver:
         self._unsubscribe: Callable[[], None] | None = None
 
     async def start(self) -> None:
-        """Begin to follow. Call it when the gateway accepts clients: HAProxy sends it all requests without a
-        row. Returns at once; failures are in `report` and in the log."""
+        """Begin to update HAProxy. Call it when the gateway accepts clients: HAProxy sends it all requests
+        without a row. Returns at once; failures are in `report` and in the log."""
         self._unsubscribe = self._snapshot_holder.subscribe(self._on_snapshot)
         self._changed.set()
         self._following = asyncio.get_running_loop().create_task(self._follow())
 
     async def close(self) -> None:
-        """Stop following. HAProxy keeps its last map."""
+        """Stop updating HAProxy, which keeps its last map."""
         if self._unsubscribe is not None:
             self._unsubscribe()
         await end_tasks(self._following)
 
     def held(self, service: str) -> int | None:
-        """Return the lowest seq of the service's record by which any process may serve; 0: unknown. The
-        agreement waits for an engine as for a worker."""
+        """Return the lowest sequence number of the service's agreed record by which any process may serve; 0:
+        unknown. The agreement waits for an engine as for a worker."""
         if self._absent is not None:
             present = self._absent
         else:
@@ -143,7 +144,7 @@ class HaproxyDriver:
         return min(present.get(service, 0), *earlier) if earlier else present.get(service, 0)
 
     def report(self) -> EngineReport:
-        """State for `/status` and metrics."""
+        """State of HAProxy, for `/status` and metrics."""
         info = None if self._process is None else self._process.info
         services = self._table.services
         return EngineReport(
@@ -323,14 +324,13 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def _sentence(problem: RuntimeProblem | OSError) -> str:
-    """Describe a problem for the operator."""
     if isinstance(problem, RuntimeProblem):
         return str(problem)
     return f"{problem.filename} cannot be written: {problem.strerror}"
 
 
 def _seqs(snapshot: Snapshot) -> dict[str, int]:
-    """Seqs of the records in `snapshot`, by service."""
+    """Sequence numbers of the agreed records in `snapshot`, by service."""
     return {
         name: 0 if view.agreed is None or view.agreed.record is None else view.agreed.record.seq
         for name, view in snapshot.views.items()

@@ -18,11 +18,11 @@ from typing import Final, NamedTuple, final
 OLDEST: Final = (2, 6)
 """Oldest tested release with the map commands that are used here."""
 TIMEOUT: Final = 5.0
-"""Time limit of one answer in seconds. It takes a millisecond, unless the process stands still."""
+"""Time limit of one answer of HAProxy in seconds. It takes a millisecond, unless the process stands still."""
 CHUNK: Final = 7000
 """Size of one `add map` in bytes: less than half of the default `tune.bufsize`, which must hold all of it."""
 MAX_ANSWER: Final = 16 * 1024 * 1024
-"""Largest answer in bytes: the states of a hundred thousand servers."""
+"""Largest answer of HAProxy in bytes: the states of a hundred thousand servers."""
 
 _PROMPT: Final = b"\n> "
 _OPEN: Final = ("scur", "qcur")
@@ -48,7 +48,7 @@ class Info(NamedTuple):
     pid: int
     release: str
     uptime: int
-    """Seconds since its start."""
+    """Seconds since the start of the process."""
 
 
 @final
@@ -76,7 +76,8 @@ class Conversation:
         return answer.decode("utf-8", "replace").strip(" \n>+")
 
     async def info(self) -> Info:
-        """Identify the process. A release that is too old, or a socket with too few rights, is a problem."""
+        """Identify the process at the socket. A release that is too old, or a socket with too few rights, is
+        a problem."""
         text = await self.command("show info")
         found = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
         release = found.get("Version", "")
@@ -136,7 +137,7 @@ class Conversation:
         return found
 
     async def set_server(self, backend: str, server: str, *, usable: bool) -> None:
-        """Give a server requests, or no new ones."""
+        """Set whether a server gets new requests."""
         state = "ready" if usable else "drain"
         if answer := await self.command(f"set server {backend}/{server} state {state}"):
             raise RuntimeProblem(f"HAProxy does not set {backend}/{server} to `{state}`: {_short(answer)}")
