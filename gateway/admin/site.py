@@ -103,9 +103,9 @@ class AdminSite:
             wall_clock=self._wall_clock,
         )
         self._new_protocol = lambda: AdminConnection(connections)
-        await self.accept()
+        await self.listen()
 
-    async def accept(self) -> None:
+    async def listen(self) -> None:
         """Accepts clients, also again after `stop_accepting`."""
         assert self._new_protocol is not None
         loop = asyncio.get_running_loop()

@@ -21,9 +21,9 @@ from gateway import __version__
 from gateway.assembly import Gateway
 from gateway.cli.command import file_argument, file_option, find_config, verb
 from gateway.errors import StartupError
+from gateway.handover.connection import path_of
 from gateway.handover.handover import Handover
 from gateway.handover.inheritance import passed_sockets
-from gateway.handover.line import path_of
 from gateway.handover.successor import Successor
 from gateway.handover.take_over import TakenOver
 from gateway.handover.take_over import take_over as take_over_from

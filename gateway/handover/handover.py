@@ -1,10 +1,11 @@
-"""What a gateway has to do with the one before it and with the one after it.
+"""The relation of a gateway to the one before it and the one after it.
 
     before it   sockets of systemd, or of the gateway that it takes over  ->  bind
                 TakenOver  ->  when it may accept, and when the old one is gone
     after it    Predecessor  ->  HandoverServer
 
-Without a state file nobody finds it, so it has neither predecessor nor successor. Starts no other part.
+Gateways find each other by the state file: without one there is neither predecessor nor successor. This
+module starts no other part.
 """
 
 from __future__ import annotations
@@ -18,26 +19,29 @@ from typing import Final, final
 from gateway.controlplane.state.file import StateFile
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.errors import AddressTakenError
+from gateway.handover.connection import path_of
 from gateway.handover.inheritance import Inheritance
-from gateway.handover.line import path_of
 from gateway.handover.predecessor import HandoverServer, Predecessor
 from gateway.handover.take_over import TakenOver
 from gateway.runtime.file_trust import require_all_own, trusted_users
 from gateway.settings.sections.listen import Listen
 
 ADDRESS_TIME: Final = 2.0
-"""Seconds in which the workers of a gateway that was killed give its addresses free."""
+"""Seconds in which the workers of a killed gateway free its addresses."""
 _RETRY: Final = 0.05
-"""Seconds between two tries to bind meanwhile."""
+"""Seconds between two attempts to bind meanwhile."""
 
 log = logging.getLogger("skewgate.handover")
 
 
 @final
 class Handover:
-    """`state`: path of the state file. `passed`: the sockets of systemd; `taken`: what the gateway hands over
-    that runs now. `handed_over` is called when another process has taken over, and this one is to end. Raises
-    `ForeignFileError`: what is at the path of the socket is somebody else's."""
+    """The hand-overs of this gateway: the one to it and the one from it.
+
+    `state`: path of the state file. `passed`: the sockets of systemd. `taken`: what the running gateway hands
+    over. `handed_over`: called when another process has taken over, so that this one ends. Raises
+    `ForeignFileError` if the file at the path of the socket belongs to another user.
+    """
 
     def __init__(
         self,
@@ -50,18 +54,18 @@ class Handover:
         self._state = state
         self.taken = taken
         self.inheritance = passed or Inheritance() if taken is None else taken.inheritance
-        """Sockets that this gateway finds. Those that nobody uses are closed at the end."""
+        """Sockets that this gateway finds. Unused ones are closed at the end."""
         self._users = trusted_users() if taken is None else trusted_users(taken.user)
-        """Whose files this gateway relies on."""
+        """Users whose files are trusted."""
         self._server: HandoverServer | None = None
         if state is not None:
             path = path_of(state, self._users)
             require_all_own((path,), self._users)
             self._server = HandoverServer(path)
         self.orphans_ended: Callable[[], None] = lambda: None
-        """Called when the workers of a gateway that was killed have ended."""
+        """Called when the workers of a killed gateway have ended."""
         self._orphans: asyncio.TimerHandle | None = None
-        """Fires when they have."""
+        """The timer for that; None: there are none, or they have ended."""
         self.handed_over = handed_over
         self._predecessor: Predecessor | None = None
         self._waiting: asyncio.Task[None] | None = None
@@ -70,7 +74,7 @@ class Handover:
     # --- the start
 
     def state_file(self) -> StateFile | None:
-        """The one of this gateway: with the lock and the state of the gateway that it takes over. Raises
+        """The state file of this gateway, with lock and state of the gateway that it takes over. Raises
         `ForeignFileError`."""
         if self._state is None:
             return None
@@ -78,18 +82,19 @@ class Handover:
         return StateFile(self._state, lock, text, self._users)
 
     async def bind(self, listen: Sequence[Listen], slots: int, drain: float) -> ListeningSockets:
-        """The clients' sockets: those of whoever had them before, the others new. `drain`: seconds in which
+        """The sockets for clients: inherited where possible, the others new. `drain`: seconds in which
         workers finish their requests. Raises `StartupError`."""
-        # One that was killed has left its socket behind. Its workers may live for a while.
+        # A killed gateway leaves its socket behind. Its workers may live for a while.
         killed = self.taken is None and self._server is not None and self._server.path.is_socket()
         found = await self._bound(listen, slots, ADDRESS_TIME if killed else 0.0)
         if killed:
-            # Its workers accept nobody any more, or these addresses were taken; they finish what they have.
+            # Its workers do not accept any more, or these addresses would be taken. They finish their
+            # requests.
             self._orphans = asyncio.get_running_loop().call_later(drain, self._orphans_have_ended)
         if self.taken is None:
             found.own()
         for address in found.surplus:
-            log.warning("%s: nobody serves there any more, `listen` does not name it", address)
+            log.warning("%s is not in `listen` any more: nobody serves there", address)
         for url in found.shared:
             log.warning(
                 "%s has fewer sockets than there are workers: they share them, and get unequal numbers of "
@@ -100,7 +105,7 @@ class Handover:
         return found
 
     async def _bound(self, listen: Sequence[Listen], slots: int, seconds: float) -> ListeningSockets:
-        """Try for so long where an address is taken."""
+        """Bind, and retry for `seconds` while an address is taken."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while True:
@@ -116,16 +121,16 @@ class Handover:
         self.orphans_ended()
 
     def orphans_left(self) -> bool:
-        """Whether workers of a gateway that was killed may still finish requests."""
+        """Whether workers of a killed gateway may still finish requests."""
         return self._orphans is not None
 
     def clients_wait(self) -> bool:
-        """Whether clients are in nobody's care yet: they wait in sockets that systemd holds."""
+        """Whether no process serves clients yet: they wait in sockets that systemd holds."""
         return self.taken is None and bool(self.inheritance.listening)
 
     async def serving(self, gone: Callable[[], None]) -> None:
-        """Clients are accepted here now. `gone` is called when the gateway that was taken over has ended.
-        Raises `StartupError`: it has given up waiting, and goes on."""
+        """Tell the gateway that was taken over that clients are accepted here. `gone` is called when it has
+        ended. Raises `StartupError` if it has given up waiting, and goes on."""
         if self.taken is None:
             return
         await self.taken.serving()
@@ -141,10 +146,10 @@ class Handover:
         taken.close()
         gone()
 
-    # --- for the next one
+    # --- for the next gateway
 
     def offer(self, predecessor: Predecessor) -> None:
-        """From now on this gateway can be taken over, unless nobody can listen there: the log says so."""
+        """Let this gateway be taken over from now on. If the socket cannot be opened, a warning is logged."""
         if self._server is None:
             return
         try:
@@ -158,7 +163,7 @@ class Handover:
         self._predecessor = predecessor
 
     def frozen(self) -> str:
-        """Why commands and reloads are refused at this moment, a sentence; empty: they are not."""
+        """The reason why commands and reloads are refused at this moment, a sentence; empty: they are not."""
         return "" if self._predecessor is None else self._predecessor.frozen
 
     @property
@@ -167,12 +172,13 @@ class Handover:
         return self._predecessor is not None and self._predecessor.is_handed_over
 
     async def give_up(self) -> None:
-        """This gateway ends: nobody takes over from it any more, unless that has happened already."""
+        """Refuse hand-overs from now on, because this gateway ends."""
         if self._server is not None:
             await self._server.give_up()
 
     async def close(self) -> None:
-        """The last thing that a gateway does: the others learn from it that it has ended."""
+        """Close the connections, as the last action of a gateway: the others learn from it that it has
+        ended."""
         if self._orphans is not None:
             self._orphans.cancel()
         if self._waiting is not None:

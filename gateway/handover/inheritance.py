@@ -1,10 +1,10 @@
-"""Listening sockets that this process finds when it starts, sorted by what they are for: those of systemd
-(socket activation, sd_listen_fds(3)) or those of the gateway that is taken over.
+"""Listening sockets that this process inherits: from systemd (socket activation, sd_listen_fds(3)) or from
+the gateway that it takes over.
 
-    LISTEN_FDS, LISTEN_PID  ->  passed_sockets  ->  Inheritance  ->  who binds
+    LISTEN_FDS, LISTEN_PID  ->  passed_sockets  ->  Inheritance  ->  Handover.bind, bind_site
 
-Sockets of systemd are told apart by their addresses: what `listen`, `admin.listen` and `admin.metrics_listen`
-name. They stay systemd's: it keeps them while the gateway is restarted, so that no client is refused.
+Sockets of systemd are told apart by their addresses, as in `listen`, `admin.listen` and
+`admin.metrics_listen`. systemd keeps them while the gateway is restarted, so that no client is refused.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from gateway.errors import StartupError
 from gateway.settings import Settings
 
 FIRST: Final = 3
-"""The descriptor of the first socket; the others follow."""
+"""The descriptor of the first socket. The others follow."""
 VARIABLES: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 MAX_SOCKETS: Final = 1024
 FIRST_OFFER: Final = 10.0
-"""Seconds for which clients wait in sockets of systemd for the first offer. Then they are answered that there
-is none."""
+"""Seconds for which clients wait in sockets of systemd for the first offer. Then they get an error."""
 
 
 @final
 class Inheritance(NamedTuple):
-    """Sockets that listen already."""
+    """Inherited sockets, by listener."""
 
     listening: tuple[Inherited, ...] = ()
     admin: tuple[Inherited, ...] = ()
@@ -37,8 +36,8 @@ class Inheritance(NamedTuple):
 
 
 def passed_sockets(settings: Settings, environ: MutableMapping[str, str]) -> Inheritance:
-    """What systemd has passed to this process. The variables are taken out of `environ`, so that no other
-    process believes them. Raises `StartupError` for what cannot be listened on."""
+    """The sockets that systemd has passed. Removes the variables from `environ`, so that no child process
+    takes them for its own. Raises `StartupError` for a descriptor that does not listen."""
     owner, count = environ.get("LISTEN_PID", ""), environ.get("LISTEN_FDS", "")
     for name in VARIABLES:
         environ.pop(name, None)

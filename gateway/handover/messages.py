@@ -1,4 +1,4 @@
-"""What two releases of the gateway say to each other at `STATE.handover`: objects of JSON, descriptors apart.
+"""The messages of a hand-over at `STATE.handover`, perhaps between two releases: JSON objects.
 
     new                                      old
     take_over {forms, release, pid}     ->
@@ -9,9 +9,9 @@
     serving {}                          ->
                                              (closed)           the old one has drained and ended
 
-Before `serving` the end of a connection undoes everything. A reader ignores keys that it does not know, and
-refuses what lacks one that it needs. `FORM` is raised when an older release could misread what a newer one
-writes. Values only: `line` carries them.
+Before `serving` the end of a connection undoes everything. A reader ignores unknown keys, and refuses a
+message without a key that it needs. `FORM` is raised when an older release could misread a newer message.
+Values only: `connection` carries them, and the descriptors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, final
 from gateway.errors import SkewgateError
 
 FORM: Final = 1
-"""Written by this release, and read by it."""
+"""The form of the messages that this release writes and reads."""
 MAX_SOCKETS: Final = 4096
 _MAX_QUOTED: Final = 200
 
@@ -30,26 +30,26 @@ CLIENTS: Final = "clients"
 ADMIN: Final = "admin"
 METRICS: Final = "metrics"
 LOCK: Final = "lock"
-"""Roles of descriptors. One whose role is not known is closed."""
+"""Roles of descriptors. A descriptor of an unknown role is closed."""
 
 
 class HandoverError(SkewgateError):
-    """The other side said what is no message, said no, or is gone."""
+    """The other side has sent an invalid message, has refused, or is gone."""
 
 
 @final
 class Described(NamedTuple):
-    """A descriptor that goes along, in this order."""
+    """The description of a descriptor that follows the message. `written` and `managed` are as in
+    `dataplane.edge.listening_sockets.Inherited`."""
 
     role: str
     written: str = ""
-    """As for `dataplane.edge.listening_sockets.Inherited`."""
     managed: bool = False
 
 
 @final
 class TakeOver(NamedTuple):
-    """The first word of a new gateway."""
+    """The first message of a new gateway: it asks for everything."""
 
     pid: int
     release: str
@@ -60,8 +60,8 @@ class TakeOver(NamedTuple):
 
 
 @final
-class Offer(NamedTuple):
-    """All that the new one gets."""
+class HandoverOffer(NamedTuple):
+    """All that the new gateway gets."""
 
     pid: int
     release: str
@@ -69,7 +69,7 @@ class Offer(NamedTuple):
     """The text of the state file, with the records by which both serve for a while."""
     descriptors: tuple[Described, ...]
     manager: Mapping[str, str]
-    """Variables of the environment by which the service manager is told how the process is."""
+    """Environment variables for notifying the service manager."""
 
     def write(self) -> dict[str, Any]:
         return {
@@ -84,8 +84,8 @@ class Offer(NamedTuple):
 
 
 @final
-class Word(NamedTuple):
-    """A message that is nothing but its kind: `ready`, `stopped`, `serving`; or `refused` with a reason."""
+class PlainMessage(NamedTuple):
+    """A message without content: `ready`, `stopped`, `serving`; or `refused`, with a reason."""
 
     kind: str
     reason: str = ""
@@ -94,25 +94,25 @@ class Word(NamedTuple):
         return {"kind": self.kind, "reason": self.reason} if self.reason else {"kind": self.kind}
 
 
-READY: Final = Word("ready")
-STOPPED: Final = Word("stopped")
-SERVING: Final = Word("serving")
+READY: Final = PlainMessage("ready")
+STOPPED: Final = PlainMessage("stopped")
+SERVING: Final = PlainMessage("serving")
 
 
-def read(message: object) -> TakeOver | Offer | Word:
-    """Raises `HandoverError` for what is none of them, or of a form that this release does not speak."""
+def read(message: object) -> TakeOver | HandoverOffer | PlainMessage:
+    """Read a message. Raises `HandoverError` if it is invalid or of an unknown form."""
     if not isinstance(message, dict):
-        raise HandoverError("it said what is no message")
+        raise HandoverError("it has sent an invalid message")
     kind = message.get("kind")
     if kind == "take_over":
         return TakeOver(_number(message, "pid"), _text(message, "release"), _forms(message))
     if kind == "offer":
         if message.get("form") != FORM:
             raise HandoverError(
-                f"it speaks form {_quoted(message.get('form'))}, and this release form {FORM}"
+                f"its messages have form {_quoted(message.get('form'))}, and this release reads form {FORM}"
             )
         state = message.get("state")
-        return Offer(
+        return HandoverOffer(
             pid=_number(message, "pid"),
             release=_text(message, "release"),
             state=None if state is None else _text(message, "state"),
@@ -120,25 +120,25 @@ def read(message: object) -> TakeOver | Offer | Word:
             manager=_variables(message.get("manager", {})),
         )
     if kind in {"ready", "stopped", "serving", "refused"}:
-        return Word(str(kind), _text(message, "reason") if "reason" in message else "")
-    raise HandoverError(f"it said {_quoted(kind)}, which this release does not know")
+        return PlainMessage(str(kind), _text(message, "reason") if "reason" in message else "")
+    raise HandoverError(f"it has sent {_quoted(kind)}, which this release does not know")
 
 
 def _forms(message: Mapping[str, object]) -> tuple[int, ...]:
     forms = message.get("forms")
     if not isinstance(forms, list) or FORM not in forms:
-        raise HandoverError(f"it speaks the forms {_quoted(forms)}, and this release form {FORM}")
+        raise HandoverError(f"its messages have forms {_quoted(forms)}, and this release reads form {FORM}")
     return tuple(form for form in forms if type(form) is int)
 
 
 def _described(message: Mapping[str, object]) -> tuple[Described, ...]:
     found = message.get("sockets")
     if not isinstance(found, list) or len(found) > MAX_SOCKETS:
-        raise HandoverError("its list of sockets is none")
+        raise HandoverError("its list of sockets is invalid")
     described = []
     for each in found:
         if not isinstance(each, dict) or not isinstance(each.get("role"), str):
-            raise HandoverError("its list of sockets is none")
+            raise HandoverError("its list of sockets is invalid")
         written = each.get("written", "")
         described.append(
             Described(each["role"], written if isinstance(written, str) else "", each.get("managed") is True)
@@ -167,5 +167,5 @@ def _text(message: Mapping[str, object], key: str) -> str:
 
 
 def _quoted(value: object) -> str:
-    """A foreign value in a message: short, and without control characters."""
+    """A value of the other side for a message: shortened, and without control characters."""
     return repr(str(value)[:_MAX_QUOTED])

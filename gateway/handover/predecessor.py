@@ -1,13 +1,13 @@
-"""The old side of a hand-over: what is held still, given away and stopped, and who may ask for it.
+"""The old side of a hand-over: it freezes, hands everything over and stops, when a new gateway asks for it.
 
     new gateway  ->  HandoverServer  ->  Predecessor: freeze, stop, handed_over; or back: resume, unfreeze
 
-    freeze    commands, reloads and records stand still; the state is written
-    stop      clients and operators are accepted by nobody; the state file is not written any more
+    freeze    commands and reloads are refused, records do not move; the state is written
+    stop      neither clients nor operators are accepted; the state file is not written any more
 
-The server listens beside the state file. Only processes of the same user, or root's, are heard. One take-over
-at a time. Whatever goes wrong before the new gateway serves, this one goes on as if nothing had been. The
-parts are `assembly`'s.
+The server listens beside the state file, for processes of the same user or root, one take-over at a time. If
+anything goes wrong before the new gateway serves, this one goes on as if nothing had been. `assembly` owns
+the parts.
 """
 
 from __future__ import annotations
@@ -32,54 +32,56 @@ from gateway.controlplane.state.keeper import StateKeeper, wall_offset
 from gateway.controlplane.state.text import format_state
 from gateway.dataplane.edge.listening_sockets import Inherited, ListeningSockets, remove_stale
 from gateway.handover import messages
-from gateway.handover.line import BACKLOG, Line, short
-from gateway.handover.messages import READY, SERVING, STOPPED, Described, HandoverError, Offer, TakeOver, Word
+from gateway.handover.connection import BACKLOG, HandoverConnection, short
+from gateway.handover.messages import (
+    READY,
+    SERVING,
+    STOPPED,
+    Described,
+    HandoverError,
+    HandoverOffer,
+    PlainMessage,
+    TakeOver,
+)
 from gateway.runtime.service_manager import ServiceManager
 
 UNDER_WAY: Final = "another gateway is taking over: try again in a moment"
-"""Why commands and reloads are refused meanwhile."""
+"""The reason for refusing commands and reloads during a take-over."""
 RELOAD_TIME: Final = 10.0
 """Seconds for which a take-over waits for a reload that is under way."""
-WORD_TIME: Final = 5.0
-"""Seconds in which whoever connects must say what it wants."""
+REQUEST_TIME: Final = 5.0
+"""Seconds in which a process that connects must send its request."""
 START_TIME: Final = 120.0
-"""Seconds in which a new gateway must have started: it waits for the first probe of every backend."""
+"""Seconds for the start of the new gateway: it waits for the first probe of every backend."""
 SERVE_TIME: Final = 10.0
-"""Seconds from the moment when nobody accepts to the one when the new gateway does: a few milliseconds are
-usual."""
+"""Seconds in which the new gateway must accept after this one has stopped. A few milliseconds are usual."""
 
 log = logging.getLogger("skewgate.handover")
 
 
-class Accepts(Protocol):
-    """What accepts connections and can leave that to another process."""
+class Server(Protocol):
+    """A part that accepts connections and can leave that to another process: `DataPlane` for clients."""
 
     async def stop_accepting(self) -> None:
-        """Whoever was accepted is served."""
-
-
-class Site(Accepts, Protocol):
-    """A listener for operators: `admin.site.AdminSite`."""
-
-    @property
-    def sockets(self) -> list[Inherited]:
-        """Those that listen."""
-
-    async def accept(self) -> None:
-        """Accept again."""
-
-
-class Serves(Accepts, Protocol):
-    """`workers.data_plane.DataPlane`."""
+        """Stop accepting. Accepted connections are served on."""
 
     async def listen(self) -> None:
         """Accept again."""
 
 
+class Site(Server, Protocol):
+    """A listener for operators: `admin.site.AdminSite`."""
+
+    @property
+    def sockets(self) -> list[Inherited]:
+        """The listening sockets."""
+
+
 @final
 @dataclass(slots=True, kw_only=True, eq=False)
 class Predecessor:
-    """The gateway in this process. `sites` by role; `end` is called when another process serves."""
+    """The gateway of this process, as one that can be taken over. `sites`: listeners by role. `end`: called
+    when another process serves."""
 
     agreement: Agreement
     snapshot_holder: SnapshotHolder
@@ -87,18 +89,19 @@ class Predecessor:
     state_file: StateFile
     keeper: StateKeeper
     sockets: ListeningSockets
-    data_plane: Serves
+    data_plane: Server
     sites: Mapping[str, Site]
     service_manager: ServiceManager
     end: Callable[[], None]
     frozen: str = field(init=False, default="")
-    """Why commands and reloads are refused, a sentence; empty: they are not."""
+    """The reason why commands and reloads are refused, a sentence; empty: they are not."""
     is_handed_over: bool = field(init=False, default=False)
-    _stopped: list[Accepts] = field(init=False, default_factory=list)
+    _stopped: list[Server] = field(init=False, default_factory=list)
 
-    async def freeze(self) -> tuple[Offer, Sequence[int]]:
-        """Change nothing from now on that two gateways would have to agree on, and say what the new one gets:
-        with the descriptors that the offer describes, in its order. Raises `HandoverError`: not now."""
+    async def freeze(self) -> tuple[HandoverOffer, Sequence[int]]:
+        """Freeze everything that two gateways would have to agree on. Returns the offer to the new gateway
+        and the descriptors that it describes, in its order. Raises `HandoverError` if that is not possible
+        now."""
         self.frozen = UNDER_WAY
         try:
             async with asyncio.timeout(RELOAD_TIME):
@@ -108,42 +111,39 @@ class Predecessor:
             raise HandoverError("it is busy with a reload") from None
         self.agreement.hold()
         if not await self.keeper.write():
-            log.warning("the state file cannot be written: the new gateway gets the state by word only")
+            log.warning("the state file cannot be written: the new gateway gets the state in a message only")
         state = format_state(self.snapshot_holder.current, wall_offset(), self.agreement.to_save())
         described, numbers = self._descriptors()
         manager = self.service_manager.variables
-        return Offer(os.getpid(), __version__, state, described, manager), numbers
+        return HandoverOffer(os.getpid(), __version__, state, described, manager), numbers
 
     def unfreeze(self) -> None:
-        """The new one has not come up: go on."""
+        """Go on, because the new gateway has not come up."""
         self.agreement.release()
         self.reloader.go_on()
         self.frozen = ""
 
     async def stop(self) -> None:
-        """Accept nobody, and write no state. What waits in the listening sockets waits there."""
+        """Stop accepting, and write no state. New connections wait in the listening sockets."""
         began = monotonic()
         await self.keeper.pause()
         for each in (self.data_plane, *self.sites.values()):
             self._stopped.append(each)
             await each.stop_accepting()
-        log.info("nobody is accepted here any more, after %.0f ms", (monotonic() - began) * 1000)
+        log.info("no connections are accepted here any more, after %.0f ms", (monotonic() - began) * 1000)
 
     async def resume(self) -> None:
-        """The new one has ended before it served: accept clients again, and go on."""
+        """Accept again and go on, because the new gateway has ended before it served."""
         stopped, self._stopped = self._stopped, []
-        if self.data_plane in stopped:
-            await self.data_plane.listen()
-        for site in self.sites.values():
-            if site in stopped:
-                await site.accept()
+        for each in stopped:
+            await each.listen()
         self.keeper.resume()
 
     def handed_over(self, pid: int) -> None:
-        """Process `pid` serves. Finish the requests under way, and end."""
+        """Finish the requests under way and end, because process `pid` serves."""
         self.is_handed_over = True
         self.reloader.refuse(f"process {pid} has taken over: reload that one")
-        self.state_file.close()  # should the new one be killed, whoever comes next can lock it at once
+        self.state_file.close()  # if the new one is killed, the next gateway can lock it at once
         self.sockets.release()
         self.service_manager.hand_over(pid)
         self.end()
@@ -164,7 +164,8 @@ class Predecessor:
 
 @final
 class HandoverServer:
-    """`start`, then `close`, on one event loop."""
+    """The server at `path`, to which a new gateway connects. Call `start`, then `close`, in one event
+    loop."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -180,9 +181,9 @@ class HandoverServer:
     # --- its life
 
     def start(self, owner: Predecessor, *, replace: bool) -> None:
-        """Listen: from now on `owner` can be taken over. `replace`: in place of the gateway that was taken
-        over. A socket that a killed process has left is replaced as well. Raises `OSError`: another gateway
-        listens there, or nobody can."""
+        """Listen, so that `owner` can be taken over. `replace`: instead of the gateway that was taken over.
+        The socket of a killed process is replaced as well. Raises `OSError` if another gateway listens there,
+        or if listening is not possible."""
         if not replace:
             with short(self.path) as name:
                 remove_stale(Path(name))
@@ -192,7 +193,7 @@ class HandoverServer:
             new.unlink(missing_ok=True)
             with short(new) as name:
                 sock.bind(name)
-            new.chmod(0o600)  # nobody can connect before `listen`
+            new.chmod(0o600)  # no process can connect before `listen`
             status = new.lstat()
             sock.listen(BACKLOG)
             new.replace(self.path)
@@ -205,7 +206,7 @@ class HandoverServer:
         asyncio.get_running_loop().add_reader(sock.fileno(), self._accept)
 
     def stop_listening(self) -> None:
-        """Nobody can connect any more. The file goes, unless the next gateway has put its own there."""
+        """Stop listening, and remove the socket, unless the next gateway has put its own there."""
         if self._sock is None:
             return
         asyncio.get_running_loop().remove_reader(self._sock.fileno())
@@ -217,16 +218,16 @@ class HandoverServer:
                 self.path.unlink()
 
     async def give_up(self) -> None:
-        """This gateway is told to end. A take-over under way ends first, so that nobody waits in sockets that
-        the new gateway holds and never accepts from. One that has come to its last step is finished."""
+        """Cancel a take-over that is under way, because this gateway ends: otherwise clients would wait in
+        sockets of a new gateway that never accepts. A take-over in its last step is finished."""
         if self._under_way is not None:
             self._under_way.cancel()
         async with self._busy:
             self._owner = None
 
     async def close(self) -> None:
-        """End. After a hand-over the new gateway learns by this that the old one is gone, so it is the last
-        thing that is closed."""
+        """Close all connections. After a hand-over the new gateway learns by this that the old one is gone,
+        so it is closed last."""
         self.stop_listening()
         tasks = tuple(self._tasks)
         for task in tasks:
@@ -243,41 +244,43 @@ class HandoverServer:
             return  # it is gone already, or there is no descriptor for it at the moment
         connection.setblocking(False)  # noqa: FBT003 - the name of the method says it
         # Owned by this object until it is done.
-        task = asyncio.get_running_loop().create_task(self._talk(Line(connection)), name="hand-over")
+        task = asyncio.get_running_loop().create_task(
+            self._talk(HandoverConnection(connection)), name="hand-over"
+        )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _talk(self, line: Line) -> None:
+    async def _talk(self, connection: HandoverConnection) -> None:
         try:
-            peer = line.peer
+            peer = connection.peer
             if not peer.is_trusted:
                 log.warning("process %d of user %d has asked for a hand-over: refused", peer.pid, peer.uid)
                 return
-            async with asyncio.timeout(WORD_TIME):
+            async with asyncio.timeout(REQUEST_TIME):
                 try:
-                    message = messages.read(await line.receive())
+                    message = messages.read(await connection.receive())
                 except HandoverError as error:
-                    await line.send(Word("refused", f"what you said was not understood: {error}").write())
+                    await _refuse(connection, f"your message was not understood: {error}")
                     return
             if isinstance(message, TakeOver):
-                await self._hand_over(line, message)
+                await self._hand_over(connection, message)
             else:
-                await line.send(Word("refused", "begin with `take_over`").write())
+                await _refuse(connection, "begin with `take_over`")
         except (HandoverError, TimeoutError):
-            pass  # whoever connected is gone, or says nothing
+            pass  # the process that has connected is gone, or sends nothing
         finally:
-            line.close()
+            connection.close()
 
-    async def _hand_over(self, line: Line, new: TakeOver) -> None:
+    async def _hand_over(self, connection: HandoverConnection, new: TakeOver) -> None:
         owner = self._owner
         if owner is None or self._busy.locked() or owner.is_handed_over:
             why = "it is ending" if owner is None else "another take-over is under way"
-            await line.send(Word("refused", why).write())
+            await _refuse(connection, why)
             return
         async with self._busy:
             self._under_way = asyncio.current_task()
             try:
-                served = await self._is_served(line, new, owner)
+                served = await self._is_served(connection, new, owner)
             finally:
                 self._under_way = None
         if served:
@@ -287,39 +290,44 @@ class HandoverServer:
             # The new gateway learns from the end of this connection that this process is gone.
             await asyncio.get_running_loop().create_future()
 
-    async def _is_served(self, line: Line, new: TakeOver, owner: Predecessor) -> bool:
-        """Step for step; whatever fails takes back what was done before."""
+    async def _is_served(self, connection: HandoverConnection, new: TakeOver, owner: Predecessor) -> bool:
+        """Take the steps of a hand-over. If one fails, those before it are undone. Returns whether the new
+        gateway serves."""
         log.info("process %d (skewgate %s) takes over", new.pid, new.release)
         try:
             offer, descriptors = await owner.freeze()
         except HandoverError as error:
             log.warning("process %d cannot take over: %s", new.pid, error)
-            await line.send(Word("refused", str(error)).write())
+            await _refuse(connection, str(error))
             return False
         stopped = served = False
         try:
-            await line.send(offer.write(), descriptors)
-            await self._expect(line, READY, START_TIME)
+            await connection.send(offer.write(), descriptors)
+            await self._expect(connection, READY, START_TIME)
             stopped, self._under_way = True, None
             await owner.stop()
-            await line.send(STOPPED.write())
-            await self._expect(line, SERVING, SERVE_TIME)
+            await connection.send(STOPPED.write())
+            await self._expect(connection, SERVING, SERVE_TIME)
             served = True
         except (HandoverError, TimeoutError) as error:
             why = "it takes too long" if isinstance(error, TimeoutError) else str(error)
             log.warning("process %d has not taken over, this one goes on: %s", new.pid, why)
         finally:
             if not served:
-                line.close()  # before anybody is accepted here, so that the new one gives up
+                connection.close()  # before clients are accepted here, so that the new one gives up
                 if stopped:
                     await owner.resume()
                 owner.unfreeze()
         return served
 
-    async def _expect(self, line: Line, word: Word, seconds: float) -> None:
+    async def _expect(self, connection: HandoverConnection, expected: PlainMessage, seconds: float) -> None:
         async with asyncio.timeout(seconds):
-            message = messages.read(await line.receive())
-        if isinstance(message, Word) and message.kind == "refused":
+            message = messages.read(await connection.receive())
+        if isinstance(message, PlainMessage) and message.kind == "refused":
             raise HandoverError(message.reason)
-        if message != word:
-            raise HandoverError(f"it has not said `{word.kind}`")
+        if message != expected:
+            raise HandoverError(f"it has not sent `{expected.kind}`")
+
+
+async def _refuse(connection: HandoverConnection, reason: str) -> None:
+    await connection.send(PlainMessage("refused", reason).write())

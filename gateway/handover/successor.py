@@ -1,13 +1,14 @@
-"""Starts the gateway that takes over from this one, as a process with the same command line and environment.
+"""The successor: a gateway process that takes over from this one, started with the same command line and
+environment.
 
     SIGUSR2  ->  Successor.start  ->  launcher, ends at once  ->  skewgate run … --take-over
 
-So it has what this one has: user, sandbox, control group. The program is read from the disk again, so it is
-the release that is installed now. Whether it comes up is up to it; if it does not, this process goes on.
+So it has the same user, sandbox and control group. It runs the release that is installed now, because the
+program is read from the disk again. If it does not come up, this process goes on.
 
-It is no child of this process. A service manager waits only for its own children when it stops a service:
-systemd kills any other main process at once, whatever it has in flight. So it must be an orphan, whose parent
-is the service manager, before that hears of it.
+It is no child of this process. When a service manager stops a service, it waits only for its own children:
+systemd kills any other main process at once, whatever it has in flight. So the successor must be an orphan,
+whose parent is the service manager, before that learns of it.
 """
 
 from __future__ import annotations
@@ -29,31 +30,33 @@ answer = int(sys.argv[1])
 os.set_inheritable(answer, False)
 os.write(answer, b"%d" % os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ))
 """
-"""Writes the process id of what it has started to the descriptor that is its first argument."""
+"""The program of the launcher. It writes the process id of the successor to the descriptor in its first
+argument."""
 _LEFT_OUT: Final = frozenset({*VARIABLES, "WATCHDOG_PID"})
-"""What the service manager has said about this process, and no other."""
+"""Variables of the service manager that are about this process alone."""
 
 log = logging.getLogger("skewgate.handover")
 
 
 @final
 class Successor:
-    """One at a time. It is never ended from here: once it serves, it is the gateway."""
+    """Starts a successor, one at a time. It is never ended from here: once it serves, it is the gateway."""
 
     def __init__(self) -> None:
         self._launcher: subprocess.Popen[bytes] | None = None
         self._pid = 0
-        """Of the process that is to take over; 0: it is not known yet."""
+        """The process id of the successor; 0: not known yet."""
         self._watched = -1
-        """A descriptor: of the launcher's word, then of the process. It can be read when there is news."""
+        """The descriptor that becomes readable next: the launcher's answer, then the pidfd of the
+        successor."""
 
     def start(self) -> None:
-        """Start it, unless one is on its way. Reports what goes wrong in the log."""
+        """Start a successor, unless one is on its way. Logs errors."""
         if self._watched >= 0:
             log.warning("process %s is taking over already", self._pid or "that was started")
             return
         if os.getpid() == 1:
-            log.error("this is process 1, with whose end a container ends: replace the container instead")
+            log.error("this is process 1, and a container ends with it: replace the container instead")
             return
         successor = [sys.executable, *(each for each in sys.orig_argv[1:] if each != OPTION), OPTION]
         environ = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
@@ -74,13 +77,13 @@ class Successor:
         self._watch(reading, self._launched)
 
     def close(self) -> None:
-        """Watch it no more."""
+        """Stop watching the successor."""
         if self._watched >= 0:
             asyncio.get_running_loop().remove_reader(self._watched)
             os.close(self._watched)
             self._watched = -1
         if self._launcher is not None:
-            self._launcher.wait()  # it ends as soon as it has spoken
+            self._launcher.wait()  # it ends as soon as it has answered
             self._launcher = None
         self._pid = 0
 
@@ -89,7 +92,7 @@ class Successor:
         asyncio.get_running_loop().add_reader(descriptor, then)
 
     def _launched(self) -> None:
-        """The launcher has spoken, or has ended without a word."""
+        """Read the launcher's answer, and watch the successor."""
         answer = os.read(self._watched, 32)
         self.close()
         if not answer:
@@ -112,7 +115,7 @@ class Successor:
 
 
 def _failed(reason: str) -> None:
-    log.error("no new gateway can be started: %s", reason)
+    log.error("cannot start a new gateway: %s", reason)
 
 
 def _ended(pid: int) -> None:

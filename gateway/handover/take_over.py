@@ -1,9 +1,9 @@
-"""The new side of a hand-over: gets everything from the gateway that runs, and says when it serves.
+"""The new side of a hand-over: it asks the running gateway for everything, and serves when that has stopped.
 
     take_over  ->  TakenOver: sockets, state, lock  ->  probed  ->  ready  ->  serving  ->  ended
 
-Until `serving` this process may end at any moment: the old one then goes on as if nothing had been. What is
-done with the parts is `assembly`'s.
+Until `serving` this process may end at any moment: the old one then goes on as if nothing had been.
+`assembly` decides what to do with the sockets and the state.
 """
 
 from __future__ import annotations
@@ -20,32 +20,33 @@ from gateway import __version__
 from gateway.dataplane.edge.listening_sockets import Inherited
 from gateway.errors import StartupError
 from gateway.handover import messages
+from gateway.handover.connection import HandoverConnection, connect
 from gateway.handover.inheritance import Inheritance
-from gateway.handover.line import Line, connect
-from gateway.handover.messages import READY, SERVING, HandoverError, Offer, TakeOver, Word
+from gateway.handover.messages import READY, SERVING, HandoverError, HandoverOffer, PlainMessage, TakeOver
 
 OFFER_TIME: Final = 30.0
-"""Seconds in which the old gateway must say what it hands over: it writes its state first."""
+"""Seconds for the old gateway to answer: it writes its state first."""
 FIRST_ROUND_TIME: Final = 60.0
-"""Seconds for which a start waits until every backend has been probed once, while the other gateway
-serves."""
+"""Seconds for which a start waits for the first probe of every backend, while the old gateway serves."""
 STOP_TIME: Final = 30.0
-"""Seconds in which all of its workers must have stopped accepting."""
+"""Seconds in which all workers of the old gateway must have stopped accepting."""
 
 log = logging.getLogger("skewgate.handover")
 
 
 @final
 class TakenOver:
-    """What the old gateway hands over. Whatever is not used is closed by `close`, or by the end of this
-    process."""
+    """The gateway that is taken over, with the sockets, the state and the lock that it hands over. What is
+    not used is closed by `close`, or with this process."""
 
-    def __init__(self, line: Line, offer: Offer, numbers: Sequence[int], user: int) -> None:
-        self._line = line
+    def __init__(
+        self, connection: HandoverConnection, offer: HandoverOffer, numbers: Sequence[int], user: int
+    ) -> None:
+        self._connection = connection
         self.user = user
         """The user id of the old gateway."""
         self.pid = offer.pid
-        """Of the old gateway."""
+        """The process id of the old gateway."""
         self.release = offer.release
         self.state = offer.state
         """The text of the state file, with the records by which both serve for a while; None: it has
@@ -53,7 +54,7 @@ class TakenOver:
         self.lock: int | None = None
         """The descriptor by which the state file is locked."""
         self.manager = offer.manager
-        """Variables of the environment by which the service manager is told how this process is."""
+        """Environment variables for notifying the service manager."""
         found: dict[str, list[Inherited]] = {messages.CLIENTS: [], messages.ADMIN: [], messages.METRICS: []}
         for each, number in zip(offer.descriptors, numbers, strict=True):
             if each.role == messages.LOCK and self.lock is None:
@@ -77,67 +78,70 @@ class TakenOver:
             log.warning("taking over although not all backends were probed in %g s", FIRST_ROUND_TIME)
 
     async def ready(self) -> None:
-        """This gateway could serve at once. When this returns, the old one accepts nobody and writes no
-        state. Raises `StartupError`: it does not let go."""
+        """Ask the old gateway to stop, because this one could serve at once. When this returns, it accepts no
+        connections and writes no state. Raises `StartupError` if it does not stop."""
         try:
-            await self._line.send(READY.write())
+            await self._connection.send(READY.write())
             async with asyncio.timeout(STOP_TIME):
-                message = messages.read(await self._line.receive())
+                message = messages.read(await self._connection.receive())
         except TimeoutError:
             raise StartupError(f"process {self.pid} does not stop accepting clients") from None
         except HandoverError as error:
             raise _cannot(self.pid, error) from None
-        if not isinstance(message, Word) or message.kind != "stopped":
+        if not isinstance(message, PlainMessage) or message.kind != "stopped":
             raise StartupError(f"process {self.pid} does not stop accepting clients")
 
     async def serving(self) -> None:
-        """This gateway accepts clients. Raises `StartupError`: the old one has given up waiting for that."""
+        """Tell the old gateway that this one accepts clients. Raises `StartupError` if it has given up
+        waiting."""
         try:
-            await self._line.send(SERVING.write())
+            await self._connection.send(SERVING.write())
         except HandoverError as error:
             raise _cannot(self.pid, error) from None
 
     async def ended(self) -> None:
         """Wait for the end of the old gateway."""
-        await self._line.ended()
+        await self._connection.ended()
 
     def close(self) -> None:
-        """Before `serving`: the old one goes on."""
-        self._line.close()
+        """Close the connection. Before `serving`, the old gateway then goes on."""
+        self._connection.close()
 
 
 async def take_over(path: Path) -> TakenOver | None:
-    """Ask the gateway that listens at `path` for everything. None: nobody is there. Raises `StartupError`:
-    there is somebody, who cannot be taken over."""
+    """Ask the gateway that listens at `path` for everything. None: there is none. Raises `StartupError` if it
+    cannot be taken over."""
     try:
-        line = connect(path)
+        connection = connect(path)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise StartupError(f"cannot take over from whoever listens on {path}: {reason}") from error
-    if line is None:
+        raise StartupError(f"cannot take over from the process that listens on {path}: {reason}") from error
+    if connection is None:
         return None
     taken: TakenOver | None = None
     pid = 0
     try:
-        peer = line.peer
+        peer = connection.peer
         pid = peer.pid
         if not peer.may_be_taken_over(path):
             raise StartupError(f"{path} belongs to process {pid} of another user, {peer.uid}: not taken over")
         async with asyncio.timeout(OFFER_TIME):
-            await line.send(TakeOver(os.getpid(), __version__).write())
-            message = messages.read(await line.receive())
-            if isinstance(message, Word) and message.kind == "refused":
+            await connection.send(TakeOver(os.getpid(), __version__).write())
+            message = messages.read(await connection.receive())
+            if isinstance(message, PlainMessage) and message.kind == "refused":
                 raise StartupError(f"process {pid} cannot be taken over now: {message.reason}")
-            if not isinstance(message, Offer):
+            if not isinstance(message, HandoverOffer):
                 raise HandoverError("it has offered nothing")
-            taken = TakenOver(line, message, await line.descriptors(len(message.descriptors)), peer.uid)
+            taken = TakenOver(
+                connection, message, await connection.descriptors(len(message.descriptors)), peer.uid
+            )
     except TimeoutError:
         raise StartupError(f"process {pid} does not answer: it cannot be taken over") from None
     except HandoverError as error:
         raise _cannot(pid, error) from None
     finally:
         if taken is None:
-            line.close()
+            connection.close()
     log.info("taking over from process %d (skewgate %s)", taken.pid, taken.release)
     return taken
 

@@ -16,9 +16,9 @@ import pytest
 
 from gateway.assembly import Gateway
 from gateway.demo.ironic import SERVED
+from gateway.handover.connection import path_of
 from gateway.handover.handover import Handover
 from gateway.handover.inheritance import Inheritance
-from gateway.handover.line import path_of
 from gateway.handover.take_over import TakenOver, take_over
 from gateway.settings import read_file
 from tests.kit.fleets import Fleet, brief_session, running_fleet

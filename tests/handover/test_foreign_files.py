@@ -15,8 +15,8 @@ import pytest
 
 from gateway.assembly import Gateway
 from gateway.controlplane.state.file import StateFile, StateFileError
+from gateway.handover.connection import PeerProcess, path_of
 from gateway.handover.handover import Handover
-from gateway.handover.line import Peer, path_of
 from gateway.handover.take_over import take_over
 from gateway.runtime.file_trust import ForeignFileError, others_write, real_path, trusted_users
 from gateway.settings import read_file
@@ -236,9 +236,9 @@ def test_R3_T4_root_takes_over_from_nobody_whose_socket_others_could_have_put_th
     os.chown(tmp_path, SERVICE, SERVICE)
     tmp_path.chmod(mode)
 
-    assert Peer(1, SERVICE).may_be_taken_over(tmp_path / "state.json.handover") is believed
-    assert Peer(1, NOBODY).may_be_taken_over(tmp_path / "state.json.handover") is False
-    assert Peer(1, 0).may_be_taken_over(tmp_path / "state.json.handover")
+    assert PeerProcess(1, SERVICE).may_be_taken_over(tmp_path / "state.json.handover") is believed
+    assert PeerProcess(1, NOBODY).may_be_taken_over(tmp_path / "state.json.handover") is False
+    assert PeerProcess(1, 0).may_be_taken_over(tmp_path / "state.json.handover")
 
 
 def test_the_files_of_a_gateway_pass_the_next_start(tmp_path: Path) -> None:

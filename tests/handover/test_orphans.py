@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from gateway.errors import StartupError
-from gateway.handover.line import SUFFIX, connect, path_of, short
+from gateway.handover.connection import SUFFIX, connect, path_of, short
 from gateway.handover.predecessor import HandoverServer, Predecessor
 from tests.handover.conftest import House
 from tests.kit.waiting import PATIENCE, until

@@ -160,10 +160,13 @@ async def test_too_much_is_not_read(house: House) -> None:
 @pytest.mark.parametrize(
     "offer, reason",
     [
-        (OFFER.replace(b'"form": 1', b'"form": 2'), "it speaks form '2', and this release form 1"),
+        (
+            OFFER.replace(b'"form": 1', b'"form": 2'),
+            "its messages have form '2', and this release reads form 1",
+        ),
         (
             OFFER.replace(b', {"role": "lock", "written": "", "managed": false}', b""),
-            "descriptors in place of 2",
+            "descriptors instead of 2",
         ),
         (b'{"kind": "offer", "form": 1, "release": "x", "pid": 1, "state": 7, "sockets": []}', "`state`"),
         (b'{"kind": "refused", "reason": "it rains"}', "cannot be taken over now: it rains"),
@@ -195,8 +198,8 @@ async def test_one_that_does_not_stop_is_not_replaced(house: House) -> None:
 def test_what_is_written_is_read_again() -> None:
     for each in (
         messages.TakeOver(1, "9"),
-        messages.Offer(1, "9", None, (messages.Described("clients", "a:1", True),), {"A": "b"}),
-        messages.Word("refused", "no"),
+        messages.HandoverOffer(1, "9", None, (messages.Described("clients", "a:1", True),), {"A": "b"}),
+        messages.PlainMessage("refused", "no"),
         messages.SERVING,
     ):
         assert messages.read(json.loads(json.dumps(each.write()))) == each

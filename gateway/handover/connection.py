@@ -1,9 +1,9 @@
-"""One end of a connection at `STATE.handover`: messages behind their length, and descriptors behind them.
+"""A connection at `STATE.handover`: length-prefixed JSON messages, each followed by its descriptors.
 
     length (4 bytes), JSON; then for each 64 descriptors that the message names: one byte and the descriptors
 
-Knows who is at the other end (`peer`), and no message. The other end may be another release, or no gateway at
-all: whatever it says is read strictly, up to a bounded size.
+It knows the process at the other end (`peer`), and no message. The other end may be another release, or no
+gateway at all, so its messages are read strictly and up to a bounded size.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from gateway.runtime.file_trust import others_write, real_path, trusted_users
 
 SUFFIX: Final = ".handover"
 MAX_SIZE: Final = 32 << 20
-"""Bytes of a message; the text of a state file is at most 4 MiB."""
+"""Maximum bytes of a message. The text of a state file is at most 4 MiB."""
 AT_ONCE: Final = 64
-"""Descriptors in one piece; Linux takes 253."""
+"""Descriptors in one piece. Linux takes 253."""
 BACKLOG: Final = 128
-_PATH_ROOM: Final = 107
-"""Bytes of the path of a Unix socket."""
+_MAX_PATH: Final = 107
+"""Maximum bytes of the path of a Unix socket."""
 _LENGTH: Final = Struct("!I")
 _PIECE: Final = 1 << 18
 _PEER: Final = Struct("3i")
@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 
 
 @final
-class Peer(NamedTuple):
+class PeerProcess(NamedTuple):
     """The process at the other end, as the kernel knows it."""
 
     pid: int
@@ -48,35 +48,36 @@ class Peer(NamedTuple):
 
     @property
     def is_trusted(self) -> bool:
-        """Whether it is this user's, or root's."""
+        """Whether the process runs as this user or as root."""
         return self.uid in trusted_users()
 
     def may_be_taken_over(self, path: Path) -> bool:
-        """The same of the gateway that listens at `path`. Root takes over from any user's, as the operator
-        says, where nobody else could have put that socket there."""
+        """Whether this gateway may take over from that process, which listens at `path`. Root may take over
+        from any user, if nobody else could have put the socket there."""
         return self.is_trusted or (
             os.geteuid() == 0 and not others_write(path.parent, trusted_users(self.uid))
         )
 
 
 @final
-class Line:
-    """A connected, non-blocking socket, which belongs to this object from now on."""
+class HandoverConnection:
+    """A connection for messages and descriptors. Owns `sock`, which is connected and non-blocking."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._received = bytearray()
         self._descriptors: list[int] = []
-        """Received, and not yet taken."""
+        """Descriptors that were received, and not yet taken."""
 
     @property
-    def peer(self) -> Peer:
+    def peer(self) -> PeerProcess:
         data = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
         pid, uid, _ = _PEER.unpack(data)
-        return Peer(pid, uid)
+        return PeerProcess(pid, uid)
 
     async def send(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
-        """Raises `HandoverError` when the other end is gone. The descriptors stay the caller's."""
+        """Send a message and descriptors, which stay the caller's. Raises `HandoverError` when the other end
+        is gone."""
         data = json.dumps(message, ensure_ascii=True).encode()
         data = _LENGTH.pack(len(data)) + data
         view = memoryview(data)
@@ -89,35 +90,35 @@ class Line:
             await self._when("writer", lambda: self._sock.sendmsg([b"\0"], ancillary))  # noqa: B023 - at once
 
     async def receive(self) -> object:
-        """The next message as values of JSON. Raises `HandoverError`: the other end is gone, or says what is
-        no message."""
+        """The next message, as JSON values. Raises `HandoverError` if the other end is gone or sends no
+        JSON."""
         (length,) = _LENGTH.unpack(await self._bytes(_LENGTH.size))
         if length > MAX_SIZE:
-            raise HandoverError(f"it said what is no message: {length} bytes")
+            raise HandoverError(f"it has sent a message of {length} bytes, more than {MAX_SIZE}")
         data = await self._bytes(length)
         try:
             return json.loads(data)
         except (ValueError, RecursionError):
-            raise HandoverError("it said what is no message") from None
+            raise HandoverError("it has sent an invalid message") from None
 
     async def descriptors(self, count: int) -> list[int]:
-        """Those that come with the message before. They are the caller's. Raises `HandoverError`."""
+        """The descriptors of the message before, which the caller owns. Raises `HandoverError`."""
         pieces = -(-count // AT_ONCE)
         if pieces:
             await self._bytes(pieces)
         if len(self._descriptors) != count:
-            raise HandoverError(f"it sent {len(self._descriptors)} descriptors in place of {count}")
+            raise HandoverError(f"it has sent {len(self._descriptors)} descriptors instead of {count}")
         found, self._descriptors = self._descriptors, []
         return found
 
     async def ended(self) -> None:
-        """Wait until the other end is gone. Nobody has anything to say any more."""
+        """Wait until the other end is gone, and ignore what it sends."""
         with suppress(HandoverError):
             while True:
                 await self._bytes(1)
 
     def close(self) -> None:
-        """The other end notices."""
+        """Close the connection, which the other end notices."""
         self._sock.close()
         for number in self._descriptors:
             os.close(number)
@@ -167,17 +168,17 @@ class Line:
 
 
 def path_of(state: str | Path, users: Collection[int] | None = None) -> Path:
-    """Where a gateway with this state file listens. `users`: whose links are followed, by default this one's
-    and root's. Raises `ForeignFileError`."""
+    """The path of the socket for a gateway with this state file. `users`: whose symbolic links are followed,
+    by default this user's and root's. Raises `ForeignFileError`."""
     real = real_path(state, trusted_users() if users is None else users)
     return real.with_name(real.name + SUFFIX)
 
 
 @contextmanager
 def short(path: Path) -> Iterator[str]:
-    """The path of a Unix socket as the kernel takes it: a long one by way of its open folder. Raises
-    `OSError`."""
-    if len(os.fsencode(path)) <= _PATH_ROOM:
+    """The path of a Unix socket in a form that the kernel accepts: a long one goes through its open folder.
+    Raises `OSError`."""
+    if len(os.fsencode(path)) <= _MAX_PATH:
         yield os.fspath(path)
         return
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -187,8 +188,8 @@ def short(path: Path) -> Iterator[str]:
         os.close(folder)
 
 
-def connect(path: Path) -> Line | None:
-    """Connect to whoever listens at `path`; None: nobody does. Raises `OSError`."""
+def connect(path: Path) -> HandoverConnection | None:
+    """Connect to the gateway that listens at `path`; None: there is none. Raises `OSError`."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         with short(path) as name:
@@ -199,7 +200,7 @@ def connect(path: Path) -> Line | None:
     except OSError:
         sock.close()
         raise
-    return Line(sock)
+    return HandoverConnection(sock)
 
 
 def _wake(waiting: asyncio.Future[None]) -> None:
