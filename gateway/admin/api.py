@@ -22,7 +22,7 @@ from gateway.admin.explaining import DescriptionError, explain_described
 from gateway.admin.guard import Guard, WrongTokens, guard_requests
 from gateway.admin.responses import finish_head, json_response, render_errors, text_response
 from gateway.admin.ui.controls import add_control_routes
-from gateway.admin.ui.documents import DOCUMENTS, Documents, render_pages
+from gateway.admin.ui.page_responses import PAGE_RESPONSES, PageResponses, render_pages
 from gateway.admin.ui.pages import add_page_routes
 from gateway.admin.ui.sessions import Sessions
 from gateway.admin.ui.sign_in import add_sign_in_routes
@@ -50,7 +50,7 @@ def create_app(context: AdminContext, *, clock: Callable[[], float] = monotonic)
     app.router.add_get("/explain", endpoints.explain)
     app.router.add_post("/-/reload", endpoints.reload)
     add_command_routes(app.router, context)
-    app[DOCUMENTS] = Documents()
+    app[PAGE_RESPONSES] = PageResponses()
     add_sign_in_routes(app, context.access, sessions, wrong_tokens)
     add_control_routes(app, context, sessions)
     add_page_routes(app, context)

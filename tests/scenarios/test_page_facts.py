@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from gateway.admin import effects
-from gateway.admin.ui.facts import Facts
+from gateway.admin.ui.contents import PageContents
 from gateway.assembly.admin import admin_context
 from gateway.core.versions.version import Version
 from tests.scenarios.upgrade import FROM, NEW, OLD, TO, from_ver, to_ver, upgrade_of
@@ -20,7 +20,7 @@ def _level_of_a_running_gateway(caplog: pytest.LogCaptureFixture) -> None:
 
 async def test_the_page_follows_an_upgrade() -> None:
     async with upgrade_of(from_ver(), from_ver()) as upgrade:
-        facts = Facts(admin_context(upgrade.testbed.gateway.parts))
+        facts = PageContents(admin_context(upgrade.testbed.gateway.parts))
         await upgrade.replace_backend(1, to_ver())
         assert (await upgrade.testbed.at(f"1.{NEW}")).status == 406
         page = await facts.service_page("baremetal")
@@ -55,7 +55,7 @@ async def test_a_pin_does_what_was_said_before_and_stands_in_the_timeline() -> N
         await upgrade.command("PUT", "/ceiling", {"version": f"1.{OLD}"})
         assert (await upgrade.testbed.at(f"1.{NEW}")).status == 406
         assert (await upgrade.testbed.at(f"1.{OLD}")).status == 200
-        page = await Facts(context).service_page("baremetal")
+        page = await PageContents(context).service_page("baremetal")
         assert page is not None
         assert page.offer.pin == f"1.{OLD}"
         newest = page.events[0]
@@ -65,7 +65,7 @@ async def test_a_pin_does_what_was_said_before_and_stands_in_the_timeline() -> N
 
 async def test_drains_stand_in_the_timeline_as_what_an_operator_did() -> None:
     async with upgrade_of(to_ver(), to_ver()) as upgrade:
-        facts = Facts(admin_context(upgrade.testbed.gateway.parts))
+        facts = PageContents(admin_context(upgrade.testbed.gateway.parts))
         before = await facts.service_page("baremetal")
         await upgrade.command("POST", "/backends/api-1/drain")
         await upgrade.command("POST", "/backends/api-1/enable")
@@ -85,7 +85,7 @@ async def test_the_gateway_samples_rates_while_it_runs() -> None:
         rates._samples[0] = (rates._samples[0][0] - 2.0, rates._samples[0][1])  # as if it was taken earlier
         for _ in range(8):
             await upgrade.testbed.at(f"1.{OLD}")
-        page = await Facts(context).service_page("baremetal")
+        page = await PageContents(context).service_page("baremetal")
         assert page is not None
         assert 0.0 < page.rate <= 4.0
         assert sum(each.rate for each in page.backends) == pytest.approx(page.rate, abs=0.2)

@@ -24,7 +24,7 @@ from gateway.admin import commands, effects
 from gateway.admin.commands import CommandResult, member_of, read_ceiling, releases_of, view_of
 from gateway.admin.context import AdminContext
 from gateway.admin.ui.access import CALLER, DONE, service_path, set_session
-from gateway.admin.ui.documents import Documents, read_form, read_query, redirection
+from gateway.admin.ui.page_responses import PageResponses, read_form, read_query, redirection
 from gateway.admin.ui.sessions import Notice, Session, Sessions
 from gateway.core.fleet.snapshot import ServiceView
 
@@ -170,7 +170,7 @@ async def _shown(
     request: web.Request, found: Confirmation, session: Session, problem: str = "", status: int = 200
 ) -> web.Response:
     """The page that confirms, with what was typed. `problem`, `status`: why the command was not taken."""
-    return await Documents.of(request).respond(
+    return await PageResponses.of(request).respond(
         "confirm.html",
         status=status if problem else found.status,
         each=found,

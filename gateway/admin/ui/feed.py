@@ -1,6 +1,6 @@
 """What a page shows from one second to the next, worked out once for all streams of that page.
 
-    Facts -> PageParts -> Shown (HTML by id)  ->  stream, stream, …
+    PageContents -> PageFragments -> Shown (HTML by id)  ->  stream, stream, …
 
 A feed runs only while somebody follows it. A stream keeps what it has sent and looks at what is shown now: it
 has no queue, so one that is slow misses what is between and nothing else. What has not changed is the same
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Final, final
 
-from gateway.admin.ui.parts import PageParts, Part
+from gateway.admin.ui.fragments import Fragment, PageFragments
 
 if TYPE_CHECKING:
     from gateway.admin.ui.rendering import Rendering
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PERIOD: Final = 1.0
 """Seconds between two looks at what only counts."""
 
-LOOK: Final = 0.2
+POLL: Final = 0.2
 """Seconds between two looks at whether anything has happened, of which the page should tell sooner."""
 
 IDLE: Final = 9.0
@@ -43,7 +43,7 @@ _log = logging.getLogger("skewgate.admin")
 class Shown:
     """A page at one moment."""
 
-    page: PageParts
+    page: PageFragments
     html: Mapping[str, str]
     """By id."""
 
@@ -55,7 +55,7 @@ class Feed:
 
     def __init__(
         self,
-        read: Callable[[], Awaitable[PageParts | None]],
+        read: Callable[[], Awaitable[PageFragments | None]],
         mark: Callable[[], Hashable],
         rendering: Rendering,
     ) -> None:
@@ -108,13 +108,13 @@ class Feed:
         try:
             while not self.is_gone:
                 mark, begun = self._mark(), thread_time()
-                await self._look()
+                await self._update()
                 await self._rest(mark, thread_time() - begun)
         except Exception:  # noqa: BLE001 - whatever it is: pages that follow must not stand still unnoticed
             _log.exception("the operations page cannot be made")
             self._end()
 
-    async def _look(self) -> None:
+    async def _update(self) -> None:
         page = await self._read()
         if page is None:
             self._end()
@@ -129,32 +129,32 @@ class Feed:
         self.is_gone = True
         self._news.set()
 
-    async def _render(self, page: PageParts, commanding: bool) -> Shown:  # noqa: FBT001 - the key of `_shown`
+    async def _render(self, page: PageFragments, commanding: bool) -> Shown:  # noqa: FBT001 - the key of `_shown`
         before = self._shown.get(commanding)
-        parts: dict[str, Part] = {}
+        fragments: dict[str, Fragment] = {}
         html: dict[str, str] = {}
         rendered = 0
-        for number, (id_, part) in enumerate(page.parts.items()):
-            known = None if before is None else before.page.parts.get(id_)
-            if before is not None and known is not None and known == part:
-                parts[id_], html[id_] = known, before.html[id_]
+        for number, (id_, fragment) in enumerate(page.fragments.items()):
+            known = None if before is None else before.page.fragments.get(id_)
+            if before is not None and known is not None and known == fragment:
+                fragments[id_], html[id_] = known, before.html[id_]
             else:
-                text = str(self._rendering.fragment(part, commanding=commanding))
+                text = str(self._rendering.fragment(fragment, commanding=commanding))
                 same = None if before is None else before.html.get(id_)
-                parts[id_], html[id_] = part, same if same == text else text
+                fragments[id_], html[id_] = fragment, same if same == text else text
                 rendered += 1
             if rendered >= ROWS or number % 200 == 199:
                 rendered = 0
                 await asyncio.sleep(0)
-        return Shown(PageParts(parts, page.lists), html)
+        return Shown(PageFragments(fragments, page.lists), html)
 
     async def _rest(self, mark: Hashable, worked: float) -> None:
         """Until the next look: a period, or less if something happens. `worked`: seconds of CPU."""
-        least = max(LOOK, worked * IDLE)
+        least = max(POLL, worked * IDLE)
         end = monotonic() + max(PERIOD, least)
         await asyncio.sleep(least)
         while monotonic() < end and self._mark() == mark and not self._is_awaited():  # noqa: ASYNC110 - see `mark`
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL)
 
     def _is_awaited(self) -> bool:
         """Somebody waits for the first page of their kind."""

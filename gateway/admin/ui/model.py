@@ -22,7 +22,7 @@ class Bar(NamedTuple):
     """`1.1-1.58`"""
 
 
-class Health(NamedTuple):
+class HealthCard(NamedTuple):
     """Is it healthy. `level`: `good`, `upgrading`, `attention` or `bad`."""
 
     level: str
@@ -33,7 +33,7 @@ class Health(NamedTuple):
     that does not answer, backends that are down."""
 
 
-class OfferFacts(NamedTuple):
+class OfferCard(NamedTuple):
     """What is offered now, why, and who must move for it to rise."""
 
     range: str
@@ -62,7 +62,7 @@ class OfferFacts(NamedTuple):
         return (*self.bars, *self.unserved)
 
 
-class GroupFacts(NamedTuple):
+class BackendGroup(NamedTuple):
     """Backends that serve the same versions."""
 
     number: int
@@ -71,7 +71,7 @@ class GroupFacts(NamedTuple):
     bars: tuple[Bar, ...]
 
 
-class BackendFacts(NamedTuple):
+class BackendRow(NamedTuple):
     """One backend, a row of the table."""
 
     key: str
@@ -99,7 +99,7 @@ class BackendFacts(NamedTuple):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Demand:
+class DemandRow:
     """One version that clients asked for in the last hour and got."""
 
     version: str
@@ -110,7 +110,7 @@ class Demand:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusalRow:
     """One reason for which requests were refused, since the start."""
 
     reason: str
@@ -120,7 +120,7 @@ class Refusal:
     """Per second lately."""
 
 
-class EventFacts(NamedTuple):
+class EventRow(NamedTuple):
     """One line of the timeline."""
 
     number: int
@@ -140,7 +140,7 @@ class EventFacts(NamedTuple):
     """True: an outage begins; False: it ends; None: the event is about something else."""
 
 
-class ReplicaFacts(NamedTuple):
+class ReplicaRow(NamedTuple):
     """One replica or worker."""
 
     kind: str
@@ -157,28 +157,28 @@ class ServicePage(NamedTuple):
     """Everything about one service."""
 
     name: str
-    health: Health
-    offer: OfferFacts
+    health: HealthCard
+    offer: OfferCard
     releases: tuple[str, ...]
     """Release names that a pin may have."""
     guaranteed: str
     reachable: str
     labels: tuple[Tick, ...]
     """Versions that the axis names. Those without room are left out already."""
-    backends: tuple[BackendFacts, ...]
-    groups: tuple[GroupFacts, ...]
+    backends: tuple[BackendRow, ...]
+    groups: tuple[BackendGroup, ...]
     """Only of many backends."""
     rate: float
     """Requests per second lately."""
     in_flight: int
     traffic: Traffic
-    demand: tuple[Demand, ...]
+    demand: tuple[DemandRow, ...]
     """The most frequent first."""
     demand_seconds: float
     """How far back `demand` goes, at most an hour."""
-    refusals: tuple[Refusal, ...]
-    replicas: tuple[ReplicaFacts, ...]
-    events: tuple[EventFacts, ...]
+    refusals: tuple[RefusalRow, ...]
+    replicas: tuple[ReplicaRow, ...]
+    events: tuple[EventRow, ...]
     """The last hundred about this service, or about none; the newest first."""
     minute: float
     """The wall-clock time in seconds, up to the next whole minute."""
@@ -188,10 +188,10 @@ class ServiceRow(NamedTuple):
     """One service in the overview."""
 
     key: str
-    """As `BackendFacts.key`."""
+    """As `BackendRow.key`."""
     name: str
     dialect: str
-    health: Health
+    health: HealthCard
     offer: str
     is_served: bool
     """Whether some backend can serve what is on offer."""
@@ -208,9 +208,9 @@ class ServiceRow(NamedTuple):
 class Overview(NamedTuple):
     """All services."""
 
-    health: Health
+    health: HealthCard
     services: tuple[ServiceRow, ...]
-    replicas: tuple[ReplicaFacts, ...]
-    events: tuple[EventFacts, ...]
+    replicas: tuple[ReplicaRow, ...]
+    events: tuple[EventRow, ...]
     minute: float
     """As `ServicePage.minute`."""

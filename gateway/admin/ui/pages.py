@@ -26,11 +26,11 @@ from aiohttp import hdrs, web
 from gateway.admin.context import AdminContext
 from gateway.admin.explaining import DescriptionError, explain_described
 from gateway.admin.ui.access import operator_of, service_path
-from gateway.admin.ui.documents import HEADERS, Documents
-from gateway.admin.ui.facts import Facts
-from gateway.admin.ui.facts_fleet import CROWD
+from gateway.admin.ui.backend_rows import CROWD
+from gateway.admin.ui.contents import PageContents
 from gateway.admin.ui.feed import Feed
-from gateway.admin.ui.parts import PageParts, overview_parts, service_parts
+from gateway.admin.ui.fragments import PageFragments, overview_fragments, service_fragments
+from gateway.admin.ui.page_responses import HEADERS, PageResponses
 from gateway.admin.ui.stream import Streams
 from gateway.runtime.compiled import build_info
 
@@ -99,7 +99,7 @@ class _Pages:
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
-        self._facts = Facts(context)
+        self._contents = PageContents(context)
         self._streams = Streams()
         self._feeds: dict[str, Feed] = {}
         """By service; empty: all."""
@@ -133,14 +133,16 @@ class _Pages:
                 )
             except DescriptionError as error:
                 asked, status = asked._replace(problem=str(error)), 400
-        return await Documents.of(request).respond("explain.html", status=status, asked=asked, answer=answer)
+        return await PageResponses.of(request).respond(
+            "explain.html", status=status, asked=asked, answer=answer
+        )
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """The stream of one page. Raises 404 and 503."""
         name = request.query.get("service", "")
         if name and name not in self._context.snapshots.current.views:
             raise web.HTTPNotFound(text="there is no such service")
-        feed = self._feed(name, await Documents.of(request).rendering())
+        feed = self._feed(name, await PageResponses.of(request).rendering())
         commanding = operator_of(request) is not None
         return await self._streams.serve(request, feed, stamp(), commanding=commanding)
 
@@ -151,24 +153,24 @@ class _Pages:
             self._feeds[name] = Feed(partial(self._read, name), self._mark, rendering)
         return self._feeds[name]
 
-    async def _read(self, name: str) -> PageParts | None:
+    async def _read(self, name: str) -> PageFragments | None:
         """What a page shows at this moment. None: there is no such service."""
         await self._context.refresh(counters=False)
         if not name:
-            return overview_parts(await self._facts.overview())
-        page = await self._facts.service_page(name)
-        return None if page is None else service_parts(page)
+            return overview_fragments(await self._contents.overview())
+        page = await self._contents.service_page(name)
+        return None if page is None else service_fragments(page)
 
     def _mark(self) -> tuple[int, int]:
         """What is another one as soon as something has happened."""
         return self._context.snapshots.current.generation, self._context.history.last
 
     async def _live(self, request: web.Request, name: str, path: str) -> web.StreamResponse:
-        parts = await self._read(name)
+        shown = await self._read(name)
         view = self._context.snapshots.current.views.get(name)
-        if parts is None or (name and view is None):
+        if shown is None or (name and view is None):
             raise web.HTTPNotFound(text=f"there is no service {name}")
-        rendering = await Documents.of(request).rendering()
+        rendering = await PageResponses.of(request).rendering()
         operator = operator_of(request)
         frame = Frame(
             title=name or "All services",
@@ -184,12 +186,12 @@ class _Pages:
         )
 
         def fragment(id_: str) -> Markup:
-            return rendering.fragment(parts.parts[id_], commanding=operator is not None)
+            return rendering.fragment(shown.fragments[id_], commanding=operator is not None)
 
         pieces = rendering.pieces(
             "service.html" if name else "overview.html",
             page=frame,
-            lists=parts.lists,
+            lists=shown.lists,
             fragment=fragment,
             operator=operator,
             asked=Asked(),

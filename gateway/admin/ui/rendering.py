@@ -14,7 +14,7 @@ from typing import Any, Final, final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from gateway.admin.ui.parts import Part
+from gateway.admin.ui.fragments import Fragment
 from gateway.runtime.compiled import build_info
 
 FRAGMENTS: Final = "fragments.html"
@@ -54,9 +54,9 @@ class Rendering:
             self.environment.get_template(name)
         self._macros: Any = self.environment.get_template(FRAGMENTS).module
 
-    def fragment(self, part: Part, *, commanding: bool) -> Markup:
+    def fragment(self, fragment: Fragment, *, commanding: bool) -> Markup:
         """One fragment of a page. `commanding`: whoever looks may command."""
-        html: Markup = getattr(self._macros, part.macro)(*part.values, commanding=commanding)
+        html: Markup = getattr(self._macros, fragment.macro)(*fragment.values, commanding=commanding)
         return html
 
     def page(self, template: str, **values: object) -> str:

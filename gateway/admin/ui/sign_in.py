@@ -25,7 +25,7 @@ from gateway.admin.ui.access import (
     unset_session,
 )
 from gateway.admin.ui.controls import FORGED
-from gateway.admin.ui.documents import Documents, read_form, read_query, redirection
+from gateway.admin.ui.page_responses import PageResponses, read_form, read_query, redirection
 from gateway.admin.ui.sessions import Sessions, proof_of_token
 
 WRONG: Final = "this is not the token in force"
@@ -88,7 +88,7 @@ class _SignIn:
         caller = request.get(CALLER)
         if caller is None or caller.session is None:
             return redirection(PAGES)
-        return await Documents.of(request).respond("sign_out.html", csrf=caller.session.csrf)
+        return await PageResponses.of(request).respond("sign_out.html", csrf=caller.session.csrf)
 
     async def sign_out(self, request: web.Request) -> web.StreamResponse:
         """End the session."""
@@ -110,6 +110,6 @@ class _SignIn:
         status: int = 200,
         headers: dict[str, str] | None = None,
     ) -> web.StreamResponse:
-        return await Documents.of(request).respond(
+        return await PageResponses.of(request).respond(
             "sign_in.html", status=status, headers=headers, next=target, problem=problem
         )

@@ -44,7 +44,7 @@ RETRY: Final = 2000
 """Milliseconds after which a browser connects again."""
 
 HEARTBEAT: Final = 10.0
-LOOK: Final = 1.0
+POLL: Final = 1.0
 """Seconds between two looks at whether the client is still there and may still look."""
 
 HEADERS: Final = {
@@ -118,7 +118,7 @@ async def _follow(
         heard = monotonic()
         caller = request.get(CALLER)
         while not _has_gone(request) and (caller is None or caller.is_still_allowed()):
-            shown = await feed.after(sent, LOOK, commanding=commanding)
+            shown = await feed.after(sent, POLL, commanding=commanding)
             if shown is not None:
                 for piece in updates(sent, shown):
                     await response.write(piece)

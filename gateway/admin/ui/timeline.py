@@ -10,9 +10,9 @@ from math import ceil
 from time import gmtime, strftime
 from typing import Final, NamedTuple
 
-from gateway.admin.ui.facts_health import named
-from gateway.admin.ui.facts_offer import without_address
-from gateway.admin.ui.model import EventFacts
+from gateway.admin.ui.health import named
+from gateway.admin.ui.model import EventRow
+from gateway.admin.ui.offer import without_address
 from gateway.telemetry.history import Event
 
 OPERATOR: Final = "operator"
@@ -67,10 +67,10 @@ LEVELS: Final = ("info", "warning", "error")
 """What is drawn later lies above."""
 
 
-def event_facts(events: Iterable[Event]) -> tuple[EventFacts, ...]:
+def event_rows(events: Iterable[Event]) -> tuple[EventRow, ...]:
     """The events in the same order, the newest first. Warnings and errors in a row that differ in nothing but
     the backend are one. A text goes without the service's name in front, which stands beside it."""
-    found: list[EventFacts] = []
+    found: list[EventRow] = []
     group: list[Event] = []
     for event in events:
         if group and _is_like(group[-1], event):
@@ -82,17 +82,17 @@ def event_facts(events: Iterable[Event]) -> tuple[EventFacts, ...]:
     return tuple(found)
 
 
-def _event(event: Event) -> EventFacts:
+def _event(event: Event) -> EventRow:
     kind = OPERATOR if event.by_operator else KINDS.get(event.logger, OTHER)
     text = event.text
     if event.service:
         text = text.removeprefix(f"{event.service}/" if event.backend else f"{event.service}: ")
-    return EventFacts(
+    return EventRow(
         event.number, event.at, kind, _level(event.level), event.service, text, outage=event.outage
     )
 
 
-def _grouped(group: Sequence[Event]) -> EventFacts:
+def _grouped(group: Sequence[Event]) -> EventRow:
     """Several events as one, with the time of the newest and the number of the oldest: so the number stays
     the same while others come."""
     newest, oldest = group[0], group[-1]
@@ -124,7 +124,7 @@ def _level(level: int) -> str:
     return "warning" if level >= logging.WARNING else "info"
 
 
-class Mark(NamedTuple):
+class EventMark(NamedTuple):
     """One event on the line."""
 
     at: float
@@ -136,10 +136,10 @@ class Lane(NamedTuple):
     """A kind of events of which there is one."""
 
     kind: str
-    marks: tuple[Mark, ...]
+    marks: tuple[EventMark, ...]
 
 
-class Tick(NamedTuple):
+class TimeTick(NamedTuple):
     """A time that the line names."""
 
     at: float
@@ -158,14 +158,14 @@ class Timeline(NamedTuple):
     """All of it."""
 
     lanes: tuple[Lane, ...]
-    ticks: tuple[Tick, ...]
+    ticks: tuple[TimeTick, ...]
     outages: tuple[Span, ...]
     """When some version on offer had no backend."""
     summary: str
     """For those who do not see it."""
 
 
-def timeline(events: Sequence[EventFacts], now: float) -> Timeline:
+def timeline(events: Sequence[EventRow], now: float) -> Timeline:
     """The line from the first event to the newest, or to `now` (wall-clock seconds) while an outage goes on.
     `events` has the newest first."""
     if not events:
@@ -179,7 +179,7 @@ def timeline(events: Sequence[EventFacts], now: float) -> Timeline:
     lanes = []
     for kind in LANES:
         marks = {
-            Mark(round((each.at - oldest) / length, DIGITS), each.level)
+            EventMark(round((each.at - oldest) / length, DIGITS), each.level)
             for each in events
             if each.kind == kind
         }
@@ -194,7 +194,7 @@ def timeline(events: Sequence[EventFacts], now: float) -> Timeline:
     return Timeline(tuple(lanes), _ticks(oldest, end), outages, _summary(events, oldest, newest, len(spans)))
 
 
-def _outages(events: Sequence[EventFacts], oldest: float, now: float) -> list[Span]:
+def _outages(events: Sequence[EventRow], oldest: float, now: float) -> list[Span]:
     """When the services had outages, in seconds. One whose beginning is forgotten begins with the line, one
     without an end goes on."""
     began: dict[str, float] = {}
@@ -207,7 +207,7 @@ def _outages(events: Sequence[EventFacts], oldest: float, now: float) -> list[Sp
     return [*spans, *(Span(begin, now) for begin in began.values())]
 
 
-def _ticks(begin: float, end: float) -> tuple[Tick, ...]:
+def _ticks(begin: float, end: float) -> tuple[TimeTick, ...]:
     """The beginning of the line, and whole units of time behind it."""
     units = (*UNITS, ceil((end - begin) / MAX_TICKS / DAY) * DAY)
     unit = next(each for each in units if (end - begin) / each <= MAX_TICKS)
@@ -219,12 +219,12 @@ def _ticks(begin: float, end: float) -> tuple[Tick, ...]:
             times.append(whole)
         whole += unit
     return tuple(
-        Tick(round((time - begin) / (end - begin), DIGITS), strftime(form, gmtime(time)).lstrip())
+        TimeTick(round((time - begin) / (end - begin), DIGITS), strftime(form, gmtime(time)).lstrip())
         for time in times
     )
 
 
-def _summary(events: Sequence[EventFacts], oldest: float, newest: float, outages: int) -> str:
+def _summary(events: Sequence[EventRow], oldest: float, newest: float, outages: int) -> str:
     count = sum(each.times for each in events)
     number = "1 event" if count == 1 else f"{count} events"
     begin, end = (strftime("%d %b %H:%M", gmtime(seconds)) for seconds in (oldest, newest))

@@ -6,9 +6,9 @@ import pytest
 from jinja2 import UndefinedError
 from markupsafe import Markup
 
-from gateway.admin.ui import parts, rendering
-from gateway.admin.ui.model import BackendFacts, Bar, EventFacts, Health
-from gateway.admin.ui.parts import Part
+from gateway.admin.ui import fragments, rendering
+from gateway.admin.ui.fragments import Fragment
+from gateway.admin.ui.model import BackendRow, Bar, EventRow, HealthCard
 from gateway.admin.ui.rendering import Rendering
 from gateway.core.versions.axis import Tick
 from tests.admin.ui.pages_testbed import Page
@@ -16,7 +16,7 @@ from tests.admin.ui.pages_testbed import Page
 HOSTILE = "<img src=x onerror=alert(1)>\"'&\x1b[31m\u202eevil\u2066\x00\n</td>"
 """Markup, quotes, control characters, and characters that turn the direction of text."""
 
-BACKEND = BackendFacts(
+BACKEND = BackendRow(
     "r-1", "api-1", "http://x", "1.1-1.58", (), "fresh", "in service", False, "", 0, None, 0.0, None
 )
 
@@ -26,8 +26,8 @@ def templates() -> Rendering:
     return Rendering()
 
 
-def row(templates: Rendering, backend: BackendFacts, *, commanding: bool = True) -> Page:
-    part = Part("backend", ("baremetal", (Bar(0.0, 0.5, "1.1-1.58"),), backend))
+def row(templates: Rendering, backend: BackendRow, *, commanding: bool = True) -> Page:
+    part = Fragment("backend", ("baremetal", (Bar(0.0, 0.5, "1.1-1.58"),), backend))
     return Page(str(templates.fragment(part, commanding=commanding)))
 
 
@@ -55,11 +55,11 @@ def test_hostile_texts_stay_in_their_attributes(templates: Rendering) -> None:
 @pytest.mark.parametrize(
     "part",
     [
-        Part("health", (Health("bad", HOSTILE, (HOSTILE,)),)),
-        Part("event", (EventFacts(1, 0.0, "backend", "error", HOSTILE, HOSTILE), True)),
+        Fragment("health", (HealthCard("bad", HOSTILE, (HOSTILE,)),)),
+        Fragment("event", (EventRow(1, 0.0, "backend", "error", HOSTILE, HOSTILE), True)),
     ],
 )
-def test_every_kind_of_text_is_escaped(templates: Rendering, part: Part) -> None:
+def test_every_kind_of_text_is_escaped(templates: Rendering, part: Fragment) -> None:
     shown = Page(str(templates.fragment(part, commanding=False)))
 
     assert "img" not in {tag for tag, _ in shown.tags}
@@ -123,7 +123,7 @@ def test_labels_without_room_are_left_out_first_on_a_narrow_screen() -> None:
         Tick(1.0, "1.90"),
     )
 
-    found = parts.axis_labels(labels)
+    found = fragments.axis_labels(labels)
 
     assert [(each.text, each.anchor) for each in found] == [
         ("1.1", "start"),
@@ -136,11 +136,11 @@ def test_labels_without_room_are_left_out_first_on_a_narrow_screen() -> None:
 def test_labels_with_room_on_a_wide_screen_only() -> None:
     labels = tuple(Tick(number / 8.0, f"1.{number}0") for number in range(9))
 
-    found = parts.axis_labels(labels)
+    found = fragments.axis_labels(labels)
 
     assert [each.text for each in found] == [label.text for label in labels]
     assert [each.text for each in found if not each.only_wide] == ["1.00", "1.30", "1.50", "1.80"]
 
 
 def test_no_labels() -> None:
-    assert parts.axis_labels(()) == ()
+    assert fragments.axis_labels(()) == ()

@@ -15,7 +15,7 @@ import pytest
 from gateway.admin import AdminSite, bind_site
 from gateway.admin.ui import feed, stream
 from gateway.admin.ui.feed import Feed, Shown
-from gateway.admin.ui.parts import PageParts, Part
+from gateway.admin.ui.fragments import Fragment, PageFragments
 from gateway.admin.ui.rendering import Rendering
 from gateway.admin.ui.stream import MAX_OF_SESSION, MAX_STREAMS, updates
 from gateway.core.fleet.fleet import Drain, Pin
@@ -169,7 +169,7 @@ async def test_a_quiet_page_is_told_that_it_is_alive(
     admin: StartAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "HEARTBEAT", 0.0)
-    monkeypatch.setattr(stream, "LOOK", 0.05)
+    monkeypatch.setattr(stream, "POLL", 0.05)
     async with bed.stream(await admin(mixed_fleet())) as reader:
         while (event := await reader.event()) is not None and event.name != "alive":
             pass
@@ -201,7 +201,7 @@ async def test_events_are_small_with_a_thousand_backends(admin: StartAdmin) -> N
 
 
 def test_one_fragment_of_any_size_is_sent_in_pieces() -> None:
-    shown = Shown(PageParts({}, {"rows": ("a",)}), {"a": "x" * 100_000, "b": "<\u20ac>"})
+    shown = Shown(PageFragments({}, {"rows": ("a",)}), {"a": "x" * 100_000, "b": "<\u20ac>"})
 
     events = [each.decode("ascii").split("\n") for each in updates(None, shown)]
 
@@ -218,7 +218,7 @@ def test_one_fragment_of_any_size_is_sent_in_pieces() -> None:
 
 
 def test_equal_pages_need_no_event() -> None:
-    shown = Shown(PageParts({}, {"rows": ("a",)}), {"a": "x"})
+    shown = Shown(PageFragments({}, {"rows": ("a",)}), {"a": "x"})
 
     assert list(updates(shown, shown)) == []
 
@@ -402,13 +402,13 @@ class Source:
         self.text = "first"
         self.error: Exception | None = None
 
-    async def read(self) -> PageParts | None:
+    async def read(self) -> PageFragments | None:
         self.reads += 1
         if self.error is not None:
             raise self.error
         if not self.text:
             return None
-        return PageParts({"traffic": Part("traffic", (self.reads, 0.0, 0))}, {})
+        return PageFragments({"traffic": Fragment("traffic", (self.reads, 0.0, 0))}, {})
 
 
 async def test_a_feed_works_only_while_it_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -429,7 +429,7 @@ async def test_a_feed_works_only_while_it_is_followed(monkeypatch: pytest.Monkey
     assert watched.followers == 0
     before = source.reads
     source.text = "third"
-    await asyncio.sleep(2 * feed.LOOK)
+    await asyncio.sleep(2 * feed.POLL)
     assert source.reads == before
 
 
@@ -447,9 +447,9 @@ async def test_a_bug_ends_the_streams_and_is_logged(caplog: pytest.LogCaptureFix
 async def test_what_looks_the_same_is_not_sent_again() -> None:
     source = Source()
 
-    async def same() -> PageParts | None:
+    async def same() -> PageFragments | None:
         await source.read()
-        return PageParts({"traffic": Part("traffic", (2, 0.01 * source.reads / 100.0, 0))}, {})
+        return PageFragments({"traffic": Fragment("traffic", (2, 0.01 * source.reads / 100.0, 0))}, {})
 
     watched = Feed(same, lambda: source.reads, Rendering())
     with watched.followed(commanding=False):

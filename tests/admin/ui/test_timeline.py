@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from gateway.admin.ui.model import EventFacts
-from gateway.admin.ui.timeline import DAY, HOUR, MAX_TICKS, SHORTEST, Span, Timeline, event_facts, timeline
+from gateway.admin.ui.model import EventRow
+from gateway.admin.ui.timeline import DAY, HOUR, MAX_TICKS, SHORTEST, Span, Timeline, event_rows, timeline
 from gateway.telemetry.history import Event
 
 NOON = 1_790_000_000.0 // DAY * DAY + 12 * HOUR
@@ -15,11 +15,11 @@ NOON = 1_790_000_000.0 // DAY * DAY + 12 * HOUR
 
 def event(
     at: float, *, kind: str = "offer", level: str = "info", number: int = 1, outage: bool | None = None
-) -> EventFacts:
-    return EventFacts(number, at, kind, level, "baremetal", "text", outage=outage)
+) -> EventRow:
+    return EventRow(number, at, kind, level, "baremetal", "text", outage=outage)
 
 
-def drawn(*events: EventFacts, now: float = 0.0) -> Timeline:
+def drawn(*events: EventRow, now: float = 0.0) -> Timeline:
     """Events in the order in which they happened."""
     return timeline(events[::-1], now)
 
@@ -105,7 +105,7 @@ def failed(number: int, text: str = "no answer", *, by_operator: bool = False) -
 
 
 def test_warnings_that_differ_in_the_backend_alone_are_one_event() -> None:
-    [found] = event_facts([failed(number) for number in range(9, 0, -1)])
+    [found] = event_rows([failed(number) for number in range(9, 0, -1)])
 
     assert found.text == "api-9, api-8, api-7, api-6 and 5 more: down: no answer"
     assert (found.number, found.at, found.times) == (1, NOON + 9, 9)
@@ -114,4 +114,4 @@ def test_warnings_that_differ_in_the_backend_alone_are_one_event() -> None:
 def test_events_that_differ_are_told_one_by_one() -> None:
     events = [failed(3), failed(2, "connection refused"), failed(1, by_operator=True)]
 
-    assert [each.times for each in event_facts(events)] == [1, 1, 1]
+    assert [each.times for each in event_rows(events)] == [1, 1, 1]

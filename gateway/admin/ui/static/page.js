@@ -203,7 +203,7 @@
     return true;
   };
 
-  const look = () => {
+  const tick = () => {
     if (document.hidden) return;
     tellTimes(document);
     if (stream && Date.now() - Math.max(heard, opened) > SILENCE) {
@@ -236,7 +236,7 @@
     if (event.persisted) shownOrHidden();
   });
   addEventListener("online", open);
-  setInterval(look, 1_000);
+  setInterval(tick, 1_000);
   tellTimes(document);
   if (!document.hidden) open();
 }

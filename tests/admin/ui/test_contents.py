@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from gateway.admin.ui.facts import ROWS, SERVICES, Facts, Rows
-from gateway.admin.ui.facts_fleet import CROWD
-from gateway.admin.ui.model import BackendFacts, Bar, Demand, Overview, Refusal, ReplicaFacts, ServicePage
+from gateway.admin.ui.backend_rows import CROWD
+from gateway.admin.ui.contents import ROWS, SERVICES, PageContents, Rows
+from gateway.admin.ui.model import BackendRow, Bar, DemandRow, Overview, RefusalRow, ReplicaRow, ServicePage
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.agreement.attachment import Agreed
 from gateway.core.agreement.record import AgreedRecord
@@ -49,16 +49,16 @@ def fails(holder: SnapshotHolder, backend: str, error: str = "no connection", ti
 
 
 async def overview(testbed: AdminTestbed) -> Overview:
-    return await Facts(testbed.context()).overview()
+    return await PageContents(testbed.context()).overview()
 
 
 async def page(testbed: AdminTestbed, name: str = "baremetal") -> ServicePage:
-    found = await Facts(testbed.context()).service_page(name)
+    found = await PageContents(testbed.context()).service_page(name)
     assert found is not None
     return found
 
 
-async def backend(testbed: AdminTestbed, name: str) -> BackendFacts:
+async def backend(testbed: AdminTestbed, name: str) -> BackendRow:
     [found] = [each for each in (await page(testbed)).backends if each.name == name]
     return found
 
@@ -151,7 +151,7 @@ async def test_a_backend_has_what_it_serves_its_state_and_its_requests() -> None
         last_probe_at={("baremetal", "api-2"): 1790000000.5},
         rates={"baremetal": ServiceRates(7.5, {"api-2": 6.5})},
     )
-    assert await backend(testbed, "api-2") == BackendFacts(
+    assert await backend(testbed, "api-2") == BackendRow(
         key=(await backend(testbed, "api-2")).key,
         name="api-2",
         url="http://10.0.0.2:6385",
@@ -248,8 +248,8 @@ async def test_what_is_unknown_and_what_is_legacy() -> None:
 async def test_demand_is_the_most_frequent_versions_and_the_rest_together() -> None:
     served = {f"1.{minor}": minor for minor in range(1, 31)} | {"other": 35, "1.99": 0}
     found = await page(AdminTestbed(mixed_fleet(), last_hour={"baremetal": LastHour(served, SPAN)}))
-    assert found.demand[0] == Demand("1.30", 30, 30 / 500)
-    assert found.demand[-1] == Demand("other", 35 + sum(range(1, 11)), 90 / 500)
+    assert found.demand[0] == DemandRow("1.30", 30, 30 / 500)
+    assert found.demand[-1] == DemandRow("other", 35 + sum(range(1, 11)), 90 / 500)
     assert len(found.demand) == 21
     assert sum(each.share for each in found.demand) == pytest.approx(1.0)
     assert found.demand_seconds == SPAN
@@ -274,12 +274,12 @@ async def test_refusals_are_told_by_reason_in_words() -> None:
     for result in (NegotiationResult.ABOVE_MAX, NegotiationResult.ABOVE_MAX, NegotiationResult.MALFORMED):
         context.metrics.record(record(result=result, backend="none", status=406))
     context.metrics.count(OfService.requests_refused, "client_rate", service="baremetal")
-    found = await Facts(context).service_page("baremetal")
+    found = await PageContents(context).service_page("baremetal")
     assert found is not None
     assert found.refusals == (
-        Refusal("above the offer", 2, 1.5),
-        Refusal("not a version", 1, 0.0),
-        Refusal("too many of one client in a second", 1, 0.0),
+        RefusalRow("above the offer", 2, 1.5),
+        RefusalRow("not a version", 1, 0.0),
+        RefusalRow("too many of one client in a second", 1, 0.0),
     )
 
 
@@ -438,7 +438,7 @@ async def test_without_a_service_it_is_not_healthy() -> None:
 
 
 async def test_an_unknown_service_has_no_page() -> None:
-    assert await Facts(AdminTestbed(mixed_fleet()).context()).service_page("nobody") is None
+    assert await PageContents(AdminTestbed(mixed_fleet()).context()).service_page("nobody") is None
 
 
 def agreed(
@@ -455,8 +455,8 @@ async def test_replicas_show_the_record_that_they_hold_and_who_is_awaited() -> N
     report = agreed(OWN, OTHER, about_it=ServiceReport(True, 1.0, 12, awaited=("b2",)))
     found = await page(AdminTestbed(mixed_fleet(), agreement=report))
     assert found.replicas == (
-        ReplicaFacts("replica", "gw-a (this one)", "attached", "record 12", "host-a 1.0"),
-        ReplicaFacts(
+        ReplicaRow("replica", "gw-a (this one)", "attached", "record 12", "host-a 1.0"),
+        ReplicaRow(
             *("replica", "gw-b", "attached", "not yet record 12"),
             "the next step waits for it; host-b 1.0",
         ),
@@ -489,10 +489,8 @@ async def test_workers_are_shown_where_there_are_several() -> None:
     testbed = AdminTestbed(mixed_fleet(), workers=workers)
     found = await page(testbed)
     assert found.replicas == (
-        ReplicaFacts("worker", "worker 0", "starting", "", "process 70, 0 connections"),
-        ReplicaFacts(
-            "worker", "worker 1", "serving", "record 3", "process 71, 1 connection, replaced 2 times"
-        ),
+        ReplicaRow("worker", "worker 0", "starting", "", "process 70, 0 connections"),
+        ReplicaRow("worker", "worker 1", "serving", "record 3", "process 71, 1 connection, replaced 2 times"),
     )
     assert found.health.problems == ("1 of 2 workers do not serve: 0",)
     assert found.health.level == "attention"
@@ -504,7 +502,7 @@ async def test_an_engine_that_does_not_follow() -> None:
     )
     found = await page(AdminTestbed(mixed_fleet(), engine=engine))
     assert found.replicas == (
-        ReplicaFacts(
+        ReplicaRow(
             *("engine", "haproxy 2.6", "does not follow", "record 11"),
             "it does not answer; 4 ways of asking go past the gateway",
         ),
@@ -562,7 +560,7 @@ async def test_a_thousand_backends_are_made_in_slices_from_one_snapshot(
 
     make = Rows.slice
 
-    def counted(rows: Rows, begin: int, end: int) -> list[BackendFacts]:
+    def counted(rows: Rows, begin: int, end: int) -> list[BackendRow]:
         made.append(turns)
         return make(rows, begin, end)
 

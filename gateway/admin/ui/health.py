@@ -9,8 +9,8 @@ from time import gmtime, strftime
 from typing import Final, NamedTuple
 
 from gateway.admin import views
-from gateway.admin.ui.facts_offer import cut, duration, without_address
-from gateway.admin.ui.model import Health
+from gateway.admin.ui.model import HealthCard
+from gateway.admin.ui.offer import cut, duration, without_address
 from gateway.controlplane.change_log import is_blocked, reason_held, unserved, why_unserved
 from gateway.core.fleet.backend import Freshness, Member, MemberSummary
 from gateway.core.fleet.member_set import MemberSet
@@ -46,7 +46,7 @@ class Problem(NamedTuple):
     """The same without names, for the overview, where equal ones are told once; empty: `sentence`."""
 
 
-def health(problems: Iterable[Problem], good: Health) -> Health:
+def health(problems: Iterable[Problem], good: HealthCard) -> HealthCard:
     """The worst of `problems`. `good`: what is said where there are none."""
     found = list(problems)
     if not found:
@@ -57,7 +57,7 @@ def health(problems: Iterable[Problem], good: Health) -> Health:
     shown = [each.sentence for each in found[:MAX_PROBLEMS]]
     if len(found) > MAX_PROBLEMS:
         shown.append(f"{len(found) - MAX_PROBLEMS} more")
-    return Health(worst, sentence, tuple(shown))
+    return HealthCard(worst, sentence, tuple(shown))
 
 
 def together(problems: Iterable[tuple[str, Problem]]) -> Iterator[Problem]:

@@ -1,7 +1,7 @@
 """All that the operations page shows, made from one status of the gateway.
 
-    GatewayStatus, events, last hour  ->  Facts  ->  Overview, ServicePage (`model`)
-    facts_health, facts_offer, timeline: the larger parts, pure
+    GatewayStatus, events, last hour  ->  PageContents  ->  Overview, ServicePage (`model`)
+    health, offer, backend_rows, timeline: the larger parts, pure
 
 The rows of backends are made here, in slices: with a thousand of them others run in between. Changes nothing
 and renders nothing.
@@ -19,8 +19,8 @@ from typing import Final, final
 
 from gateway.admin.commands import releases_of
 from gateway.admin.context import AdminContext
-from gateway.admin.ui.facts_fleet import groups, worst_first
-from gateway.admin.ui.facts_health import (
+from gateway.admin.ui.backend_rows import groups, worst_first
+from gateway.admin.ui.health import (
     GOOD,
     UPGRADING,
     Problem,
@@ -29,29 +29,29 @@ from gateway.admin.ui.facts_health import (
     service_problems,
     together,
 )
-from gateway.admin.ui.facts_offer import (
+from gateway.admin.ui.model import (
+    BackendRow,
+    Bar,
+    DemandRow,
+    HealthCard,
+    Overview,
+    RefusalRow,
+    ReplicaRow,
+    ServicePage,
+    ServiceRow,
+)
+from gateway.admin.ui.offer import (
     NOTHING,
     Drawing,
     cut,
     held,
-    offer_facts,
+    offer_card,
     offered,
     progress,
     ranges,
     rate,
 )
-from gateway.admin.ui.model import (
-    BackendFacts,
-    Bar,
-    Demand,
-    Health,
-    Overview,
-    Refusal,
-    ReplicaFacts,
-    ServicePage,
-    ServiceRow,
-)
-from gateway.admin.ui.timeline import MINUTE, event_facts
+from gateway.admin.ui.timeline import MINUTE, event_rows
 from gateway.admin.ui.traffic import Traffic, traffic
 from gateway.controlplane.change_log import unserved
 from gateway.core.decision.decision import NegotiationResult
@@ -98,7 +98,7 @@ ADMISSION: Final = {
 
 
 @final
-class Facts:
+class PageContents:
     """Reads `context` anew for every page."""
 
     def __init__(self, context: AdminContext) -> None:
@@ -119,8 +119,8 @@ class Facts:
         return Overview(
             health=health(problems, _all_good(rows)),
             services=tuple(rows),
-            replicas=replica_facts(status, rows[0].name if len(rows) == 1 else None),
-            events=event_facts(events),
+            replicas=replica_rows(status, rows[0].name if len(rows) == 1 else None),
+            events=event_rows(events),
             minute=_minute(status.now),
         )
 
@@ -141,7 +141,7 @@ class Facts:
         return ServicePage(
             name=name,
             health=health(problems, _good(view)),
-            offer=offer_facts(service, drawing),
+            offer=offer_card(service, drawing),
             releases=tuple(releases_of(view.service)),
             guaranteed=ranges(view.offer.guaranteed, scheme),
             reachable=ranges(view.offer.reachable, scheme),
@@ -152,8 +152,8 @@ class Facts:
             demand=demand(hour),
             demand_seconds=demand_seconds(hour),
             refusals=refusals(counts, service.rates),
-            replicas=replica_facts(status, name),
-            events=event_facts(events),
+            replicas=replica_rows(status, name),
+            events=event_rows(events),
             minute=_minute(status.now),
             backends=worst_first(await Rows(service, drawing).all()),
             groups=groups(view, drawing),
@@ -182,12 +182,12 @@ def _minute(now: float) -> float:
     return ceil(now / MINUTE) * float(MINUTE)
 
 
-def _all_good(rows: Sequence[ServiceRow]) -> Health:
+def _all_good(rows: Sequence[ServiceRow]) -> HealthCard:
     """What is said where no service has a problem."""
     number, upgrading = len(rows), sum(row.health.level == UPGRADING for row in rows)
     if upgrading:
-        return Health(UPGRADING, f"{upgrading} of {number} services upgrading, all are served", ())
-    return Health(
+        return HealthCard(UPGRADING, f"{upgrading} of {number} services upgrading, all are served", ())
+    return HealthCard(
         GOOD, f"healthy: {'the service is' if number == 1 else f'all {number} services are'} served", ()
     )
 
@@ -209,25 +209,25 @@ class Rows:
         self._by_summary: dict[int, tuple[str, tuple[Bar, ...]]] = {}
         """A summary of one view stays the same object."""
 
-    async def all(self) -> tuple[BackendFacts, ...]:
+    async def all(self) -> tuple[BackendRow, ...]:
         """All rows, in the configuration's order. After each slice others run."""
-        found: list[BackendFacts] = []
+        found: list[BackendRow] = []
         for begin in range(0, len(self._service.view.members.all), ROWS):
             await asyncio.sleep(0)
             found += self.slice(begin, begin + ROWS)
         return tuple(found)
 
-    def slice(self, begin: int, end: int) -> list[BackendFacts]:
+    def slice(self, begin: int, end: int) -> list[BackendRow]:
         """Rows from `begin` up to `end`."""
         return [self._row(each) for each in self._service.backends(begin, end)]
 
-    def _row(self, status: BackendStatus) -> BackendFacts:
+    def _row(self, status: BackendStatus) -> BackendRow:
         member, summary = status.member, status.summary
         found = self._by_summary.get(id(summary))
         if found is None:
             found = self._by_summary[id(summary)] = self._served(summary)
         serves, bars = found
-        return BackendFacts(
+        return BackendRow(
             key=key_of(member.key, member.backend.url),
             name=member.backend.name,
             url=member.backend.url,
@@ -286,29 +286,29 @@ def _number_fresh(members: MemberSet) -> int:
     return sum(group.number for group in members.groups if group.summary.freshness is Freshness.FRESH)
 
 
-def _good(view: ServiceView) -> Health:
+def _good(view: ServiceView) -> HealthCard:
     """What is said where nothing is wrong."""
     if view.offer.phase in {Phase.MIXED, Phase.STABILIZING}:
-        return Health(UPGRADING, f"upgrading: {progress(view) or view.offer.phase.value}", ())
+        return HealthCard(UPGRADING, f"upgrading: {progress(view) or view.offer.phase.value}", ())
     number, fresh = len(view.members.all), _number_fresh(view.members)
     if fresh < number:
         text = f"{fresh} of {number} backends are fresh, the others have just failed or not been probed yet"
     else:
         text = "the backend is fresh" if number == 1 else f"all {number} backends are fresh"
-    return Health(GOOD, f"healthy: {text}", ())
+    return HealthCard(GOOD, f"healthy: {text}", ())
 
 
 # --- requests
 
 
-def demand(hour: LastHour) -> tuple[Demand, ...]:
+def demand(hour: LastHour) -> tuple[DemandRow, ...]:
     """The most frequent versions, and `other` for the rest, which is always last."""
     counts = Counter({version: count for version, count in hour.served.items() if count > 0})
     total, other = counts.total(), counts.pop(OTHER, 0)
     shown = counts.most_common(MAX_VERSIONS)
     other += counts.total() - sum(count for _, count in shown)
     rows = [*shown, *([(OTHER, other)] if other else [])]
-    return tuple(Demand(cut(version), count, count / total) for version, count in rows)
+    return tuple(DemandRow(cut(version), count, count / total) for version, count in rows)
 
 
 def demand_seconds(hour: LastHour) -> float:
@@ -318,7 +318,7 @@ def demand_seconds(hour: LastHour) -> float:
     return round(seconds / 60.0) * 60.0 if seconds > 60.0 else ceil(seconds / 10.0) * 10.0
 
 
-def refusals(counts: RequestCounts | None, rates: ServiceRates) -> tuple[Refusal, ...]:
+def refusals(counts: RequestCounts | None, rates: ServiceRates) -> tuple[RefusalRow, ...]:
     """The reasons for which any request was refused since the start, the most frequent first. `counts`: None,
     nothing was counted."""
     if counts is None:
@@ -328,11 +328,11 @@ def refusals(counts: RequestCounts | None, rates: ServiceRates) -> tuple[Refusal
         results[result] += count
     found = [
         *(
-            Refusal(text, results[result], rate(rates.results.get(result, 0.0)))
+            RefusalRow(text, results[result], rate(rates.results.get(result, 0.0)))
             for result, text in RESULTS.items()
         ),
         *(
-            Refusal(ADMISSION.get(reason, reason), count, rate(rates.refused.get(reason, 0.0)))
+            RefusalRow(ADMISSION.get(reason, reason), count, rate(rates.refused.get(reason, 0.0)))
             for reason, count in counts.refused.items()
         ),
     ]
@@ -342,11 +342,11 @@ def refusals(counts: RequestCounts | None, rates: ServiceRates) -> tuple[Refusal
 # --- replicas, workers and an engine
 
 
-def replica_facts(status: GatewayStatus, service: str | None) -> tuple[ReplicaFacts, ...]:
+def replica_rows(status: GatewayStatus, service: str | None) -> tuple[ReplicaRow, ...]:
     """All of them; none where one worker serves alone. `service`: the one of which they hold what is shown;
     None: nothing is shown."""
     agreement, workers, engine = status.agreement, status.workers, status.engine
-    found: list[ReplicaFacts] = []
+    found: list[ReplicaRow] = []
     if agreement is not None:
         found += [_replica(each, agreement, service) for each in agreement.replicas]
     if len(workers) > 1:
@@ -356,9 +356,9 @@ def replica_facts(status: GatewayStatus, service: str | None) -> tuple[ReplicaFa
     return tuple(found)
 
 
-def _replica(replica: ReplicaReport, report: AgreementReport, service: str | None) -> ReplicaFacts:
+def _replica(replica: ReplicaReport, report: AgreementReport, service: str | None) -> ReplicaRow:
     own = " (this one)" if replica.id == report.id else ""
-    return ReplicaFacts(
+    return ReplicaRow(
         kind="replica",
         name=cut(f"{report.name_of(replica.id)}{own}"),
         state="attached" if replica.attached else "detached",
@@ -392,7 +392,7 @@ def _notes(replica: ReplicaReport, service: str | None) -> Iterator[str]:
         yield " ".join(each for each in (replica.host, replica.release) if each)
 
 
-def _worker(worker: WorkerState, service: str | None) -> ReplicaFacts:
+def _worker(worker: WorkerState, service: str | None) -> ReplicaRow:
     times = "once" if worker.restarts == 1 else f"{worker.restarts} times"
     notes = [
         *([f"process {worker.pid}"] if worker.pid else []),
@@ -403,7 +403,7 @@ def _worker(worker: WorkerState, service: str | None) -> ReplicaFacts:
     level = ""
     if view is not None and view.agreed is not None:
         level = _record(0 if view.agreed.record is None else view.agreed.record.seq)
-    return ReplicaFacts(
+    return ReplicaRow(
         kind="worker",
         name=f"worker {worker.slot}",
         state=worker.state,
@@ -412,14 +412,14 @@ def _worker(worker: WorkerState, service: str | None) -> ReplicaFacts:
     )
 
 
-def _engine(report: EngineReport, service: str | None) -> ReplicaFacts:
+def _engine(report: EngineReport, service: str | None) -> ReplicaRow:
     held = report.held.get(service) if service is not None else None
     notes = [
         report.problem,
         "" if service is None else report.inexpressible.get(service, ""),
         f"{sum(report.rows.values())} ways of asking go past the gateway",
     ]
-    return ReplicaFacts(
+    return ReplicaRow(
         kind="engine",
         name=cut(" ".join(each for each in (report.name, report.release) if each)),
         state="does not follow" if report.problem else "follows",

@@ -44,7 +44,7 @@ CONTENT_TYPE: Final = "application/x-www-form-urlencoded"
 
 
 @final
-class Documents:
+class PageResponses:
     """Makes them. One for each application."""
 
     def __init__(self) -> None:
@@ -52,9 +52,9 @@ class Documents:
         self._loading = asyncio.Lock()
 
     @staticmethod
-    def of(request: web.Request) -> Documents:
+    def of(request: web.Request) -> PageResponses:
         """Those of the application that serves `request`."""
-        return request.app[DOCUMENTS]
+        return request.app[PAGE_RESPONSES]
 
     async def rendering(self) -> Rendering:
         """The templates, loaded in a thread by whoever comes first."""
@@ -78,7 +78,7 @@ class Documents:
         )
 
 
-DOCUMENTS: Final[web.AppKey[Documents]] = web.AppKey("documents", Documents)
+PAGE_RESPONSES: Final[web.AppKey[PageResponses]] = web.AppKey("page responses", PageResponses)
 
 
 @cache
@@ -109,7 +109,7 @@ async def render_pages(request: web.Request, handler: Handler) -> web.StreamResp
         if isinstance(refusal, web.HTTPSeeOther):
             return redirection(refusal.headers["Location"])
         named = {name: refusal.headers[name] for name in PASSED_ON if name in refusal.headers}
-        return await Documents.of(request).respond(
+        return await PageResponses.of(request).respond(
             "message.html",
             status=refusal.status,
             headers=named,

@@ -12,7 +12,7 @@ from math import ceil
 from typing import Final, assert_never, final
 
 from gateway.admin.effects import beneath
-from gateway.admin.ui.model import Bar, OfferFacts
+from gateway.admin.ui.model import Bar, OfferCard
 from gateway.controlplane.change_log import is_blocked, reason_held, unserved
 from gateway.core.fleet.offer import HeldRule, Offer
 from gateway.core.fleet.service import Policy, Service
@@ -121,11 +121,11 @@ class Drawing:
         return tuple(sorted(chosen))
 
 
-def offer_facts(service: ServiceStatus, drawing: Drawing) -> OfferFacts:
+def offer_card(service: ServiceStatus, drawing: Drawing) -> OfferCard:
     """The offer of a service, in words and on its axis."""
     view, scheme = service.view, service.scheme
     offer, ceiling, missing = view.offer, view.service.ceiling, unserved(view)
-    return OfferFacts(
+    return OfferCard(
         range=offered(offer, scheme),
         phase=offer.phase.value,
         progress=progress(view),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
-from gateway.admin.ui.model import EventFacts, Overview, ServicePage
+from gateway.admin.ui.model import EventRow, Overview, ServicePage
 from gateway.admin.ui.timeline import timeline
 from gateway.core.versions.axis import Tick
 
@@ -27,8 +27,8 @@ GAP: Final = 8.0
 """Pixels of a character of a label, and between two labels."""
 
 
-class Part(NamedTuple):
-    """One fragment: the macro that renders it, and what it is given. Equal parts look the same."""
+class Fragment(NamedTuple):
+    """One fragment: the macro that renders it, and what it is given. Equal fragments look the same."""
 
     macro: str
     values: tuple[object, ...]
@@ -36,10 +36,10 @@ class Part(NamedTuple):
 
 @final
 @dataclass(frozen=True, slots=True)
-class PageParts:
+class PageFragments:
     """A page at one moment."""
 
-    parts: Mapping[str, Part]
+    fragments: Mapping[str, Fragment]
     """By the id of the element."""
     lists: Mapping[str, tuple[str, ...]]
     """The ids of the rows, in order, by that of the element that holds them."""
@@ -56,7 +56,7 @@ class AxisLabel(NamedTuple):
     """There is room for it on a wide screen only."""
 
 
-def service_parts(page: ServicePage) -> PageParts:
+def service_fragments(page: ServicePage) -> PageFragments:
     """The page of one service."""
     name, offer = page.name, page.offer
     labels = axis_labels(page.labels)
@@ -64,45 +64,45 @@ def service_parts(page: ServicePage) -> PageParts:
         BACKENDS: tuple(f"backend-{each.key}" for each in page.backends),
         EVENTS: tuple(f"event-{each.number}" for each in page.events),
     }
-    parts = {
-        "health": Part("health", (page.health,)),
-        "offer": Part("offer", (offer, page.guaranteed, page.reachable, labels)),
-        "controls": Part("service_controls", (name, offer.pin, page.releases)),
-        "traffic": Part("traffic", (len(page.backends), page.rate, page.in_flight)),
-        "sparkline": Part("sparkline", (page.traffic,)),
-        "groups": Part("groups", (page.groups, labels, offer.all_bars)),
-        "axis": Part("axis", (labels, offer.all_bars)),
+    fragments = {
+        "health": Fragment("health", (page.health,)),
+        "offer": Fragment("offer", (offer, page.guaranteed, page.reachable, labels)),
+        "controls": Fragment("service_controls", (name, offer.pin, page.releases)),
+        "traffic": Fragment("traffic", (len(page.backends), page.rate, page.in_flight)),
+        "sparkline": Fragment("sparkline", (page.traffic,)),
+        "groups": Fragment("groups", (page.groups, labels, offer.all_bars)),
+        "axis": Fragment("axis", (labels, offer.all_bars)),
     }
     for row, backend in zip(lists[BACKENDS], page.backends, strict=True):
-        parts[row] = Part("backend", (name, offer.all_bars, backend))
-    parts |= {
-        "demand": Part("demand", (page.demand, page.demand_seconds)),
-        "refusals": Part("refusals", (page.refusals,)),
-        "processes": Part("processes", (page.replicas,)),
+        fragments[row] = Fragment("backend", (name, offer.all_bars, backend))
+    fragments |= {
+        "demand": Fragment("demand", (page.demand, page.demand_seconds)),
+        "refusals": Fragment("refusals", (page.refusals,)),
+        "processes": Fragment("processes", (page.replicas,)),
         **_events(page.events, page.minute, with_service=False),
     }
-    return PageParts(parts, lists)
+    return PageFragments(fragments, lists)
 
 
-def overview_parts(overview: Overview) -> PageParts:
+def overview_fragments(overview: Overview) -> PageFragments:
     """The page of all services."""
     rows = tuple(f"service-{each.key}" for each in overview.services)
-    parts = {"health": Part("health", (overview.health,))}
+    fragments = {"health": Fragment("health", (overview.health,))}
     for row, service in zip(rows, overview.services, strict=True):
-        parts[row] = Part("service", (service,))
-    parts |= {
-        "processes": Part("processes", (overview.replicas,)),
+        fragments[row] = Fragment("service", (service,))
+    fragments |= {
+        "processes": Fragment("processes", (overview.replicas,)),
         **_events(overview.events, overview.minute, with_service=True),
     }
-    return PageParts(
-        parts, {SERVICES: rows, EVENTS: tuple(f"event-{each.number}" for each in overview.events)}
+    return PageFragments(
+        fragments, {SERVICES: rows, EVENTS: tuple(f"event-{each.number}" for each in overview.events)}
     )
 
 
-def _events(events: tuple[EventFacts, ...], now: float, *, with_service: bool) -> dict[str, Part]:
-    found = {"timeline": Part("timeline", (timeline(events, now),))}
+def _events(events: tuple[EventRow, ...], now: float, *, with_service: bool) -> dict[str, Fragment]:
+    found = {"timeline": Fragment("timeline", (timeline(events, now),))}
     for each in events:
-        found[f"event-{each.number}"] = Part("event", (each, with_service))
+        found[f"event-{each.number}"] = Fragment("event", (each, with_service))
     return found
 
 

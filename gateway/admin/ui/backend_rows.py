@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from gateway.admin.ui.facts_offer import Drawing, ranges
-from gateway.admin.ui.model import BackendFacts, GroupFacts
+from gateway.admin.ui.model import BackendGroup, BackendRow
+from gateway.admin.ui.offer import Drawing, ranges
 from gateway.core.fleet.backend import Freshness
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.ranges import VersionSet
@@ -33,7 +33,7 @@ HELD_BACK: Final = 1
 IN_SERVICE: Final = "in service"
 
 
-def groups(view: ServiceView, drawing: Drawing) -> tuple[GroupFacts, ...]:
+def groups(view: ServiceView, drawing: Drawing) -> tuple[BackendGroup, ...]:
     """The sets of versions that backends serve, each with the number of backends: the most frequent first.
     Empty for a few backends, which are seen at a glance."""
     if len(view.members.all) < CROWD:
@@ -43,11 +43,11 @@ def groups(view: ServiceView, drawing: Drawing) -> tuple[GroupFacts, ...]:
         counts[group.summary.advertised] += group.number
     ranked = sorted(counts.items(), key=lambda item: -item[1])
     shown = [
-        GroupFacts(number, _text(versions, number, drawing), drawing.bars(versions) if versions else ())
+        BackendGroup(number, _text(versions, number, drawing), drawing.bars(versions) if versions else ())
         for versions, number in ranked[:MAX_GROUPS]
     ]
     if rest := sum(number for _, number in ranked[MAX_GROUPS:]):
-        shown.append(GroupFacts(rest, "serve other ranges", ()))
+        shown.append(BackendGroup(rest, "serve other ranges", ()))
     return tuple(shown)
 
 
@@ -57,7 +57,7 @@ def _text(versions: VersionSet | None, number: int, drawing: Drawing) -> str:
     return f"{'serves' if number == 1 else 'serve'} {ranges(versions, drawing.scheme)}"
 
 
-def worst_first(backends: tuple[BackendFacts, ...]) -> tuple[BackendFacts, ...]:
+def worst_first(backends: tuple[BackendRow, ...]) -> tuple[BackendRow, ...]:
     """A crowd's rows, what is wrong first and otherwise in the configuration's order; fewer rows stay as they
     are, so that nothing moves under an operator's hand."""
     if len(backends) < CROWD:
@@ -65,7 +65,7 @@ def worst_first(backends: tuple[BackendFacts, ...]) -> tuple[BackendFacts, ...]:
     return tuple(sorted(backends, key=_severity))
 
 
-def _severity(backend: BackendFacts) -> int:
+def _severity(backend: BackendRow) -> int:
     by_freshness = SEVERITY[Freshness(backend.freshness)]
     if by_freshness > HELD_BACK and backend.state != IN_SERVICE:
         return HELD_BACK
