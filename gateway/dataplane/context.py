@@ -39,12 +39,12 @@ from gateway.dataplane.http1.request_body import HeldBodies
 from gateway.dataplane.http1.request_ids import RequestIdSource
 from gateway.dataplane.limits.admission import Admission
 from gateway.dataplane.limits.rate_limiter import RateLimiter
-from gateway.dataplane.limits.receive_rate import MIN_RATE_GRACE
 from gateway.dataplane.limits.refusals import Refusals
 from gateway.dataplane.limits.retry_budget import RetryBudget
 from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.dataplane.limits.shedding import Shedder
 from gateway.dataplane.sockets.bounded_reads import READ_SIZE
+from gateway.dataplane.sockets.progress import MIN_RATE_GRACE
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord
 from gateway.telemetry.series.service import TunnelEnding

@@ -223,16 +223,6 @@ class Worker:
         for client in self._clients:
             client.bound_reads()
 
-    def _log_closed_for_room(self, now: float) -> None:
-        """Log the number of closed connections, at most once in `LOG_INTERVAL`."""
-        log.warning(
-            "%d client connections were closed to make room for others: at most %d are kept "
-            "(limits.connections, by default from the limit of open files)",
-            self._room.closed,
-            self._room.most,
-        )
-        self._room.closed, self._room_logged_at = 0, now
-
     def _shed(self, late: float, now: float) -> None:
         """Adjust load shedding to the lag of the loop, and log it at most once in `LOG_INTERVAL`."""
         admission = self.context.admission
@@ -319,7 +309,13 @@ class Worker:
         self.context.held_bodies.tick()
         self._release_removed()
         if self._room.closed and now >= self._room_logged_at + LOG_INTERVAL:
-            self._log_closed_for_room(now)
+            log.warning(
+                "%d client connections were closed to make room for others: at most %d are kept "
+                "(limits.connections, by default from the limit of open files)",
+                self._room.closed,
+                self._room.most,
+            )
+            self._room.closed, self._room_logged_at = 0, now
         for pool in self._open_pools():
             for connection in [conn for conn in pool.connections if conn.deadline <= now]:
                 if connection.deadline <= now:

@@ -10,6 +10,7 @@ import pytest
 
 from gateway.dataplane.limits.retry_budget import MIN_CONCURRENT_RETRIES, RetryBudget
 from gateway.dataplane.local_responses.failures import Failure
+from tests.kit.workers import is_idle
 
 
 class FakeRequest:
@@ -85,13 +86,13 @@ async def test_expired_requests_are_given_up_in_order_and_only_once() -> None:
     budget.expire(5.5)
 
     assert [request.calls for request in (first, gone, later)] == [["expired after reply_timeout"], [], []]
-    assert not budget.idle()
+    assert not is_idle(budget)
     budget.expire(7.0)
     for _ in range(MIN_CONCURRENT_RETRIES):
         budget.release("a")
     await asyncio.sleep(0)
     assert later.calls == ["expired after reply_timeout"]
-    assert budget.idle()
+    assert is_idle(budget)
 
 
 async def test_more_requests_in_flight_make_room_before_a_retry_ends() -> None:

@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from gateway.dataplane.exchange.stages import Stage
-from gateway.dataplane.limits.receive_rate import MIN_RATE_GRACE
+from gateway.dataplane.sockets.progress import MIN_RATE_GRACE
 from tests.dataplane.assertions import assert_ironic_error
 from tests.kit.backends import UpstreamConnection, serve
 from tests.kit.clients import Client

@@ -29,8 +29,9 @@ from gateway.core.fleet.timeouts import NO_TIMEOUT
 from gateway.dataplane.context import Context, draw_bits
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.dataplane.exchange.stages import Stage
-from gateway.dataplane.limits.receive_rate import MIN_RATE_GRACE
+from gateway.dataplane.limits.retry_budget import RetryBudget
 from gateway.dataplane.limits.sharing import SharedLimits
+from gateway.dataplane.sockets.progress import MIN_RATE_GRACE
 from gateway.dataplane.worker import Worker
 from gateway.settings import Limits, Listen, Timeouts
 from gateway.telemetry.metrics import Metrics
@@ -214,7 +215,7 @@ class Gateway:
         return (
             not any(report.in_flight_by_member.values())
             and not any(report.in_flight_by_service.values())
-            and self.worker.context.retry_budget.idle()
+            and is_idle(self.worker.context.retry_budget)
             and not any(active for _, active in report.connections.values())
         )
 
@@ -225,7 +226,7 @@ class Gateway:
         try:
             await until(self.nothing_left)
         except AssertionError:
-            retries = not self.worker.context.retry_budget.idle()
+            retries = not is_idle(self.worker.context.retry_budget)
             raise AssertionError(f"left: retries {retries}, {self.worker.report()}") from None
         finally:
             await self.worker.abort()
@@ -327,6 +328,11 @@ def service_of(*backends: ScriptedBackend | Backend, **options: Any) -> Service:
 def probe_succeeded(gateway: Gateway, backend: ScriptedBackend | Backend, text: str) -> None:
     """Observe a successful probe of `backend` that found these versions."""
     learn(gateway.snapshot_holder, backend.name, Advertisement(versions(text)), monotonic())
+
+
+def is_idle(budget: RetryBudget) -> bool:
+    """Whether no retry is in flight and none is queued."""
+    return not any(budget._active.values()) and not any(budget._queues.values())
 
 
 async def settle() -> None:

@@ -34,8 +34,8 @@ from gateway.dataplane.http1.fields import BY_LENGTH, CHUNKED, HEAD_END, NO_BODY
 from gateway.dataplane.http1.response_head import MAX_RESPONSE_HEAD, ResponseHead
 from gateway.dataplane.local_responses.failures import Failure
 from gateway.dataplane.sockets.bounded_reads import READ_SIZE, bound_reads, read_to_the_end
+from gateway.dataplane.sockets.progress import WriteProgress
 from gateway.dataplane.sockets.tcp import QuickAck, unread, untaken
-from gateway.dataplane.sockets.write_progress import WriteProgress
 from gateway.errors import FramingError
 from gateway.tls.client import has_ended, keep_session, refused_by_peer
 

@@ -96,16 +96,14 @@ class ConnectionPool(ConnectionHome):
     def connect(self, user: ResponseReceiver, service: Service) -> None:
         """Make a connection and pass it to `user`, or report the failure to it."""
         if self.backend.max_connections:
-            self._make_room(self._most_connections())
+            leases = self.context.leases
+            most = self.backend.max_connections
+            if leases is not None:
+                most = leases.get(f"{self.service}/{self.backend.name}", 0)
+            self._make_room(most)
         task = asyncio.get_running_loop().create_task(self._connect(user, service, self.context.clock()))
         self._connecting[task] = user
         task.add_done_callback(self._connecting.pop)
-
-    def _most_connections(self) -> int:
-        leases = self.context.leases
-        if leases is None:
-            return self.backend.max_connections
-        return leases.get(f"{self.service}/{self.backend.name}", 0)
 
     def _make_room(self, most: int) -> None:
         """Close a connection that no request uses if there are `most`. Requests in flight are fewer."""

@@ -136,17 +136,14 @@ class RequestQueue:
         until = self._clock() + turn.left
         entry = _QueueEntry(line, resolution, tried, failure, member, turn.number, until)
         self._entries[request] = entry
-        self._line_up(request, entry)
+        queued = self._lines.setdefault(line, {})
+        is_last = not queued or next(reversed(queued.values())).number < entry.number
+        queued[request] = entry
+        if not is_last:
+            self._lines[line] = dict(sorted(queued.items(), key=lambda each: each[1].number))
         waiting[member.key] = waiting.get(member.key, 0) + 1
         self._waiting_changed()
         return True
-
-    def _line_up(self, request: WaitingRequest, entry: _QueueEntry) -> None:
-        line = self._lines.setdefault(entry.line, {})
-        is_last = not line or next(reversed(line.values())).number < entry.number
-        line[request] = entry
-        if not is_last:
-            self._lines[entry.line] = dict(sorted(line.items(), key=lambda each: each[1].number))
 
     def _count(self, member: Member, reason: Failure) -> None:
         self._metrics.count(

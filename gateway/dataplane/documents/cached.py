@@ -212,7 +212,6 @@ def _probed(key: DocumentKey) -> CachedDocument | None:
 
 
 def _highest(member: Member) -> Version:
-    """Highest version that a member advertises."""
     versions = NO_VERSIONS if member.advertisement is None else member.advertisement.versions
     return versions.highest if versions else Version(0)
 

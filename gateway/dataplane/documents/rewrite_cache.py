@@ -53,18 +53,13 @@ class RewriteCache:
         result = dialect.rewrite_document(endpoint, body, offered, links)
         if entry is not None:
             self._drop(key)
-        self._keep(key, offered, result)
-        return result
-
-    def _keep(self, key: _Key, offered: VersionSet, result: bytes | None) -> None:
-        _, _, links, body = key
         size = len(body) + len(result or b"") + len(links.host) + len(links.public)
-        if size > MAX_SIZE:
-            return
-        self._entries[key] = _Entry(offered, result, size)
-        self.size += size
-        while len(self._entries) > MAX_DOCUMENTS or self.size > MAX_SIZE:
-            self._drop(next(iter(self._entries)))
+        if size <= MAX_SIZE:
+            self._entries[key] = _Entry(offered, result, size)
+            self.size += size
+            while len(self._entries) > MAX_DOCUMENTS or self.size > MAX_SIZE:
+                self._drop(next(iter(self._entries)))
+        return result
 
     def _drop(self, key: _Key) -> None:
         self.size -= self._entries.pop(key).size

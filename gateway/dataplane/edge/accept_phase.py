@@ -114,7 +114,12 @@ class AcceptPhase:
         if self._all.pop(one, self) is self:
             return
         if one.active:
-            self._take_slot_from(one)
+            one.active = False
+            self.active -= 1
+            same_source = self._active[one.source]
+            del same_source[one]
+            if not same_source:
+                del self._active[one.source]
         self._fill()
 
     def queue(self, one: PendingConnection) -> None:
@@ -157,19 +162,6 @@ class AcceptPhase:
     def _slots_of(self, source: str) -> int:
         return len(self._active.get(source, ()))
 
-    def _give_slot_to(self, one: PendingConnection) -> None:
-        one.active = True
-        self._active.setdefault(one.source, {})[one] = None
-        self.active += 1
-
-    def _take_slot_from(self, one: PendingConnection) -> None:
-        one.active = False
-        self.active -= 1
-        same_source = self._active[one.source]
-        del same_source[one]
-        if not same_source:
-            del self._active[one.source]
-
     def _make_room(self, source: str) -> None:
         """Close the oldest waiting connection of the source with most slots, if it has two more than
         `source`."""
@@ -189,7 +181,9 @@ class AcceptPhase:
             while self._parked and self.active < self._bound:
                 one = self._parked.next(self._slots_of)
                 if one in self._all:
-                    self._give_slot_to(one)
+                    one.active = True
+                    self._active.setdefault(one.source, {})[one] = None
+                    self.active += 1
                     one.activated()
         finally:
             self._filling = False
@@ -379,7 +373,7 @@ class PendingConnection:
         self.heard_at = self._home.context.now
         self._stage = _HANDSHAKE
         loop = asyncio.get_running_loop()
-        self._tls = TlsTransport(self._raw, certificates.context, loop, self._count_broken)
+        self._tls = TlsTransport(self._raw, certificates.context, loop, self._count_error)
         self._feed(self._tls)
 
     def refuse(self, reason: str) -> None:
@@ -428,7 +422,7 @@ class PendingConnection:
         try:
             header = read_proxy_header(self._buffer)
         except FramingError as error:
-            self._home.context.metrics.count(OfProcess.client_errors, error.reason)
+            self._count_error(error.reason)
             self._close()
             return False
         if header is None:
@@ -503,7 +497,7 @@ class PendingConnection:
             self._close()
             return
         self._count("plain_http")
-        self._home.context.metrics.count(OfProcess.client_errors, "plain_http")
+        self._count_error("plain_http")
         response = answers.encode(
             answers.plain_error(400, "plain_http"),
             "plain_http",
@@ -540,16 +534,15 @@ class PendingConnection:
             self._paused = False
             self._raw.resume_reading()
 
-    def _count_broken(self, reason: str) -> None:
+    def _count_error(self, reason: str) -> None:
         self._home.context.metrics.count(OfProcess.client_errors, reason)
 
     def _count(self, result: str) -> None:
         """Count the result. Without TLS only failures are counted."""
-        metrics = self._home.context.metrics
         if self._listener.certificates is not None:
-            metrics.count(OfProcess.tls_handshakes, result)
+            self._home.context.metrics.count(OfProcess.tls_handshakes, result)
         elif result != "closed":
-            metrics.count(OfProcess.client_errors, "proxy_header")
+            self._count_error("proxy_header")
 
 
 def source_of(address: str) -> str:

@@ -27,12 +27,11 @@ from gateway.dataplane.exchange.exchange import Exchange
 from gateway.dataplane.exchange.stages import READING_BODY
 from gateway.dataplane.http1.fields import HEAD_END
 from gateway.dataplane.http1.forwarding import Peer
-from gateway.dataplane.limits.receive_rate import ReceiveRate
 from gateway.dataplane.local_responses.answers import CLOSE_LINE, encode, plain_error
 from gateway.dataplane.local_responses.failures import Failure
 from gateway.dataplane.sockets.bounded_reads import bound_reads
+from gateway.dataplane.sockets.progress import ReceiveRate, WriteProgress
 from gateway.dataplane.sockets.tcp import reset, untaken
-from gateway.dataplane.sockets.write_progress import WriteProgress
 from gateway.errors import FramingError
 from gateway.telemetry.series.process import OfProcess
 
@@ -263,17 +262,13 @@ class ClientConnection(Downstream):
             self._reading_heads = False
         if self._buffer and self.phase is IDLE:
             self.phase = PIPELINED
-        if self._half_closed:
-            self._end_half_closed()
-
-    def _end_half_closed(self) -> None:
-        """End what is incomplete: nothing more will come."""
-        exchange = self.exchange
-        if exchange is None:
-            if not self.congested and self.phase not in _ENDING:
+        if self._half_closed:  # nothing more will come: what is incomplete ends
+            exchange = self.exchange
+            if exchange is not None:
+                if not exchange.body_received:
+                    exchange.end(Failure.CLIENT_GONE)
+            elif not self.congested and self.phase not in _ENDING:
                 self.close()
-        elif not exchange.body_received:
-            exchange.end(Failure.CLIENT_GONE)
 
     def _read_head(self) -> bool:
         """Stop 1: begin an exchange if its head is complete; False if not."""
@@ -437,7 +432,12 @@ class ClientConnection(Downstream):
         assert exchange is not None
         self._body_paused = False
         if not keep or (self.peer.certificate is not None and self._has_expired()):
-            self._end_after(exchange)
+            if self.phase not in _ENDING:
+                self._timeouts = timeouts_of(exchange)
+                if exchange.body_received:
+                    self.close()
+                else:
+                    self._linger()
             return
         if not self.congested:
             self.deadline = self.context.now + self.context.timeouts.client_idle
@@ -451,16 +451,6 @@ class ClientConnection(Downstream):
             self._discarding = body
         if self._buffer or self._half_closed or not self._reading:
             self._read_on()
-
-    def _end_after(self, exchange: Exchange) -> None:
-        """End the connection with this exchange, unless it has ended before."""
-        if self.phase in _ENDING:
-            return
-        self._timeouts = timeouts_of(exchange)
-        if exchange.body_received:
-            self.close()
-        else:
-            self._linger()
 
     def bound_writes(self, size: int) -> None:
         if size != self._write_buffer:

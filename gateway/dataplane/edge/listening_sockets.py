@@ -334,18 +334,15 @@ def _taken(left: list[Inherited], listen: Listen, family: int, name: tuple[Any, 
 
 
 def _is_of(one: Inherited, listen: Listen, name: tuple[Any, ...]) -> bool:
+    """Whether an inherited socket has this address and, on IPv6, takes IPv4 exactly if it should."""
     real = one.sock.getsockname()
-    if real[0] != name[0] or (
-        one.sock.family == socket.AF_INET6 and not one.managed and not _fits(one, listen)
-    ):
+    if real[0] != name[0]:
         return False
+    if one.sock.family == socket.AF_INET6 and not one.managed:
+        only_6 = one.sock.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+        if bool(only_6) is listen.dual_stack:
+            return False
     return one.written == str(listen) if name[1] == 0 else bool(real[1] == name[1])
-
-
-def _fits(one: Inherited, listen: Listen) -> bool:
-    """Whether the socket accepts IPv4 as well exactly if it should."""
-    only_6 = one.sock.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
-    return bool(only_6) is not listen.dual_stack
 
 
 def _bound(

@@ -93,10 +93,6 @@ class RetryBudget:
                 first.on_retry_expired(queue.pop(first).failure)
             self._admit(service)
 
-    def idle(self) -> bool:
-        """Whether no retry is in flight and none is queued."""
-        return not any(self._active.values()) and not any(self._queues.values())
-
     # -- where several workers share the floor
 
     def leases_used(self, service: str) -> int:

@@ -20,14 +20,6 @@ OnFailure: TypeAlias = "Callable[[str, str, EjectionReason | None], None]"
 """Called with (member key, URL of the backend, what has failed). None: it has answered."""
 
 
-def _unheard() -> None:
-    """Nobody listens yet."""
-
-
-def _failure_unheard(_key: str, _url: str, _reason: EjectionReason | None) -> None:
-    """Nobody listens yet."""
-
-
 @final
 class SharedLimits:
     """Leases and limits of one worker. `workers`: number of workers."""
@@ -42,12 +34,12 @@ class SharedLimits:
         """Leases that this worker no longer uses, and that the main process has not been told of yet."""
         self.exhausted: frozenset[str] = frozenset()
         """Keys, of those that this worker wants, of which every lease is in use somewhere."""
-        self.on_leases: Callable[[], None] = _unheard
+        self.on_leases: Callable[[], None] = lambda: None
         """Called when something waits for a lease or no longer does, or when one may be free that others
         want. Called often: in each loop iteration the first call matters."""
-        self.on_use: Callable[[], None] = _unheard
+        self.on_use: Callable[[], None] = lambda: None
         """Called, as often, when a client has used something that others must know of soon."""
-        self.on_failure: OnFailure = _failure_unheard
+        self.on_failure: OnFailure = lambda _key, _url, _reason: None
 
     def places(self, length: int) -> int:
         """This worker's part of a queue of `length`."""
