@@ -28,14 +28,14 @@ class CertificateFiles:
         metadata=FILE_PATH.required(
             "The server's certificate and after it the chain: each certificate issued by the next one. The "
             "root is not needed.",
-            reason="Only the operator knows where it is.",
+            reason="There is no useful default.",
             example="/etc/skewgate/tls.crt",
         )
     )
     key: str = field(
         metadata=FILE_PATH.required(
             "Its private key, not encrypted.",
-            reason="Only the operator knows where it is.",
+            reason="There is no useful default.",
             example="/etc/skewgate/tls.key",
         )
     )
@@ -54,23 +54,23 @@ class ServerTls:
 
     certificates: tuple[CertificateFiles, ...] = field(
         metadata=ListOf(CERTIFICATE, least=1).required(
-            "One or more. A client is shown the one for the name that it asks for (SNI), else the first. Two "
-            "with the same names may have different kinds of keys (RSA and ECDSA). Files that change are "
-            "read again.",
+            "One or more. A client gets the one for the name that it asks for (SNI), else the first. Two "
+            "with the same names may have different kinds of keys (RSA and ECDSA). Changed files are "
+            "reloaded.",
             reason="TLS needs one.",
             example=[{"certificate": "/etc/skewgate/tls.crt", "key": "/etc/skewgate/tls.key"}],
         )
     )
     client_ca: str | None = FILE_PATH.key(
         None,
-        "CA certificates, with which certificates of clients are verified (mutual TLS).",
+        "CA certificates that verify the certificates of clients (mutual TLS).",
         reason="Most clients have no certificate.",
         example="/etc/skewgate/clients-ca.crt",
     )
     client: str = one_of("required", "optional").key(
         "required",
         "With `client_ca`: whether a client must have a certificate. One that is given is always verified.",
-        reason="Who names a CA wants to know every client.",
+        reason="If you set a CA, clients must have a certificate by default.",
         example="optional",
     )
     forward_client_cert: bool = FLAG.key(

@@ -28,35 +28,31 @@ useful file, [config/skewgate.yaml](../config/skewgate.yaml) shows every key, an
 
 How the file is read:
 
-- A value is the text that was written: `1.90` is 1.90 and `off` is the word off. A version that other tools
-  would read as a number causes a warning; `check --fix` quotes it.
+- A value is the text that was written: `1.90` is 1.90 and `off` is the word off. `check` warns of a version
+  that other tools would read as a number; `check --fix` quotes it.
 - `${NAME}` in a value is replaced by the environment variable of that name. `${NAME:-default}` is replaced by
   the default when the variable is unset or empty. An unset variable without a default is an error. Inside
   `[ ]` and `{ }` such a value needs quotation marks. Messages show `${NAME}`, never its value.
-- `${FILE:PATH}` in a value is replaced by the content of a file (UTF-8, at most 64 KiB) without the end of
-  its last line: for secrets. A reload reads the file again, and so does the gateway itself when the content
-  changes (`watch`).
-- A file of `include` may use only the variables of `include.environment`, and only files beneath
-  `include.folders`; without these keys, none. Otherwise whoever may write such a file could put the admin
-  token into a response.
-- A relative path, in whatever key, begins in the folder of the configuration; in an included file it begins
-  in that of the main file. A configuration from a pipe or the standard input has no folder: there it begins
-  in the working folder.
+- `${FILE:PATH}` reads the value from a file (UTF-8, at most 64 KiB) without its last line end; use it for
+  secrets. A reload reads the file again. With `watch`, the gateway reloads by itself when the content changes.
+- An included file may use only the variables in `include.environment`, and only files beneath
+  `include.folders`; without these keys, none. Otherwise its author could put the admin token into a response.
+- A relative path begins in the folder of the configuration, also in an included file. A configuration from a
+  pipe or standard input has no folder: there it begins in the working folder.
 - Durations are whole numbers with `ms`, `s`, `m` or `h`, at most `24h`. Sizes are whole numbers with `B`,
   `KiB`, `MiB` or `GiB`.
 - Unknown keys, duplicate keys and wrong types are errors; so are tags, anchors, aliases and second documents.
 - To get the default, leave the key out. `null` is the word null.
 
-What a limit means with several workers stands at its key:
+Each key says how its limit applies with several workers:
 
 - *shared*: it holds for all workers together;
 - *divided*: each worker has an equal part, and none gets more;
 - *per worker*: each worker has all of it.
 
-A key that says nothing of it is about one request or connection, or it is the matter of the process that all
-workers have in common: probes, discovery, the offer, the state, the admin listener. With `workers: 1` every
-limit means what it says. Two gateways, such as an old one that drains while a new one has taken over, share
-nothing: each has all of its limits.
+Other keys concern one request or connection, or the main process, which all workers have in common: probes,
+discovery, the offer, the state, the admin listener. With `workers: 1` every limit is exact. Two gateways, such
+as an old one that drains while a new one has taken over, share no limits.
 """
 
 _CODES_OPENING: Final = """\

@@ -94,10 +94,10 @@ class ClientLimits:
         None,
         "Requests of one client: a number for each second (`100/s`), minute (`30/m`) or hour (`10/h`); then "
         "429 in the dialect's shape. Without this key: no limit.",
-        reason="Many clients of an API are programs behind one address. Only operators know what is much.",
+        reason="Many clients of an API are programs behind one address, so there is no useful default.",
         example="100/s",
-        workers=f"{SHARED}. Workers tell each other what was used after a tenth of a second. What a client "
-        "gets too much by then is taken off afterwards",
+        workers=f"{SHARED}. Workers share their counts every tenth of a second. What a client gets "
+        "beyond the rate by then is subtracted afterwards",
     )
     burst: int | None = count(1, 1_000_000).key(
         None,
@@ -111,8 +111,8 @@ class ClientLimits:
         "Requests in flight of one client; then 429 in the dialect's shape. Without this key: no limit.",
         reason="Many clients of an API are programs behind one address.",
         example=50,
-        workers=f"{SHARED}. Workers tell each other after a tenth of a second. Requests that come within it "
-        "may get beyond, to so many at each worker",
+        workers=f"{SHARED}. Workers share their counts every tenth of a second. Within it, each worker may "
+        "admit this many",
     )
 
     @property
@@ -154,7 +154,7 @@ class Maintenance:
     status: int = count(400, 599).key(
         503,
         "The status of the answer.",
-        reason="Clients take 503 for a passing state, and most of them try again.",
+        reason="Clients treat 503 as temporary, and most of them try again.",
         example=503,
     )
     body: str | None = BODY.key(
@@ -166,9 +166,9 @@ class Maintenance:
     )
     retry_after: float | None = DURATION.key(
         None,
-        "When clients may try again, for `Retry-After`. It is left out where `retry_after` of the service "
-        "says so, by default where the dialect's clients break on it.",
-        reason="Only the operator knows how long it will take.",
+        "The value of `Retry-After`. The header is left out if `retry_after` of the service is false, by "
+        "default for dialects whose clients break on it.",
+        reason="There is no useful default.",
         example="10m",
     )
 

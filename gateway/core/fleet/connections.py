@@ -12,7 +12,7 @@ from gateway.keys.texts import DURATION, count
 @final
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """How long one connection to a backend is used. It ends between two requests."""
+    "How long a connection to a backend is used. It is closed between two requests."
 
     requests: int = count(1, 1_000_000).key(
         1000,
@@ -29,7 +29,9 @@ class Reuse:
     )
 
 
-REUSE: Final = section(Reuse, "How long one connection to a backend is used. It ends between two requests.")
+REUSE: Final = section(
+    Reuse, "How long a connection to a backend is used. It is closed between two requests."
+)
 DEFAULT_REUSE: Final = Reuse()
 
 
@@ -40,16 +42,16 @@ class Queue:
 
     length: int = count(0, 100_000).key(
         32,
-        "How many requests may wait for this backend; more get 503. 0: none waits.",
-        reason="A short burst passes. In a longer queue clients would wait for what they have given up.",
+        "How many requests may wait for this backend; further ones get 503. 0: none.",
+        reason="Enough for a short burst. In a longer queue, requests wait longer than their clients.",
         example=100,
         workers=f"{DIVIDED}, rounded up. Beyond it a request waits a moment while another worker may have "
         "room",
     )
     timeout: float = DURATION.key(
         "1s",
-        "How long a request waits; then 503.",
-        reason="Clients retry after a second or two themselves.",
+        "How long a request may wait; then 503, or the error of its first attempt if it was sent before.",
+        reason="Clients retry by themselves after a second or two.",
         example="500ms",
     )
 

@@ -25,14 +25,13 @@ class RetryCause(StrEnum):
 @final
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """When a request is sent to another backend."""
+    "When a request is sent again, nearly always to another backend."
 
     attempts: int = count(1, 10).key(
         3,
-        "After `no_reply`, or a response without the served version: how many attempts a request may have "
-        "in total; 1: it is never sent again. "
-        "After `connect`, where nothing was sent, every capable backend is tried; after a refusal of the "
-        "version one other.",
+        "The attempts of a request in total, after `no_reply` or a response without the served version; 1: "
+        "it is never sent again. After `connect`, where nothing was sent, every capable backend is tried; "
+        "after a refusal of the version one other.",
         reason="Two more backends are enough when one restarts and the next one follows.",
         example=2,
     )
@@ -42,12 +41,13 @@ class Retry:
         "only for methods that are safe to repeat, and after a timeout only once. version: the backend "
         "refused the version, or its response to GET, HEAD or OPTIONS lacks the served version that this "
         "API's servers always name.",
-        reason="In these cases a second attempt does no harm: nothing was executed, or it may be repeated.",
+        reason="In these cases a second attempt does no harm: nothing was executed, or the request may be "
+        "repeated.",
         example=["connect"],
     )
 
 
-RETRY: Final = section(Retry, "When a request is sent to another backend.")
+RETRY: Final = section(Retry, "When a request is sent again, nearly always to another backend.")
 DEFAULT_RETRY: Final = Retry()
 
 
@@ -67,11 +67,11 @@ class EjectionReason(StrEnum):
 @final
 @dataclass(frozen=True, slots=True)
 class Ejection:
-    """When a backend that fails gets no requests for a while."""
+    "Outlier ejection: when a failing backend gets no requests for a while."
 
     failures: int = count(1, 1000).key(
         5,
-        "So many failures in a row, without a complete response between them, eject a backend. One that has "
+        "Failures in a row, without a complete response between them, that eject a backend. One that has "
         "just come back is ejected again by the first.",
         reason="The value of Envoy. One failure may be the request's own fault, five of several are not.",
         example=3,
@@ -89,15 +89,15 @@ class Ejection:
     max_time: float = DURATION.key(
         "300s",
         "The longest ejection.",
-        reason="A backend that is repaired is used again within five minutes, without anybody's command.",
+        reason="A repaired backend is used again within five minutes, without a command.",
         example="1m",
         workers=SHARED,
     )
     max_share: int = PERCENTAGE.key(
         "50%",
-        "How many of the service's backends in service are ejected at the same time at most, rounded down. "
+        "Largest share of the service's backends in service that is ejected at the same time, rounded down. "
         "The only one is never ejected.",
-        reason="When more of them fail, the fault is likely elsewhere, and half of them still serve.",
+        reason="When more of them fail, the cause is likely elsewhere.",
         example="30%",
         workers=SHARED,
     )
@@ -106,11 +106,11 @@ class Ejection:
         "Which failures count. connect: no connection. bad_gateway: the connection broke, or no valid HTTP "
         "came. timeout: no response, or no more of it, in time. server_error: the API itself answered with a "
         "status from 500 on.",
-        reason="These the gateway sees itself. An API answers 500 to what one request asks of it, too.",
+        reason="The gateway sees these failures itself. A 500 may be due to a single request.",
         example=["connect", "timeout", "server_error"],
     )
 
 
-EJECTION: Final = section(Ejection, "When a backend that fails gets no requests for a while.")
+EJECTION: Final = section(Ejection, "Outlier ejection: when a failing backend gets no requests for a while.")
 EJECTION_OR_OFF: Final = Either(off(), EJECTION)
 DEFAULT_EJECTION: Final = Ejection()

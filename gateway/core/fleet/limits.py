@@ -41,14 +41,14 @@ class Limits:
 
     head: int = size("1KiB", "1MiB").key(
         "32KiB",
-        "All header lines of a request together; then 431.",
+        "Size of all header lines of a request together; then 431.",
         reason="Real heads stay below 16 KiB, even with large tokens. More memory would only help attackers.",
         example="64KiB",
         whole_file=_HEAD_FIRST,
     )
     line: int = size("256B", "1MiB").key(
         "8KiB",
-        "The request line (then 414) and each header line (then 431).",
+        "Size of the request line (then 414) and of each header line (then 431).",
         reason="The limit of Apache, nginx and most API servers: a longer line would fail there.",
         example="16KiB",
         whole_file=_HEAD_FIRST,
@@ -62,7 +62,7 @@ class Limits:
     )
     body: int = size("0B", "1024GiB").key(
         "1GiB",
-        "The body of a request; then 413.",
+        "Size of a request body; then 413.",
         reason="Bodies are streamed, so a large one costs no memory. The limit is for endless ones.",
         example="10MiB",
     )
@@ -105,17 +105,17 @@ class Limits:
     )
     connections: int | None = _CONNECTIONS.key(
         "auto",
-        "How many clients may be connected at once; `auto`: from the limit of open files, with a reserve "
-        "for backends.",
-        reason="Without free descriptors requests fail, and the process knows its own limit.",
+        "Largest number of client connections; `auto`: from the limit of open files, with a reserve for "
+        "backends.",
+        reason="Without free descriptors requests fail, and the process can read its own limit.",
         example=2000,
         workers=f"{DIVIDED}, rounded up. `auto`: {PER_WORKER}, since each process has files of its own",
         whole_file="a connection belongs to no service before its first request",
     )
     handshakes: int = count(8, 100_000).key(
         256,
-        "How many connections may be busy with a PROXY header or a TLS handshake at once. Others wait, each "
-        "client's in turn.",
+        "Largest number of connections in a PROXY header or a TLS handshake at once. Others wait; clients "
+        "take turns.",
         reason="Each takes up to 100 KiB and a millisecond of CPU; 256 are a second's worth of both.",
         example=64,
         workers=f"{PER_WORKER}: it bounds how long those who are connected wait for one process",
@@ -123,9 +123,10 @@ class Limits:
     )
     shed_lag: float = DURATION_OR_OFF.key(
         "500ms",
-        "How late the event loop may be. While it stays later, new requests get 503: first those of new "
-        "connections, then of young ones, at last of all. The admin listener is served. `off`: never.",
-        reason="A request waits a few times as long. Beyond seconds clients give up, and the work is wasted.",
+        "How late the event loop may be. While it is later, new requests get 503: first on new connections, "
+        "then on young ones, then on all. The admin listener is always served. `off`: never.",
+        reason="A request then waits a few times as long. Clients give up after seconds, and the work would "
+        "be wasted.",
         example="1s",
         workers=f"{PER_WORKER}: each has an event loop of its own, and refuses for itself",
         whole_file=_ALL_TOGETHER,

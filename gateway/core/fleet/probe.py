@@ -19,17 +19,17 @@ class Health:
 
     path: str = field(
         metadata=PATH.required(
-            "The path that is asked with GET after each probe, below the base path of the backend.",
+            "The path of the GET request after each probe, below the base path of the backend.",
             reason="APIs have it in different places.",
             example="/healthcheck",
         )
     )
     status: int = count(200, 299).key(
         200,
-        "The status that means yes. 404, 405 and 501 mean that there is no such check, redirects nothing. "
-        "Any other status means no: the backend gets no new requests while another one that serves the "
-        "version is usable.",
-        reason="What oslo.middleware and all others answer while all is well.",
+        "The status of a healthy backend. 404, 405 and 501 mean that it has no such check; redirects are "
+        "ignored. At any other status it is unhealthy: it gets no new requests while another backend that "
+        "serves the version is usable.",
+        reason="The healthy status of oslo.middleware and of all others.",
         example=204,
     )
 
@@ -44,20 +44,20 @@ class Probe:
 
     interval: float = DURATION.key(
         "5s",
-        "Between two probes of one backend, with jitter.",
+        "Time between two probes of one backend, with jitter.",
         reason="Ordinary responses show changes sooner; this is for idle backends. A probe costs little.",
         example="10s",
     )
     timeout: float = DURATION.key(
         "2s",
-        "For one whole probe.",
+        "Longest duration of one whole probe.",
         reason="A discovery document needs no database; a server that is slower is overloaded.",
         example="5s",
     )
     path: str | None = PATH.key(
         None,
         "The path to probe, instead of the dialect's own.",
-        reason="The dialect knows where its servers say what they serve.",
+        reason="The dialect knows where its servers list their versions.",
         example="/v1",
     )
     headers: Mapping[str, MaskedText] = Table(HEADER_NAME, HEADER_VALUE).key(
@@ -68,8 +68,8 @@ class Probe:
     )
     health: Health | None = HEALTH.key(
         None,
-        "What is asked beside the versions: whether the backend wants requests. Without this key: nothing.",
-        reason="A server that tells its versions usually wants requests.",
+        "A health check after each probe. Without this key: none.",
+        reason="A server that answers probes is usually healthy.",
         example={"path": "/healthcheck"},
     )
 

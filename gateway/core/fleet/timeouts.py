@@ -31,21 +31,21 @@ class Timeouts:
 
     client_head: float = DURATION.key(
         "10s",
-        "In total, from the first byte of a request to the end of its head; then 408.",
+        "Total time from the first byte of a request to the end of its head; then 408.",
         reason="The usual value in HAProxy. It limits clients that send one byte at a time.",
         example="5s",
         whole_file="the service is known only after the whole head has been read",
     )
     handshake: float = DURATION.key(
         "10s",
-        "In total, from a new connection to the end of its PROXY header and its TLS handshake.",
+        "Total time from a new connection to the end of its PROXY header and its TLS handshake.",
         reason="As long as `client_head`. A handshake takes two round trips.",
         example="5s",
         whole_file="TLS comes before any request",
     )
     client_body_idle: float = DURATION.key(
         "30s",
-        "Between two parts of a request body; then 408.",
+        "Time between two parts of a request body; then 408.",
         reason="Longer than a disturbance of the network, shorter than a slow attack needs.",
         example="1m",
     )
@@ -65,21 +65,21 @@ class Timeouts:
     )
     connect: float = DURATION.key(
         "2s",
-        "To open a connection to a backend; then another backend that serves the version is tried.",
+        "Time to open a connection to a backend; then another backend that serves the version is tried.",
         reason="Backends are near. Nothing has been sent yet, so an early switch costs nothing.",
         example="500ms",
     )
     backend_head: float = DURATION_OR_OFF.key(
         "30s",
-        "In total, from the end of a request to the end of the response head; then 504. `off`: for requests "
+        "Total time from the end of a request to the end of the response head; then 504. `off`: for requests "
         "that wait for an event, such as a long poll.",
         reason="API calls that take longer respond 202 and continue in the background.",
         example="60s",
     )
     backend_body_idle: float = DURATION_OR_OFF.key(
         "60s",
-        "Between two parts of a response body; then the client connection is closed. `off`: for watches and "
-        "logs that are followed.",
+        "Time between two parts of a response body; then the client connection is closed. `off`: for watches "
+        "and followed logs.",
         reason="A response that was cut cannot be repaired, so this is longer than the other limits.",
         example="2m",
     )

@@ -101,7 +101,7 @@ class LearnOptions:
     )
     statuses: tuple[int, ...] = ListOf(COUNT).key(
         (200,),
-        "Statuses of a response that is believed.",
+        "Statuses of a response with versions.",
         reason="Any other is an error page.",
         example=(200, 300),
     )
@@ -143,7 +143,7 @@ class ResponseOptions:
         meaning="Whether these headers stand on every response. `false`: the range only where the backend "
         "sent it. The served version stands on every response anyway when `match` may choose another version "
         "than the requested one.",
-        reason="Clients get what their servers send.",
+        reason="Clients get the headers that their servers send.",
         example=True,
     )
 
@@ -336,7 +336,8 @@ class CustomOptions:
     )
     learn: LearnOptions = section(LearnOptions).key(
         {},
-        "Where a backend advertises its versions. If nowhere, `versions` of each backend declares them.",
+        "Where a backend advertises its versions. If it does not, declare them in `versions` of each "
+        "backend.",
         reason="Nothing is guessed.",
         example={"path": "/version", "minimum": "$.MinAPIVersion", "maximum": "$.ApiVersion"},
     )
@@ -348,7 +349,7 @@ class CustomOptions:
     )
     refusal: RefusalOptions = section(RefusalOptions).key(
         {},
-        "The answer to a version that is not on offer, or is malformed.",
+        "The response to a version that is not on offer or malformed.",
         reason="RFC 9457.",
         example={"status": 406},
     )

@@ -20,17 +20,17 @@ class WrittenAccess:
 
     allow: tuple[IPv4Network | IPv6Network, ...] | None = ListOf(NETWORK).key(
         None,
-        "Networks that may use the service. If there are any, no other address may. Of all networks in both "
-        "lists that hold an address the one with the longest prefix decides.",
-        reason="Who may reach the listener may use its services.",
+        "Networks that may use the service; if there are any, all others may not. If networks of both lists "
+        "contain an address, the longest prefix decides.",
+        reason="Without rules, every client that reaches the listener may use its services.",
         example=["10.0.0.0/8", "fd00::/8"],
     )
     deny: tuple[IPv4Network | IPv6Network, ...] | None = ListOf(NETWORK).key(
         None,
-        "Networks that may not use it. They get 403 in the dialect's shape. Behind `trusted_proxies` the "
-        "address that they forward counts; a forwarded text that is no address gets 403, with `allow` as "
-        "well.",
-        reason="Who may reach the listener may use its services.",
+        "Networks that may not use the service: they get 403 in the API's own format. Behind "
+        "`trusted_proxies` the forwarded address counts; a forwarded text that is no address gets 403, with "
+        "`allow` as well.",
+        reason="Without rules, every client that reaches the listener may use its services.",
         example=["10.9.0.0/16"],
     )
 

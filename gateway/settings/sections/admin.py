@@ -24,20 +24,20 @@ class Admin:
     listen: Address = LISTEN_ADDRESS.key(
         "127.0.0.1:9900",
         "HOST:PORT of the admin listener: health, metrics, status, pins.",
-        reason="Everybody who reaches it can drain backends, so it is open to this machine only.",
+        reason="Everybody who reaches it can drain backends, so by default only this machine can.",
         example="127.0.0.1:9900",
     )
     token: Secret | None = SECRET.key(
         None,
         "The token that clients of the admin listener send as `Authorization: Bearer TOKEN`. It or "
         "`tls.client_ca` is required unless `listen` is a loopback address.",
-        reason="On loopback the users of the machine are trusted.",
+        reason="On loopback, the users of the machine are trusted.",
         example="${SKEWGATE_ADMIN_TOKEN}",
     )
     tls: ServerTls | None = SERVER_TLS.key(
         None,
         "TLS on the admin listener. A client with a certificate of `client_ca` needs no token.",
-        reason="On loopback nobody is on the way.",
+        reason="Loopback traffic does not leave the machine.",
         example={
             "certificates": [{"certificate": "/etc/skewgate/admin.crt", "key": "/etc/skewgate/admin.key"}],
             "client_ca": "/etc/skewgate/operators-ca.crt",
@@ -45,16 +45,16 @@ class Admin:
     )
     hosts: tuple[str, ...] = ListOf(HOST).key(
         (),
-        "Further names by which clients address it, as in `Host`; loopback, the host of `listen` and the "
-        "address of the connection are always taken. `/livez` and `/readyz` need none of them.",
-        reason="A web page whose name leads to this address could read it otherwise.",
+        "Further allowed values of `Host`. Loopback names, the host of `listen` and the address of the "
+        "connection are always allowed. `/livez` and `/readyz` allow any.",
+        reason="Otherwise a web page could read it through DNS rebinding.",
         example=["gateway-1.example.org"],
     )
     metrics_listen: Address | None = LISTEN_ADDRESS.key(
         None,
-        "HOST:PORT of another listener, without TLS, on which everybody gets `/metrics`, `/livez` and "
-        "`/readyz`, and nothing else, whatever `Host` they send.",
-        reason="Names of services and backends are for those who operate them.",
+        "HOST:PORT of another listener, without TLS, token or check of `Host`, that serves only `/metrics`, "
+        "`/livez` and `/readyz`.",
+        reason="Metrics contain the names of services and backends.",
         example="10.0.0.5:9901",
     )
 

@@ -110,20 +110,19 @@ class EtcdTls:
 
     ca: str | None = FILE_PATH.key(
         None,
-        "CA certificates (PEM), by which the certificates of the members are verified.",
-        reason="Without it those that the system trusts.",
+        "CA certificates (PEM) that verify the certificates of the members.",
+        reason="Without it, the CAs that the system trusts.",
         example="/etc/skewgate/etcd-ca.crt",
     )
     server_name: str | None = HOST.key(
         None,
         "The name that the certificate of each member must have.",
-        reason="Without it the host of each endpoint.",
+        reason="Without it, the host of each endpoint.",
         example="etcd.example.org",
     )
     certificate: str | None = FILE_PATH.key(
         None,
-        "The certificate that the gateway shows, with its chain (PEM). It is read again when there "
-        "is no connection with it.",
+        "The client certificate for etcd, with its chain (PEM). It is read again when a connection fails.",
         reason="Only an etcd with `client-cert-auth` asks for one.",
         example="/etc/skewgate/etcd-client.crt",
     )
@@ -159,22 +158,21 @@ class EtcdSettings:
 
     endpoints: tuple[str, ...] = field(
         metadata=ListOf(ENDPOINT, least=1).required(
-            "The client URLs of its members, `http://HOST:PORT` or `https://HOST:PORT` (port 2379 if none is "
-            "written). One that does not answer is passed over.",
-            reason="Only the operator knows where it is.",
+            "The client URLs of its members, `http://HOST:PORT` or `https://HOST:PORT` (default port 2379). "
+            "A member that does not answer is skipped.",
+            reason="There is no useful default.",
             example=["https://etcd-1:2379", "https://etcd-2:2379", "https://etcd-3:2379"],
         )
     )
     tls: BackendTls | None = ETCD_TLS.key(
         None,
-        "How the certificates of https endpoints are verified, and what the gateway shows.",
-        reason="https needs nothing where the system trusts the CA.",
+        "How certificates of https endpoints are verified, and the client certificate.",
+        reason="https needs nothing more if the system trusts the CA.",
         example={"ca": "/etc/skewgate/etcd-ca.crt"},
     )
     user: str | None = LINE.key(
         None,
-        "The user of etcd as whom the gateway reads and writes. It needs `readwrite` on all keys under "
-        "`prefix`.",
+        "The etcd user of the gateway. It needs `readwrite` on all keys under `prefix`.",
         reason="An etcd without users asks for none.",
         example="skewgate",
     )
@@ -186,8 +184,8 @@ class EtcdSettings:
     )
     prefix: str = PREFIX.key(
         "/skewgate",
-        "What all keys begin with.",
-        reason="It says whose keys they are.",
+        "Prefix of all keys in etcd.",
+        reason="It separates the keys from those of other programs.",
         example="/site-1/skewgate",
     )
 
@@ -205,25 +203,24 @@ class AgreementSettings:
     )
     cluster: str = field(
         metadata=CLUSTER_NAME.required(
-            "The name of this set of replicas: all of them have the same one, and no other set in this etcd "
-            "has it.",
+            "The name of this set of replicas. All of them need the same one; no other set in this etcd may "
+            "have it.",
             reason="Two sets under one name would hold back each other's offers.",
             example="site-1",
         )
     )
     ttl: float = TTL.key(
         "3s",
-        "From 500ms to 60s. A replica that has not reached etcd for nine tenths of it is detached: it keeps "
-        "its offer, and answers 503 where it would refuse a version. All replicas have the same one.",
+        "From 500ms to 60s, the same for all replicas. A replica that has not reached etcd for nine tenths "
+        "of it is detached: it keeps its offer, and answers 503 where it would refuse a version.",
         reason="A beat is sent every quarter of it, and etcd answers in milliseconds.",
         example="10s",
     )
     forget: float | None = FORGET.key(
         "24h",
-        "A replica that is detached for so long stops answering, and the others go on without it; `never`: "
-        "neither. At most 720h. All replicas have the same one.",
-        reason="A day is time enough to repair etcd, and no machine that is gone holds back an offer for "
-        "longer.",
+        "How long a replica may be detached: then it stops answering, and the others go on without it; "
+        "`never`: neither. At most 720h, the same for all replicas.",
+        reason="A day is enough to repair etcd, and a machine that is gone holds back the offer no longer.",
         example="never",
     )
 

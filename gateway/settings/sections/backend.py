@@ -65,35 +65,35 @@ class WrittenBackend:
         None,
         "Instead of `url`: http://NAME:PORT, or https. Each address of the name is a backend, which comes "
         "and goes with it. A headless service of Kubernetes is such a name.",
-        reason="Backends that do not come and go are named one by one.",
+        reason="For backends that never change, `url` is simpler.",
         example="http://ironic-api.openstack.svc.cluster.local:6385",
     )
     srv: BackendUrl | None = SRV_URL.key(
         None,
         "Instead of `url`: http://_SERVICE._tcp.NAME, or https. Each address of the targets of these SRV "
         "records is a backend, at the port of its record.",
-        reason="Backends that do not come and go are named one by one.",
+        reason="For backends that never change, `url` is simpler.",
         example="http://_api._tcp.ironic-api.openstack.svc.cluster.local",
     )
     file: str | None = FILE_PATH.key(
         None,
         "Instead of `url`: a file with a list of backends in the form of Prometheus' file_sd, JSON or YAML. "
         "It is read again when it changes.",
-        reason="Backends that do not come and go are named one by one.",
+        reason="For backends that never change, `url` is simpler.",
         example="/etc/skewgate/backends.json",
     )
     leave_grace: float = WAIT.key(
         "5m",
-        "For how long a backend that `dns`, `srv` or `file` lists no more counts for the offer with what it "
-        "advertised last. It gets no new requests in this time, and is removed at its end.",
-        reason="Longer than it takes to replace a pod: so a restart never moves the offer.",
+        "How long the versions of a backend still count for the offer after `dns`, `srv` or `file` stopped "
+        "listing it. It gets no new requests in this time, and is then removed.",
+        reason="Longer than it takes to replace a pod, so that a restart never changes the offer.",
         example="15m",
     )
     networks: tuple[IPv4Network | IPv6Network, ...] | None = ListOf(NETWORK).key(
         None,
-        "Networks in which the addresses of `dns`, `srv` or `file` must be; others are not taken. Without "
-        "this key: any but link-local, multicast and unspecified ones.",
-        reason="Whoever keeps the source could send probes to the metadata service of a cloud.",
+        "Networks to which addresses from `dns`, `srv` or `file` must belong; others are ignored. Without "
+        "this key: any address but link-local, multicast and unspecified ones.",
+        reason="Otherwise the source could direct probes to the metadata service of a cloud.",
         example=["10.0.0.0/8", "fd00::/8"],
     )
     name: str | None = BACKEND_NAME.key(
@@ -105,9 +105,9 @@ class WrittenBackend:
     )
     versions: str | None = VERSIONS.key(
         None,
-        "The versions that it serves, instead of probes: `1.1-1.58`, `1.1-1.58, 1.60`; dates and names as "
-        "`a..b` or a list.",
-        reason="A probe is always true; declared versions are for servers that do not say what they serve.",
+        "The versions that it serves, for servers that cannot be probed: `1.1-1.58`, `1.1-1.58, 1.60`; dates "
+        "and names as `a..b` or a list.",
+        reason="A probe is always up to date; declared versions are not.",
         example="1.1-1.58",
     )
     weight: int = count(1, 1000, "to take a backend out, `skewgate drain SERVICE/BACKEND`").key(
@@ -118,39 +118,38 @@ class WrittenBackend:
     )
     backup: bool = FLAG.key(
         default=False,
-        meaning="Whether it gets requests only where no other backend that serves the version is usable: "
-        "all others are down, ejected, drained, unhealthy, or cannot be connected to. Its versions count for "
-        "the offer like any other's.",
+        meaning="Whether it gets requests only if no other backend that serves the version is usable: all "
+        "others are down, ejected, drained, unhealthy or unreachable. Its versions count for the offer.",
         reason="Replicas are usually equal.",
         example=True,
     )
     max_requests: int | None = count(1, 100_000).key(
         None,
-        "How many requests it takes at the same time. When all that serve the version are "
-        "full, requests wait in their queues, then get 503.",
-        reason="An API server has its own limit and refuses, or queues, what is beyond it.",
+        "How many requests it gets at the same time. When all backends that serve the version are full, "
+        "requests wait in their queues (`queue`).",
+        reason="API servers have limits of their own.",
         example=64,
-        workers=f"{SHARED}: never more, from all workers together. They lend each other what they do not "
+        workers=f"{SHARED}: never more from all workers together. Workers lease each other what they do not "
         "use. If it is less than their number, they take turns",
     )
     max_connections: int | None = count(1, 100_000).key(
         None,
         "How many connections are open to it at the same time. A request needs one of its own, so this "
         "bounds requests, too.",
-        reason="Most servers take more connections than any gateway opens.",
+        reason="Most servers accept more connections than a gateway opens.",
         example=64,
         workers=f"{SHARED}, as `max_requests`",
     )
     queue: Queue = QUEUE.key(
         {},
         "How requests wait for it while it is full.",
-        reason="A short burst passes.",
+        reason="A queue absorbs short bursts.",
         example={"length": 100},
     )
     tls: WrittenTls | None = section(WrittenTls, title="BackendTls").key(
         None,
-        "How it is spoken to over TLS, with an https URL.",
-        reason="The CAs of the system, and the host of the URL.",
+        "TLS to the backend, for an https URL.",
+        reason="By default the CAs of the system verify the host of the URL.",
         example={"ca": "/etc/skewgate/backends-ca.crt"},
     )
 

@@ -48,8 +48,8 @@ class AccessLogSettings:
 
     format: str = one_of("json", "text", "off").key(
         "json",
-        "The format of a line; off: no line is written.",
-        reason="Programs read the lines before people do.",
+        "The format of a line; off: no lines.",
+        reason="Mostly programs read the access log.",
         example="text",
     )
     path: str = PathText(read_text, TEXT, unplaced="-").key(
@@ -60,9 +60,9 @@ class AccessLogSettings:
     )
     query: str = one_of("redact", "keep").key(
         "redact",
-        "What a line shows of the query of a target: `redact` writes `*` for each value (`?limit=*`), `keep` "
-        "the query as it came.",
-        reason="Queries hold tokens, signatures and names of people, and logs are kept for long.",
+        "How a line shows the query: `redact` writes `*` for each value (`?limit=*`), `keep` writes it as it "
+        "came.",
+        reason="Queries contain tokens, signatures and personal data, and logs are kept for long.",
         example="keep",
     )
 
@@ -76,7 +76,7 @@ class LogSettings:
         "text",
         "The format of a line. In JSON every event is one line, with the keys of the access log where they "
         "mean the same.",
-        reason="People read it first: at the start, and in `journalctl`.",
+        reason="Mostly people read it: at the start, and in `journalctl`.",
         example="json",
     )
     level: str = one_of("debug", "info", "warning", "error").key(
@@ -97,8 +97,8 @@ class MetricsSettings:
         meaning="Whether durations, failures, connections, ranges and requests are shown for each "
         "backend. If not, a backend has five series: skewgate_backend_up, _draining, _ejected and "
         "_unhealthy, and skewgate_offer_held_by; a discovered one also skewgate_backend_leaving.",
-        reason="Some 70 series for a backend find the slow one; a thousand backends may be too many for a "
-        "Prometheus.",
+        reason="Some 70 series for each backend show which one is slow; with a thousand backends they may be "
+        "too many for a Prometheus.",
         example=False,
     )
 
@@ -110,9 +110,9 @@ class WrittenFile:
 
     listen: ClientAddress | tuple[WrittenListener, ...] = field(
         metadata=Either(CLIENT_ADDRESS, ListOf(section(WrittenListener, title="Listener"))).required(
-            "Where clients are served: HOST:PORT, unix:PATH, or a list of `{address: HOST:PORT}` with more "
-            "keys. `[::]:PORT` is for IPv4, too, unless another listener has the port there.",
-            reason="Only the operator knows where clients may reach the services.",
+            "The address for clients: HOST:PORT, unix:PATH, or a list of `{address: HOST:PORT}` with more "
+            "keys. `[::]:PORT` serves IPv4, too, unless another listener has that port there.",
+            reason="There is no useful default.",
             example="127.0.0.1:8080",
         )
     )
@@ -134,9 +134,9 @@ class WrittenFile:
     )
     watch: bool = FLAG.key(
         default=True,
-        meaning="Whether the gateway reloads by itself once the content of a file that it has read is "
-        "another one and has stayed so for a second: this file, included ones, `${FILE:PATH}`, TLS of "
-        "backends. A change that is refused is tried again when a file changes again.",
+        meaning="Whether the gateway reloads by itself, one second after the last change of a file that it "
+        "has read: this file, included ones, `${FILE:PATH}`, TLS of backends. A refused change is tried "
+        "again after the next change.",
         reason="ConfigMaps and Secrets change without a signal.",
         example=False,
     )
@@ -148,15 +148,16 @@ class WrittenFile:
     workers: int | None = WORKERS.key(
         1,
         "How many processes serve requests; `auto`: one for each CPU that the gateway may use, at most "
-        f"{MAX_WORKERS}. With 1 they are served by the process that also probes. With more, that one serves "
-        "none (docs/workers.md).",
-        reason="One process handles thousands of requests a second, and needs the least of everything.",
+        f"{MAX_WORKERS}. With 1, the main process serves requests itself. With more, it serves none "
+        "(docs/workers.md).",
+        reason="One process handles thousands of requests a second with the least memory.",
         example="auto",
     )
     agreement: AgreementSettings | None = section(AgreementSettings, title="Agreement").key(
         None,
-        "What all replicas of this gateway agree over, so that they offer the same (docs/replicas.md).",
-        reason="Without it a replica stands alone.",
+        "The store through which all replicas of this gateway share one offer, pins and drains "
+        "(docs/replicas.md).",
+        reason="Without it, a gateway shares nothing.",
         example={
             "etcd": {"endpoints": ["https://etcd-1:2379", "https://etcd-2:2379", "https://etcd-3:2379"]},
             "cluster": "site-1",
@@ -169,7 +170,7 @@ class WrittenFile:
     )
     log: LogSettings = section(LogSettings, title="Log").key(
         {},
-        "What the gateway says of itself, on standard error. A reload puts it in force.",
+        "The gateway's own messages, on standard error. A reload applies a change.",
         reason="Each key has its own.",
         example={"format": "json"},
     )
@@ -181,7 +182,7 @@ class WrittenFile:
     trusted_proxies: tuple[IPv4Network | IPv6Network | str, ...] = ListOf(TRUSTED_PEER).key(
         (),
         "Networks whose X-Forwarded-* headers and PROXY headers are accepted; from all others they are "
-        "replaced. `unix:` is whoever connects to a Unix socket.",
+        "replaced. `unix:` means every client of a Unix socket.",
         reason="A trusted peer can claim any origin.",
         example=["10.0.0.0/8"],
     )
@@ -191,15 +192,15 @@ class WrittenFile:
         "(`X_Real.IP`); `*` at the end: all that begin so. The headers about the client that the gateway "
         "writes are replaced even if the list does not have them. `Proxy` is dropped from everybody. A list "
         "replaces the default as a whole.",
-        reason="Servers take them for the word of the proxy in front: who the client is, its address, the "
-        "original URL.",
+        reason="Servers believe that a proxy wrote them: the client's identity, its address, the original "
+        "URL.",
         example=["X-Forwarded-*", "X-Original-*", "X-Acme-User"],
     )
     state: str | None = FILE_PATH.key(
         None,
-        "One small file that keeps offers, pins and drains across a restart. It is written whenever they "
-        "change. Without it nothing is kept.",
-        reason="Only the operator knows where the gateway may write. Without it the fleet is learned anew.",
+        "A small file that keeps offers, pins and drains across a restart. It is written whenever they "
+        "change. Without it, nothing is kept.",
+        reason="There is no useful default. Without it the fleet is learned anew after a restart.",
         example="/var/lib/skewgate/state.json",
     )
     timeouts: Timeouts = TIMEOUTS.key(

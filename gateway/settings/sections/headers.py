@@ -48,20 +48,20 @@ class HeaderChanges:
     set: Mapping[str, MaskedText] = Table(HEADER_TOKEN, HEADER_VALUE).key(
         {},
         "Headers that replace all of the same name, each with its value.",
-        reason="Backends and clients get what the other has sent.",
+        reason="By default, headers pass as they came.",
         example={"X-Frame-Options": "DENY"},
     )
     add: Mapping[str, MaskedText] = Table(HEADER_TOKEN, HEADER_VALUE).key(
         {},
         "Headers that come in addition to those of the same name, each with its value.",
-        reason="Backends and clients get what the other has sent.",
+        reason="By default, headers pass as they came.",
         example={"Vary": "Origin"},
     )
     remove: tuple[str, ...] = ListOf(HEADER_TOKEN_TEXT).key(
         (),
         "Headers that are removed, in every spelling that servers take for the same name (`X_User` with "
         "`X-User`).",
-        reason="Backends and clients get what the other has sent.",
+        reason="By default, headers pass as they came.",
         example=["X-Powered-By"],
     )
 
@@ -78,7 +78,7 @@ class Headers:
         {},
         "In requests to backends. Probes have headers of their own (`probe.headers`). The values are never "
         "shown.",
-        reason="The gateway adds only what describes the client.",
+        reason="The gateway adds only headers about the client.",
         example={"remove": ["X-Debug"]},
     )
     response: HeaderChanges = HEADER_CHANGES.key(

@@ -44,21 +44,21 @@ class Include:
         metadata=FILE_PATTERN.required(
             "A pattern of the files. `*`, `?` and `[ ]` as in a shell, relative to the folder of the main "
             "file, which is itself left out.",
-            reason="Only the operator knows where they are.",
+            reason="There is no useful default.",
             example="conf.d/*.yaml",
         )
     )
     environment: tuple[str, ...] = ListOf(VARIABLE_NAME).key(
         (),
         "The environment variables that these files may read by `${NAME}`.",
-        reason="Whoever writes such a file could put the secrets of the gateway into responses.",
+        reason="The author of such a file could put secrets of the gateway into responses.",
         example=["TEAM_TOKEN"],
     )
     folders: tuple[str, ...] = ListOf(LINE).key(
         (),
         "The folders beneath which these files may read values by `${FILE:PATH}`, with symbolic links "
         "resolved. Relative to the folder of the main file.",
-        reason="Whoever writes such a file could put the secrets of the gateway into responses.",
+        reason="The author of such a file could put secrets of the gateway into responses.",
         example=["/run/secrets/team"],
     )
 

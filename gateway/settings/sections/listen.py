@@ -45,7 +45,7 @@ class WrittenListener:
     address: ClientAddress = field(
         metadata=CLIENT_ADDRESS.required(
             "HOST:PORT; IPv6 as [HOST]:PORT; unix:PATH.",
-            reason="Only the operator knows where clients may reach the services.",
+            reason="There is no useful default.",
             example="0.0.0.0:8080",
         )
     )
@@ -57,15 +57,15 @@ class WrittenListener:
     )
     proxy_protocol: str = one_of("off", "on").key(
         "off",
-        "Whether peers in `trusted_proxies` begin each connection with a PROXY header, version 1 or 2, "
-        "that names the client. One that does not is refused. Other peers are served without one.",
-        reason="It may never be guessed: a client could write one.",
+        "Whether peers in `trusted_proxies` begin each connection with a PROXY header, version 1 or 2. A "
+        "connection from them without one is refused. Other peers are served without one.",
+        reason="It cannot be detected: a client could send one.",
         example="on",
     )
     mode: int = MODE.key(
         "0660",
-        "The mode of a Unix socket. Who may write to it may connect.",
-        reason="Owner and group of the gateway, and nobody else on the machine.",
+        "The mode of a Unix socket. Users that may write to it may connect.",
+        reason="Only the user and the group of the gateway may connect.",
         example="0600",
     )
 

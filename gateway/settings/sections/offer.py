@@ -81,15 +81,15 @@ class WrittenOffer:
     )
     stabilization: float = WAIT.key(
         "5s",
-        "How long the policy must give a version before it is added to the offer; `0s`: at once. The first "
-        "offer waits so long at most, for backends that have not answered.",
+        "How long the policy must allow a version before it is added to the offer; `0s`: at once. The first "
+        "offer waits at most this long for backends that have not answered.",
         reason="One interval of probes: a server that is rolled back at once does not raise the offer.",
         example="30s",
     )
     ceiling: str | ReleaseCeiling | None = Either(VERSION, section(ReleaseCeiling)).key(
         None,
         'The highest version on offer, as a version ("1.90") or as {release: NAME}.',
-        reason="The fleet shows what it can serve.",
+        reason="The versions of the fleet are the limit.",
         example="1.90",
     )
 

@@ -87,7 +87,7 @@ class WrittenService:
     )
     probe: Probe = PROBE.key(
         {},
-        reason="The dialect knows how.",
+        reason="The dialect has good defaults.",
         example={"interval": "10s"},
     )
     offer: WrittenOffer = section(WrittenOffer, title="Offer").key(
@@ -103,8 +103,8 @@ class WrittenService:
     )
     default_version: str | None = VERSION.key(
         None,
-        "What a request without a version gets: minimum or maximum (of the offer), refused, or a version. "
-        "Without this key: what the dialect's servers do.",
+        "The version for requests without one: minimum or maximum (of the offer), refused, or a version. "
+        "Without this key: as the dialect's servers do.",
         reason="Clients were written for what their servers do.",
         example="minimum",
     )
@@ -127,49 +127,49 @@ class WrittenService:
         reason="Only where a second attempt does no harm.",
         example={"attempts": 2},
         workers=f"{SHARED}: at a time each worker repeats at most a fifth of its own requests in flight. The "
-        "3 that every service may have are lent to the worker that needs them",
+        "3 that every service may have are leased to the worker that needs them",
     )
     ejection: Ejection | None = EJECTION_OR_OFF.key(
         {},
-        "When a backend that fails gets no requests for a while; `off`: never. While nobody else who serves "
-        "a version is usable, ejected ones get its requests. The offer does not change.",
+        "Outlier ejection: when a failing backend gets no requests for a while; `off`: never. If no other "
+        "backend that serves a version is usable, ejected ones get its requests. The offer does not change.",
         reason="A backend that fails costs clients time until its next probe, and some pass every probe.",
         example={"failures": 3, "time": "30s"},
     )
     headers: Headers = section(Headers).key(
         {},
         "Headers that are set, added and removed.",
-        reason="What was sent passes as it came.",
+        reason="By default, headers pass as they came.",
         example={"response": {"remove": ["X-Powered-By"]}},
     )
     upgrade: tuple[str, ...] = ListOf(PROTOCOL).key(
         (),
-        "Protocols to which a client may switch its connection, as `Upgrade` names them. It becomes a tunnel "
-        "to the backend. All others are removed from the request, which goes on as an ordinary one.",
-        reason="Nothing in a tunnel is negotiated, checked or logged, so only named protocols may have one.",
+        "Protocols, as named in `Upgrade`, to which a client may switch its connection: it becomes a tunnel "
+        "to the backend. Others are removed from the request, which is forwarded without an upgrade.",
+        reason="Nothing in a tunnel is negotiated, checked or logged.",
         example=["websocket"],
     )
     reuse: Reuse = REUSE.key(
         {},
-        reason="The defaults cost nothing and bound what one connection out of step can do.",
+        reason="The defaults cost nothing and bound the harm of a connection that is out of step.",
         example={"requests": 100, "time": "1m"},
     )
     access: WrittenAccess = section(WrittenAccess, title="Access").key(
         {},
-        reason="Who may reach the listener may use its services.",
+        reason="Without rules, every client that reaches the listener may use its services.",
         example={"allow": ["10.0.0.0/8"]},
     )
     client_limits: ClientLimits = CLIENT_LIMITS.key(
         {},
         "How much of the service one client may use.",
-        reason="Only the operator knows what is much for one client.",
+        reason="There is no useful default.",
         example={"rate": "100/s", "concurrency": 50},
     )
     maintenance: Maintenance | None = MAINTENANCE.key(
         None,
-        "A fixed answer to every request of the service, discovery documents included, while this key is "
-        "there. Probes go on, and the offer with them.",
-        reason="Services are there to be used.",
+        "A fixed response to every request of the service, discovery documents included, while this key is "
+        "set. Probes continue and keep the offer up to date.",
+        reason="Without this key, the service is available.",
         example={"retry_after": "10m"},
     )
     timeouts: Mapping[str, Any] = SERVICE_TIMEOUTS.key(

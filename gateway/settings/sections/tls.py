@@ -28,28 +28,28 @@ class WrittenTls:
 
     ca: str | None = FILE_PATH.key(
         None,
-        "CA certificates (PEM), by which the certificate of the backend is verified. The backend's own "
-        "certificate may be one of them. The file is read at the start and with every reload.",
-        reason="Without it those that the system trusts.",
+        "CA certificates (PEM) that verify the backend's certificate, which may itself be one of them. The "
+        "file is read at the start and at every reload.",
+        reason="Without it, the CAs that the system trusts.",
         example="/etc/skewgate/backends-ca.crt",
     )
     server_name: str | None = HOST.key(
         None,
         "The name that the certificate must have, which is also sent (SNI).",
-        reason="Without it the host of the URL.",
+        reason="Without it, the host of the URL.",
         example="ironic.example.org",
     )
     certificate: str | None = FILE_PATH.key(
         None,
-        "The certificate that the gateway shows to the backend, with its chain (PEM). It and its key are "
-        "read at the start and with every reload.",
+        "The client certificate for the backend, with its chain (PEM). It and its key are read at the start "
+        "and at every reload.",
         reason="Few backends ask for one.",
         example="/etc/skewgate/gateway.crt",
     )
     verify: str = one_of("on", "off").key(
         "on",
         "off: any certificate is accepted. A warning says so at each start.",
-        reason="Without verification anyone on the way can take the place of the backend.",
+        reason="Without verification, anyone on the network path can impersonate the backend.",
         example="off",
     )
     key: str | None = FILE_PATH.key(
