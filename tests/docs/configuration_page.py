@@ -34,7 +34,8 @@ How the file is read:
   the default when the variable is unset or empty. An unset variable without a default is an error. Inside
   `[ ]` and `{ }` such a value needs quotation marks. Messages show `${NAME}`, never its value.
 - `${FILE:PATH}` reads the value from a file (UTF-8, at most 64 KiB) without its last line end; use it for
-  secrets. A reload reads the file again. With `watch`, the gateway reloads by itself when the content changes.
+  secrets. A reload reads the file again. With `watch`, the gateway reloads by itself when the content
+  changes.
 - An included file may use only the variables in `include.environment`, and only files beneath
   `include.folders`; without these keys, none. Otherwise its author could put the admin token into a response.
 - A relative path begins in the folder of the configuration, also in an included file. A configuration from a
@@ -51,8 +52,8 @@ Each key says how its limit applies with several workers:
 - *per worker*: each worker has all of it.
 
 Other keys concern one request or connection, or the main process, which all workers have in common: probes,
-discovery, the offer, the state, the admin listener. With `workers: 1` every limit is exact. Two gateways, such
-as an old one that drains while a new one has taken over, share no limits.
+discovery, the offer, the state, the admin listener. With `workers: 1` every limit is exact. Two gateways,
+such as an old one that drains while a new one has taken over, share no limits.
 """
 
 _CODES_OPENING: Final = """\
