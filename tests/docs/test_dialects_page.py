@@ -16,6 +16,7 @@ from gateway.dialects import discover
 from tests.dialects.dialect_samples import DIALECT_SAMPLES, DialectSample, negotiated_endpoints
 from tests.dialects.test_conformance import response_text
 from tests.docs.pages import page, prose, rows, section
+from tests.docs.releases_page import releases_text
 
 PAGE: Final = page("docs/dialects.md")
 
@@ -27,14 +28,12 @@ HEADINGS: Final = (
     "How a backend is probed",
     "What can be configured",
     "Clients, and what to know",
-    "Releases for ceilings",
 )
 TABLES: Final = {
     "What is read": ["", ""],
     "What is written": ["to", ""],
     "What is refused": ["case", "status", "range", "text"],
     "What can be configured": ["option", "default", ""],
-    "Releases for ceilings": ["maximum", "releases"],
 }
 
 every_dialect = pytest.mark.parametrize("name", list(discover()))
@@ -73,10 +72,7 @@ def test_a_section_has_the_form_of_the_others(name: str) -> None:
     }
 
     assert tuple(re.findall(r"^### (.+)$", text, re.MULTILINE)) == HEADINGS
-    wanted = dict(TABLES)
-    if not any(sample.dialect.releases for sample in samples_of(name)):
-        del wanted["Releases for ceilings"]
-    assert heads == wanted
+    assert heads == TABLES
 
 
 @every_dialect
@@ -143,18 +139,5 @@ def test_refusals_have_the_texts_of_the_page(name: str) -> None:
             assert any(plain(quoted) in response for response in plain_responses), f"{case}: {quoted}"
 
 
-@every_dialect
-def test_the_releases_are_those_of_the_dialect(name: str) -> None:
-    """Exactly the tables of the dialect; where there are several, a heading names the service."""
-    listed = [
-        {release: highest for highest, releases in rows(text) for release in releases.split(", ")}
-        for text in part(name, "Releases for ceilings").split("\n#### ")
-        if rows(text)
-    ]
-    own: list[dict[str, str]] = []
-    for sample in samples_of(name):
-        table = {release: sample.text(highest) for release, highest in sample.dialect.releases.items()}
-        if table and table not in own:
-            own.append(table)
-
-    assert listed == own
+def test_the_releases_are_those_of_the_dialects() -> None:
+    assert page("docs/releases.md") == releases_text(), "run: python -m tests.docs.releases_page"
