@@ -159,23 +159,28 @@ def _paths(text: str, targets: Targets) -> Iterator[tuple[int, str]]:
             yield found.start(), found[1]
 
 
+_NAMED: Final = re.compile(r"([a-z]\w*(?:/\w+)+)(?:::(test_\w+))?(?: \((all|\d+)\))?")
+"""`dataplane/framing` is tests/dataplane/test_framing.py; then one test, or how many with the row's id."""
+
+
 def unnamed(row: str, cell: str) -> list[str]:
     """What is wrong with the last cell of a row of docs/threats.md: tests that do not exist, fewer tests with
     the id of the row in their name than the cell says, or neither a test nor the reason why there is none."""
     if re.match(r"none: \w", cell):
         return []
-    names = re.findall(r"`([^`]+)`(?: \((all|\d+)\))?", cell)
-    wrong = [name for name, number in names if not _is_test(name, row, number)]
-    return wrong or ([] if names else [f"no test: {cell!r}"])
+    spelled = re.sub(r"`tests/([\w/]+/)test_(\w+)\.py`", r"\1\2", cell)  # in full where it reads as a page
+    named = [(part, _NAMED.fullmatch(part)) for part in spelled.split(", ")]
+    return [part for part, found in named if found is None or not _is_test(row, *found.groups())]
 
 
-def _is_test(name: str, row: str, number: str) -> bool:
-    """Whether a test, or so many tests of the row, exist. `number`: `all` is the file as a whole."""
-    path, _, function = name.partition("::")
-    if not re.fullmatch(r"tests/[\w/]+/test_\w+\.py", path) or not (ROOT / path).is_file():
+def _is_test(row: str, name: str, function: str | None, number: str | None) -> bool:
+    """Whether one test, or so many tests of the row, exist. `number`: `all` is the file as a whole."""
+    folder, _, module = name.rpartition("/")
+    path = f"tests/{folder}/test_{module}.py"
+    if not (ROOT / path).is_file():
         return False
-    if function or number == "all":
-        return not function or function in _functions(path)
+    if function is not None or number == "all":
+        return function is None or function in _functions(path)
     prefix = f"test_{row.replace('-', '_')}_"
     return sum(each.startswith(prefix) for each in _functions(path)) >= int(number or 1)
 
@@ -339,13 +344,13 @@ def test_faulty_citations_are_noticed(text: str, line: int, citation: str) -> No
         "none",
         "none: ",
         "later",
-        "`tests/docs/test_nothing.py`",
-        f"`{THIS_FILE}::test_nothing`",
-        f"`{THIS_FILE}::faults`",
-        f"`{THIS_FILE}`",
-        f"`{THIS_FILE}` (3)",
-        f"`{THIS_FILE}` (all), `tests/docs/test_nothing.py`",
-        "`tests/docs/pages.py`",
+        "docs/nothing",
+        "docs/citations::test_nothing",
+        "docs/citations::faults",
+        "docs/citations",
+        "docs/citations (3)",
+        "docs/citations (all), docs/nothing",
+        "docs/pages",
         "`gateway/errors.py`",
     ],
 )
@@ -356,8 +361,9 @@ def test_a_row_without_a_test_that_exists_is_noticed(cell: str) -> None:
 @pytest.mark.parametrize(
     "cell",
     [
-        f"`{THIS_FILE}` (all)",
-        f"`{THIS_FILE}::test_good_citations_pass`, `{THIS_FILE}` (all)",
+        "docs/citations (all)",
+        "docs/citations::test_good_citations_pass, docs/citations (all)",
+        "`tests/docs/test_citations.py` (all)",
         "none: not implemented",
     ],
 )
@@ -366,11 +372,9 @@ def test_a_row_with_a_test_or_a_reason_passes(cell: str) -> None:
 
 
 def test_a_file_stands_for_its_tests_of_the_row() -> None:
-    cell = "`tests/dataplane/test_framing.py`"
-
-    assert unnamed("S1", cell) == []
-    assert unnamed("S5", f"{cell} (2)") == []
-    assert unnamed("S5", f"{cell} (9)")
+    assert unnamed("S1", "dataplane/framing") == []
+    assert unnamed("S5", "dataplane/framing (2)") == []
+    assert unnamed("S5", "dataplane/framing (9)")
 
 
 @pytest.mark.parametrize(
