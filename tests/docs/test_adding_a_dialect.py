@@ -1,4 +1,4 @@
-"""docs/adding-a-dialect.md, executed: its file, its servers, its commands, its tests."""
+"""docs/adding-a-dialect.md and docs/weather, executed: dialect, servers, commands, tests."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -20,12 +21,14 @@ import pytest
 
 from gateway import cli, dialects, settings
 from gateway.assembly import Gateway
+from tests.architecture.source import ROOT
 from tests.dialects import test_conformance as conformance
 from tests.dialects.dialect_samples import DOCUMENT_SAMPLES, DialectSample, sample_versions
 from tests.docs.pages import Block, blocks, page, section
 from tests.docs.test_readme import shown_in, until_offered
 
 PAGE: Final = page("docs/adding-a-dialect.md")
+FILES: Final = ROOT / "docs" / "weather"
 CLIENTS, ADMIN, OLD, NEW = "8080", "9900", "7001", "7002"
 """The ports of the page. The tests replace them by free ones."""
 
@@ -44,7 +47,7 @@ class Followed(NamedTuple):
 
     @property
     def configuration(self) -> Path:
-        return self.folder / "weather.yaml"
+        return self.folder / "docs" / "weather" / "weather.yaml"
 
     def here(self, text: str) -> str:
         """A text of the page with the free ports."""
@@ -72,15 +75,13 @@ def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Follow
     """The page's files written, its dialect beside the others, its two servers started."""
     folder = tmp_path / "dialects"
     folder.mkdir()
-    (folder / "weather.py").write_text("\n\n".join(texts("The file", "python")), encoding="utf-8")
+    shutil.copy(FILES / "weather.py", folder)
+    shutil.copytree(FILES, tmp_path / "docs" / "weather")
     monkeypatch.setattr(dialects, "__path__", [*dialects.__path__, str(folder)])
     forget_weather()
     found = Followed(tmp_path, dict(zip((CLIENTS, ADMIN, OLD, NEW), free_ports(4), strict=True)))
-    (configuration,) = texts("Use it", "yaml")
-    found.configuration.write_text(found.here(configuration), encoding="utf-8")
-    (server,) = texts("A fleet to try it on", "python")
-    (tmp_path / "weather_server.py").write_text(server, encoding="utf-8")
-    servers = [start(found, line) for line in commands(texts("A fleet to try it on", "console"))]
+    found.configuration.write_text(found.here(found.configuration.read_text()), encoding="utf-8")
+    servers = [start(found, line) for line in commands(texts("What the API says", "console"))]
     try:
         yield found
     finally:
@@ -156,9 +157,10 @@ async def test_the_gateway_answers_as_is_shown(followed: Followed) -> None:
 
 
 def test_its_own_tests_pass(followed: Followed) -> None:
-    document_sample, own = texts("Test it", "python")
+    (document_sample,) = texts("Test it", "python")
+    own = (FILES / "test_weather.py").read_text(encoding="utf-8")
     module = ModuleType("test_weather")
-    exec(compile(own, "test_weather.py", "exec"), vars(module))  # noqa: S102 -- the page's own block
+    exec(compile(own, "test_weather.py", "exec"), vars(module))  # noqa: S102 -- the page's own file
     tests = [test for name, test in vars(module).items() if name.startswith("test_")]
 
     assert document_sample.startswith('"weather":')
@@ -169,7 +171,7 @@ def test_its_own_tests_pass(followed: Followed) -> None:
 
 def test_it_conforms(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     """All conformance tests, with the document sample of the page."""
-    document_sample, _ = texts("Test it", "python")
+    (document_sample,) = texts("Test it", "python")
     monkeypatch.setitem(
         DOCUMENT_SAMPLES,
         "weather",
