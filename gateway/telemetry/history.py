@@ -1,8 +1,8 @@
-"""The last events of this process, for the timeline of the operations page, in bounded memory.
+"""The last events of this process for the operations page, in bounded memory.
 
-An event is a line of the process log of `info` and above, whatever the log itself prints. It is kept as
-values; nothing is formatted for a reader here, and nothing is written anywhere. Events of one service never
-displace those of another, so that a backend that flaps does not hide what happened elsewhere.
+An event is a line of the process log of `info` and above, whatever level the log itself prints. Events are
+kept as values and written nowhere. Those of one service never displace those of another, so that a flapping
+backend does not hide other events.
 """
 
 from __future__ import annotations
@@ -18,45 +18,43 @@ from gateway.runtime.terminal import plain
 from gateway.telemetry.process_log import BY_OPERATOR, GATEWAY, OUTAGE
 
 EVENTS: Final = 100
-"""Events that are kept of each service, of those without a service, and of all together."""
+"""Maximum events of each service, of those without a service, and of all together."""
 
 MAX_SERVICES: Final = 100
-"""Services whose events are kept. With more, those of the service that was quiet for longest go. So at most
-10,200 events are kept: some 12 MB if each is as long as it may be (measured)."""
+"""Maximum services whose events are kept; those that were quiet for longest are dropped. So at most 10,200
+events are kept: 12 MB if each has the maximum length (measured)."""
 
 MAX_TEXT: Final = 400
-"""Characters of one event; the rest is cut."""
+"""Maximum characters of one event; the rest is cut."""
 
 MAX_NAME: Final = 200
-"""Characters of a service's or backend's name."""
+"""Maximum characters of the name of a service or backend."""
 
 
 class Event(NamedTuple):
-    """One line of the process log."""
+    """Event from the process log."""
 
     number: int
-    """Counts up from 1, never twice the same."""
+    """Unique number, which rises from 1."""
     at: float
     """Wall-clock seconds."""
     level: int
-    """As in `logging`."""
     logger: str
     service: str
-    """Empty: it is about none."""
+    """Name of the service; empty: it is about none."""
     backend: str
-    """Empty: it is about none."""
+    """Name of the backend; empty: it is about none."""
     text: str
-    """One line without control characters."""
+    """Line without control characters."""
     by_operator: bool
-    """It tells what an operator has commanded."""
+    """Whether it is a command of an operator."""
     outage: bool | None = None
     """True: an outage of the service begins; False: it ends; None: the event is about something else."""
 
 
 @final
 class History(logging.Handler):
-    """Keeps the events of the loggers of the gateway, from `start` to `close`. Any thread may log meanwhile,
-    and any may read."""
+    """Keeps the events of the gateway's loggers from `start` to `close`. Any thread may log and read."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -64,20 +62,19 @@ class History(logging.Handler):
         self._all: deque[Event] = deque(maxlen=EVENTS)
         self._about_none: deque[Event] = deque(maxlen=EVENTS)
         self._about: OrderedDict[str, deque[Event]] = OrderedDict()
-        """By service, the one with the newest event last."""
+        """Events by service, the one with the newest event last."""
 
     def start(self) -> None:
-        """Keep what is logged from now on."""
         logging.getLogger(GATEWAY).addHandler(self)
 
     def close(self) -> None:
-        """Keep nothing more; what there is can still be read."""
+        """Keeps no more events; those kept can still be read."""
         logging.getLogger(GATEWAY).removeHandler(self)
         super().close()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one event. `handle` holds the lock meanwhile. Never raises: a line with wrong arguments must
-        not become an error of whoever has logged it."""
+        """Keeps one event, under the lock that `handle` holds. Never raises: a line with wrong arguments must
+        not become an error of its caller."""
         service, backend = _subject(record, "service"), _subject(record, "backend")
         self._last += 1
         event = Event(
@@ -96,15 +93,15 @@ class History(logging.Handler):
 
     @property
     def last(self) -> int:
-        """The number of the newest event; 0: there is none. While it is the same, so are all events."""
+        """Number of the newest event; 0: there is none."""
         return self._last
 
     def latest(self) -> tuple[Event, ...]:
-        """The last hundred of all, the newest first."""
+        """Returns the last events, the newest first."""
         return self._copied(self._all)[::-1]
 
     def about(self, service: str) -> tuple[Event, ...]:
-        """The last hundred about `service` or about none, the newest first."""
+        """Returns the last events about `service` or about none, the newest first."""
         found = self._copied(self._about.get(service, ()), self._about_none)
         return tuple(sorted(found, key=attrgetter("number"), reverse=True)[:EVENTS])
 
@@ -120,7 +117,7 @@ class History(logging.Handler):
         return events
 
     def _copied(self, *parts: Iterable[Event]) -> tuple[Event, ...]:
-        """All of them, while nobody adds one: `logging` holds the same lock when it calls `emit`."""
+        """Copies events under the lock that `logging` holds when it calls `emit`."""
         self.acquire()
         try:
             return tuple(chain.from_iterable(parts))

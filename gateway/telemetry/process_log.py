@@ -51,7 +51,7 @@ BY_OPERATOR: Final = "skewgate_by_operator"
 """Attribute of a log record that is true if the event is a command of an operator."""
 
 OUTAGE: Final = "skewgate_outage"
-"""Attribute of a record: True where an outage of a service begins, False where it ends."""
+"""Attribute of a log record: True if an outage of the service begins, False if it ends."""
 
 _STACK: Final = "skewgate_stack"
 
@@ -73,7 +73,7 @@ def by_operator(key: str) -> dict[str, object]:
 
 
 def outage(key: str, *, begins: bool) -> dict[str, object]:
-    """For `extra`: as `about`, where an outage of the service begins or ends."""
+    """Makes `extra` for an event with which an outage of a service begins or ends."""
     return {**about(key), OUTAGE: begins}
 
 

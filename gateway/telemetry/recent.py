@@ -1,11 +1,10 @@
-"""What was counted lately, from the counts since the start: requests per second, and the versions of the last
+"""Recent counts, made from those since the start: requests per second, and versions and traffic of the last
 hour.
 
-The counts are sampled on a timer, whether anybody looks or not: so the first look at the page has rates, and
-two people who look at the same time see the same. A request costs nothing here, and a sample is a copy of a
-few dictionaries: 0.2 ms for a thousand backends. The sums are made when somebody reads. Counts of other
-processes are among them when `Metrics.add` has been called, which is about once a second: a span of several
-seconds makes their steps even. Decides nothing.
+The counts are sampled on a timer at all times, so the page has rates from its first view on, and the same for
+all viewers. A request costs nothing here, and a sample is a copy of a few dictionaries: 0.2 ms for a thousand
+backends. Sums are made on demand. Counts of other processes arrive about once a second (`Metrics.add`); a
+span of several seconds makes their steps even.
 """
 
 from __future__ import annotations
@@ -22,30 +21,30 @@ from gateway.core.dialect import RequestedKind
 from gateway.core.versions.version import Scheme, Version
 
 MINIMUM: Final = 0.5
-"""Seconds that there must be between two counts: over less a few requests would look like many."""
+"""Minimum seconds between two samples of a rate: over less a few requests would look like many."""
 
 SPAN: Final = 3600.0
-"""Seconds that are looked back for the versions that were served."""
+"""Seconds covered by the served versions and the traffic."""
 
 SERVER_ERROR: Final = 500
 """The least status that says that the server has failed (RFC 9110, 15.6)."""
 
 _WHOLE_HOUR: Final = 0.98 * SPAN
-"""Seconds from which on counts are called those of the last hour: samples are taken once a minute."""
+"""Minimum seconds of counts that are called those of the last hour: samples are taken once a minute."""
 
 _Key = TypeVar("_Key")
 _Counts = TypeVar("_Counts")
 
 
 class RequestCounts(NamedTuple):
-    """What one service has counted since the start. The mappings of `Metrics.request_counts` are live."""
+    """Counts of one service since the start. The mappings of `Metrics.request_counts` are live."""
 
     requests: Mapping[tuple[int, str], int]
-    """By (status, backend): `OfRequests.requests`."""
+    """Requests by (status, backend): `OfRequests.requests`."""
     results: Mapping[tuple[RequestedKind, NegotiationResult], int]
-    """By (requested, result): `OfService.negotiations`."""
+    """Requests by (requested, result): `OfService.negotiations`."""
     refused: Mapping[str, int]
-    """Not admitted, by reason: `OfService.requests_refused`."""
+    """Requests not admitted, by reason: `OfService.requests_refused`."""
 
 
 ServedCounts: TypeAlias = Mapping[str, int]
@@ -53,15 +52,13 @@ ServedCounts: TypeAlias = Mapping[str, int]
 
 
 class ServiceRates(NamedTuple):
-    """Of one service, requests per second lately."""
+    """Recent requests per second of one service. Mappings have no zeros."""
 
     requests: float = 0.0
     by_backend: Mapping[str, float] = {}
-    """By name; only those that got some."""
     results: Mapping[NegotiationResult, float] = {}
-    """By what negotiation led to; only those that there were."""
     refused: Mapping[str, float] = {}
-    """Those not admitted, by reason; only those that there were."""
+    """Requests not admitted, by reason."""
 
 
 class TrafficCounts(NamedTuple):
@@ -77,25 +74,24 @@ _NOTHING: Final = RequestCounts({}, {}, {})
 
 
 class LastHour(NamedTuple):
-    """What one service has served lately."""
+    """Requests that one service has served in the last hour."""
 
     served: Mapping[str, int]
     """Requests by version as written."""
     seconds: float
-    """How far back that goes: an hour, or less after a start."""
+    """Seconds that it covers: an hour, or less after a start."""
 
     @property
     def total(self) -> int:
-        """Requests at any version."""
         return sum(self.served.values())
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is an hour; else it goes back to the start."""
+        """Whether it covers an hour; otherwise the time since the start."""
         return self.seconds >= _WHOLE_HOUR
 
     def requests(self, scheme: Scheme, wanted: Callable[[Version], bool]) -> int:
-        """Requests at the versions that are `wanted`. What was counted without its version is left out."""
+        """Sums the requests at `wanted` versions, without those whose version was not counted."""
         return sum(
             count
             for text, count in self.served.items()
@@ -104,13 +100,13 @@ class LastHour(NamedTuple):
 
 
 class _Samples(Generic[_Counts]):
-    """Samples `counts`, by service, from `start` to `close`, on the running loop. `clock`: monotonic
+    """Sampler of `counts`, by service, from `start` to `close` on the running loop. `clock` gives monotonic
     seconds."""
 
     every: ClassVar[float]
     """Seconds between two samples."""
     span: ClassVar[float]
-    """Seconds that are looked back."""
+    """Seconds covered by the samples."""
 
     def __init__(
         self, counts: Callable[[], Mapping[str, _Counts]], clock: Callable[[], float] = monotonic
@@ -123,28 +119,27 @@ class _Samples(Generic[_Counts]):
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Take a sample now, and then one after each `every`."""
+        """Takes a sample now, and then every `every` seconds."""
         self.sample()
         self._timer = asyncio.get_running_loop().call_later(self.every, self.start)
 
     def close(self) -> None:
-        """Take no more samples."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def sample(self) -> None:
-        """Copy the present counts. What is the same as in the last sample is shared."""
+        """Copies the present counts. Mappings equal to those of the last sample are shared."""
         last = self._samples[-1][1] if self._samples else {}
         copied = {name: self._copied(counts, last.get(name)) for name, counts in self._counts().items()}
         self._samples.append((self._clock(), copied))
 
     def _copied(self, counts: _Counts, last: _Counts | None) -> _Counts:
-        """A quiet service costs a comparison, and no memory."""
+        """Copies the counts of one service, or returns `last` if they are equal."""
         raise NotImplementedError
 
     def _oldest(self, now: float) -> tuple[float, Mapping[str, _Counts]]:
-        """The newest sample that is a `span` old, or the first one."""
+        """Returns the newest sample that is at least `span` old, or the first one."""
         return next(
             (sample for sample in reversed(self._samples) if sample[0] <= now - self.span),
             self._samples[0] if self._samples else (now, {}),
@@ -168,8 +163,8 @@ class Rates(_Samples[RequestCounts]):
         )
 
     def of(self, service: str) -> ServiceRates:
-        """Means over the last `span` seconds, or since the start if that is less. A service that nothing is
-        known of has no requests."""
+        """Returns means over the last `span` seconds, or since the start if that is less. An unknown service
+        has no requests."""
         counts = self._counts().get(service)
         now = self._clock()
         since, samples = self._oldest(now)
@@ -189,8 +184,7 @@ class Rates(_Samples[RequestCounts]):
 
 @final
 class RecentRequests(_Samples[ServedCounts]):
-    """Requests served in the last hour, by service and version. The change log reads it when an offer
-    falls."""
+    """Requests served in the last hour, by service and version."""
 
     every = 60.0
     span = SPAN
@@ -199,7 +193,7 @@ class RecentRequests(_Samples[ServedCounts]):
         return last if last is not None and last == counts else dict(counts)
 
     def last_hour(self, service: str) -> LastHour:
-        """What `service` has served since the sample that is an hour old, or since the first one."""
+        """Returns the requests since the sample that is an hour old, or since the first one."""
         now = self._clock()
         since, samples = self._oldest(now)
         served, before = self._counts().get(service, {}), samples.get(service, {})
@@ -217,7 +211,7 @@ class HourlyTraffic(_Samples[TrafficCounts]):
         return counts
 
     def minutes(self, service: str) -> Sequence[TrafficCounts]:
-        """Returns what was counted in each whole minute of `service`, the oldest first."""
+        """Returns the counts of each whole minute, the oldest first."""
         counted = [samples[service] for _, samples in self._samples if service in samples]
         return [_difference(after, before) for before, after in pairwise(counted)]
 
@@ -243,7 +237,7 @@ def totals(counts: Mapping[str, RequestCounts]) -> dict[str, TrafficCounts]:
 
 
 def _more(counts: Mapping[_Key, int], before: Mapping[_Key, int]) -> dict[_Key, int]:
-    """What was counted since `before`, without what was not."""
+    """Subtracts `before` from `counts`, without zeros."""
     found = {}
     for key, count in counts.items():
         earlier = before.get(key, 0)

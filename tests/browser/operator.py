@@ -12,7 +12,7 @@ from tests.browser.tabs import PATIENCE, WIDE, Tabs
 
 expect.set_options(timeout=PATIENCE)
 
-DONE = "What became of your command"
+DONE = "Result of your command"
 
 
 async def sign_in(page: Page, token: str = TOKEN) -> None:

@@ -117,7 +117,7 @@ async def test_two_operators_see_each_others_pin(bed: Bed, tabs: Tabs) -> None:
     # What the other one has confirmed upon is no longer so.
     tabs.expected = REFUSED
     await other.get_by_role("button", name="Pin").first.click()
-    await expect(other.get_by_role("alert")).to_contain_text("nothing was done")
+    await expect(other.get_by_role("alert")).to_contain_text("Nothing was done")
     await bed.offers("1.1-1.31")
     await other.get_by_role("link", name="Cancel").click()
 

@@ -55,7 +55,7 @@ async def test_a_service_says_what_it_offers_why_and_who_must_move(bed: Bed, tab
     assert await bed.ask("1.58", 9) == [200] * 9
     assert await bed.ask("1.90", 3) == [406] * 3
     page = await open_service(tabs, bed)
-    card = page.get_by_role("region", name="What we offer now")
+    card = page.get_by_role("region", name="On offer now")
 
     await expect(offered(page)).to_contain_text("1.1-1.58")
     await expect(card).to_contain_text("what every backend in service serves")
@@ -66,8 +66,8 @@ async def test_a_service_says_what_it_offers_why_and_who_must_move(bed: Bed, tab
         await expect(backend(page, name)).to_contain_text(serves)
         await expect(backend(page, name)).to_contain_text("fresh")
     assert await width_of(page, "api-1") < await width_of(page, "api-4") == 100.0
-    await expect(page.get_by_role("region", name="Versions that clients get")).to_contain_text("1.58")
-    await expect(page.get_by_role("region", name="Requests that are refused")).to_contain_text("3")
+    await expect(page.get_by_role("region", name="Served versions")).to_contain_text("1.58")
+    await expect(page.get_by_role("region", name="Refused requests")).to_contain_text("3")
 
 
 async def test_the_page_follows_an_upgrade_without_a_reload(bed: Bed, tabs: Tabs) -> None:
@@ -84,7 +84,7 @@ async def test_the_page_follows_an_upgrade_without_a_reload(bed: Bed, tabs: Tabs
     await bed.upgrade("api-2", "api-3")
 
     await expect(offered(page)).to_contain_text("1.1-1.90")
-    await expect(page.get_by_role("region", name="What we offer now")).to_contain_text("uniform")
+    await expect(page.get_by_role("region", name="On offer now")).to_contain_text("uniform")
     await expect(events.filter(has_text="1.1-1.90").first).to_be_visible()
     assert await events.count() > before
     assert await is_the_same(page)

@@ -40,8 +40,8 @@ async def test_workers_are_shown_and_one_that_is_replaced(tmp_path: Path, tabs: 
             await expect(row(page, name)).to_contain_text("serving")
             await expect(row(page, name)).to_contain_text(re.compile(r"process \d+, \d+ connections?"))
         # Whichever of them has served: what all have counted is shown.
-        await expect(page.get_by_role("region", name="Versions that clients get")).to_contain_text("1.58")
-        await expect(page.get_by_role("region", name="Requests that are refused")).to_contain_text("3")
+        await expect(page.get_by_role("region", name="Served versions")).to_contain_text("1.58")
+        await expect(page.get_by_role("region", name="Refused requests")).to_contain_text("3")
         await see(tabs, page, "workers")
 
         [pid] = re.findall(r"process (\d+)", await row(page, "worker 1").inner_text())

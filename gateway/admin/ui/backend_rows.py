@@ -1,6 +1,6 @@
-"""The facts about many backends of a service: who serves the same, and who has problems.
+"""Groups and order of many backends: those that serve the same versions, and those with problems first.
 
-Pure: views in, values of `model` out. What one backend does is in `facts`.
+Pure: views in, values of `model` out. `contents` makes the row of one backend.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.ranges import VersionSet
 
 CROWD: Final = 20
-"""Backends from which on the page groups them by what they serve and lists those with problems first."""
+"""Number of backends from which on they are grouped by their versions, and listed with problems first."""
 
 MAX_GROUPS: Final = 8
-"""Groups that are shown; the backends of the others are counted together."""
+"""Maximum groups shown; the backends of the others are counted together."""
 
 SEVERITY: Final = {
     Freshness.DOWN: 0,
@@ -26,7 +26,7 @@ SEVERITY: Final = {
     Freshness.STALE: 3,
     Freshness.FRESH: 4,
 }
-"""Order of a crowd's rows. A backend that is kept from requests for another reason comes after those that are
+"""Order of the rows of many backends. One without requests for another reason comes after those that are
 down."""
 
 HELD_BACK: Final = 1
@@ -34,8 +34,7 @@ IN_SERVICE: Final = "in service"
 
 
 def groups(view: ServiceView, drawing: Drawing) -> tuple[BackendGroup, ...]:
-    """The sets of versions that backends serve, each with the number of backends: the most frequent first.
-    Empty for a few backends, which are seen at a glance."""
+    """Groups backends by their versions, the largest group first. Empty for fewer than `CROWD` backends."""
     if len(view.members.all) < CROWD:
         return ()
     counts: Counter[VersionSet | None] = Counter()
@@ -58,8 +57,8 @@ def _text(versions: VersionSet | None, number: int, drawing: Drawing) -> str:
 
 
 def worst_first(backends: tuple[BackendRow, ...]) -> tuple[BackendRow, ...]:
-    """A crowd's rows, what is wrong first and otherwise in the configuration's order; fewer rows stay as they
-    are, so that nothing moves under an operator's hand."""
+    """Sorts many rows with problems first, otherwise in the configuration's order. Fewer rows keep their
+    order, so that no row moves under the pointer."""
     if len(backends) < CROWD:
         return backends
     return tuple(sorted(backends, key=_severity))

@@ -1,10 +1,9 @@
-"""All that the operations page shows, made from one status of the gateway.
+"""Contents of the operations page, made from one status of the gateway.
 
     GatewayStatus, events, last hour  ->  PageContents  ->  Overview, ServicePage (`model`)
     health, offer, backend_rows, timeline: the larger parts, pure
 
-The rows of backends are made here, in slices: with a thousand of them others run in between. Changes nothing
-and renders nothing.
+The rows of backends are made here, in slices, between which others run. Changes nothing and renders nothing.
 """
 
 from __future__ import annotations
@@ -68,44 +67,44 @@ from gateway.telemetry.status import BackendStatus, GatewayStatus, ServiceStatus
 NOTHING_KNOWN: Final = "nothing known"
 
 ROWS: Final = 50
-"""Rows that are made in one turn of the event loop: about half a millisecond."""
+"""Rows of backends made in one event-loop iteration: about half a millisecond."""
 
 SERVICES: Final = 20
-"""Services of which one turn makes the rows: less than a millisecond, unless each of them has a thousand
+"""Rows of services made in one event-loop iteration: less than a millisecond, unless each has a thousand
 backends."""
 
 MAX_PROBLEMS_OF_A_SERVICE: Final = 3
-"""Problems of one service that the health of all of them tells."""
+"""Maximum problems of one service shown on the overview."""
 
 MAX_VERSIONS: Final = 20
-"""Versions that are shown; the rest is counted together."""
+"""Maximum versions shown; the rest is counted together."""
 
 RESULTS: Final = {
     NegotiationResult.BELOW_MIN: "below the offer",
     NegotiationResult.ABOVE_MAX: "above the offer",
     NegotiationResult.MALFORMED: "not a version",
-    NegotiationResult.UNAVAILABLE: "on offer, and no backend could serve it",
+    NegotiationResult.UNAVAILABLE: "on offer, but no backend could serve it",
 }
-"""In words, by what negotiation led to. The others are no refusals."""
+"""Texts for refused requests by the result of their negotiation."""
 
 ADMISSION: Final = {
-    "access": "from an address without access",
-    "client_concurrency": "too many of one client at a time",
-    "client_rate": "too many of one client in a second",
-    "overload": "shed, because the event loop was late",
+    "access": "client address not allowed",
+    "client_concurrency": "too many requests of one client at a time",
+    "client_rate": "too many requests of one client per second",
+    "overload": "shed because the event loop was late",
 }
-"""In words, by `service.ADMISSION_REASONS`."""
+"""Texts for refused requests by `service.ADMISSION_REASONS`."""
 
 
 @final
 class PageContents:
-    """Reads `context` anew for every page."""
+    """Makes the contents of each page anew."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
 
     async def overview(self) -> Overview:
-        """All services, each in one row."""
+        """Makes the page of all services."""
         status, events = self._context.status(), self._context.history.latest()
         problems = list(gateway_problems(status))
         rows, of_services = [], list[tuple[str, Problem]]()
@@ -125,7 +124,7 @@ class PageContents:
         )
 
     async def service_page(self, name: str) -> ServicePage | None:
-        """Everything about one service; None: it is not configured."""
+        """Makes the page of one service; None: it is not configured."""
         context, status = self._context, self._context.status()
         service = status.service(name)
         if service is None:
@@ -183,7 +182,7 @@ def _minute(now: float) -> float:
 
 
 def _all_good(rows: Sequence[ServiceRow]) -> HealthCard:
-    """What is said where no service has a problem."""
+    """Health of all services if none has a problem."""
     number, upgrading = len(rows), sum(row.health.level == UPGRADING for row in rows)
     if upgrading:
         return HealthCard(UPGRADING, f"{upgrading} of {number} services upgrading, all are served", ())
@@ -193,24 +192,24 @@ def _all_good(rows: Sequence[ServiceRow]) -> HealthCard:
 
 
 def key_of(*parts: str) -> str:
-    """The key of a row: the same for the same texts, of letters, digits and `-`."""
+    """Makes the key of a row from texts that identify it: letters, digits and `-`."""
     text = "\n".join(parts)
     return f"r-{blake2s(text.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
 
 
 @final
 class Rows:
-    """The rows of one service. What is the same for all backends of a summary (what they serve, where it lies
-    on the axis) is made once."""
+    """Rows of the backends of one service. Parts that depend only on the summary of a member are made
+    once."""
 
     def __init__(self, service: ServiceStatus, drawing: Drawing) -> None:
         self._service = service
         self._drawing = drawing
         self._by_summary: dict[int, tuple[str, tuple[Bar, ...]]] = {}
-        """A summary of one view stays the same object."""
+        """Text and bars by the identity of a summary, which stays the same object in one view."""
 
     async def all(self) -> tuple[BackendRow, ...]:
-        """All rows, in the configuration's order. After each slice others run."""
+        """Makes all rows in the configuration's order. Others run after each slice."""
         found: list[BackendRow] = []
         for begin in range(0, len(self._service.view.members.all), ROWS):
             await asyncio.sleep(0)
@@ -218,7 +217,6 @@ class Rows:
         return tuple(found)
 
     def slice(self, begin: int, end: int) -> list[BackendRow]:
-        """Rows from `begin` up to `end`."""
         return [self._row(each) for each in self._service.backends(begin, end)]
 
     def _row(self, status: BackendStatus) -> BackendRow:
@@ -253,7 +251,7 @@ class Rows:
 
 
 def _state(status: BackendStatus) -> str:
-    """The first that holds."""
+    """Returns the most important state of a backend."""
     member = status.member
     states = (
         ("drained", member.drained),
@@ -266,8 +264,8 @@ def _state(status: BackendStatus) -> str:
 
 
 def _note(status: BackendStatus) -> str:
-    """Everything that keeps requests from it. Times are those of a clock, since what is left of them would
-    change all the time."""
+    """Describes everything that keeps requests from a backend. It has times of day: seconds that are left
+    would change all the time."""
     member, leaves_at, ejection = status.member, status.leaves_at, status.ejection
     notes = (
         "" if leaves_at is None else f"leaves at {_clock(leaves_at)}",
@@ -287,12 +285,12 @@ def _number_fresh(members: MemberSet) -> int:
 
 
 def _good(view: ServiceView) -> HealthCard:
-    """What is said where nothing is wrong."""
+    """Health of a service without a problem."""
     if view.offer.phase in {Phase.MIXED, Phase.STABILIZING}:
         return HealthCard(UPGRADING, f"upgrading: {progress(view) or view.offer.phase.value}", ())
     number, fresh = len(view.members.all), _number_fresh(view.members)
     if fresh < number:
-        text = f"{fresh} of {number} backends are fresh, the others have just failed or not been probed yet"
+        text = f"{fresh} of {number} backends are fresh; the last probe of the others failed or has not ended"
     else:
         text = "the backend is fresh" if number == 1 else f"all {number} backends are fresh"
     return HealthCard(GOOD, f"healthy: {text}", ())
@@ -302,7 +300,7 @@ def _good(view: ServiceView) -> HealthCard:
 
 
 def demand(hour: LastHour) -> tuple[DemandRow, ...]:
-    """The most frequent versions, and `other` for the rest, which is always last."""
+    """Makes rows of the most frequent versions, and a last one, `other`, for the rest."""
     counts = Counter({version: count for version, count in hour.served.items() if count > 0})
     total, other = counts.total(), counts.pop(OTHER, 0)
     shown = counts.most_common(MAX_VERSIONS)
@@ -312,15 +310,13 @@ def demand(hour: LastHour) -> tuple[DemandRow, ...]:
 
 
 def demand_seconds(hour: LastHour) -> float:
-    """How far back the demand goes, an hour at most: rounded to minutes, and before the first one up to ten
-    seconds."""
+    """Rounds the time that the demand covers: to minutes, and below one minute up to ten seconds."""
     seconds = min(hour.seconds, SPAN)
     return round(seconds / 60.0) * 60.0 if seconds > 60.0 else ceil(seconds / 10.0) * 10.0
 
 
 def refusals(counts: RequestCounts | None, rates: ServiceRates) -> tuple[RefusalRow, ...]:
-    """The reasons for which any request was refused since the start, the most frequent first. `counts`: None,
-    nothing was counted."""
+    """Makes rows of the reasons for refusals since the start, the most frequent first."""
     if counts is None:
         return ()
     results: Counter[NegotiationResult] = Counter()
@@ -343,8 +339,8 @@ def refusals(counts: RequestCounts | None, rates: ServiceRates) -> tuple[Refusal
 
 
 def replica_rows(status: GatewayStatus, service: str | None) -> tuple[ReplicaRow, ...]:
-    """All of them; none where one worker serves alone. `service`: the one of which they hold what is shown;
-    None: nothing is shown."""
+    """Makes rows of replicas, workers and an engine; none if one worker serves alone. `service` is the one
+    whose record is shown; None: no record."""
     agreement, workers, engine = status.agreement, status.workers, status.engine
     found: list[ReplicaRow] = []
     if agreement is not None:
@@ -368,8 +364,8 @@ def _replica(replica: ReplicaReport, report: AgreementReport, service: str | Non
 
 
 def _level(replica: ReplicaReport, report: AgreementReport, service: str | None) -> str:
-    """The record that it holds. Of another replica this one knows whether it has acknowledged its own, and
-    nothing while either of them is detached."""
+    """Text about the record that a replica holds. This replica only knows whether another one has
+    acknowledged its own record, and nothing while either of them is detached."""
     about = report.services.get(service) if service is not None else None
     if about is None:
         return ""

@@ -1,13 +1,13 @@
-"""Pin, unpin, drain and enable from the operations page: a page that says what will change, then the command.
+"""Pin, unpin, drain and enable from the operations page: a page with the effects, then the command.
 
     GET  /ui/services/NAME/confirm?do=pin&version=1.58      also release=2024.1; do=unpin
                                   ?do=drain&backend=B       and do=enable
     POST /ui/services/NAME/pin, …/unpin, …/backends/B/drain, …/backends/B/enable
 
-GET changes nothing. A POST has to repeat the CSRF token of its session, and what it was confirmed upon: if
-the offer, the pin or the drained backends are others by now, the page is shown again instead, with what the
-command would do now. The commands are those of `admin.commands`, and what they change comes from `effects`:
-there is no second set of rules here.
+GET changes nothing. A POST must repeat the CSRF token of its session and a fingerprint of the state that was
+confirmed: if the offer, the pin or the drained backends have changed, the page is shown again, with the
+present effects. The commands are those of `admin.commands`, and the effects those of `effects`: there is no
+second set of rules here.
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ from gateway.admin.ui.page_responses import PageResponses, read_form, read_query
 from gateway.admin.ui.sessions import Notice, Session, Sessions
 from gateway.core.fleet.snapshot import ServiceView
 
-NOT_AUTHENTICATED: Final = "set admin.token to command from here"
-"""Why there are no commands where everybody may look."""
+NOT_AUTHENTICATED: Final = "to pin and drain from this page, set `admin.token`"
 
-FORGED: Final = "the form is not from a page of your session, and nothing was done: load that page again"
+FORGED: Final = "nothing was done: the form is not from a page of your session; reload that page"
 STALE: Final = (
-    "the offer, the pin or the drained backends have changed since you looked, and nothing was done: "
-    "this is what it would do now"
+    "nothing was done: the offer, the pin or the drained backends have changed since the page was made; "
+    "check the effects and confirm again"
 )
 PARAMETERS: Final = {
     "pin": ("do", "version", "release"),
@@ -42,19 +41,19 @@ PARAMETERS: Final = {
     "drain": ("do", "backend"),
     "enable": ("do", "backend"),
 }
-"""Those of a confirmation, by verb."""
+"""Parameters of a confirmation, by verb."""
 
 MAX_NAMED: Final = 8
-"""For whom a command waits, as far as they are named."""
+"""Maximum workers and replicas that a notice names."""
 
 MAX_TYPED: Final = 80
-"""Characters of what was typed that are shown again."""
+"""Maximum characters of input that are shown again."""
 
-CHOOSE: Final = "give a version or a release"
+CHOOSE: Final = "choose a version or a release"
 
 
 class Wish(NamedTuple):
-    """A command as an operator has put it, not looked at yet."""
+    """Command as typed by an operator, not validated yet."""
 
     verb: str
     """`pin`, `unpin`, `drain` or `enable`."""
@@ -65,38 +64,38 @@ class Wish(NamedTuple):
 
     @property
     def ceiling(self) -> tuple[str, str]:
-        """As for `read_ceiling`. Raises 400 unless it is one of both."""
+        """Arguments of `read_ceiling`. Raises 400 unless there is one of both."""
         if bool(self.version) == bool(self.release):
             raise web.HTTPBadRequest(text=CHOOSE)
         return ("version", self.version) if self.version else ("release", self.release)
 
 
 class Confirmation(NamedTuple):
-    """What the page says before a command."""
+    """Content of the page before a command."""
 
     wish: Wish
     title: str
     effects: Sequence[str]
-    """What will change. Nothing: the command would be refused, so there is nothing to confirm."""
+    """Effects of the command; empty if it would be refused."""
     problem: str
-    """Why it would be refused; empty: it would not."""
+    """Reason for which it would be refused; empty: it would not."""
     status: int
-    """Of the response that says so."""
+    """Status of the response."""
     button: str
     action: str
-    """Where the command is sent."""
+    """Path to which the command is sent."""
     back: str
-    """The page of the service."""
+    """Path of the service's page."""
     seen: str
     """`fingerprint` at this moment."""
     is_done: bool
-    """It holds already: somebody was faster, or the button was pressed twice."""
+    """Whether the command is in force already: somebody was faster, or the button was pressed twice."""
     releases: Sequence[str]
     """Release names to choose from."""
 
 
 def add_control_routes(app: web.Application, context: AdminContext, sessions: Sessions) -> None:
-    """Add the pages and what they send. The router percent-decodes names in paths."""
+    """Adds the pages and the targets of their forms. The router percent-decodes names in paths."""
     controls, service = _Controls(context, sessions), "/ui/services/{service}"
     app.router.add_get(f"{service}/confirm", controls.confirm)
     app.router.add_post(f"{service}/{{verb:pin|unpin}}", controls.command)
@@ -105,15 +104,15 @@ def add_control_routes(app: web.Application, context: AdminContext, sessions: Se
 
 @final
 class _Controls:
-    """One method per endpoint."""
+    """Handlers, one for each endpoint."""
 
     def __init__(self, context: AdminContext, sessions: Sessions) -> None:
         self._context = context
         self._sessions = sessions
 
     async def confirm(self, request: web.Request) -> web.StreamResponse:
-        """What a command will change. An operator who is known by a certificate, or by the token in the
-        head, gets a session here: the form that follows needs one."""
+        """Shows the effects of a command. An operator with a certificate, or with the token in the head, gets
+        a session, which the form needs."""
         caller = request.get(CALLER)
         if caller is None or caller.shown is None:
             raise web.HTTPForbidden(text=NOT_AUTHENTICATED)
@@ -126,7 +125,7 @@ class _Controls:
         return response
 
     async def command(self, request: web.Request) -> web.StreamResponse:
-        """Do it, and go back to the page of the service, which says what became of it."""
+        """Gives a command, and goes back to the page of the service, which shows the result."""
         caller = request.get(CALLER)
         if caller is None or caller.shown is None:
             raise web.HTTPForbidden(text=NOT_AUTHENTICATED)
@@ -154,7 +153,6 @@ class _Controls:
         return redirection(f"{service_path(wish.service)}?{DONE}={number}")
 
     async def _do(self, wish: Wish) -> CommandResult:
-        """By the function that the API calls, too."""
         match wish.verb:
             case "pin":
                 return await commands.pin(self._context, wish.service, *wish.ceiling)
@@ -169,7 +167,7 @@ class _Controls:
 async def _shown(
     request: web.Request, found: Confirmation, session: Session, problem: str = "", status: int = 200
 ) -> web.Response:
-    """The page that confirms, with what was typed. `problem`, `status`: why the command was not taken."""
+    """Responds with a confirmation. `problem` and `status` are those of a command that was not accepted."""
     return await PageResponses.of(request).respond(
         "confirm.html",
         status=status if problem else found.status,
@@ -180,7 +178,7 @@ async def _shown(
 
 
 def _wish_of(request: web.Request) -> Wish:
-    """What the address of a confirmation says. Raises 400."""
+    """Reads the parameters of a confirmation. Raises 400."""
     verb = request.query.get("do", "")
     if verb not in PARAMETERS:
         raise web.HTTPBadRequest(text="`do` must be pin, unpin, drain or enable")
@@ -195,7 +193,7 @@ def _wish_of(request: web.Request) -> Wish:
 
 
 def _notice(wish: Wish, result: CommandResult) -> Notice:
-    """What became of a command, in sentences."""
+    """Describes the result of a command in sentences."""
     done = {
         "pin": f"{wish.service} is pinned to {wish.version or wish.release}.",
         "unpin": f"{wish.service} is unpinned.",
@@ -205,20 +203,20 @@ def _notice(wish: Wish, result: CommandResult) -> Notice:
     sentences = [done[wish.verb]]
     if result.pending:
         more = f" and {len(result.pending) - MAX_NAMED} more" if len(result.pending) > MAX_NAMED else ""
-        sentences.append(f"It is not in force yet at: {', '.join(result.pending[:MAX_NAMED])}{more}.")
+        sentences.append(f"Not acknowledged yet by: {', '.join(result.pending[:MAX_NAMED])}{more}.")
     if result.warning:
         sentences.append(f"{result.warning[:1].upper()}{result.warning[1:]}.")
     if not result.saved:
-        sentences.append("It is in no state file, so a restart forgets it.")
+        sentences.append("It is not in a state file: a restart forgets it.")
     return Notice(time(), " ".join(sentences), attention=len(sentences) > 1)
 
 
-# --- what will change
+# --- the effects
 
 
 def fingerprint(view: ServiceView) -> str:
-    """A short text that changes with what a command is confirmed upon: the offer, the pin, the ceiling of the
-    configuration, and who is drained."""
+    """Hash of the state on which the effects of a command depend: the offer, the pin, the configured ceiling
+    and the drained backends."""
     scheme, pin, ceiling = view.service.dialect.scheme, view.members.pin, view.service.ceiling
     parts = [
         view.offer.versions.format(scheme) if view.offer.versions else "",
@@ -230,7 +228,7 @@ def fingerprint(view: ServiceView) -> str:
 
 
 def confirmation(context: AdminContext, wish: Wish) -> Confirmation:
-    """What `wish` will change. Raises 404 if there is no such service or backend."""
+    """Makes the confirmation of a command. Raises 404 if there is no such service or backend."""
     view = view_of(context, wish.service)
     if wish.verb == "pin":
         return _of_pin(context, view, wish)

@@ -1,10 +1,10 @@
-"""What a page shows from one second to the next, worked out once for all streams of that page.
+"""Content of a live page, updated once a second for all streams of that page.
 
     PageContents -> PageFragments -> Shown (HTML by id)  ->  stream, stream, …
 
-A feed runs only while somebody follows it. A stream keeps what it has sent and looks at what is shown now: it
-has no queue, so one that is slow misses what is between and nothing else. What has not changed is the same
-object from one `Shown` to the next, and is not rendered again.
+A feed runs only while it has followers. A stream keeps what it has sent and compares it with the present
+content: it has no queue, so a slow one skips states and misses nothing else. An unchanged fragment stays the
+same object from one `Shown` to the next, and is not rendered again.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from gateway.admin.ui.rendering import Rendering
 
 PERIOD: Final = 1.0
-"""Seconds between two looks at what only counts."""
+"""Seconds between two updates while only counts change."""
 
 POLL: Final = 0.2
-"""Seconds between two looks at whether anything has happened, of which the page should tell sooner."""
+"""Seconds between two checks for an event that the page should show sooner."""
 
 IDLE: Final = 9.0
-"""A feed rests so many times as long as it works: a page of a thousand busy backends takes a tenth of the
-loop at most."""
+"""Pause after an update, as a multiple of its CPU time: a page of a thousand busy backends takes at most a
+tenth of the loop."""
 
 ROWS: Final = 20
-"""Fragments that are rendered in one turn of the event loop: some two milliseconds."""
+"""Fragments rendered in one event-loop iteration, in some two milliseconds."""
 
 _log = logging.getLogger("skewgate.admin")
 
@@ -41,17 +41,17 @@ _log = logging.getLogger("skewgate.admin")
 @final
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A page at one moment."""
+    """Rendered content of a page at one moment."""
 
     page: PageFragments
     html: Mapping[str, str]
-    """By id."""
+    """HTML of the fragments by id."""
 
 
 @final
 class Feed:
-    """One page. `read`: what it shows now; None: it is gone. `mark`: anything that is another one as soon as
-    something has happened."""
+    """Content of one page. `read` returns its present fragments; None: there is no such page. `mark` returns
+    a value that changes with every event."""
 
     def __init__(
         self,
@@ -63,21 +63,20 @@ class Feed:
         self._mark = mark
         self._rendering = rendering
         self._followers = {True: 0, False: 0}
-        """How many there are that may command, and that may not."""
+        """Number of followers that may give commands, and of those that may not."""
         self._shown: dict[bool, Shown] = {}
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.is_gone = False
-        """There is no such page any more, or it cannot be made."""
+        """Whether there is no such page any more, or it cannot be made."""
 
     @property
     def followers(self) -> int:
-        """How many streams there are."""
         return sum(self._followers.values())
 
     @contextmanager
     def followed(self, *, commanding: bool) -> Iterator[None]:
-        """While somebody follows it."""
+        """Counts a follower within the block."""
         self._followers[commanding] += 1
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -92,7 +91,7 @@ class Feed:
                 self._task = None
 
     async def after(self, last: Shown | None, seconds: float, *, commanding: bool) -> Shown | None:
-        """What is shown now, once it is not `last`; None: it still is after so many seconds, or is gone."""
+        """Waits for content other than `last`; None: there is none after `seconds`, or the page is gone."""
         deadline = monotonic() + seconds
         while not self.is_gone:
             shown, news = self._shown.get(commanding), self._news
@@ -110,7 +109,7 @@ class Feed:
                 mark, begun = self._mark(), thread_time()
                 await self._update()
                 await self._rest(mark, thread_time() - begun)
-        except Exception:  # noqa: BLE001 - whatever it is: pages that follow must not stand still unnoticed
+        except Exception:  # noqa: BLE001 - whatever it is: live pages must not stop unnoticed
             _log.exception("the operations page cannot be made")
             self._end()
 
@@ -149,7 +148,7 @@ class Feed:
         return Shown(PageFragments(fragments, page.lists), html)
 
     async def _rest(self, mark: Hashable, worked: float) -> None:
-        """Until the next look: a period, or less if something happens. `worked`: seconds of CPU."""
+        """Waits until the next update: a period, or less if there is an event. `worked`: seconds of CPU."""
         least = max(POLL, worked * IDLE)
         end = monotonic() + max(PERIOD, least)
         await asyncio.sleep(least)
@@ -157,5 +156,5 @@ class Feed:
             await asyncio.sleep(POLL)
 
     def _is_awaited(self) -> bool:
-        """Somebody waits for the first page of their kind."""
+        """Whether a follower waits for its first content."""
         return any(number and commanding not in self._shown for commanding, number in self._followers.items())

@@ -1,6 +1,5 @@
-"""The fragments that a page consists of: what each of them shows, and in which order the rows of its lists
-stand. A page is made of all of them, and a stream sends those that have changed. Pure: values of `model` in,
-values out; `rendering` makes HTML of them.
+"""Fragments of a page, and the order of the rows in its lists. A page has all of them, and a stream sends
+those that have changed. Pure: values of `model` in, values out; `rendering` makes HTML of them.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ EVENTS: Final = "event-rows"
 
 NARROW_AXIS: Final = 190.0
 WIDE_AXIS: Final = 400.0
-"""Pixels that an axis has at least, on a telephone and on a desk."""
+"""Minimum width of an axis in pixels, on a telephone and on a desktop."""
 
 DIGIT: Final = 7.0
 GAP: Final = 8.0
@@ -28,7 +27,7 @@ GAP: Final = 8.0
 
 
 class Fragment(NamedTuple):
-    """One fragment: the macro that renders it, and what it is given. Equal fragments look the same."""
+    """Macro that renders a fragment, with its arguments. Equal fragments look the same."""
 
     macro: str
     values: tuple[object, ...]
@@ -37,27 +36,27 @@ class Fragment(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class PageFragments:
-    """A page at one moment."""
+    """All fragments of a page at one moment."""
 
     fragments: Mapping[str, Fragment]
-    """By the id of the element."""
+    """Fragments by element id."""
     lists: Mapping[str, tuple[str, ...]]
-    """The ids of the rows, in order, by that of the element that holds them."""
+    """Ids of the rows in order, by the id of their list."""
 
 
 class AxisLabel(NamedTuple):
-    """A label, and where on the axis it is anchored."""
+    """Label of an axis."""
 
     at: float
     text: str
     anchor: str
-    """`start`, `middle` or `end`: what lies at an edge must not be cut."""
+    """`start`, `middle` or `end`: a label at an edge must not be cut."""
     only_wide: bool
-    """There is room for it on a wide screen only."""
+    """Whether it has room on a wide screen only."""
 
 
 def service_fragments(page: ServicePage) -> PageFragments:
-    """The page of one service."""
+    """Makes the fragments of the page of one service."""
     name, offer = page.name, page.offer
     labels = axis_labels(page.labels)
     lists = {
@@ -85,7 +84,7 @@ def service_fragments(page: ServicePage) -> PageFragments:
 
 
 def overview_fragments(overview: Overview) -> PageFragments:
-    """The page of all services."""
+    """Makes the fragments of the page of all services."""
     rows = tuple(f"service-{each.key}" for each in overview.services)
     fragments = {"health": Fragment("health", (overview.health,))}
     for row, service in zip(rows, overview.services, strict=True):
@@ -107,7 +106,7 @@ def _events(events: tuple[EventRow, ...], now: float, *, with_service: bool) -> 
 
 
 def axis_labels(labels: tuple[Tick, ...]) -> tuple[AxisLabel, ...]:
-    """Those that have room, the ends first: they name what is served at all."""
+    """Chooses the labels that have room, the ends of the axis first."""
     ends = {labels[0], labels[-1]} if labels else set()
     ranked = sorted(labels, key=lambda each: each not in ends)
     narrow = _with_room(ranked, NARROW_AXIS)
@@ -116,7 +115,7 @@ def axis_labels(labels: tuple[Tick, ...]) -> tuple[AxisLabel, ...]:
 
 
 def _with_room(labels: list[Tick], width: float) -> list[Tick]:
-    """The first labels of these between which there is room on an axis of `width` pixels."""
+    """Chooses labels in their order while there is room on an axis of `width` pixels."""
     chosen: list[Tick] = []
     for label in labels:
         begin, end = _ends(label, width)
@@ -127,7 +126,7 @@ def _with_room(labels: list[Tick], width: float) -> list[Tick]:
 
 
 def _ends(label: Tick, width: float) -> tuple[float, float]:
-    """Where a label begins and ends, in pixels."""
+    """Begin and end of a label, in pixels."""
     at, length = label.at * width, len(label.text) * DIGIT
     anchor = _anchor(label)
     begin = at if anchor == "start" else at - length if anchor == "end" else at - length / 2
@@ -135,8 +134,7 @@ def _ends(label: Tick, width: float) -> tuple[float, float]:
 
 
 def _anchor(label: Tick) -> str:
-    """A label at an edge is anchored at its outer end. Near an edge is what is so on the narrow axis, since
-    one page is made for all widths."""
+    """Anchor of a label: its outer end near an edge, by the narrow axis, since one page is for all widths."""
     half = len(label.text) * DIGIT / 2 / NARROW_AXIS
     if label.at < half:
         return "start"

@@ -1,6 +1,4 @@
-"""The facts about health: what is wrong, in the order in which it matters to an operator. Pure: values in,
-sentences out.
-"""
+"""Problems of the gateway and its services, as sentences in the order of their importance. Pure."""
 
 from __future__ import annotations
 
@@ -24,30 +22,30 @@ ATTENTION: Final = "attention"
 BAD: Final = "bad"
 
 MAX_NAMED: Final = 4
-"""Backends, services or files that a sentence names; the others are only counted."""
+"""Maximum backends, services or files that a sentence names; the others are only counted."""
 
 MAX_REASONS: Final = 3
-"""Different reasons that a sentence about several backends tells; the other backends are only counted."""
+"""Maximum reasons in a sentence about several backends; the other backends are only counted."""
 
 MAX_PROBLEMS: Final = 20
-"""Sentences that are shown; the others are only counted."""
+"""Maximum sentences shown; the others are only counted."""
 
 EXPIRES_SOON: Final = 14 * 86_400.0
-"""Seconds before its end from which on a certificate is a problem."""
+"""Seconds before its expiry from which on a certificate is a problem."""
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong."""
+    """A problem that the page shows."""
 
     level: str
     """`attention` or `bad`."""
     sentence: str
     brief: str = ""
-    """The same without names, for the overview, where equal ones are told once; empty: `sentence`."""
+    """Sentence without names for the overview, where equal ones are shown once; empty: `sentence`."""
 
 
 def health(problems: Iterable[Problem], good: HealthCard) -> HealthCard:
-    """The worst of `problems`. `good`: what is said where there are none."""
+    """Summarises `problems`, or returns `good` if there are none."""
     found = list(problems)
     if not found:
         return good
@@ -61,7 +59,7 @@ def health(problems: Iterable[Problem], good: HealthCard) -> HealthCard:
 
 
 def together(problems: Iterable[tuple[str, Problem]]) -> Iterator[Problem]:
-    """The problems of several services, each behind the service's name: equal ones are told once."""
+    """Combines the problems of several services: equal ones become one that names the services."""
     services: dict[tuple[str, str], list[str]] = {}
     for service, each in problems:
         services.setdefault((each.level, each.brief or each.sentence), []).append(service)
@@ -73,7 +71,7 @@ def together(problems: Iterable[tuple[str, Problem]]) -> Iterator[Problem]:
 
 
 def gateway_problems(status: GatewayStatus) -> Iterator[Problem]:
-    """What is wrong with the gateway as a whole; its services are asked one by one."""
+    """Finds problems of the gateway as a whole."""
     for each in views.conditions(status.snapshot, not_serving=status.not_serving):
         if not each.holds and each.name != "offer":  # each service says that for itself
             yield Problem(BAD, each.reason)
@@ -86,9 +84,7 @@ def gateway_problems(status: GatewayStatus) -> Iterator[Problem]:
     if status.engine is not None:
         yield from _engine(status.engine)
     if status.state_writes is not None and not status.state_writes.successful:
-        yield Problem(
-            ATTENTION, "the state file cannot be written: a restart would forget what is offered now"
-        )
+        yield Problem(ATTENTION, "the state file cannot be written: a restart would forget the present offer")
     yield from _certificates(status.certificate_expiry, status.now)
 
 
@@ -104,26 +100,25 @@ def _agreement(report: AgreementReport) -> Iterator[Problem]:
         report.name_of(each.id) for each in report.replicas if each.id != report.id and not each.attached
     ]
     if others:
-        yield Problem(ATTENTION, f"replicas that are not attached: {named(others)}")
+        yield Problem(ATTENTION, f"replicas not attached: {named(others)}")
     if differing := [report.name_of(each.id) for each in report.replicas if each.differs]:
         yield Problem(
-            ATTENTION, f"replicas whose configuration differs in what clients can notice: {named(differing)}"
+            ATTENTION, f"replicas with another configuration that clients notice: {named(differing)}"
         )
 
 
 def _workers(workers: Sequence[WorkerState]) -> Iterator[Problem]:
     if len(workers) > 1 and (idle := [f"{each.slot}" for each in workers if each.state != "serving"]):
         level = BAD if len(idle) == len(workers) else ATTENTION
-        yield Problem(level, f"{len(idle)} of {len(workers)} workers do not serve: {named(idle)}")
+        yield Problem(level, f"{len(idle)} of {len(workers)} workers are not serving: {named(idle)}")
 
 
 def _engine(report: EngineReport) -> Iterator[Problem]:
     if report.problem:
         yield Problem(ATTENTION, f"the engine {report.name} does not follow: {cut(report.problem)}")
     if report.missing:
-        yield Problem(
-            ATTENTION, f"the configuration of {report.name} lacks route sets: {named(report.missing)}"
-        )
+        missing = named(report.missing)
+        yield Problem(ATTENTION, f"the configuration of {report.name} lacks route sets: {missing}")
 
 
 def _certificates(expiry: Mapping[str, float], now: float) -> Iterator[Problem]:
@@ -141,7 +136,7 @@ def _certificates(expiry: Mapping[str, float], now: float) -> Iterator[Problem]:
 
 
 def service_problems(service: ServiceStatus) -> Iterator[Problem]:
-    """What is wrong with one service."""
+    """Finds problems of one service."""
     view, members, ejected = service.view, service.view.members, service.gateway.report.ejected
     yield from _offer(service)
     # Who is drained is being worked on, and who is leaving is not missed.
@@ -167,13 +162,13 @@ def service_problems(service: ServiceStatus) -> Iterator[Problem]:
             yield Problem(ATTENTION, f"the source {cut(each.source)} does not answer: {cut(each.error)}")
     if view.service.maintenance is not None:
         status = view.service.maintenance.status
-        yield Problem(ATTENTION, f"maintenance: every request is answered with {status}")
+        yield Problem(ATTENTION, f"maintenance: every request gets {status}")
     if service.agreement is not None and service.agreement.problem:
         yield Problem(ATTENTION, f"this replica cannot attach: {cut(service.agreement.problem)}")
 
 
 def _offer(service: ServiceStatus) -> Iterator[Problem]:
-    """Requests that nobody can serve."""
+    """Finds versions that no backend can serve."""
     view, offer = service.view, service.view.offer
     if offer.transparent:
         return
@@ -193,17 +188,17 @@ def _why_nothing(members: MemberSet) -> str:
     if all(summary.drained for summary in summaries):
         return "every backend is drained"
     if not any(summary.probed for summary in summaries):
-        return "the first probe of no backend has ended yet"
+        return "no probe has ended yet"
     if all(summary.advertised is None for summary in summaries):
-        return "no backend has shown its versions yet"
+        return "no backend has reported its versions yet"
     return "the first offer is not made yet"
 
 
 def _some(
     what: str, names: Sequence[str], view: ServiceView, why: Callable[[Member], str | None] = lambda _: None
 ) -> Problem:
-    """`3 of 4 backends are down: api-1, api-2 (no connection); api-3 (no answer)`. Backends with the same
-    reason are named together. `why` returns the reason of one backend; None: it has none."""
+    """Makes a problem of several backends: `3 of 4 backends are down: api-1, api-2 (no connection); api-3 (no
+    answer)`. `why` returns the reason of one backend; None: it has none."""
     by_reason: dict[str, list[str]] = {}
     for name in names:
         member = view.members.member(name)
@@ -227,13 +222,14 @@ def _is_wanted(summary: MemberSummary) -> bool:
 
 
 def _mismatched(summary: MemberSummary) -> bool:
-    """Its responses named other versions, at some of those that it advertises."""
+    """Whether responses of a member named versions other than it advertises."""
     usable = not (summary.restored or summary.version_unknown or summary.absent)
     return usable and summary.advertised is not None and summary.usable != summary.advertised
 
 
 def names_of(members: MemberSet, wanted: Callable[[MemberSummary], bool]) -> list[str]:
-    """Backends whose summary is `wanted`, in the configuration's order. Each summary is tested once."""
+    """Names the backends whose summary is `wanted`, in the configuration's order. Each summary is tested
+    once."""
     found = {id(group.summary) for group in members.groups if wanted(group.summary)}
     if not found:
         return []
@@ -242,6 +238,6 @@ def names_of(members: MemberSet, wanted: Callable[[MemberSummary], bool]) -> lis
 
 
 def named(names: Sequence[str]) -> str:
-    """`api-1, api-2, api-3, api-4 and 7 more`."""
+    """Joins names as `api-1, api-2, api-3, api-4 and 7 more`."""
     more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
     return ", ".join(names[:MAX_NAMED]) + more

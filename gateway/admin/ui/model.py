@@ -1,7 +1,7 @@
-"""What the operations page shows, as values: one overview, and one page for each service.
+"""Contents of the operations page as values: one overview, and one page for each service.
 
-Everything is a text or a number as it is shown; `facts` makes it. Texts come from outside (names, errors of
-backends) and are escaped where they are rendered, never here. Pure.
+All values are texts or numbers as they are shown; `contents` makes them. Texts come from outside (names,
+errors of backends) and are escaped during rendering, never here.
 """
 
 from __future__ import annotations
@@ -23,34 +23,33 @@ class Bar(NamedTuple):
 
 
 class HealthCard(NamedTuple):
-    """Is it healthy. `level`: `good`, `upgrading`, `attention` or `bad`."""
+    """Health of the gateway or of a service."""
 
     level: str
+    """`good`, `upgrading`, `attention` or `bad`."""
     sentence: str
-    """What is wrong, or that nothing is."""
     problems: tuple[str, ...]
-    """One sentence each: conditions of readiness that do not hold, an error of the configuration, a store
-    that does not answer, backends that are down."""
+    """Sentences about problems."""
 
 
 class OfferCard(NamedTuple):
-    """What is offered now, why, and who must move for it to rise."""
+    """Offer of a service, what holds it, and what comes next."""
 
     range: str
-    """`1.1-1.58`; `nothing`."""
+    """Versions on offer: `1.1-1.58` or `nothing`."""
     phase: str
     progress: str
     """`1 of 4 serve 1.90`; empty: there is nothing to compare."""
     why: str
-    """One sentence: the policy and what holds it."""
+    """Sentence about the policy and what holds the offer."""
     who: tuple[str, ...]
-    """Backends or replicas that must be upgraded, revived or removed, or that are waited for."""
+    """Names of the backends or replicas that hold the offer."""
     then: str
-    """What is offered once they have: `1.1-1.90`; empty: the same."""
+    """Versions on offer once nothing holds it: `1.1-1.90`; empty: the same."""
     pin: str
-    """The version of a pin; empty: there is none."""
+    """Version of the pin; empty: there is none."""
     ceiling: str
-    """The ceiling of the configuration; empty: there is none."""
+    """Configured ceiling; empty: there is none."""
     bars: tuple[Bar, ...]
     """Versions on offer that some backend serves now."""
     unserved: tuple[Bar, ...]
@@ -58,7 +57,6 @@ class OfferCard(NamedTuple):
 
     @property
     def all_bars(self) -> tuple[Bar, ...]:
-        """All versions on offer."""
         return (*self.bars, *self.unserved)
 
 
@@ -67,15 +65,15 @@ class BackendGroup(NamedTuple):
 
     number: int
     text: str
-    """What they do: `serve 1.1-1.58`, `are unknown`."""
+    """`serve 1.1-1.58`, `are unknown`."""
     bars: tuple[Bar, ...]
 
 
 class BackendRow(NamedTuple):
-    """One backend, a row of the table."""
+    """Row of the table of backends."""
 
     key: str
-    """Of the row: the same while the backend exists, of letters, digits and `-`."""
+    """Id of the row, the same while the backend exists: letters, digits and `-`."""
     name: str
     url: str
     serves: str
@@ -87,12 +85,12 @@ class BackendRow(NamedTuple):
     """`in service`, `drained`, `leaving`, `ejected`, `unhealthy`, `backup`."""
     drained: bool
     note: str
-    """An error, why it is ejected, until when it leaves; empty: nothing."""
+    """Error, ejection or time of leaving."""
     in_flight: int
     queued: int | None
-    """None: it has no queue."""
+    """Requests in its queue; None: it has no queue."""
     rate: float
-    """Requests per second lately."""
+    """Recent requests per second."""
     last_probe_at: float | None
     """Wall-clock seconds."""
 
@@ -100,31 +98,30 @@ class BackendRow(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class DemandRow:
-    """One version that clients asked for in the last hour and got."""
+    """Row of a version that clients got in the last hour."""
 
     version: str
     count: int
     share: float
-    """Of all of them, 0 to 1."""
+    """Share of all requests, 0 to 1."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class RefusalRow:
-    """One reason for which requests were refused, since the start."""
+    """Row of a reason for refusals since the start."""
 
     reason: str
-    """In words: `above the offer`."""
+    """`above the offer`."""
     count: int
     rate: float
-    """Per second lately."""
+    """Recent refusals per second."""
 
 
 class EventRow(NamedTuple):
-    """One line of the timeline."""
+    """Row of the list of events."""
 
     number: int
-    """Counts up, never twice the same."""
     at: float
     """Wall-clock seconds."""
     kind: str
@@ -132,16 +129,16 @@ class EventRow(NamedTuple):
     level: str
     """`info`, `warning`, `error`."""
     service: str
-    """Empty: none."""
+    """Name of the service; empty: it is about none."""
     text: str
     times: int = 1
-    """Number of equal events in a row, which are shown as one."""
+    """Number of equal consecutive events, which are shown as one."""
     outage: bool | None = None
     """True: an outage begins; False: it ends; None: the event is about something else."""
 
 
 class ReplicaRow(NamedTuple):
-    """One replica or worker."""
+    """Row of a replica, worker or engine."""
 
     kind: str
     """`replica`, `worker` or `engine`."""
@@ -149,12 +146,12 @@ class ReplicaRow(NamedTuple):
     state: str
     """`attached`, `detached`, `serving` and the like."""
     level: str
-    """What it holds: the number of the record, or the version range; empty: not known."""
+    """Agreed record that it holds; empty: not known."""
     note: str
 
 
 class ServicePage(NamedTuple):
-    """Everything about one service."""
+    """Page of one service."""
 
     name: str
     health: HealthCard
@@ -164,41 +161,40 @@ class ServicePage(NamedTuple):
     guaranteed: str
     reachable: str
     labels: tuple[Tick, ...]
-    """Versions that the axis names. Those without room are left out already."""
+    """Labels of the axis."""
     backends: tuple[BackendRow, ...]
     groups: tuple[BackendGroup, ...]
-    """Only of many backends."""
+    """Groups of many backends; empty: there are few."""
     rate: float
-    """Requests per second lately."""
+    """Recent requests per second."""
     in_flight: int
     traffic: Traffic
     demand: tuple[DemandRow, ...]
-    """The most frequent first."""
+    """Versions that clients got, the most frequent first."""
     demand_seconds: float
-    """How far back `demand` goes, at most an hour."""
+    """Seconds that `demand` covers, at most an hour."""
     refusals: tuple[RefusalRow, ...]
     replicas: tuple[ReplicaRow, ...]
     events: tuple[EventRow, ...]
-    """The last hundred about this service, or about none; the newest first."""
+    """Last events about this service or about none, the newest first."""
     minute: float
-    """The wall-clock time in seconds, up to the next whole minute."""
+    """Wall-clock seconds, rounded up to a minute."""
 
 
 class ServiceRow(NamedTuple):
-    """One service in the overview."""
+    """Row of one service on the overview."""
 
     key: str
-    """As `BackendRow.key`."""
     name: str
     dialect: str
     health: HealthCard
     offer: str
     is_served: bool
-    """Whether some backend can serve what is on offer."""
+    """Whether some backend can serve a version on offer."""
     phase: str
     progress: str
     held: str
-    """What holds the offer; empty: nothing."""
+    """Sentence about what holds the offer; empty: nothing."""
     backends: str
     """`4 of 4 fresh`."""
     rate: float
@@ -206,11 +202,10 @@ class ServiceRow(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """All services."""
+    """Page of all services."""
 
     health: HealthCard
     services: tuple[ServiceRow, ...]
     replicas: tuple[ReplicaRow, ...]
     events: tuple[EventRow, ...]
     minute: float
-    """As `ServicePage.minute`."""

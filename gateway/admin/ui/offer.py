@@ -1,6 +1,6 @@
-"""The facts about an offer: what it is, why, who must move for it to rise, and where versions lie on an axis.
+"""Texts about an offer (what it is, what holds it, what comes next), and its versions as bars on an axis.
 
-Why it is held is told in the words of the change log, so that page and log say the same. Pure: views in,
+The change log has the words for what holds an offer, so that page and log say the same. Pure: views in,
 values of `model` out.
 """
 
@@ -24,19 +24,19 @@ from gateway.telemetry.status import ServiceStatus
 
 NOTHING: Final = "nothing"
 NOT_NEGOTIATED: Final = "not negotiated"
-"""What is offered where every backend is legacy: requests pass as they are."""
+"""Text for a service whose backends are all legacy: requests pass unchanged."""
 
 MAX_WHO: Final = 8
-"""Backends or replicas that are named; the others are only counted."""
+"""Maximum backends or replicas named; the others are only counted."""
 
 MAX_TEXT: Final = 300
-"""Characters of versions, or of an error of a backend, that are shown."""
+"""Maximum characters shown of versions or of a backend's error."""
 
 MAX_BARS: Final = 60
-"""Bars of one set of versions: more of them cannot be told apart."""
+"""Maximum bars of one set of versions: more cannot be distinguished."""
 
 ROOM: Final = 0.06
-"""The least distance of two labels, as a share of the axis."""
+"""Minimum distance of two labels, as a share of the axis."""
 
 _ADDRESS: Final = re.compile(r"(?: to|; check) \S+?(?=: )")
 
@@ -44,30 +44,29 @@ _MINUTE: Final = 60.0
 _HOUR: Final = 3600.0
 
 _MANY: Final = 10.0
-"""Requests per second from which on nobody reads tenths."""
+"""Requests per second from which on tenths are not shown."""
 
 _TOUCHING: Final = 1e-9
-"""The most by which the ends of two bars that touch may differ: they are quotients."""
+"""Maximum difference between the ends of two adjacent bars: they are quotients."""
 
 
 def cut(text: str) -> str:
-    """A text from outside at a length that has room."""
+    """Cuts a text from outside to a length that has room."""
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
 
 
 def without_address(text: str) -> str:
-    """An error without the address of its backend: `no connection: connection refused`. So equal errors of
-    several backends can be told once."""
+    """Removes the address of its backend from an error, so that equal errors of several are shown once."""
     return _ADDRESS.sub("", text)
 
 
 def ranges(versions: VersionSet, scheme: Scheme) -> str:
-    """`1.1-1.58`; `nothing`."""
+    """Writes versions as `1.1-1.58` or `nothing`."""
     return cut(versions.format(scheme)) if versions else NOTHING
 
 
 def duration(seconds: float) -> str:
-    """`15 s`, `3 min`, `23 h`: rounded up, so that a page does not change with every second."""
+    """Writes `15 s`, `3 min`, `23 h`: rounded up, so that a page does not change every second."""
     seconds = max(0.0, seconds)
     if seconds <= _MINUTE:
         return f"{ceil(seconds / 5) * 5} s"
@@ -75,8 +74,7 @@ def duration(seconds: float) -> str:
 
 
 def rate(each: float) -> float:
-    """Requests per second, with as many digits as people read: so that a page does not change with the last
-    ones."""
+    """Rounds requests per second, so that a page does not change with digits that nobody reads."""
     return round(each, 0 if each >= _MANY else 1 if each >= 1.0 else 2)
 
 
@@ -90,13 +88,13 @@ class Drawing:
 
     @classmethod
     def of(cls, view: ServiceView) -> Drawing:
-        """An axis with all that is on offer or that a backend advertised last."""
+        """Makes an axis with all versions that are on offer or advertised."""
         sets = {each for group in view.members.groups if (each := group.summary.advertised)}
         return cls(Axis([*sets, view.offer.versions, beneath(view)]), view.service.dialect.scheme)
 
     def bars(self, versions: VersionSet) -> tuple[Bar, ...]:
-        """Where `versions` lie, each unbroken part as one bar. Of dates and names those are one part between
-        which nobody serves another."""
+        """Draws `versions`, each contiguous part as one bar. Dates or names are contiguous if no backend
+        serves a version between them."""
         found: list[tuple[float, float, Version, Version]] = []
         for begin, end, first, last in self.axis.spans(versions):
             if found and not self.scheme.contiguous and begin - found[-1][1] < _TOUCHING:
@@ -109,8 +107,7 @@ class Drawing:
         )
 
     def labels(self, offered: VersionSet) -> tuple[Tick, ...]:
-        """The versions that the axis names, in order: first its ends and those of the offer, then whatever
-        else has room."""
+        """Chooses the labels of the axis: its ends and those of the offer, then others that have room."""
         ticks = self.axis.ticks(self.scheme)
         ends = [self.axis.at(end) for end in ((offered.highest, offered.lowest) if offered else ())]
         first = [tick for tick in ticks if tick.at in ends]
@@ -122,7 +119,7 @@ class Drawing:
 
 
 def offer_card(service: ServiceStatus, drawing: Drawing) -> OfferCard:
-    """The offer of a service, in words and on its axis."""
+    """Makes the texts and bars of an offer."""
     view, scheme = service.view, service.scheme
     offer, ceiling, missing = view.offer, view.service.ceiling, unserved(view)
     return OfferCard(
@@ -140,8 +137,8 @@ def offer_card(service: ServiceStatus, drawing: Drawing) -> OfferCard:
 
 
 def progress(view: ServiceView) -> str:
-    """`1 of 4 serve 1.90`: how many backends serve the highest version of all. Empty for one backend, and
-    where no backend has shown its versions. Backends that leave do not count."""
+    """Writes `1 of 4 serve 1.90`: the number of backends that serve the highest version of all, without those
+    that leave. Empty for one backend, and if no backend has reported its versions."""
     groups = [group for group in view.members.groups if not group.summary.absent]
     total = sum(group.number for group in groups)
     served = [group.summary.advertised for group in groups if group.summary.advertised]
@@ -155,14 +152,14 @@ def progress(view: ServiceView) -> str:
 
 
 def offered(offer: Offer, scheme: Scheme) -> str:
-    """`1.1-1.58`; `nothing`; `not negotiated`."""
+    """Writes an offer as `1.1-1.58`, `nothing` or `not negotiated`."""
     return NOT_NEGOTIATED if offer.transparent else ranges(offer.versions, scheme)
 
 
 def why(service: ServiceStatus) -> str:
-    """The policy and what holds the offer, one sentence without a full stop."""
+    """Describes the policy and what holds the offer, in one sentence without a full stop."""
     if service.view.offer.transparent:
-        return "every backend in service is legacy, so nothing is negotiated and versions pass as they are"
+        return "every backend in service is legacy: nothing is negotiated, and requests pass unchanged"
     return f"{_policy(service.view.service)}; {held(service) or 'nothing holds it'}"
 
 
@@ -181,7 +178,7 @@ def _policy(service: Service) -> str:
 
 
 def held(service: ServiceStatus) -> str:
-    """What holds the offer, or why there is none; empty: nothing holds it."""
+    """Describes what holds the offer, or why there is none; empty: nothing holds it."""
     view, now, agreement = service.view, service.gateway.monotonic, service.gateway.agreement
     rule = view.offer.held.rule
     if is_blocked(view):
@@ -190,23 +187,24 @@ def held(service: ServiceStatus) -> str:
         return _waits(view, now)
     if rule is HeldRule.AGREEMENT:
         waits = agreement.why_held(service.name) if agreement is not None else ""
-        return waits or "the next step waits until all replicas, and all workers of each, hold it"
+        return waits or "the next step waits until all replicas and their workers have acknowledged it"
     if rule is not None:
         return reason_held(view, now)
     if not view.offer.versions:
-        return "no backend in service is known to serve any version"
+        return "no backend in service has reported a version"
     return ""
 
 
 def _waits(view: ServiceView, now: float) -> str:
-    """Without the seconds that are left: the page would change with each of them."""
+    """Describes versions that wait for the stabilization, without seconds: the page would change with
+    each."""
     scheme, service, ceiling = view.service.dialect.scheme, view.service, view.offer.ceiling
     waiting = [part for part in view.offer_state.pending if ceiling is None or part.versions.up_to(ceiling)]
     if any(part.doublings for part in waiting):
         seconds = max(part.due(service.stabilization) for part in waiting) - now
-        wait = f"waits up to {duration(seconds)} more because it has fallen before"
+        wait = f"waits up to {duration(seconds)} more because it left the offer before"
     else:
-        wait = f"is offered once it has stood for {service.stabilization:g} s"
+        wait = f"is offered once it has been served for {service.stabilization:g} s"
     versions = union(part.versions for part in waiting)
     return f"{cut((versions if ceiling is None else versions.up_to(ceiling)).format(scheme))} {wait}"
 
@@ -221,7 +219,7 @@ def _who(service: ServiceStatus) -> tuple[str, ...]:
 
 
 def _then(view: ServiceView) -> str:
-    """What is offered once those who hold the offer have moved; empty: the same, or nobody holds it."""
+    """Versions on offer once nothing holds the offer any more; empty: the same as now."""
     offer, scheme, held = view.offer, view.service.dialect.scheme, view.offer.held
     more = held.versions - offer.versions
     if held.rule in {None, HeldRule.CEILING} or not more:

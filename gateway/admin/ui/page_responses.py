@@ -1,8 +1,7 @@
-"""Short pages as responses (forms, confirmations, and every refusal below `/ui/`), and what their forms send.
+"""Responses with short pages (forms, confirmations, refusals below `/ui/`), and reading of their forms.
 
 All pages have the same head: nothing from elsewhere, no script or style in the page itself, no frame around
-it. What a form of ours never sends is refused. Jinja2 is imported in a thread when the first page is asked
-for.
+it. Fields that no form here has are refused. Jinja2 is imported in a thread at the first page.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ HEADERS: Final = {
 OWN_TEMPLATES: Final = ("sign_in.html", "sign_out.html", "confirm.html")
 
 MAX_FORM: Final = 8 * 1024
-"""Bytes of a form: a token, an address, a version."""
+"""Maximum bytes of a form: a token, a path, a version."""
 
 CONTENT_TYPE: Final = "application/x-www-form-urlencoded"
 
 
 @final
 class PageResponses:
-    """Makes them. One for each application."""
+    """Maker of short pages, one for each application."""
 
     def __init__(self) -> None:
         self._rendering: Rendering | None = None
@@ -53,11 +52,11 @@ class PageResponses:
 
     @staticmethod
     def of(request: web.Request) -> PageResponses:
-        """Those of the application that serves `request`."""
+        """Returns the maker of the application that serves `request`."""
         return request.app[PAGE_RESPONSES]
 
     async def rendering(self) -> Rendering:
-        """The templates, loaded in a thread by whoever comes first."""
+        """Returns the templates, which the first caller loads in a thread."""
         async with self._loading:
             if self._rendering is None:
                 self._rendering = await asyncio.to_thread(_load)
@@ -71,7 +70,7 @@ class PageResponses:
         headers: Mapping[str, str] | None = None,
         **values: object,
     ) -> web.Response:
-        """`template` with these values, as a response."""
+        """Makes a response from a template."""
         text = (await self.rendering()).page(template, **values)
         return web.Response(
             status=status, text=text, content_type="text/html", headers={**HEADERS, **(headers or {})}
@@ -83,7 +82,7 @@ PAGE_RESPONSES: Final[web.AppKey[PageResponses]] = web.AppKey("page responses", 
 
 @cache
 def _load() -> Rendering:
-    """The same for all applications: templates do not change."""
+    """Loads the templates, once for all applications."""
     from gateway.admin.ui.rendering import Rendering  # noqa: PLC0415 - Jinja2 takes a while to import
 
     rendering = Rendering()
@@ -93,14 +92,13 @@ def _load() -> Rendering:
 
 
 def redirection(path: str) -> web.Response:
-    """Go to `path`, one of ours, with GET."""
+    """Redirects to a local path with GET."""
     return web.Response(status=303, headers={**HEADERS, "Location": path})
 
 
 @web.middleware
 async def render_pages(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The middleware that makes every refusal below `/ui/` a page, and the way to the sign-in a redirection.
-    Refusals of all other requests pass."""
+    """Middleware that makes a page of every refusal below `/ui/`."""
     try:
         return await handler(request)
     except web.HTTPException as refusal:
@@ -119,9 +117,9 @@ async def render_pages(request: web.Request, handler: Handler) -> web.StreamResp
 
 
 async def read_form(request: web.Request, names: Collection[str]) -> Mapping[str, str]:
-    """The fields of the body, which are some of `names`. Raises 400, 413 and 415."""
+    """Reads the fields of the body, which must be among `names`. Raises 400, 413 and 415."""
     if request.content_type != CONTENT_TYPE or len(request.headers.getall("Content-Type", [])) != 1:
-        raise web.HTTPUnsupportedMediaType(text=f"a form is sent as {CONTENT_TYPE}")
+        raise web.HTTPUnsupportedMediaType(text=f"the form must be sent as {CONTENT_TYPE}")
     body = await request.read()
     if len(body) > MAX_FORM:
         raise web.HTTPRequestEntityTooLarge(MAX_FORM, len(body))
@@ -139,7 +137,7 @@ async def read_form(request: web.Request, names: Collection[str]) -> Mapping[str
 
 
 def read_query(request: web.Request, names: Collection[str]) -> Mapping[str, str]:
-    """The parameters of the address, which are some of `names`. Raises 400."""
+    """Reads the parameters of the query, which must be among `names`. Raises 400."""
     return _fields(list(request.query.items()), names, "parameter")
 
 

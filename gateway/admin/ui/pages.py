@@ -1,13 +1,13 @@
-"""The pages of the operations page, and what they are made of.
+"""Endpoints of the operations page.
 
     GET  /ui/                  the service, if there is one; else all services
     GET  /ui/services/NAME     one service
-    GET  /ui/explain           what would happen to a request: ?method=&path=&headers=
-    GET  /ui/events            what has changed since: ?service=NAME, without it: all services
+    GET  /ui/explain           explains a request: ?method=&path=&headers=
+    GET  /ui/events            stream of changes: ?service=NAME, or of all services
     GET  /ui/static/FILE       style, script and icon
 
-A page and its stream are made of the same fragments. GET changes nothing. Jinja2 is imported when the first
-page is asked for.
+A page and its stream are made of the same fragments. GET changes nothing. Jinja2 is imported at the first
+page.
 """
 
 from __future__ import annotations
@@ -44,45 +44,45 @@ STATIC: Final = {
     "page.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
-"""The files, with their types."""
+"""Static files, with their types."""
 
 PIECE: Final = 16_000
-"""Characters of a page that are made in one turn of the event loop: some twenty rows."""
+"""Characters of a page made in one event-loop iteration: some twenty rows."""
 
 
 class Frame(NamedTuple):
-    """What a live page says of itself."""
+    """Values of a live page outside of its fragments."""
 
     title: str
     service: str
-    """Empty: it shows all services."""
+    """Name of the service; empty: the page shows all services."""
     dialect: str
     path: str
     events: str
-    """Where its stream is."""
+    """Path of its stream."""
     stamp: str
     now: float
     """Wall-clock seconds."""
     several: bool
-    """There is more than one service."""
+    """Whether there is more than one service."""
     crowd: bool
-    """Backends are grouped, and can be filtered."""
+    """Whether backends are grouped, and can be filtered."""
     reloads: bool
-    """Without JavaScript the browser loads it again every ten seconds."""
+    """Whether the browser reloads the page every ten seconds without JavaScript."""
 
 
 class Asked(NamedTuple):
-    """What was typed into the form."""
+    """Input of the form for an explanation."""
 
     method: str = "GET"
     path: str = ""
     headers: tuple[str, ...] = ()
     problem: str = ""
-    """Why it describes no request."""
+    """Message about input that describes no request; empty: it does."""
 
 
 def add_page_routes(app: web.Application, context: AdminContext) -> None:
-    """Add the pages. Their streams end when the application shuts down."""
+    """Adds the pages. Their streams end when the application shuts down."""
     pages = _Pages(context)
     app.router.add_get("/ui", pages.slash)
     app.router.add_get("/ui/", pages.home)
@@ -95,20 +95,19 @@ def add_page_routes(app: web.Application, context: AdminContext) -> None:
 
 @final
 class _Pages:
-    """One method per endpoint."""
+    """Handlers, one for each endpoint."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
         self._contents = PageContents(context)
         self._streams = Streams()
         self._feeds: dict[str, Feed] = {}
-        """By service; empty: all."""
+        """Feeds by service; the empty name is that of all services."""
 
     async def close(self, app: web.Application) -> None:
         self._streams.close()
 
     async def slash(self, request: web.Request) -> web.StreamResponse:
-        """`/ui`, as people type it."""
         raise web.HTTPSeeOther("/ui/")
 
     async def home(self, request: web.Request) -> web.StreamResponse:
@@ -116,12 +115,12 @@ class _Pages:
         return await self._live(request, names[0] if len(names) == 1 else "", "/ui/")
 
     async def service(self, request: web.Request) -> web.StreamResponse:
-        """One service. Raises 404."""
+        """Shows one service. Raises 404."""
         name = request.match_info["service"]
         return await self._live(request, name, service_path(name))
 
     async def explain(self, request: web.Request) -> web.StreamResponse:
-        """The form, and the answer if there is a question in the address."""
+        """Shows the form, and the explanation if the query has a request."""
         asked, answer, status = Asked(), None, 200
         if request.query:
             query = request.query
@@ -138,7 +137,7 @@ class _Pages:
         )
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """The stream of one page. Raises 404 and 503."""
+        """Streams one page. Raises 404 and 503."""
         name = request.query.get("service", "")
         if name and name not in self._context.snapshots.current.views:
             raise web.HTTPNotFound(text="there is no such service")
@@ -147,14 +146,14 @@ class _Pages:
         return await self._streams.serve(request, feed, stamp(), commanding=commanding)
 
     def _feed(self, name: str, rendering: Rendering) -> Feed:
-        """That of a service; those that nobody follows are forgotten."""
+        """Returns the feed of a service, and drops those without followers."""
         self._feeds = {key: feed for key, feed in self._feeds.items() if feed.followers and not feed.is_gone}
         if name not in self._feeds:
             self._feeds[name] = Feed(partial(self._read, name), self._mark, rendering)
         return self._feeds[name]
 
     async def _read(self, name: str) -> PageFragments | None:
-        """What a page shows at this moment. None: there is no such service."""
+        """Makes the fragments of a page; None: there is no such service."""
         await self._context.refresh(counters=False)
         if not name:
             return overview_fragments(await self._contents.overview())
@@ -162,7 +161,7 @@ class _Pages:
         return None if page is None else service_fragments(page)
 
     def _mark(self) -> tuple[int, int]:
-        """What is another one as soon as something has happened."""
+        """Returns a value that changes with every event."""
         return self._context.snapshots.current.generation, self._context.history.last
 
     async def _live(self, request: web.Request, name: str, path: str) -> web.StreamResponse:
@@ -200,7 +199,7 @@ class _Pages:
 
 
 async def _send(request: web.Request, pieces: Iterator[bytes]) -> web.StreamResponse:
-    """Send a long page, each piece when the client has taken what was before it."""
+    """Sends a long page, each piece when the client has taken the one before."""
     response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/html; charset=utf-8"})
     if request.method == hdrs.METH_HEAD:
         return response
@@ -214,7 +213,7 @@ async def _send(request: web.Request, pieces: Iterator[bytes]) -> web.StreamResp
 
 
 def _joined(texts: Iterator[str]) -> Iterator[bytes]:
-    """The same in pieces that are worth sending."""
+    """Joins small pieces to ones that are worth sending."""
     waiting: list[str] = []
     size = 0
     for text in texts:
@@ -227,7 +226,7 @@ def _joined(texts: Iterator[str]) -> Iterator[bytes]:
 
 
 async def static(request: web.Request) -> web.StreamResponse:
-    """A file, or that the browser has it already."""
+    """Responds with a static file, or with 304."""
     name = request.match_info["file"]
     if name not in STATIC:
         raise web.HTTPNotFound
@@ -240,13 +239,13 @@ async def static(request: web.Request) -> web.StreamResponse:
 
 @cache
 def _file(name: str) -> tuple[bytes, str]:
-    """A file of the package, with its tag."""
+    """Reads a static file, with its tag."""
     body = files("gateway.admin.ui").joinpath("static", name).read_bytes()
     return body, f'"{hashlib.sha256(body).hexdigest()[:16]}"'
 
 
 @cache
 def stamp() -> str:
-    """What a page was made by: another version of the gateway makes another page."""
+    """Hash of version and static files: a page with another one reloads."""
     tags = (_file(name)[1] for name in STATIC)
     return hashlib.sha256("".join((build_info().version, *tags)).encode()).hexdigest()[:16]

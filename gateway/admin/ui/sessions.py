@@ -1,8 +1,8 @@
-"""Sessions of the operations page: who has signed in, for how long, and what the page still has to tell them.
+"""Sessions of the operations page, with the results of commands that it shows.
 
-In memory only: a gateway that is started again, or taken over, knows none of them. Bounded in number and in
-time. A session is bound to what its operator has shown, the token in force or a certificate, and ends when
-that does not hold any more. Knows no request; the clock is given.
+In memory only: a restart or a take-over ends all sessions. Bounded in number and in time. A session is bound
+to its operator's token or certificate, and ends when that is not valid any more. No request is known here;
+the clock is a parameter.
 """
 
 from __future__ import annotations
@@ -17,68 +17,67 @@ from typing import Final, NamedTuple, NewType, final
 from gateway.keys.secrets import Secret
 
 MAX_SESSIONS: Final = 64
-"""Operators of one gateway are a handful, each with a browser or two."""
+"""Maximum sessions: a gateway has a handful of operators, each with a browser or two."""
 
 IDLE: Final = 30 * 60.0
-"""Seconds without a use. An open page that follows the gateway is a use."""
+"""Seconds without use after which a session ends. An open page that follows the gateway counts as use."""
 
 LONGEST: Final = 12 * 3600.0
-"""Seconds from the sign-in, however much it is used: a long shift."""
+"""Maximum seconds from the sign-in: a long shift."""
 
 MAX_NOTICES: Final = 8
-"""Results of commands that a session remembers, so that going back in the browser shows them again."""
+"""Results of commands kept in a session, so that going back in the browser shows them again."""
 
 RANDOM_BYTES: Final = 32
 MAX_ID: Final = 64
-"""Characters of an id that are looked at: 32 bytes are 43."""
+"""Characters of an id that are read: 32 bytes are 43."""
 
 Proof = NewType("Proof", bytes)
-"""What an operator has shown, as a checksum."""
+"""Checksum of the token or certificate that an operator has shown."""
 
 
 def proof_of_token(token: Secret) -> Proof:
-    """That of whoever knows `token`."""
+    """Makes the proof of an operator who knows `token`."""
     return Proof(hashlib.sha256(b"token " + token.reveal().encode()).digest())
 
 
 def proof_of_certificate(certificate: bytes) -> Proof:
-    """That of whoever has the key of `certificate`, in DER."""
+    """Makes the proof of an operator with `certificate`, in DER."""
     return Proof(hashlib.sha256(b"certificate " + certificate).digest())
 
 
 class Notice(NamedTuple):
-    """The result of a command, for whoever gave it."""
+    """Result of a command, for the operator who gave it."""
 
     at: float
     """Wall-clock seconds."""
     text: str
-    """Sentences."""
     attention: bool
-    """Whether it says more than that it was done."""
+    """Whether it says more than that the command was carried out."""
 
 
 @final
 class Session:
-    """One browser of one operator."""
+    """Session of one browser of one operator."""
 
     __slots__ = ("_first", "_notices", "begun_at", "csrf", "proof", "used_at")
 
     def __init__(self, proof: Proof, now: float) -> None:
         self.proof = proof
         self.csrf = secrets.token_urlsafe(RANDOM_BYTES)
-        """What a form has to repeat: no page of another origin can read it."""
+        """Token that forms must repeat: no page of another origin can read it."""
         self.begun_at = now
         self.used_at = now
         self._notices: list[Notice] = []
         self._first = 0
-        """The number of the first notice that is remembered."""
+        """Number of the first notice that is kept."""
 
     def has_csrf(self, text: str) -> bool:
         """Whether a form was made for this session. Compares in constant time."""
         return hmac.compare_digest(self.csrf.encode(), text.encode(errors="replace"))
 
     def add_notice(self, notice: Notice) -> int:
-        """Remember it; the number by which it is found."""
+        """Adds a notice and returns its number."""
         self._notices.append(notice)
         if len(self._notices) > MAX_NOTICES:
             del self._notices[0]
@@ -86,25 +85,26 @@ class Session:
         return self._first + len(self._notices) - 1
 
     def notice(self, number: int) -> Notice | None:
-        """The one with this number. None: there is none, or not any more."""
+        """Returns the notice with this number; None: there is none, or it is not kept any more."""
         index = number - self._first
         return self._notices[index] if 0 <= index < len(self._notices) else None
 
 
 @final
 class Sessions:
-    """All of them, the longest unused first. `clock`: monotonic seconds."""
+    """All sessions, the longest unused first. `clock` gives monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._sessions: dict[bytes, Session] = {}
-        """By the checksum of the id: the time of a lookup says nothing about ids that exist."""
+        """Sessions by the hash of their id, so that the time of a lookup reveals nothing about existing
+        ids."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def begin(self, proof: Proof) -> tuple[str, Session]:
-        """The id, which nobody can guess, and the new session. Over the bound the longest unused one goes."""
+        """Starts a session and returns its random id with it. Over the limit the longest unused one ends."""
         now = self._clock()
         for key in [key for key, session in self._sessions.items() if _has_expired(session, now)]:
             del self._sessions[key]
@@ -115,8 +115,8 @@ class Sessions:
         return session_id, session
 
     def find(self, session_id: str, proofs: Collection[Proof]) -> Session | None:
-        """The session with this id, which is used by that. `proofs`: those that hold at this moment. A
-        session of another one, or one that was unused for too long, ends here. None: there is none."""
+        """Returns the session with this id, and counts it as used; None: there is none. A session ends here
+        if its proof is not among `proofs`, the valid ones, or if it was unused for too long."""
         key = _key(session_id)
         session = self._sessions.pop(key, None)
         now = self._clock()
@@ -127,7 +127,7 @@ class Sessions:
         return session
 
     def end(self, session_id: str) -> None:
-        """Sign out. Unknown ids are fine."""
+        """Ends a session; the id may be unknown."""
         self._sessions.pop(_key(session_id), None)
 
 

@@ -1,9 +1,9 @@
-"""Sign in to the operations page by the admin token in a form, and sign out.
+"""Sign-in to the operations page with the admin token, and sign-out.
 
     GET, POST /ui/sign-in       GET, POST /ui/sign-out
 
-An operator with a certificate needs none of it. Wrong tokens count together with those that the guard refuses
-(`guard.WrongTokens`); a right one is always accepted.
+An operator with a certificate needs neither. Wrong tokens count together with those that the guard refuses
+(`guard.WrongTokens`); the right one is always accepted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gateway.admin.ui.controls import FORGED
 from gateway.admin.ui.page_responses import PageResponses, read_form, read_query, redirection
 from gateway.admin.ui.sessions import Sessions, proof_of_token
 
-WRONG: Final = "this is not the token in force"
+WRONG: Final = "wrong token: enter the value of `admin.token`"
 
 
 def add_sign_in_routes(
@@ -37,7 +37,7 @@ def add_sign_in_routes(
     sessions: Sessions,
     wrong_tokens: WrongTokens,
 ) -> None:
-    """Add the pages and what they send."""
+    """Adds the pages and the targets of their forms."""
     endpoints = _SignIn(access, sessions, wrong_tokens)
     app.router.add_get(SIGN_IN, endpoints.form)
     app.router.add_post(SIGN_IN, endpoints.sign_in)
@@ -47,7 +47,7 @@ def add_sign_in_routes(
 
 @final
 class _SignIn:
-    """One method per endpoint."""
+    """Handlers, one for each endpoint."""
 
     def __init__(self, access: AdminAccess, sessions: Sessions, wrong_tokens: WrongTokens) -> None:
         self._access = access
@@ -55,14 +55,14 @@ class _SignIn:
         self._wrong_tokens = wrong_tokens
 
     async def form(self, request: web.Request) -> web.StreamResponse:
-        """The form for the token; where there is none, the page itself."""
+        """Shows the form for the token, or goes to the page itself if there is no token."""
         target = local_page(read_query(request, ("next",)).get("next", PAGES))
         if self._access.token() is None:
             return redirection(target)
         return await self._form(request, target)
 
     async def sign_in(self, request: web.Request) -> web.StreamResponse:
-        """Begin a session, and go on to where the operator wanted to be."""
+        """Begins a session, and goes to the page that the operator asked for."""
         fields = await read_form(request, ("token", "next"))
         target, token = local_page(fields.get("next", PAGES)), self._access.token()
         if token is None:
@@ -76,7 +76,6 @@ class _SignIn:
         return response
 
     async def _wrong(self, request: web.Request, target: str) -> web.StreamResponse:
-        """The form again, with what is wrong."""
         if wait := self._wrong_tokens.add():
             headers = {"Retry-After": str(wait)}
             return await self._form(request, target, TOO_MANY, web.HTTPTooManyRequests.status_code, headers)
@@ -84,14 +83,13 @@ class _SignIn:
         return await self._form(request, target, WRONG, web.HTTPUnauthorized.status_code, headers)
 
     async def question(self, request: web.Request) -> web.StreamResponse:
-        """Whether to sign out: a link must not do it."""
+        """Asks whether to sign out: a link must not do it."""
         caller = request.get(CALLER)
         if caller is None or caller.session is None:
             return redirection(PAGES)
         return await PageResponses.of(request).respond("sign_out.html", csrf=caller.session.csrf)
 
     async def sign_out(self, request: web.Request) -> web.StreamResponse:
-        """End the session."""
         fields = await read_form(request, ("csrf",))
         caller = request.get(CALLER)
         session = None if caller is None else caller.session

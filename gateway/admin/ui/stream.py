@@ -1,14 +1,14 @@
-"""`GET /ui/events`: what has changed on a page, as server-sent events.
+"""`GET /ui/events`: changes of a page, as server-sent events.
 
-    hello    {"stamp", "now"}        first: a page that was made by another version of the gateway reloads
-    more     a piece of a JSON text that goes on in the next event
+    hello    {"stamp", "now"}        first: a page that another version of the gateway has made reloads
+    more     a piece of a JSON text that continues in the next event
     update   the end of it: {"set": {id: HTML}, "lists": {id: [ids in order]}}
-    alive    {"now"}                 every ten seconds: a page that hears nothing says that it is stale
-    reload   {}                      the page is another one now
+    alive    {"now"}                 every ten seconds: without it a page shows that it is stale
+    reload   {}                      the page does not exist any more
 
-A stream begins with the whole page: whoever connects again has missed something and does not know what. No
-event is longer than `MAX_EVENT`. A client that does not read is cut by the deadline of `connection`, and no
-more than one event waits for it.
+A stream begins with the whole page, because a client that connects again does not know what it has missed. No
+event is longer than `MAX_EVENT`. A client that does not read is closed by the deadline of `connection`, and
+at most one event waits for it.
 """
 
 from __future__ import annotations
@@ -26,26 +26,25 @@ from gateway.admin.ui.access import CALLER, follower_of
 from gateway.admin.ui.feed import Feed, Shown
 
 MAX_STREAMS: Final = 16
-"""Pages that follow the gateway at a time. The others are told to ask again themselves."""
+"""Maximum streams at a time. Further pages reload themselves every ten seconds."""
 
 MAX_OF_SESSION: Final = 4
-"""Pages of one session or certificate that follow the gateway at a time, so that one operator does not keep
-the others from it. A browser has six connections to a server: four streams leave it two for everything else.
-The fifth page is refused and loads itself again every ten seconds. If the oldest ended instead, its browser
-would connect again and end the next one, without end."""
+"""Maximum streams of one session or certificate, so that one operator does not keep the others out. A browser
+has six connections to a server: four streams leave two for everything else. The fifth page is refused; if the
+oldest were closed instead, its browser would connect again and close the next one, without end."""
 
 MAX_EVENT: Final = 16_000
-"""Bytes of the data of one event."""
+"""Maximum bytes of the data of one event."""
 
 MAX_HTML: Final = 12_000
-"""Characters of HTML that are put into one event: as JSON they are some more."""
+"""Characters of HTML put into one event: as JSON they are some more."""
 
 RETRY: Final = 2000
 """Milliseconds after which a browser connects again."""
 
 HEARTBEAT: Final = 10.0
 POLL: Final = 1.0
-"""Seconds between two looks at whether the client is still there and may still look."""
+"""Seconds between two checks whether the client is still connected and allowed."""
 
 HEADERS: Final = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -56,14 +55,14 @@ HEADERS: Final = {
 
 @final
 class Streams:
-    """All of them. They end at once with `close`."""
+    """All open streams."""
 
     def __init__(self) -> None:
         self._open: dict[asyncio.Task[None], web.Request] = {}
         self._is_closed = False
 
     def close(self) -> None:
-        """End them all, and take no others."""
+        """Ends all streams, and accepts no others."""
         self._is_closed = True
         for task in tuple(self._open):
             task.cancel()
@@ -71,7 +70,7 @@ class Streams:
     async def serve(
         self, request: web.Request, feed: Feed, stamp: str, *, commanding: bool
     ) -> web.StreamResponse:
-        """Follow `feed` until the client goes. Raises 503 if there are too many."""
+        """Streams `feed` until the client disconnects. Raises 503 if there are too many streams."""
         self._require_room(follower_of(request))
         response = web.StreamResponse(headers=HEADERS)
         if request.method == hdrs.METH_HEAD:
@@ -93,13 +92,13 @@ class Streams:
         return response
 
     def _require_room(self, follower: object | None) -> None:
-        """Raises 503. Streams whose client has gone do not count: they are about to end."""
+        """Raises 503 if there are too many streams. Those whose client has disconnected do not count."""
         there = [request for request in self._open.values() if not _has_gone(request)]
         own = 0 if follower is None else sum(follower_of(request) == follower for request in there)
         if own >= MAX_OF_SESSION:
-            raise web.HTTPServiceUnavailable(text=f"{own} pages of this session follow the gateway already")
+            raise web.HTTPServiceUnavailable(text=f"{own} live pages of this session are open: close one")
         if self._is_closed or len(there) >= MAX_STREAMS:
-            raise web.HTTPServiceUnavailable(text="too many pages follow the gateway already")
+            raise web.HTTPServiceUnavailable(text="too many live pages are open: close some")
 
 
 def _has_gone(request: web.Request) -> bool:
@@ -109,7 +108,7 @@ def _has_gone(request: web.Request) -> bool:
 async def _follow(
     request: web.Request, response: web.StreamResponse, feed: Feed, stamp: str, *, commanding: bool
 ) -> None:
-    """Until the client goes or may not look any more, or the page is gone."""
+    """Sends the changes of `feed` until the client disconnects or loses access, or the page is gone."""
     await response.prepare(request)
     hello = json.dumps({"stamp": stamp, "now": time()})
     await response.write(f"retry: {RETRY}\n".encode() + event("hello", hello))
@@ -134,7 +133,7 @@ async def _follow(
 
 
 def updates(sent: Shown | None, shown: Shown) -> Iterator[bytes]:
-    """The events that make of a page as it was sent the one that is shown."""
+    """Makes the events that turn the page as it was sent into the present one."""
     before = {} if sent is None else sent.html
     waiting: dict[str, str] = {}
     size = 0
@@ -153,7 +152,7 @@ def updates(sent: Shown | None, shown: Shown) -> Iterator[bytes]:
 
 
 def _update(document: Mapping[str, object]) -> Iterator[bytes]:
-    """One change, in as many events as it takes. JSON in ASCII can be cut anywhere."""
+    """Makes the events of one change. JSON in ASCII can be cut anywhere."""
     text = json.dumps(document)
     while len(text) > MAX_EVENT:
         yield event("more", text[:MAX_EVENT])
@@ -162,5 +161,5 @@ def _update(document: Mapping[str, object]) -> Iterator[bytes]:
 
 
 def event(name: str, data: str) -> bytes:
-    """One event; `data` has no line ends."""
+    """Makes one event; `data` has no line ends."""
     return f"event: {name}\ndata: {data}\n\n".encode("ascii")

@@ -1,5 +1,5 @@
-"""The events of a page: as lines of a list, and along a line of time, which names some times. Pure: events
-of `telemetry.history` in, values of `model` out.
+"""Events of a page as rows of a list and as marks on a timeline. Pure: events of `telemetry.history` in,
+values of `model` out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KINDS: Final = {
     "skewgate.tls": "config",
     "skewgate.agreement": "agreement",
 }
-"""What an event is about, by its logger."""
+"""Kinds of events by logger."""
 
 MINUTE: Final = 60
 HOUR: Final = 3600
@@ -46,30 +46,30 @@ UNITS: Final = (
     7 * DAY,
     28 * DAY,
 )
-"""Seconds between two times that the line names."""
+"""Possible seconds between two ticks."""
 
 SHORTEST: Final = 2 * MINUTE
-"""Seconds that the line has at least."""
+"""Minimum length of the timeline in seconds."""
 
 DIGITS: Final = 3
-"""Of a mark's position: what lies closer together cannot be told apart."""
+"""Digits of a position: closer marks cannot be distinguished."""
 
 MAX_TICKS: Final = 4
-"""Parts into which the line is divided at most: their labels have room on a telephone."""
+"""Maximum parts between ticks: their labels have room on a telephone."""
 
 ROOM: Final = 0.24
-"""Least distance of two times that the line names, as a share of its length."""
+"""Minimum distance of two ticks, as a share of the length."""
 
 LANES: Final = ("offer", "backend", "operator", "config", "agreement", "other")
-"""Kinds of events, each with a line of its own, from above."""
+"""Kinds of events from top to bottom, each with a lane of its own."""
 
 LEVELS: Final = ("info", "warning", "error")
-"""What is drawn later lies above."""
+"""Levels in the order of drawing."""
 
 
 def event_rows(events: Iterable[Event]) -> tuple[EventRow, ...]:
-    """The events in the same order, the newest first. Warnings and errors in a row that differ in nothing but
-    the backend are one. A text goes without the service's name in front, which stands beside it."""
+    """Makes rows in the order of `events`, the newest first. Consecutive warnings or errors that differ only
+    in the backend become one. The name of the service is not repeated in the text."""
     found: list[EventRow] = []
     group: list[Event] = []
     for event in events:
@@ -93,8 +93,8 @@ def _event(event: Event) -> EventRow:
 
 
 def _grouped(group: Sequence[Event]) -> EventRow:
-    """Several events as one, with the time of the newest and the number of the oldest: so the number stays
-    the same while others come."""
+    """Makes one row of several events, with the time of the newest and the number of the oldest, so that the
+    number stays the same while more come."""
     newest, oldest = group[0], group[-1]
     backends = list(dict.fromkeys(event.backend for event in group))
     return _event(newest)._replace(
@@ -114,7 +114,7 @@ def _is_like(one: Event, other: Event) -> bool:
 
 
 def _statement(event: Event) -> str:
-    """What an event says of its backend."""
+    """Text of an event without its backend."""
     return without_address(event.text.removeprefix(f"{event.service}/{event.backend}: "))
 
 
@@ -125,48 +125,48 @@ def _level(level: int) -> str:
 
 
 class EventMark(NamedTuple):
-    """One event on the line."""
+    """Mark of an event on the timeline."""
 
     at: float
-    """0 to 1, from its beginning."""
+    """Position from 0 to 1."""
     level: str
 
 
 class Lane(NamedTuple):
-    """A kind of events of which there is one."""
+    """Lane of the timeline for events of one kind."""
 
     kind: str
     marks: tuple[EventMark, ...]
 
 
 class TimeTick(NamedTuple):
-    """A time that the line names."""
+    """Time label of the timeline."""
 
     at: float
     text: str
-    """In UTC: `14:05`, or `23 Nov`."""
+    """`14:05` or `23 Nov`, in UTC."""
 
 
 class Span(NamedTuple):
-    """A part of the line, its ends from 0 to 1."""
+    """Part of the timeline, or of time."""
 
     begin: float
     end: float
 
 
 class Timeline(NamedTuple):
-    """All of it."""
+    """Timeline of a page."""
 
     lanes: tuple[Lane, ...]
     ticks: tuple[TimeTick, ...]
     outages: tuple[Span, ...]
-    """When some version on offer had no backend."""
+    """Times in which some version on offer had no backend."""
     summary: str
-    """For those who do not see it."""
+    """Sentence for screen readers."""
 
 
 def timeline(events: Sequence[EventRow], now: float) -> Timeline:
-    """The line from the first event to the newest, or to `now` (wall-clock seconds) while an outage goes on.
+    """Draws the time from the first event to the newest, or to `now` (wall-clock seconds) during an outage.
     `events` has the newest first."""
     if not events:
         return Timeline((), (), (), "")
@@ -195,8 +195,8 @@ def timeline(events: Sequence[EventRow], now: float) -> Timeline:
 
 
 def _outages(events: Sequence[EventRow], oldest: float, now: float) -> list[Span]:
-    """When the services had outages, in seconds. One whose beginning is forgotten begins with the line, one
-    without an end goes on."""
+    """Finds the outages, in wall-clock seconds. One without a known beginning begins at `oldest`; one without
+    an end lasts until `now`."""
     began: dict[str, float] = {}
     spans = []
     for each in sorted(events, key=lambda event: event.number):
@@ -208,7 +208,7 @@ def _outages(events: Sequence[EventRow], oldest: float, now: float) -> list[Span
 
 
 def _ticks(begin: float, end: float) -> tuple[TimeTick, ...]:
-    """The beginning of the line, and whole units of time behind it."""
+    """Makes ticks at the beginning and at whole units of time after it."""
     units = (*UNITS, ceil((end - begin) / MAX_TICKS / DAY) * DAY)
     unit = next(each for each in units if (end - begin) / each <= MAX_TICKS)
     form = "%H:%M" if unit < DAY else "%d %b"

@@ -1,6 +1,6 @@
-"""The requests of a service in the last hour, as a row of bars: one a minute, with its 5xx in another colour.
+"""Requests of a service in the last hour as a sparkline: one bar a minute, with its 5xx in another colour.
 
-Pure: counts of `telemetry.recent` in, values of a drawing out. A row changes once a minute.
+Pure: counts of `telemetry.recent` in, values of a drawing out. It changes once a minute.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Final, NamedTuple
 from gateway.telemetry.recent import TrafficCounts
 
 MINUTES: Final = 60
-"""Minutes for which there is room; the newest is at the right end."""
+"""Number of bars; the newest is at the right end."""
 
 DIGITS: Final = 3
-"""Digits of a position: a pixel is a thousandth of the width at most."""
+"""Digits of a position: a pixel is at least a thousandth of the width."""
 
 FAINTEST: Final = 0.04
-"""Least height of a bar that is not empty, so that one error among many requests is seen."""
+"""Minimum height of a bar that is not empty, so that one error among many requests is visible."""
 
 
 class Minute(NamedTuple):
-    """One bar. All numbers are shares of the drawing's width or height, 0 to 1."""
+    """Bar of one minute. Numbers are shares of the drawing's width or height, 0 to 1."""
 
     at: float
     requests: float
@@ -30,20 +30,20 @@ class Minute(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """The row of bars of one service."""
+    """Sparkline of one service."""
 
     minutes: tuple[Minute, ...]
     """Minutes with requests."""
     total: int
     server_errors: int
     length: int
-    """Minutes that are counted so far, at most an hour."""
+    """Minutes counted so far, at most 60."""
     busiest: int
     """Requests of the busiest minute."""
 
 
 def traffic(counts: Sequence[TrafficCounts]) -> Traffic:
-    """Draws the minutes of one service, of which `counts` has the oldest first."""
+    """Draws the minutes of one service; `counts` has the oldest first."""
     counts = counts[-MINUTES:]
     busiest = max((each.requests for each in counts), default=0)
     first = MINUTES - len(counts)

@@ -98,7 +98,7 @@ async def test_what_waits_for_its_stabilization_is_told_without_a_countdown() ->
     learn(holder, "api-1", upto(90), 2.0)
     offer = (await page(AdminTestbed(holder))).offer
     assert (offer.range, offer.phase, offer.then) == ("1.1-1.58", "stabilizing", "1.1-1.90")
-    assert offer.why.endswith("; 1.59-1.90 is offered once it has stood for 3600 s")
+    assert offer.why.endswith("; 1.59-1.90 is offered once it has been served for 3600 s")
 
 
 async def test_what_stays_on_offer_by_a_last_report_names_who_keeps_it() -> None:
@@ -279,7 +279,7 @@ async def test_refusals_are_told_by_reason_in_words() -> None:
     assert found.refusals == (
         RefusalRow("above the offer", 2, 1.5),
         RefusalRow("not a version", 1, 0.0),
-        RefusalRow("too many of one client in a second", 1, 0.0),
+        RefusalRow("too many requests of one client per second", 1, 0.0),
     )
 
 
@@ -299,7 +299,7 @@ async def test_one_failed_probe_is_no_problem_and_is_not_called_an_answer() -> N
     learn(holder, "api-1", upto(90), 1.5)
     fails(holder, "api-1", times=1)
     assert (await page(AdminTestbed(holder))).health.sentence == (
-        "healthy: 1 of 2 backends are fresh, the others have just failed or not been probed yet"
+        "healthy: 1 of 2 backends are fresh; the last probe of the others failed or has not ended"
     )
 
 
@@ -354,7 +354,7 @@ async def test_problems_come_in_the_order_in_which_they_matter() -> None:
     assert found.problems[3:] == (
         "1 of 2 backends is down (3 failed probes) and used only as a last resort: api-1 (no connection)",
         "1 of 2 backends is ejected: api-2",
-        "maintenance: every request is answered with 503",
+        "maintenance: every request gets 503",
     )
 
 
@@ -365,8 +365,8 @@ def nothing_configured() -> SnapshotHolder:
 @pytest.mark.parametrize(
     "case, said",
     [
-        ("unprobed", "the first probe of no backend has ended yet"),
-        ("failed", "no backend has shown its versions yet"),
+        ("unprobed", "no probe has ended yet"),
+        ("failed", "no backend has reported its versions yet"),
         ("drained", "every backend is drained"),
         ("empty", "there is no backend"),
     ],
@@ -404,7 +404,7 @@ async def test_a_transparent_service_is_healthy_and_not_negotiated() -> None:
         learn(holder, name, legacy)
     found = await page(AdminTestbed(holder))
     assert (found.health.level, found.offer.range) == ("good", "not negotiated")
-    assert found.offer.why.startswith("every backend in service is legacy, so nothing is negotiated")
+    assert found.offer.why.startswith("every backend in service is legacy: nothing is negotiated")
 
 
 # --- all services, replicas and events ----------------------------------------------------------------------
@@ -421,13 +421,13 @@ async def test_the_overview_has_a_row_for_each_service_and_the_worst_health_of_a
     ]
     assert [each.held for each in found.services] == [
         "",
-        "no backend in service is known to serve any version",
+        "no backend in service has reported a version",
     ]
     assert [each.is_served for each in found.services] == [True, False]
     assert [each.health.level for each in found.services] == ["good", "bad"]
     assert found.health == (
         *("bad", "not healthy: 1 problem"),
-        ("b: nothing is offered, requests get 503: the first probe of no backend has ended yet",),
+        ("b: nothing is offered, requests get 503: no probe has ended yet",),
     )
     assert len({each.key for each in found.services}) == 2
 
@@ -471,8 +471,8 @@ async def test_a_detached_replica_and_a_store_that_does_not_answer() -> None:
     assert found.health.problems[:4] == (
         "the store of the agreement does not answer: <timeout>",
         "this replica is detached for baremetal: it refuses no version, and it answers for 2 min more",
-        "replicas that are not attached: gw-b",
-        "replicas whose configuration differs in what clients can notice: gw-b",
+        "replicas not attached: gw-b",
+        "replicas with another configuration that clients notice: gw-b",
     )
     assert (found.replicas[1].state, found.replicas[1].level) == ("detached", "")
 
@@ -492,7 +492,7 @@ async def test_workers_are_shown_where_there_are_several() -> None:
         ReplicaRow("worker", "worker 0", "starting", "", "process 70, 0 connections"),
         ReplicaRow("worker", "worker 1", "serving", "record 3", "process 71, 1 connection, replaced 2 times"),
     )
-    assert found.health.problems == ("1 of 2 workers do not serve: 0",)
+    assert found.health.problems == ("1 of 2 workers are not serving: 0",)
     assert found.health.level == "attention"
 
 
@@ -605,7 +605,7 @@ async def test_many_services_are_made_in_slices_too() -> None:
     [problem] = found.health.problems
     assert problem == (
         "service-0, service-1, service-2, service-3 and 196 more: "
-        "nothing is offered, requests get 503: the first probe of no backend has ended yet"
+        "nothing is offered, requests get 503: no probe has ended yet"
     )
 
 

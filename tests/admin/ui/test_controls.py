@@ -71,7 +71,7 @@ async def result_of(browser: Visitor, done: Page) -> str:
     assert done.location.startswith(f"{SERVICE}?done=")
     page = await browser.get(done.location)
     assert page.status == 200
-    return page.text.partition("What became of your command")[2].partition("</section>")[0]
+    return page.text.partition("Result of your command")[2].partition("</section>")[0]
 
 
 # --- the way of a command
@@ -138,9 +138,9 @@ async def test_the_result_says_for_whom_it_waits_and_what_it_warns_of() -> None:
         page = await operator.get(f"{SERVICE}/confirm?do=pin&version=1.95")
         assert "the ceiling 1.95 has no effect now" in page.text
         text = await result_of(operator, await operator.submit(page.form()))
-    assert "It is not in force yet at: worker 2, &lt;b&gt;replica&lt;/b&gt;." in text
+    assert "Not acknowledged yet by: worker 2, &lt;b&gt;replica&lt;/b&gt;." in text
     assert "The ceiling 1.95 has no effect now: no known backend serves more than 1.90." in text
-    assert "It is in no state file, so a restart forgets it." in text
+    assert "It is not in a state file: a restart forgets it." in text
 
 
 async def test_a_result_is_shown_to_whoever_gave_the_command(visitors: NewVisitor, operator: Visitor) -> None:
@@ -159,7 +159,7 @@ async def test_a_result_is_shown_to_whoever_gave_the_command(visitors: NewVisito
     [
         ("1.9O", 400, "is not a version of the form"),
         ("latest", 400, "is not a version of the form"),
-        ("", 400, "Give a version or a release"),
+        ("", 400, "Choose a version or a release"),
         ("1.19", 409, "The ceiling 1.19 is below the minimum 1.20 on offer"),
         ("x" * 4000, 400, "is not a version of the form"),
         ("<script>alert(1)</script>", 400, "is not a version of the form"),
@@ -187,7 +187,7 @@ async def test_a_pin_that_cannot_be_is_a_page_with_what_was_typed(
 
 async def test_a_version_and_a_release_are_not_both(operator: Visitor) -> None:
     page = await operator.get(f"{SERVICE}/confirm?do=pin&version=1.58&release=2024.1")
-    assert (page.status, "Give a version or a release" in page.text) == (400, True)
+    assert (page.status, "Choose a version or a release" in page.text) == (400, True)
 
 
 async def test_a_command_that_is_refused_in_the_end_is_a_page_with_what_was_typed(
@@ -266,7 +266,7 @@ async def test_what_another_operator_did_meanwhile_is_shown_before_anything_is_d
     before = bed.snapshot_holder.current
 
     again = await operator.submit(page.form())
-    assert (again.status, "have changed since you looked" in again.text) == (409, True)
+    assert (again.status, "have changed since the page was made" in again.text) == (409, True)
     assert bed.snapshot_holder.current is before
     if isinstance(command, Pin):
         assert "1.59-1.80 will be refused" in again.text
@@ -423,7 +423,7 @@ async def test_where_nobody_is_known_there_are_no_controls(bed: AdminTestbed) ->
     async with visited(bed, lambda: None) as visitors:
         page = await visitors().get(SERVICE)
         assert page.status == 200
-        assert "To command from here, set <code>admin.token</code>." in page.text
+        assert "To pin and drain from this page, set <code>admin.token</code>." in page.text
         assert "confirm" not in page.text
         assert {form.action for form in page.forms} == {"/ui/explain"}
 

@@ -30,10 +30,10 @@ async def test_one_service_is_the_first_page(admin: StartAdmin) -> None:
     found = await page(await admin(mixed_fleet()))
 
     assert "baremetal ironic" in found.text
-    assert "What we offer now On offer: 1.1-1.58" in found.text
+    assert "On offer now On offer: 1.1-1.58" in found.text
     assert "1.59-1.90 is held back by api-1 (1.1-1.58): upgrade or drain" in found.text
-    assert "Waits for api-1" in found.text
-    assert "After that 1.1-1.90 will be on offer." in found.text
+    assert "Held by api-1" in found.text
+    assert "Next 1.1-1.90 will be on offer." in found.text
     assert "All services" not in found.text
 
 
@@ -97,7 +97,7 @@ async def test_what_is_asked_for_and_refused(admin: StartAdmin) -> None:
 
     found = await page(bed)
 
-    assert "Of the last hour" in found.text
+    assert "Last hour" in found.text
     assert "1.58 75 % 3 1.10 25 % 1" in found.text
 
 
@@ -242,7 +242,7 @@ async def test_controls_are_for_those_who_may_command(admin: StartAdmin) -> None
     looking = await page(await admin(mixed_fleet()))
     commanding = await page(await admin(mixed_fleet(), TOKEN), headers=SIGNED)
 
-    assert "To command from here" in looking.text
+    assert "To pin and drain from this page" in looking.text
     assert "Drain" not in looking.text
     assert commanding.text.count("Drain") == 2
 

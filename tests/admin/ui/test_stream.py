@@ -269,7 +269,7 @@ async def test_R3_T10_a_session_holds_four_streams_and_leaves_the_rest_to_others
 
         told = await refused(testbed, one)
         assert told.startswith("503 ")
-        assert "4 pages of this session follow the gateway already" in told
+        assert "4 live pages of this session are open" in told
         async with bed.stream(testbed, headers=other) as reader:
             assert await reader.event() is not None
 
@@ -291,7 +291,7 @@ async def test_R3_T10_sessions_together_hold_all_streams(admin: StartAdmin) -> N
             for _ in range(MAX_OF_SESSION):
                 reader = await stack.enter_async_context(bed.stream(testbed, headers=session))
                 assert await reader.event() is not None
-        assert "too many pages follow the gateway already" in await refused(testbed, await signed_in(testbed))
+        assert "too many live pages are open" in await refused(testbed, await signed_in(testbed))
 
 
 async def test_R3_T10_browsers_that_a_proxy_signs_in_are_not_one_session(admin: StartAdmin) -> None:

@@ -185,7 +185,7 @@
         say("still", `not live, too many pages are open; as of ${clock()} UTC`);
         waits = POLL;
         sentence = "";
-      } else if (response.status === 404) sentence = "it is not configured any more";
+      } else if (response.status === 404) sentence = "the service is not configured any more";
     } catch {
       waits = RETRY;
     }
