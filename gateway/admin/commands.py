@@ -42,8 +42,7 @@ def add_command_routes(router: web.UrlDispatcher, context: AdminContext) -> None
     endpoints = _CommandEndpoints(context)
     router.add_put("/services/{service}/ceiling", endpoints.pin)
     router.add_delete("/services/{service}/ceiling", endpoints.unpin)
-    router.add_post("/services/{service}/backends/{backend}/drain", endpoints.drain)
-    router.add_post("/services/{service}/backends/{backend}/enable", endpoints.enable)
+    router.add_post("/services/{service}/backends/{backend}/{verb:drain|enable}", endpoints.set_drained)
     router.add_delete("/replicas/{replica}", endpoints.forget)
 
 
@@ -59,8 +58,8 @@ class CommandResult(NamedTuple):
 
 
 async def pin(context: AdminContext, service: str, key: str, text: str) -> CommandResult:
-    """Sets the ceiling of `service`. `key` and `text` are those of `read_ceiling`. Raises 404, 503, 400, and
-    409 if nothing could be served."""
+    """Sets the ceiling of `service`, as `read_ceiling` reads it. Raises 404, 503, 400, and 409 below the
+    minimum."""
     view = view_of(context, service)
     ceiling = read_ceiling(view.service, key, text)
     if (reason := below_minimum(view, ceiling)) is not None:
@@ -74,16 +73,11 @@ async def unpin(context: AdminContext, service: str) -> CommandResult:
     return await _apply(context, service, Pin(None))
 
 
-async def drain(context: AdminContext, service: str, backend: str) -> CommandResult:
-    """Takes a backend out of service while its requests in flight finish. Raises 404 and 503."""
+async def set_drained(context: AdminContext, service: str, backend: str, *, drained: bool) -> CommandResult:
+    """Drains a backend, whose requests in flight finish, or enables it. Raises 404 and 503."""
     member_of(view_of(context, service), backend)
-    return await _apply(context, service, Drain(backend), leaves_unserved)
-
-
-async def enable(context: AdminContext, service: str, backend: str) -> CommandResult:
-    """Puts a drained backend into service again. Raises 404 and 503."""
-    member_of(view_of(context, service), backend)
-    return await _apply(context, service, Drain(backend, drained=False))
+    warning_of = leaves_unserved if drained else _no_warning
+    return await _apply(context, service, Drain(backend, drained=drained), warning_of)
 
 
 def view_of(context: AdminContext, service: str) -> ServiceView:
@@ -104,11 +98,15 @@ def member_of(view: ServiceView, backend: str) -> Member:
     return member
 
 
+def _no_warning(_: ServiceView) -> None:
+    return None
+
+
 async def _apply(
     context: AdminContext,
     service: str,
     command: OperatorCommand,
-    warning_of: Callable[[ServiceView], str | None] = lambda _: None,
+    warning_of: Callable[[ServiceView], str | None] = _no_warning,
 ) -> CommandResult:
     """Gives a command and waits until it is in force. `warning_of` makes the warning. Raises 503."""
     refuse_while_still(context)
@@ -122,8 +120,7 @@ async def _apply(
 
 
 async def pending_for(context: AdminContext, service: str | None) -> list[str]:
-    """Waits until all commands about a service (None: about any) are in force. Returns the names of the
-    workers and replicas that have not acknowledged after some seconds."""
+    """Waits until commands are in force. Returns names of workers and replicas that have not acknowledged."""
     waits_for = await context.commands.in_force(service)
     report = context.agreement()
     if report is None:
@@ -150,15 +147,13 @@ class _CommandEndpoints:
         await request.read()
         return self._status(await unpin(self._context, request.match_info["service"]))
 
-    async def drain(self, request: web.Request) -> web.StreamResponse:
+    async def set_drained(self, request: web.Request) -> web.StreamResponse:
         await request.read()
         names = request.match_info
-        return self._status(await drain(self._context, names["service"], names["backend"]))
-
-    async def enable(self, request: web.Request) -> web.StreamResponse:
-        await request.read()
-        names = request.match_info
-        return self._status(await enable(self._context, names["service"], names["backend"]))
+        drained = names["verb"] == "drain"
+        return self._status(
+            await set_drained(self._context, names["service"], names["backend"], drained=drained)
+        )
 
     def _status(self, result: CommandResult) -> web.StreamResponse:
         return json_response(
@@ -217,8 +212,7 @@ def _first_of(names: Iterable[str]) -> str:
 
 
 def _parse_body(body: bytes) -> tuple[str, str]:
-    """Reads (`version` or `release`, its text) from the body of a pin. A version must be a text, because the
-    number 1.90 is 1.9."""
+    """Reads (`version` or `release`, its text) from the body of a pin. The number 1.90 would be 1.9."""
     try:
         document = json.loads(body.decode("utf-8"), object_pairs_hook=_unique_keys)
     except (ValueError, RecursionError):
@@ -240,8 +234,7 @@ def _unique_keys(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
 
 
 def read_ceiling(service: Service, key: str, text: str) -> Version:
-    """Reads a ceiling as `offer.ceiling` is read: `key` is `version` or `release`, `text` its value. Raises
-    400 and 404."""
+    """Reads a ceiling by its key, `version` or `release`. Raises 400 and 404."""
     if key == "version":
         version = service.dialect.scheme.parse(text)
         if version is None:

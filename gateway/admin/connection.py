@@ -16,6 +16,7 @@ import asyncio
 import logging
 import re
 import ssl
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
@@ -24,7 +25,6 @@ from typing import Any, Final, cast, final
 
 from aiohttp import web
 
-from gateway.admin.error_log import ErrorLog
 from gateway.admin.responses import Handler, error_bytes
 from gateway.dataplane.edge.tls_transport import TlsTransport
 from gateway.dataplane.http1.chunked import ChunkedDecoder
@@ -51,8 +51,13 @@ MAX_HEAD: Final = 16 * 1024
 
 MAX_LINE: Final = 8190
 MAX_HANDSHAKE: Final = 64 * 1024
-"""Maximum bytes of a TLS handshake, and of received data before reading pauses. A handshake with a chain of
-certificates has some 10 KiB."""
+"""Maximum bytes of a TLS handshake (a chain has some 10 KiB), and of received data before reading pauses."""
+
+LOG_INTERVAL: Final = 60.0
+"""Seconds between two log lines about errors, and between two tracebacks."""
+
+GATHER: Final = 0.25
+"""Seconds for which the first log line waits for more errors."""
 
 MAX_TURNED_AWAY: Final = 8
 """Maximum excess connections whose handshake goes on so that they get an error response."""
@@ -63,7 +68,8 @@ BLANK: Final = b"\r\n"
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 TLS_HANDSHAKE: Final = b"\x16"
-"""First byte of a client that speaks TLS."""
+
+_log = logging.getLogger("skewgate.admin")
 
 _FRAMING: Final = re.compile(rb"(?i)\r\n(content-length|transfer-encoding|expect):[ \t]*(.*?)[ \t]*(?=\r\n)")
 _LENGTH: Final = re.compile(rb"[0-9]{1,18}")
@@ -87,6 +93,55 @@ PROTOCOL_ARGUMENTS: Final[dict[str, Any]] = {
     "max_line_size": MAX_LINE,
 }
 """Arguments of `web.Server` for the protocols behind these connections."""
+
+
+@final
+class ErrorLog:
+    """Counter and log of the listener's errors, with one line a minute: unauthorised clients cause most of
+    them, and the log must not grow with what they send (threats R-B7). `count_error` is called with the
+    reason of each, one of `series.process.ADMIN_ERRORS`, never with text of a client."""
+
+    def __init__(self, count_error: Callable[[str], None]) -> None:
+        self._count_error = count_error
+        self._not_logged: Counter[str] = Counter()
+        self._logged_at = float("-inf")
+        self._traceback_at = float("-inf")
+        self._timer: asyncio.TimerHandle | None = None
+
+    def count(self, reason: str) -> None:
+        """Counts one error, which is logged soon, together with others."""
+        self._count_error(reason)
+        self._not_logged[reason] += 1
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            due = max(loop.time() + GATHER, self._logged_at + LOG_INTERVAL)
+            self._timer = loop.call_at(due, self._write_line)
+
+    def bug(self, error: BaseException | None) -> None:
+        """Logs an exception that no client should be able to cause, with at most one traceback a minute."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._traceback_at + LOG_INTERVAL:
+            self._traceback_at = now
+            _log.error(
+                "a request to the admin listener failed because of a bug in the gateway", exc_info=error
+            )
+
+    def close(self) -> None:
+        """Logs the errors that are not in the log yet."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._write_line()
+
+    def _write_line(self) -> None:
+        self._timer = None
+        self._logged_at = asyncio.get_running_loop().time()
+        _log.warning(
+            "the admin listener refused or closed %d requests and connections: %s "
+            "(counted in skewgate_admin_errors_total)",
+            self._not_logged.total(),
+            ", ".join(f"{reason} {count}" for reason, count in sorted(self._not_logged.items())),
+        )
+        self._not_logged.clear()
 
 
 @final
@@ -131,12 +186,10 @@ class Connections:
             self.open[connection] = None
 
     def remove(self, connection: AdminConnection) -> None:
-        """Removes a closed connection."""
         self.open.pop(connection, None)
         self.turned_away.discard(connection)
 
     def abort(self) -> None:
-        """Aborts all connections."""
         for connection in (*self.open, *self.turned_away):
             connection.abort()
 
@@ -174,7 +227,6 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
         self._head = b""
         """Incoming head, or that of the request in progress."""
         self._request: web.Request | None = None
-        """Request that a handler has."""
         self._has_begun = asyncio.Event()
         """Set when a handler has got the request."""
         self._has_responded = asyncio.Event()
@@ -225,7 +277,6 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
     # --- requests
 
     async def _serve(self) -> None:
-        """Does the handshake and forwards all requests."""
         try:
             async with asyncio.timeout(HEAD_TIME):
                 await self._shake_hands()
@@ -426,8 +477,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
         return not self._head and not self._received and self._transport.get_write_buffer_size() == 0
 
     def turn_away(self) -> None:
-        """Closes the connection because there are too many, with an error response if none was sent
-        before."""
+        """Closes an excess connection, with an error response if none was sent before."""
         if self._http is not None and not self._is_used:
             self._refuse("too_many_connections", 503)
         else:
@@ -435,7 +485,6 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
             self.abort()
 
     def _refuse(self, reason: str, status: int, sentence: str = "") -> None:
-        """Responds to an invalid request, or to a bug, and closes the connection."""
         self._count(reason)
         if not self._is_answered and not self._is_closed:
             self._transport.write(error_bytes(status, sentence))

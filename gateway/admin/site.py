@@ -11,8 +11,7 @@ from typing import Any, Final, cast, final
 
 from aiohttp import web
 
-from gateway.admin.connection import PROTOCOL_ARGUMENTS, AdminConnection, Connections
-from gateway.admin.error_log import ErrorLog
+from gateway.admin.connection import PROTOCOL_ARGUMENTS, AdminConnection, Connections, ErrorLog
 from gateway.dataplane.edge.listening_sockets import BACKLOG, Inherited, ListeningSockets
 from gateway.runtime.process import admin_connections
 from gateway.settings.sections.listen import Listen
@@ -80,7 +79,6 @@ class AdminSite:
 
     @property
     def url(self) -> str:
-        """URL of the bound address."""
         host, port = self.address
         scheme = "http" if self._certificates is None else "https"
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"

@@ -122,8 +122,7 @@ def _agreement_about(about: ServiceReport, report: AgreementReport) -> dict[str,
 
 
 def _drains(about: ServiceReport) -> dict[str, tuple[str, ...]]:
-    """Names of replicas with requests in flight, by drained backend; empty for a detached replica, which does
-    not know them."""
+    """Names of replicas with requests in flight by drained backend, which only an attached replica knows."""
     if not about.attached:
         return {}
     return dict(sorted({**dict.fromkeys(about.idle, ()), **about.not_idle}.items()))
@@ -154,13 +153,7 @@ def _backend(backend: BackendStatus, scheme: Scheme) -> dict[str, Any]:
 
 
 def _source(report: SourceReport) -> dict[str, Any]:
-    return {
-        "listed": report.listed,
-        "unlisted": report.unlisted,
-        "leaving": report.leaving,
-        "answered_at": report.answered_at,
-        "error": report.error,
-    }
+    return {name: getattr(report, name) for name in ("listed", "unlisted", "leaving", "answered_at", "error")}
 
 
 def _range(versions: VersionSet, scheme: Scheme) -> dict[str, str | None]:
@@ -194,14 +187,12 @@ def conditions(
 
 
 def _joined(report: AgreementReport) -> Condition:
-    """Condition that this replica has joined: until then the others may serve an offer that it does not
-    know."""
+    """Condition that this replica has joined: the others may serve an offer that it does not know."""
     return Condition("joined", not report.joining, "this replica has not joined the others since its start")
 
 
 def _attached(report: AgreementReport) -> Condition:
-    """Condition that this replica is attached. A detached one serves its last offer, and refuses no
-    version."""
+    """Condition that this replica is attached. A detached one refuses no version."""
     detached = [name for name, each in report.services.items() if not each.attached]
     reason = f"this replica is detached for {', '.join(detached)}"
     if report.store_error:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from aiohttp import hdrs, web
@@ -146,8 +146,7 @@ def local_page(target: str) -> str:
 
 
 def cookie_name(host: str) -> str:
-    """Makes the name of the cookie for a `Host`. It has the port, because browsers send a cookie to all ports
-    of a host name (RFC 6265 8.5), and each gateway has sessions of its own."""
+    """Makes the name of the cookie, with the port: cookies go to all ports of a host name (RFC 6265 8.5)."""
     port = host.rpartition(":")[2]
     return f"{COOKIE}_{port}" if port.isascii() and port.isdigit() else COOKIE
 
@@ -168,22 +167,14 @@ def tls_of(request: web.Request) -> ssl.SSLObject | None:
 
 def set_session(request: web.Request, response: web.StreamResponse, session_id: str) -> None:
     """Sets the cookie with a session id until the browser is closed."""
-    response.set_cookie(
-        cookie_name(request.host),
-        session_id,
-        path=PAGES,
-        httponly=True,
-        samesite="Strict",
-        secure=tls_of(request) is not None,
-    )
+    response.set_cookie(cookie_name(request.host), session_id, **_attributes(request))
 
 
 def unset_session(request: web.Request, response: web.StreamResponse) -> None:
     """Deletes the cookie."""
-    response.del_cookie(
-        cookie_name(request.host),
-        path=PAGES,
-        httponly=True,
-        samesite="Strict",
-        secure=tls_of(request) is not None,
-    )
+    response.del_cookie(cookie_name(request.host), **_attributes(request))
+
+
+def _attributes(request: web.Request) -> dict[str, Any]:
+    """Attributes of the session's cookie."""
+    return {"path": PAGES, "httponly": True, "samesite": "Strict", "secure": tls_of(request) is not None}

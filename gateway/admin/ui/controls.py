@@ -80,18 +80,14 @@ class Confirmation(NamedTuple):
     problem: str
     """Reason for which it would be refused; empty: it would not."""
     status: int
-    """Status of the response."""
     button: str
     action: str
     """Path to which the command is sent."""
     back: str
-    """Path of the service's page."""
     seen: str
-    """`fingerprint` at this moment."""
     is_done: bool
     """Whether the command is in force already: somebody was faster, or the button was pressed twice."""
     releases: Sequence[str]
-    """Release names to choose from."""
 
 
 def add_control_routes(app: web.Application, context: AdminContext, sessions: Sessions) -> None:
@@ -111,8 +107,7 @@ class _Controls:
         self._sessions = sessions
 
     async def confirm(self, request: web.Request) -> web.StreamResponse:
-        """Shows the effects of a command. An operator with a certificate, or with the token in the head, gets
-        a session, which the form needs."""
+        """Shows the effects of a command. An operator without a session gets one, which the form needs."""
         caller = request.get(CALLER)
         if caller is None or caller.shown is None:
             raise web.HTTPForbidden(text=NOT_AUTHENTICATED)
@@ -158,10 +153,9 @@ class _Controls:
                 return await commands.pin(self._context, wish.service, *wish.ceiling)
             case "unpin":
                 return await commands.unpin(self._context, wish.service)
-            case "drain":
-                return await commands.drain(self._context, wish.service, wish.backend)
-            case _:
-                return await commands.enable(self._context, wish.service, wish.backend)
+            case verb:
+                drained = verb == "drain"
+                return await commands.set_drained(self._context, wish.service, wish.backend, drained=drained)
 
 
 async def _shown(
@@ -215,8 +209,7 @@ def _notice(wish: Wish, result: CommandResult) -> Notice:
 
 
 def fingerprint(view: ServiceView) -> str:
-    """Hash of the state on which the effects of a command depend: the offer, the pin, the configured ceiling
-    and the drained backends."""
+    """Hash of the state on which effects depend: the offer, the pin, the ceiling and the drained backends."""
     scheme, pin, ceiling = view.service.dialect.scheme, view.members.pin, view.service.ceiling
     parts = [
         view.offer.versions.format(scheme) if view.offer.versions else "",

@@ -8,7 +8,7 @@ from typing import Final
 
 from gateway.errors import CLIENT_ERROR_REASONS
 from gateway.runtime.compiled import build_info
-from gateway.telemetry.series.declaring import OPEN, OTHER, PROCESS, Group, counter, gauge, histogram
+from gateway.telemetry.series.declaring import OPEN, OTHER, PROCESS, Group, Series, counter, gauge, histogram
 
 RESULTS: Final = ("success", "failure")
 """Values of the label `result` of reloads and writes."""
@@ -55,6 +55,16 @@ def _build() -> tuple[str, ...]:
 def _known(workers: Mapping[str, object], name: str) -> Mapping[str, float]:
     """Values of one field by worker, without workers that do not know it."""
     return {worker: found for worker, each in workers.items() if (found := getattr(each, name)) is not None}
+
+
+def _of_worker(field: str, text: str, kind: type[Series] = gauge) -> Series:
+    """Declares a series of one field of `WorkerStats`, by worker."""
+    return kind(text, {"worker": OPEN}, read=lambda it, now: _known(it, field))
+
+
+def _of_limit(field: str, text: str) -> Series:
+    """Declares a gauge of one field of `WorkerUse`, by worker."""
+    return gauge(text, {"worker": OPEN}, read=lambda it, now: _known(now.report.use, field))
 
 
 class Standard(Group, level=PROCESS, prefix="process_", of=lambda now: now.stats):
@@ -117,85 +127,57 @@ class OfConfiguration(Group, level=PROCESS):
 class OfWorkers(Group, level=PROCESS, of=lambda now: now.report.processes or None):
     """Series of worker processes. With one worker `Standard` covers it."""
 
-    worker_up = gauge(
+    worker_up = _of_worker(
+        "up",
         "1 while the worker serves clients. Series of workers exist only where `workers` is more than 1; "
         "otherwise `process_*` has it all.",
-        {"worker": OPEN},
-        read=lambda it, now: _known(it, "up"),
     )
-    worker_restarts = counter(
-        "Replacements of the worker because its process had ended.",
-        {"worker": OPEN},
-        read=lambda it, now: _known(it, "restarts"),
+    worker_restarts = _of_worker(
+        "restarts", "Replacements of the worker because its process had ended.", counter
     )
-    worker_cpu_seconds = counter(
-        "User and system CPU time of the worker and its predecessors.",
-        {"worker": OPEN},
-        read=lambda it, now: _known(it, "cpu_seconds"),
+    worker_cpu_seconds = _of_worker(
+        "cpu_seconds", "User and system CPU time of the worker and its predecessors.", counter
     )
-    worker_resident_memory_bytes = gauge(
-        "Resident memory of the worker; pages that workers share count in each of them.",
-        {"worker": OPEN},
-        read=lambda it, now: _known(it, "resident_bytes"),
+    worker_resident_memory_bytes = _of_worker(
+        "resident_bytes", "Resident memory of the worker; pages that workers share count in each of them."
     )
-    worker_open_fds = gauge(
-        "Open file descriptors of the worker.",
-        {"worker": OPEN},
-        read=lambda it, now: _known(it, "open_fds"),
-    )
-    worker_cut_requests = counter(
+    worker_open_fds = _of_worker("open_fds", "Open file descriptors of the worker.")
+    worker_cut_requests = _of_worker(
+        "cut_requests",
         "Requests in flight when the worker died, by its last report (at most 0.75 s old, unless it hung); "
         "they have no line in the access log.",
-        {"worker": OPEN},
-        read=lambda it, now: _known(it, "cut_requests"),
+        counter,
     )
-    worker_cut_tunnels = counter(
-        "Open tunnels when the worker died, by its last report.",
-        {"worker": OPEN},
-        read=lambda it, now: _known(it, "cut_tunnels"),
+    worker_cut_tunnels = _of_worker(
+        "cut_tunnels", "Open tunnels when the worker died, by its last report.", counter
     )
 
 
 class OfProcess(Group, level=PROCESS):
     """Series of limits and their use, of errors, TLS, the event loop and the logs."""
 
-    client_connections = gauge(
-        "Connections of clients, including those that have not sent HTTP yet.",
-        {"worker": OPEN},
-        read=lambda it, now: _known(now.report.use, "clients"),
+    client_connections = _of_limit(
+        "clients", "Connections of clients, including those that have not sent HTTP yet."
     )
-    client_connections_limit = gauge(
+    client_connections_limit = _of_limit(
+        "max_clients",
         "Limit of client connections (`limits.connections`, or what the limit of open files leaves beside "
         "connections to backends); above it, some that are idle or have sent no request yet are closed.",
-        {"worker": OPEN},
-        read=lambda it, now: _known(now.report.use, "max_clients"),
     )
-    tls_handshakes_active = gauge(
-        "TLS handshakes of clients in progress.",
-        {"worker": OPEN},
-        read=lambda it, now: _known(now.report.use, "handshakes"),
+    tls_handshakes_active = _of_limit("handshakes", "TLS handshakes of clients in progress.")
+    tls_handshakes_active_limit = _of_limit(
+        "max_handshakes", "Limit of TLS handshakes in progress (`limits.handshakes`); others wait."
     )
-    tls_handshakes_active_limit = gauge(
-        "Limit of TLS handshakes in progress (`limits.handshakes`); others wait.",
-        {"worker": OPEN},
-        read=lambda it, now: _known(now.report.use, "max_handshakes"),
-    )
-    held_body_bytes = gauge(
-        "Bytes of request bodies held in memory.",
-        {"worker": OPEN},
-        read=lambda it, now: _known(now.report.use, "held_body_bytes"),
-    )
-    held_body_bytes_limit = gauge(
+    held_body_bytes = _of_limit("held_body_bytes", "Bytes of request bodies held in memory.")
+    held_body_bytes_limit = _of_limit(
+        "max_held_body_bytes",
         "Limit of request bodies held in memory (`limits.replay_total`); beyond it bodies are streamed and "
         "not sent again.",
-        {"worker": OPEN},
-        read=lambda it, now: _known(now.report.use, "max_held_body_bytes"),
     )
-    shedding_level = gauge(
+    shedding_level = _of_limit(
+        "shedding_level",
         "Requests refused because the event loop is late: 0 none, 1 those of new connections, 2 those of "
         "young ones, 3 all.",
-        {"worker": OPEN},
-        read=lambda it, now: _known(now.report.use, "shedding_level"),
     )
     admin_connections = gauge(
         "Connections of operators and scrapers, by listener.",
