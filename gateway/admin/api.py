@@ -32,7 +32,6 @@ MAX_BODY: Final = 64 * 1024
 """Maximum bytes of a request body: a ceiling takes a hundred."""
 
 PARAMETERS: Final = frozenset({"method", "path", "header"})
-"""Parameters of `/explain`."""
 
 
 def create_app(context: AdminContext, *, clock: Callable[[], float] = monotonic) -> web.Application:
@@ -58,8 +57,7 @@ def create_app(context: AdminContext, *, clock: Callable[[], float] = monotonic)
 
 
 def create_metrics_app(context: AdminContext) -> web.Application:
-    """Makes the application of the listener for metrics and health, which needs no token and takes any
-    Host."""
+    """Makes the application for metrics and health, which needs no token and takes any Host."""
     app = web.Application(
         middlewares=[on_connections, render_errors, guard_requests(Guard(AdminAccess(hosts=None)))],
         client_max_size=MAX_BODY,
@@ -88,8 +86,8 @@ class _Endpoints:
         return text_response("ok\n")
 
     async def readyz(self, request: web.Request) -> web.StreamResponse:
-        """Responds 200 if requests should be sent here, else 503; `?verbose` gives the reasons. A detached
-        replica is ready, but not with `?attached`."""
+        """Responds 200 if requests should be sent here, else 503. Only `?attached` requires a replica to be
+        attached."""
         conditions = views.conditions(
             self._context.snapshots.current,
             not_serving=self._context.not_serving(),
@@ -109,8 +107,7 @@ class _Endpoints:
         return text_response(text, status=200 if ready else 503)
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
-        """Responds with the text format, or with OpenMetrics if `Accept` prefers it. A long body is sent in
-        pieces, each when the client has taken the one before."""
+        """Responds with the text format or OpenMetrics, in pieces that wait for the client."""
         accept = ",".join(request.headers.getall("Accept", []))
         await self._context.refresh(counters=True)
         stats = await collect_stats()
@@ -130,8 +127,7 @@ class _Endpoints:
         return response
 
     async def _next(self, pieces: Iterator[bytes]) -> bytes:
-        """Makes the next piece; empty at the end. However many scrapes run, one piece is made per event-loop
-        iteration: a thousand backends have a hundred of them."""
+        """Makes the next piece; empty at the end. All scrapes together make one per event-loop iteration."""
         async with self._piece_turn:
             await asyncio.sleep(0)
             return next(pieces, b"")

@@ -34,7 +34,6 @@ class Explaining(NamedTuple):
     """Inputs to the explanation of a request, beside the status."""
 
     limits: Limits
-    """Limits of request heads."""
     cached_documents: Container[DocumentKey] = ()
     """Discovery documents that can be served without a backend."""
     held_back: Mapping[str, int] = {}
@@ -67,8 +66,7 @@ class AdminAccess:
     """Conditions for access to the admin listener."""
 
     hosts: tuple[str, ...] | None = ()
-    """Names that `Host` may have besides loopback and the bound address; None: any name, for a listener whose
-    content is public."""
+    """Names that `Host` may have besides loopback and the bound address; None: any, for public content."""
     token: Callable[[], Secret | None] = lambda: None
     """Returns the token in force, which a reload may change; None: there is none."""
     by_certificate: Callable[[], bool] = lambda: False

@@ -43,8 +43,7 @@ def below_minimum(view: ServiceView, ceiling: Version) -> str | None:
 
 
 def hides_nothing(view: ServiceView, pin: Version | None) -> str | None:
-    """Warns of a pin above all known versions, which has no effect and may be a mistake; None: it has an
-    effect, or there is no pin."""
+    """Warns of a pin above all known versions, which has no effect and may be a mistake."""
     known = beneath(view) | view.offer.reachable
     if pin is None or not known or pin <= known.highest:
         return None
@@ -56,8 +55,7 @@ def hides_nothing(view: ServiceView, pin: Version | None) -> str | None:
 
 
 def leaves_unserved(view: ServiceView) -> str | None:
-    """Warns of versions that stay on offer although no backend in service serves them: a drain takes nothing
-    off the offer. None: there are none."""
+    """Warns of versions on offer that no backend in service serves: a drain takes nothing off the offer."""
     unserved = view.offer.versions - view.offer.reachable
     if not unserved:
         return None
@@ -130,8 +128,7 @@ def _after(view: ServiceView, command: Drain) -> MemberSet:
 
 
 def _changes(view: ServiceView, after: VersionSet, last_hour: LastHour) -> Iterable[str]:
-    """Describes what leaves the offer, and what joins it. Versions that the agreement of several replicas
-    still adds or removes count as they are now."""
+    """Describes what leaves the offer, and what joins it, with the agreement as it is now."""
     scheme, now = view.service.dialect.scheme, view.offer.versions
     if gone := now - after:
         yield f"{gone.format(scheme)} will be refused"

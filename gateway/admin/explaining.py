@@ -34,8 +34,7 @@ class DescriptionError(ValueError):
 def explain_described(
     context: AdminContext, method: str, target: str, header_lines: Sequence[str]
 ) -> dict[str, Any]:
-    """Explains what would happen to the request now. Each header line is `Name: value`. Raises
-    `DescriptionError`."""
+    """Explains a request with header lines `Name: value`. Raises `DescriptionError`."""
     method = method_of_text(method)
     if not METHOD.fullmatch(method):
         raise DescriptionError("`method` must be a method, such as GET")

@@ -85,7 +85,7 @@ class Guard:
         self._wrong_tokens = WrongTokens() if wrong_tokens is None else wrong_tokens
 
     def foreign(self, request: web.Request) -> web.HTTPException | None:
-        """Returns the refusal of a request for another Host or from a page of another origin; None: it is
+        """Returns the refusal of a request for another Host or from another origin's page; None: it is
         neither."""
         hosts = [host.lower() for host in request.headers.getall("Host", [])]
         # Any name will do if the response tells nothing that a page of another name must not read. A request
@@ -144,8 +144,7 @@ class Guard:
         return self._sessions.find(session_id, proofs)
 
     def _authorities(self, request: web.Request) -> set[str]:
-        """Valid values of Host for the address on which a request came in; without a port only for the
-        default port."""
+        """Valid values of Host for the address of a request, without a port only for the default one."""
         address = request.transport.get_extra_info("sockname") if request.transport is not None else None
         if not isinstance(address, tuple):
             return set()
@@ -160,8 +159,7 @@ def _is_health_check(request: web.Request) -> bool:
 
 
 def _certificate(request: web.Request) -> bytes | None:
-    """Client certificate of a request, in DER, unless it has expired since the handshake. OpenSSL has
-    verified it, or there would be no connection."""
+    """Client certificate of a request in DER, as OpenSSL has verified it; None: none, or it has expired."""
     connection = request.transport
     if isinstance(connection, AdminConnection) and connection.has_expired:
         return None

@@ -25,8 +25,7 @@ SENTENCES: Final = {
     500: "internal error of the gateway: see its log",
     503: "too many connections to the admin listener",
 }
-"""Fixed error messages by status. All others have the name of their status, or a sentence of their
-endpoint."""
+"""Fixed error messages by status. Others have the name of their status, or a sentence of their endpoint."""
 
 PASSED_ON: Final = ("Allow", "Retry-After", "WWW-Authenticate")
 """Header fields of a refusal that are copied into the response."""
@@ -36,8 +35,7 @@ _NOT_CACHED: Final = {"Cache-Control": "no-store"}
 
 
 async def finish_head(_: web.Request, response: web.StreamResponse) -> None:
-    """Handler of the signal `on_response_prepare`: adds common fields, and removes `Server`, which aiohttp
-    has just added."""
+    """Handler of `on_response_prepare`: adds common fields, and removes `Server`, which aiohttp has added."""
     response.headers.update(_COMMON)
     response.headers.pop(hdrs.SERVER, None)
 
@@ -61,8 +59,7 @@ def sentence_of(refusal: web.HTTPException) -> str:
 
 
 def error_bytes(status: int, sentence: str) -> bytes:
-    """Makes the whole response to bytes that are no valid request. `sentence` may be empty for the fixed
-    one."""
+    """Makes a whole response to bytes that are no valid request; empty `sentence`: the fixed one."""
     body = _encode({"error": sentence or SENTENCES[status]})
     fields = {
         **_NOT_CACHED,

@@ -29,15 +29,13 @@ _Owned: TypeAlias = list[tuple[tuple[str, ...], Any]]
 
 @final
 class Collector:
-    """Makes all families. `per_backend` includes those whose series grow with the number of backends times
-    something else; without them a backend has five series."""
+    """Maker of all families. Without `per_backend` a backend has only five series."""
 
     def __init__(self, counters: Counters, *, per_backend: bool = True) -> None:
         self._counters = counters
         self._per_backend = per_backend
 
     def collect(self, now: Now) -> Iterator[Family]:
-        """Makes all families of one scrape."""
         tables, present = self._tables(), _Present(now)
         for group in GROUPS:
             if group.detail and not self._per_backend:
@@ -83,8 +81,7 @@ class Collector:
         return found
 
     def _counted(self, series: Series, owners: _Owned) -> Iterator[Row]:
-        """Rows of a counted series, from copies of the cells. Not sorted: that could hold the loop too
-        long."""
+        """Rows of a counted series, from copies of the cells. Sorting could hold the loop too long."""
         arranged, nothing = _arrangement(series), series.new_cell()
         sums = not self._per_backend and "backend" in series.labels
         known: dict[Key, tuple[str, ...]] = {}  # few keys, and each owner has them

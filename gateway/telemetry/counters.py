@@ -40,8 +40,7 @@ UNROUTED: Final = ""
 """Name of the counters for requests that no service matched."""
 
 UNCONFIGURED: Final = "/"
-"""Name under which a worker reports counts of services that are not configured any more. No service has
-it."""
+"""Name for counts of services that are not configured any more, which no service has."""
 
 Counted: TypeAlias = Mapping[tuple[str, ...], Mapping[str, Taken]]
 """Counts of one process since its last report: by owner, which is (), (service,) or (service, backend), and
@@ -57,8 +56,7 @@ class OwnerCounters:
         self.cells: dict[Series, Cell] = {}
 
     def cell(self, series: Series) -> Cell:
-        """Returns the cell of a series, which stays the same as long as these counters exist. What is counted
-        in it is reported to the main process."""
+        """Returns the cell of a series, which stays the same as long as these counters exist."""
         cell = self.cells.get(series)
         if cell is None:
             cell = self.cells[series] = series.new_cell()
@@ -139,8 +137,7 @@ class ServiceCounters(OwnerCounters):
             self.bytes_in = self.bytes_out = 0
 
     def configure(self, names: Collection[str]) -> None:
-        """Adds the series of new backends, at zero, and drops those of removed ones. `names` has all
-        configured backends of the service."""
+        """Adds the series of new backends, at zero, and drops those not among `names`."""
         for name in names:
             if name not in self.backends:
                 self.backends[name] = BackendCounters()
@@ -172,8 +169,8 @@ class ServiceCounters(OwnerCounters):
         self.served[version if version in self.served else OTHER] += 1
 
     def _advertised_with(self, view: ServiceView) -> VersionSet:
-        """Returns all versions that backends of the service have advertised up to `view`. Computed on demand,
-        because hardly any request names a new version."""
+        """Returns all versions advertised up to `view`, computed on demand: hardly any request names a new
+        one."""
         if view is not self._advertised_until:
             self._advertised_until = view
             advertised = advertised_by(view.members.all)
@@ -189,7 +186,6 @@ class Counters:
     def __init__(self) -> None:
         self.process = OwnerCounters()
         self.services: dict[str, ServiceCounters] = {}
-        """Counters of configured services."""
         self.unrouted = ServiceCounters()
         """Counters of requests that no service matched."""
         self.unconfigured = ServiceCounters()
@@ -200,12 +196,11 @@ class Counters:
         return self.unrouted if name == UNROUTED else self.services.get(name, self.unconfigured)
 
     def take(self) -> Counted:
-        """Returns the counts since the last call, and sets them to zero. Costs 1 µs for each backend, and a
-        few more for each that has counts."""
+        """Returns the counts since the last call, and sets them to zero. Costs about 1 µs for each
+        backend."""
         return {owner: taken for owner, table in self._tables() if (taken := table.take())}
 
     def add(self, counted: Counted) -> None:
-        """Adds the counts of another process."""
         for owner, taken in counted.items():
             table: OwnerCounters | None = self.process
             if owner:

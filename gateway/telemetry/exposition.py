@@ -23,8 +23,7 @@ from gateway.telemetry.histogram import BUCKETS
 from gateway.telemetry.series.declaring import Family, Kind
 
 PIECE: Final = 64 * 1024
-"""Characters after which a piece ends, which take some tenths of a millisecond. A piece exceeds this by at
-most one histogram."""
+"""Characters after which a piece ends, made in some tenths of a millisecond."""
 
 ALL_DIGITS: Final = 1_000_000
 """Lowest number that Go, and so Prometheus, writes with an exponent."""
@@ -34,8 +33,7 @@ _BUCKET_LABELS: Final = (*map(floatToGoString, BUCKETS), "+Inf")
 
 
 class Form(Enum):
-    """Formats of /metrics, by content type. No name here needs the escaping that a scraper may ask for, so
-    the response always names the plainest one."""
+    """Formats of /metrics by content type, with the plainest escaping: no name here needs any."""
 
     TEXT = CONTENT_TYPE_PLAIN_0_0_4
     TEXT_1_0 = f"{CONTENT_TYPE_PLAIN_1_0_0}; escaping=underscores"
@@ -43,8 +41,7 @@ class Form(Enum):
 
 
 def form_of(accept: str) -> Form:
-    """Returns the format that the header field `Accept` prefers. The library chooses; its own content type
-    would repeat the version that the scraper wrote."""
+    """Returns the format that the header field `Accept` prefers, as the library chooses."""
     try:
         _, content_type = choose_encoder(accept)
     except TypeError:  # `version=1.x`: the library compares numbers with text
@@ -122,8 +119,7 @@ def _number(value: float) -> str:
 
 
 def _escaping() -> Callable[[str], str]:
-    """Returns a function that escapes label values. It caches them, because the names of one family
-    repeat."""
+    """Returns a function that escapes label values and caches them: the names of a family repeat."""
     known: dict[str, str] = {}
 
     def escaped(value: str) -> str:

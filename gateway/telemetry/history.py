@@ -21,8 +21,7 @@ EVENTS: Final = 100
 """Maximum events of each service, of those without a service, and of all together."""
 
 MAX_SERVICES: Final = 100
-"""Maximum services whose events are kept; those that were quiet for longest are dropped. So at most 10,200
-events are kept: 12 MB if each has the maximum length (measured)."""
+"""Maximum services whose events are kept, without those quiet for longest. All events take at most 12 MB."""
 
 MAX_TEXT: Final = 400
 """Maximum characters of one event; the rest is cut."""
@@ -73,8 +72,8 @@ class History(logging.Handler):
         super().close()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keeps one event, under the lock that `handle` holds. Never raises: a line with wrong arguments must
-        not become an error of its caller."""
+        """Keeps one event, under the lock that `handle` holds. Never raises, whatever the arguments of the
+        line are."""
         service, backend = _subject(record, "service"), _subject(record, "backend")
         self._last += 1
         event = Event(

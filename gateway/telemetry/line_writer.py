@@ -77,7 +77,6 @@ class LineWriter:
         self._changed = threading.Condition()
         self._queue: list[_Entry] = []
         self._waiting = 0
-        """Number of bytes in the queue."""
         self._dropping = self._started = self._stopping = False
         self._thread: threading.Thread | None = None
         self._dropped = 0
@@ -87,7 +86,6 @@ class LineWriter:
         self._lost = 0
         """Dropped lines not reported yet."""
         self._failed = False
-        """Whether the last write failed."""
         self._error = ""
         """Error of a write that lost lines; empty: the reader has stopped."""
 
@@ -97,8 +95,7 @@ class LineWriter:
         return self._dropped
 
     def start(self) -> None:
-        """Allows the thread to start, which it does at the first line. Lines wait till then, because a
-        process that still forks must not own a thread."""
+        """Allows the thread, which starts at the first line. A process that still forks must not own one."""
         with self._changed:
             self._started = True
             if self._queue:
@@ -117,8 +114,7 @@ class LineWriter:
             self._wake()
 
     def reopen(self) -> None:
-        """Opens the file again for log rotation: lines queued so far go to the old file, later ones to the
-        new."""
+        """Opens the file again for log rotation, after the lines queued so far."""
         with self._changed:
             self._queue.append(None)
             self._wake()
@@ -189,8 +185,7 @@ class LineWriter:
             self._report_lost()
 
     def _report_lost(self) -> None:
-        """Reports dropped lines once: in the stream itself, or in the process log after a successful
-        write."""
+        """Reports dropped lines in the stream itself, or in the process log after a successful write."""
         number = "1 line was" if self._lost == 1 else f"{self._lost} lines were"
         why = f"{self._name} failed: {self._error}" if self._error else f"the reader of {self._name} stopped"
         text = f"{number} lost because {why}"
@@ -254,8 +249,7 @@ def _form(fd: int) -> int:
 
 
 def _at_once(lines: memoryview) -> memoryview:
-    """Returns as many whole lines as a pipe or a socket takes in one piece, or the beginning of a longer
-    one."""
+    """Returns the whole lines, or the part of a longer one, that a pipe or socket takes in one piece."""
     if len(lines) <= select.PIPE_BUF:
         return lines
     size = lines[: select.PIPE_BUF].tobytes().rfind(b"\n") + 1 or select.PIPE_BUF

@@ -60,7 +60,6 @@ class Metrics:
     # --- the hot path ---------------------------------------------------------------------------------------
 
     def record(self, request: RequestRecord) -> None:
-        """Counts one finished request."""
         counters = self._by_service.get(request.service) or self._of_new_service(request.service)
         backend = request.backend
         key = (request.status, backend)
@@ -105,8 +104,8 @@ class Metrics:
     # --- which series there are -----------------------------------------------------------------------------
 
     def _update_series(self) -> None:
-        """Adds the series of what is configured and on offer, and drops those of what is not configured any
-        more. The cost depends on what has changed: the view of an unchanged service is the same object."""
+        """Adds the series of what is configured and on offer, and drops others. An unchanged service costs
+        nothing."""
         if self._snapshots is None or (current := self._snapshots.current) is self._with_series:
             return
         before, self._with_series = self._with_series, current
@@ -126,8 +125,8 @@ class Metrics:
     # --- now and then ---------------------------------------------------------------------------------------
 
     def count(self, series: Counter, *key: str, service: str = "", backend: str = "") -> None:
-        """Counts one more. `key` has the values of the series' labels, in the order of its declaration.
-        Nothing is counted for a backend that is not configured any more."""
+        """Counts one more, if its backend is configured. `key` has the label values in the order of
+        declaration."""
         table = self._table(series, service, backend)
         if table is not None:
             series.count(table.cell(series), key[0] if len(key) == 1 else key, table)
@@ -170,8 +169,7 @@ class Metrics:
                     self.count(OfService.offer_changes, *change, service=view.service.name)
 
     def update_series(self, _before: Snapshot, _after: Snapshot) -> None:
-        """Subscriber of the snapshot holder in a worker process. The main process counts changes of
-        offers."""
+        """Subscriber of the snapshot holder in a worker process, where changes of offers are not counted."""
         self._update_series()
 
     # --- several processes ----------------------------------------------------------------------------------
@@ -181,7 +179,6 @@ class Metrics:
         return self._counters.take()
 
     def add(self, counted: Counted) -> None:
-        """Adds the counts of a worker process."""
         self._update_series()
         self._counters.add(counted)
 
@@ -192,8 +189,7 @@ class Metrics:
         return {name: counters.served for name, counters in self._counters.services.items()}
 
     def request_counts(self) -> Mapping[str, RequestCounts]:
-        """Returns requests since the start by service, and within it by backend, result and reason. The inner
-        mappings are live."""
+        """Returns requests since the start by service. The inner mappings are live."""
         services = self._counters.services.items()
         return {
             name: RequestCounts(each.requests, each.negotiations, each.cell(OfService.requests_refused))
@@ -203,8 +199,7 @@ class Metrics:
     # --- the scrape -----------------------------------------------------------------------------------------
 
     def exposition(self, accept: str, stats: ProcessStats | None = None) -> tuple[Iterator[bytes], str]:
-        """Returns the body of /metrics in pieces, between which others may run, and its content type:
-        OpenMetrics if `accept` prefers it, else the text format. `stats`: by default those that are cheap."""
+        """Returns the body of /metrics in pieces, between which others may run, and its content type."""
         from gateway.telemetry.exposition import form_of, pieces  # noqa: PLC0415 - not every start is scraped
 
         self._update_series()
@@ -218,8 +213,7 @@ class Metrics:
 
 
 def offer_changes(before: Offer, after: Offer) -> list[tuple[str, str]]:
-    """Returns the ends of an offer that moved, as (bound, direction). An offer that appears or vanishes has
-    no direction."""
+    """Returns the ends of an offer that moved, as (bound, direction). A new or vanished offer has none."""
     if not before.versions or not after.versions:
         return []
     ends: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {

@@ -59,11 +59,9 @@ class AgreementReport(NamedTuple):
     """State of the agreement of several replicas at this moment."""
 
     id: str
-    """Id of this replica."""
     store_error: str
     """Sentence that says why the store does not answer; empty: it does."""
     replicas: tuple[ReplicaReport, ...]
-    """All registered replicas, this one included."""
     services: Mapping[str, ServiceReport]
     forget: float | None = None
     """Seconds for which a detached replica still answers; None: for ever."""
@@ -77,8 +75,7 @@ class AgreementReport(NamedTuple):
 
     @property
     def since(self) -> float | None:
-        """Wall-clock seconds at which it attached for the last service, or detached for the first; None: it
-        has no service."""
+        """Wall-clock seconds of its last attachment or first detachment; None: it has no service."""
         if self.attached:
             return max((each.since for each in self.services.values()), default=None)
         return min(each.since for each in self.services.values() if not each.attached)
@@ -90,8 +87,7 @@ class AgreementReport(NamedTuple):
         return min((each for each in found if each is not None), default=None)
 
     def name_of(self, replica: str) -> str:
-        """Returns the name of a replica, with its id if two have that name; the id if it is not
-        registered."""
+        """Returns the name of a replica, with its id if it is ambiguous; its id if it is not registered."""
         names = {each.id: each.name for each in self.replicas}
         name = names.get(replica) or replica
         return f"{name} ({replica})" if list(names.values()).count(name) > 1 else name
@@ -101,8 +97,8 @@ class AgreementReport(NamedTuple):
         return tuple(self.name_of(each.id) for each in self.replicas if service in each.holds)
 
     def why_held(self, service: str) -> str:
-        """Returns a clause that says what the next step of a service waits for; empty: for nothing known
-        here. Each replica is named with its id, because `forget` takes one."""
+        """Describes what the next step waits for, with the ids that `forget` takes; empty: nothing known
+        here."""
         about = self.services.get(service)
         if about is None:
             return ""
@@ -146,12 +142,9 @@ class EngineReport(NamedTuple):
     inexpressible: Mapping[str, str]
     """Reasons by service why all of its requests go through the gateway."""
     updates: int
-    """Number of tables put in force."""
     failures: int
-    """Number of failed attempts to do so."""
     in_flight: Mapping[str, int] = {}
-    """Requests that processes of the engine may have at each drained member, by its key; at least 1 where the
-    number is not known."""
+    """Requests in flight of the engine by drained member; at least 1 if the number is not known."""
 
 
 def with_engine(in_flight: Mapping[str, int], report: EngineReport | None) -> Mapping[str, int]:
@@ -167,10 +160,8 @@ class SourceReport(NamedTuple):
     service: str
     source: str
     listed: int
-    """Number of listed backends."""
     unlisted: int
-    """Backends that are no longer listed and still stay: half of them are leaving already, or they were
-    restored and nothing was listed yet."""
+    """Backends no longer listed that stay for now: half are leaving already, or nothing was listed yet."""
     leaving: int
     answers: int
     failures: int

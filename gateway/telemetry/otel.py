@@ -38,7 +38,6 @@ _SAMPLER_ARG: Final = "OTEL_TRACES_SAMPLER_ARG"
 _DEFAULT_ENDPOINT: Final = "http://localhost:4318"
 _DEFAULT_SAMPLER: Final = "parentbased_always_on"
 _LIBRARY: Final = "opentelemetry"
-"""Name of OpenTelemetry's logger."""
 _PROTOCOL: Final = "http/protobuf"
 _SHARES: Final = {"always_on": 1.0, "always_off": 0.0}
 _RATIO: Final = "traceidratio"
@@ -141,8 +140,7 @@ def _without_user(url: str) -> str:
 
 
 def read_sampler(environ: Mapping[str, str]) -> tuple[str, Sampler]:
-    """Returns the name of the sampler and the sampler itself. As in OpenTelemetry, an unknown or malformed
-    one is an error in the log, and the default is used."""
+    """Reads the sampler, with its name. An invalid one is an error in the log, and the default is used."""
     name = environ.get(_SAMPLER, "").strip().lower() or _DEFAULT_SAMPLER
     kind = name.removeprefix(_BY_PARENT)
     if kind not in {*_SHARES, _RATIO}:

@@ -84,8 +84,7 @@ def with_stack(stack: str) -> dict[str, str]:
 
 @final
 class ProcessLog(logging.Handler):
-    """Handler for the root logger. `logging.shutdown` closes it when the process ends, and waits a bounded
-    time for the reader."""
+    """Handler for the root logger. `logging.shutdown` closes it, and waits a bounded time for the reader."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -148,7 +147,6 @@ class ProcessLog(logging.Handler):
         super().close()
 
     def _choose_printed(self) -> None:
-        """Chooses the form of printed lines."""
         if self._lines.as_json:
             self._stream.as_events = self._printed
         else:
@@ -158,7 +156,6 @@ class ProcessLog(logging.Handler):
         return self._encoded(logging.LogRecord("skewgate.log", logging.WARNING, "", 0, text, None, None))
 
     def _printed(self, lines: bytes) -> bytes:
-        """Makes an event of each printed line."""
         texts = lines.decode(self._encoding, "backslashreplace").splitlines()
         events = (logging.LogRecord(STREAM, logging.ERROR, "", 0, text, None, None) for text in texts if text)
         return b"".join(map(self._encoded, events))
@@ -275,7 +272,6 @@ class _Stream(io.RawIOBase):
         return len(text)
 
     def end_line(self) -> None:
-        """Writes a last line that has no end."""
         with self._lock:
             if self._unfinished:
                 self.write(b"\n")

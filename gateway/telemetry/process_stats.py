@@ -23,13 +23,10 @@ class ProcessStats(NamedTuple):
     """Statistics of the process at one moment."""
 
     cpu_seconds: float
-    """User and system CPU time."""
     started_at: float | None
     """Start time in seconds since the epoch."""
     virtual_bytes: int | None
-    """Virtual memory."""
     resident_bytes: int | None
-    """Resident memory."""
     open_fds: int | None
     max_fds: float
     """Limit of open file descriptors; infinite if there is none."""

@@ -100,8 +100,7 @@ class LastHour(NamedTuple):
 
 
 class _Samples(Generic[_Counts]):
-    """Sampler of `counts`, by service, from `start` to `close` on the running loop. `clock` gives monotonic
-    seconds."""
+    """Sampler of `counts`, by service, from `start` to `close`. `clock` gives monotonic seconds."""
 
     every: ClassVar[float]
     """Seconds between two samples."""
@@ -163,8 +162,7 @@ class Rates(_Samples[RequestCounts]):
         )
 
     def of(self, service: str) -> ServiceRates:
-        """Returns means over the last `span` seconds, or since the start if that is less. An unknown service
-        has no requests."""
+        """Returns means over the last `span` seconds, or since the start if that is less."""
         counts = self._counts().get(service)
         now = self._clock()
         since, samples = self._oldest(now)

@@ -90,16 +90,14 @@ class RequestRecord:
         self.negotiated = ""
         """Negotiated version if the response names another one, or wrongly none; otherwise empty."""
         self.attempts = 0
-        """Number of backends tried."""
         self.seconds = 0.0
         """Time from the complete request head to the last byte of the response."""
         self.backend_seconds = -1.0
-        """Time from the request's first byte to the backend until the head of its response; negative: no
-        backend answered."""
+        """Time from the request's first byte to the backend until its response's head; negative: no
+        response."""
         self.bytes_in = 0
         """Body bytes from the client until the response ended."""
         self.bytes_out = 0
-        """Body bytes to the client."""
         self.reason = ""
         """Name of the failure (`dataplane.local_responses.failures`); empty: there was none."""
         self.request_id = ""
@@ -113,8 +111,7 @@ class RequestRecord:
 
     @property
     def response_request_id(self) -> str:
-        """Well-formed request id in the response: the backend's, or `request_id` in a response of the
-        gateway. Empty: there is none, or it was not read."""
+        """Well-formed request id in the response; empty: there is none, or it was not read."""
         text = self.response_id.decode("latin-1")
         return text if _is_id(text) else ""
 

@@ -112,8 +112,7 @@ class OpenTelemetrySink(SpanSink):
         return span
 
     def close(self, timeout: float) -> bool:
-        """Sends what is left, and blocks meanwhile; False: the collector has not taken it within `timeout`
-        seconds."""
+        """Sends what is left, and blocks; False: the collector has not taken it within `timeout` seconds."""
         thread = Thread(target=self._provider.shutdown, name="skewgate-traces", daemon=True)
         thread.start()
         thread.join(timeout)
@@ -139,8 +138,7 @@ class _NotedIds(IdGenerator):
 
 @final
 class _BoundedSession(requests.Session):
-    """HTTP session that reads at most `MAX_ANSWER` of a response and follows no redirect; `requests` would
-    read any response whole."""
+    """HTTP session that reads at most `MAX_ANSWER` of a response and follows no redirect."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -217,8 +215,7 @@ def _split(host: str) -> tuple[str, str]:
 
 
 def _of_attempt(record: RequestRecord, attempt: AttemptSpan, number: int, target: str) -> Attributes:
-    """Attributes of the exchange between gateway and backend. `target` is the client's, used if nothing was
-    sent."""
+    """Attributes of the exchange between gateway and backend. `target`: the client's, if nothing was sent."""
     backend, target = attempt.backend, f"{attempt.backend.path}{target}"
     if attempt.target:
         path, mark, query = attempt.target.decode("ascii").partition("?")

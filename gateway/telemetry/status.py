@@ -95,7 +95,6 @@ class BackendStatus(NamedTuple):
     rate: float
     """Recent requests per second."""
     ejection: EjectionStatus | None
-    """Ejection in force; None: it is not ejected."""
     leaves_at: float | None
     """Wall-clock seconds at which it is removed because its source does not list it; None: it stays."""
     last_probe_at: float | None
@@ -103,7 +102,6 @@ class BackendStatus(NamedTuple):
 
     @property
     def versions(self) -> VersionSet:
-        """Versions of its last advertisement."""
         return advertised_versions(self.member)
 
 
@@ -122,7 +120,6 @@ class ServiceStatus:
 
     @property
     def scheme(self) -> Scheme:
-        """Scheme of its versions."""
         return self.view.service.dialect.scheme
 
     @property
@@ -150,8 +147,7 @@ class ServiceStatus:
         return sum(in_flight.get(key, 0) + waiting.get(key, 0) for key in keys)
 
     def backends(self, begin: int = 0, end: int | None = None) -> Iterator[BackendStatus]:
-        """Makes the status of the backends from position `begin` up to `end` on demand, in the
-        configuration's order."""
+        """Makes the status of backends in a range of positions, each on demand."""
         members = self.view.members
         return map(self._backend, members.all[begin:end], members.summaries[begin:end])
 
@@ -187,7 +183,6 @@ class GatewayStatus:
     build: BuildInfo
     config: ConfigInForce
     report: WorkerReport
-    """Gauges of all workers."""
     rates: Callable[[str], ServiceRates]
     """Returns the recent requests per second of a service: `Rates.of`."""
     last_probe_at: Mapping[tuple[str, str], float]

@@ -52,8 +52,7 @@ def trace_of(fields: bytes) -> bytes:
 
 
 def is_well_formed(traceparent: bytes) -> bool:
-    """Whether a value is one of version 00, or of a later version that begins as version 00 does (W3C Trace
-    Context 3.2.2, 4.3)."""
+    """Whether a value has the form of version 00, or extends it (W3C Trace Context 3.2.2, 4.3)."""
     if _parse(traceparent) is None:
         return False
     return len(traceparent) == _LENGTH or (

@@ -85,14 +85,12 @@ class Tracing:
         self._bound = sampler.bound
         self._bound_digits = b"%016x" % self._bound if self._bound <= _LOW_BITS else _ABOVE_ALL
         self._line_end = f"-{new_span_id():016x}-00\r\n\r\n"
-        """End of a head whose trace begins here and is not sampled. Such spans are never looked up, so all
-        have the same id."""
+        """End of a head whose trace begins here and is not sampled; all such spans have the same id."""
         self._unused: list[bytes] = []
         """Ends of heads with ids for traces that will begin here, each for a trace that is not sampled."""
 
     def head_end(self, record: RequestRecord) -> bytes:
-        """Returns the end of the head of a request that came without a trace context and is not sampled.
-        Empty: it is sampled, and `send` has to write the head."""
+        """Returns the end of a head that came without a trace context; empty: `send` must write the head."""
         if record.traceparent:  # another attempt
             return b"" if record.trace is not None else b"traceparent: %b\r\n\r\n" % record.traceparent
         end = (self._unused or self._make_ends()).pop()

@@ -58,7 +58,6 @@ class Ejected:
 
     reason: str
     seconds: float
-    """Seconds that are left."""
 
 
 @final
@@ -66,7 +65,6 @@ class WorkerReport(NamedTuple):
     """Immutable gauges of one worker, or of several together, at one moment."""
 
     in_flight_by_member: Mapping[str, int] = {}
-    """Requests in flight by member key."""
     in_flight_by_service: Mapping[str, int] = {}
     waiting_by_member: Mapping[str, int] = {}
     """Requests in queues, by member key."""
@@ -100,8 +98,8 @@ _Value = TypeVar("_Value")
 
 
 def plus(one: _Value, other: _Value) -> _Value:
-    """Adds two reports, or two values of a field: numbers, tuples by position, mappings by key. None is an
-    unknown number and adds nothing. Raises `TypeError` for values that have no sum."""
+    """Adds two reports or values: numbers, tuples by position, mappings by key; None adds nothing. Raises
+    `TypeError`."""
     return _plus(one, other)  # type: ignore[no-any-return]
 
 

@@ -26,8 +26,7 @@ SEVERITY: Final = {
     Freshness.STALE: 3,
     Freshness.FRESH: 4,
 }
-"""Order of the rows of many backends. One without requests for another reason comes after those that are
-down."""
+"""Order of the rows of many backends. One without requests for another reason follows those that are down."""
 
 HELD_BACK: Final = 1
 IN_SERVICE: Final = "in service"
@@ -57,8 +56,8 @@ def _text(versions: VersionSet | None, number: int, drawing: Drawing) -> str:
 
 
 def worst_first(backends: tuple[BackendRow, ...]) -> tuple[BackendRow, ...]:
-    """Sorts many rows with problems first, otherwise in the configuration's order. Fewer rows keep their
-    order, so that no row moves under the pointer."""
+    """Sorts many rows with problems first. Fewer rows keep their order, so that none moves under the
+    pointer."""
     if len(backends) < CROWD:
         return backends
     return tuple(sorted(backends, key=_severity))

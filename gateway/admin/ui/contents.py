@@ -70,8 +70,7 @@ ROWS: Final = 50
 """Rows of backends made in one event-loop iteration: about half a millisecond."""
 
 SERVICES: Final = 20
-"""Rows of services made in one event-loop iteration: less than a millisecond, unless each has a thousand
-backends."""
+"""Rows of services made in one event-loop iteration, in about a millisecond."""
 
 MAX_PROBLEMS_OF_A_SERVICE: Final = 3
 """Maximum problems of one service shown on the overview."""
@@ -199,8 +198,7 @@ def key_of(*parts: str) -> str:
 
 @final
 class Rows:
-    """Rows of the backends of one service. Parts that depend only on the summary of a member are made
-    once."""
+    """Rows of the backends of one service. Parts that depend only on a summary are made once."""
 
     def __init__(self, service: ServiceStatus, drawing: Drawing) -> None:
         self._service = service
@@ -264,8 +262,8 @@ def _state(status: BackendStatus) -> str:
 
 
 def _note(status: BackendStatus) -> str:
-    """Describes everything that keeps requests from a backend. It has times of day: seconds that are left
-    would change all the time."""
+    """Describes what keeps requests from a backend, in times of day: seconds left would change all the
+    time."""
     member, leaves_at, ejection = status.member, status.leaves_at, status.ejection
     notes = (
         "" if leaves_at is None else f"leaves at {_clock(leaves_at)}",
@@ -339,8 +337,7 @@ def refusals(counts: RequestCounts | None, rates: ServiceRates) -> tuple[Refusal
 
 
 def replica_rows(status: GatewayStatus, service: str | None) -> tuple[ReplicaRow, ...]:
-    """Makes rows of replicas, workers and an engine; none if one worker serves alone. `service` is the one
-    whose record is shown; None: no record."""
+    """Makes rows of replicas, workers and an engine, with the record of `service` if one is given."""
     agreement, workers, engine = status.agreement, status.workers, status.engine
     found: list[ReplicaRow] = []
     if agreement is not None:
@@ -364,8 +361,7 @@ def _replica(replica: ReplicaReport, report: AgreementReport, service: str | Non
 
 
 def _level(replica: ReplicaReport, report: AgreementReport, service: str | None) -> str:
-    """Text about the record that a replica holds. This replica only knows whether another one has
-    acknowledged its own record, and nothing while either of them is detached."""
+    """Text about the record that a replica holds; empty: it is unknown, as while either side is detached."""
     about = report.services.get(service) if service is not None else None
     if about is None:
         return ""

@@ -29,8 +29,7 @@ POLL: Final = 0.2
 """Seconds between two checks for an event that the page should show sooner."""
 
 IDLE: Final = 9.0
-"""Pause after an update, as a multiple of its CPU time: a page of a thousand busy backends takes at most a
-tenth of the loop."""
+"""Pause as a multiple of an update's CPU time: a page of busy backends takes at most a tenth of the loop."""
 
 ROWS: Final = 20
 """Fragments rendered in one event-loop iteration, in some two milliseconds."""
@@ -45,7 +44,6 @@ class Shown:
 
     page: PageFragments
     html: Mapping[str, str]
-    """HTML of the fragments by id."""
 
 
 @final

@@ -39,7 +39,6 @@ class PageFragments:
     """All fragments of a page at one moment."""
 
     fragments: Mapping[str, Fragment]
-    """Fragments by element id."""
     lists: Mapping[str, tuple[str, ...]]
     """Ids of the rows in order, by the id of their list."""
 

@@ -197,8 +197,8 @@ def _why_nothing(members: MemberSet) -> str:
 def _some(
     what: str, names: Sequence[str], view: ServiceView, why: Callable[[Member], str | None] = lambda _: None
 ) -> Problem:
-    """Makes a problem of several backends: `3 of 4 backends are down: api-1, api-2 (no connection); api-3 (no
-    answer)`. `why` returns the reason of one backend; None: it has none."""
+    """Makes `3 of 4 backends are down: api-1, api-2 (no connection); api-3`, with the reasons that `why`
+    returns."""
     by_reason: dict[str, list[str]] = {}
     for name in names:
         member = view.members.member(name)
@@ -228,8 +228,7 @@ def _mismatched(summary: MemberSummary) -> bool:
 
 
 def names_of(members: MemberSet, wanted: Callable[[MemberSummary], bool]) -> list[str]:
-    """Names the backends whose summary is `wanted`, in the configuration's order. Each summary is tested
-    once."""
+    """Names the backends whose summary is `wanted`, in the configuration's order."""
     found = {id(group.summary) for group in members.groups if wanted(group.summary)}
     if not found:
         return []

@@ -29,7 +29,6 @@ class HealthCard(NamedTuple):
     """`good`, `upgrading`, `attention` or `bad`."""
     sentence: str
     problems: tuple[str, ...]
-    """Sentences about problems."""
 
 
 class OfferCard(NamedTuple):
@@ -49,7 +48,6 @@ class OfferCard(NamedTuple):
     pin: str
     """Version of the pin; empty: there is none."""
     ceiling: str
-    """Configured ceiling; empty: there is none."""
     bars: tuple[Bar, ...]
     """Versions on offer that some backend serves now."""
     unserved: tuple[Bar, ...]
@@ -112,10 +110,8 @@ class RefusalRow:
     """Row of a reason for refusals since the start."""
 
     reason: str
-    """`above the offer`."""
     count: int
     rate: float
-    """Recent refusals per second."""
 
 
 class EventRow(NamedTuple):
@@ -157,11 +153,9 @@ class ServicePage(NamedTuple):
     health: HealthCard
     offer: OfferCard
     releases: tuple[str, ...]
-    """Release names that a pin may have."""
     guaranteed: str
     reachable: str
     labels: tuple[Tick, ...]
-    """Labels of the axis."""
     backends: tuple[BackendRow, ...]
     groups: tuple[BackendGroup, ...]
     """Groups of many backends; empty: there are few."""

@@ -93,8 +93,7 @@ class Drawing:
         return cls(Axis([*sets, view.offer.versions, beneath(view)]), view.service.dialect.scheme)
 
     def bars(self, versions: VersionSet) -> tuple[Bar, ...]:
-        """Draws `versions`, each contiguous part as one bar. Dates or names are contiguous if no backend
-        serves a version between them."""
+        """Draws `versions`, each part without a gap that some backend serves as one bar."""
         found: list[tuple[float, float, Version, Version]] = []
         for begin, end, first, last in self.axis.spans(versions):
             if found and not self.scheme.contiguous and begin - found[-1][1] < _TOUCHING:
@@ -137,8 +136,7 @@ def offer_card(service: ServiceStatus, drawing: Drawing) -> OfferCard:
 
 
 def progress(view: ServiceView) -> str:
-    """Writes `1 of 4 serve 1.90`: the number of backends that serve the highest version of all, without those
-    that leave. Empty for one backend, and if no backend has reported its versions."""
+    """Writes `1 of 4 serve 1.90`, for the highest version of all; empty: nothing to compare."""
     groups = [group for group in view.members.groups if not group.summary.absent]
     total = sum(group.number for group in groups)
     served = [group.summary.advertised for group in groups if group.summary.advertised]
@@ -196,8 +194,7 @@ def held(service: ServiceStatus) -> str:
 
 
 def _waits(view: ServiceView, now: float) -> str:
-    """Describes versions that wait for the stabilization, without seconds: the page would change with
-    each."""
+    """Describes versions that wait, without seconds, with each of which the page would change."""
     scheme, service, ceiling = view.service.dialect.scheme, view.service, view.offer.ceiling
     waiting = [part for part in view.offer_state.pending if ceiling is None or part.versions.up_to(ceiling)]
     if any(part.doublings for part in waiting):

@@ -70,7 +70,6 @@ class PageResponses:
         headers: Mapping[str, str] | None = None,
         **values: object,
     ) -> web.Response:
-        """Makes a response from a template."""
         text = (await self.rendering()).page(template, **values)
         return web.Response(
             status=status, text=text, content_type="text/html", headers={**HEADERS, **(headers or {})}

@@ -44,7 +44,6 @@ STATIC: Final = {
     "page.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
-"""Static files, with their types."""
 
 PIECE: Final = 16_000
 """Characters of a page made in one event-loop iteration: some twenty rows."""
@@ -59,7 +58,6 @@ class Frame(NamedTuple):
     dialect: str
     path: str
     events: str
-    """Path of its stream."""
     stamp: str
     now: float
     """Wall-clock seconds."""

@@ -60,7 +60,6 @@ class Rendering:
         return html
 
     def page(self, template: str, **values: object) -> str:
-        """Renders a short page as a whole."""
         return self.environment.get_template(template).render(**values)
 
     def pieces(self, template: str, **values: object) -> Iterator[str]:

@@ -97,8 +97,7 @@ class Sessions:
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._sessions: dict[bytes, Session] = {}
-        """Sessions by the hash of their id, so that the time of a lookup reveals nothing about existing
-        ids."""
+        """Sessions by the hash of their id: the time of a lookup reveals nothing about existing ids."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -115,8 +114,8 @@ class Sessions:
         return session_id, session
 
     def find(self, session_id: str, proofs: Collection[Proof]) -> Session | None:
-        """Returns the session with this id, and counts it as used; None: there is none. A session ends here
-        if its proof is not among `proofs`, the valid ones, or if it was unused for too long."""
+        """Returns the session with this id, unless it has expired or its proof is not among the valid
+        `proofs`."""
         key = _key(session_id)
         session = self._sessions.pop(key, None)
         now = self._clock()

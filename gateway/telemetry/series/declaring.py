@@ -39,8 +39,8 @@ class Kind(Enum):
 
 
 class Level(Enum):
-    """Owner of a series: its series end when it is not configured any more. The value has the labels that
-    name the owner, separated by blanks (an empty tuple as a value is another object in Python 3.11.2)."""
+    """Owner of a series, by its labels separated by blanks. The series end when it is not configured any
+    more."""
 
     PROCESS = ""
     SERVICE = "service"
@@ -116,8 +116,7 @@ class Keys:
                 self.at_zero, self.most = (OTHER,), each.most
 
     def admit(self, key: Key, cell: Cell, owner: object) -> Key:
-        """Returns the key under which `key` counts. Raises `KeyError` if a closed set does not have it.
-        `owner` is the `telemetry.counters.OwnerCounters` of the cell."""
+        """Returns the key under which `key` counts. Raises `KeyError` if a closed set does not have it."""
         if key in cell or len(cell) < self.most:
             return key
         if OTHER in cell:
@@ -246,8 +245,7 @@ class HistogramSeries(Series):
 
 @final
 class Gauge(Series):
-    """Series that goes up and down. Without `read` its value is the last one set, and no worker reports it to
-    the main process."""
+    """Series that goes up and down. Without `read` it has the last value set, only in this process."""
 
     kind = Kind.GAUGE
 

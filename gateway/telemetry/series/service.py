@@ -29,8 +29,7 @@ ANY_BACKEND: Final = "any"
 """Value of the label `backend` for requests answered by a backend if `metrics.per_backend` is off."""
 
 MAX_VERSIONS: Final = 512
-"""Limit of version labels per service; the longest known range has 115 versions. A backend that advertises
-10^6 versions must not create 10^6 labels."""
+"""Limit of version labels per service, against backends that advertise 10^6 versions; 115 are known."""
 
 DIRECTIONS: Final = ("in", "out")
 """Values of the label `direction`: from clients, to clients."""
@@ -47,8 +46,7 @@ ADMISSION_REASONS: Final = ("access", "client_concurrency", "client_rate", "over
 
 
 class TunnelEnding(StrEnum):
-    """Values of the label `result` of skewgate_tunnels_total. All but `closed` are also a `reason` in the
-    access log."""
+    """Values of the label `result` of skewgate_tunnels_total, and of `reason` in the access log."""
 
     CLOSED = "closed"
     """Regular end: both sides have sent everything."""
@@ -62,8 +60,8 @@ class TunnelEnding(StrEnum):
 
 
 class RequestKeys(Keys):
-    """Keys (status, backend) of finished requests. Status 0 means that the client left before a response
-    began; `other` stands for backends that are not configured any more."""
+    """Keys (status, backend) of finished requests: status 0 before a response, `other` for removed
+    backends."""
 
     def __init__(self) -> None:
         super().__init__({"code": OPEN, "backend": OPEN})
