@@ -86,8 +86,8 @@ class _Endpoints:
         return text_response("ok\n")
 
     async def readyz(self, request: web.Request) -> web.StreamResponse:
-        """Responds 200 if requests should be sent here, else 503. Only `?attached` requires a replica to be
-        attached."""
+        """Responds 200 if requests should be sent here, else 503; with `?attached` only an attached replica
+        is ready."""
         conditions = views.conditions(
             self._context.snapshots.current,
             not_serving=self._context.not_serving(),

@@ -58,8 +58,7 @@ class CommandResult(NamedTuple):
 
 
 async def pin(context: AdminContext, service: str, key: str, text: str) -> CommandResult:
-    """Sets the ceiling of `service`, as `read_ceiling` reads it. Raises 404, 503, 400, and 409 below the
-    minimum."""
+    """Sets the ceiling that `read_ceiling` reads. Raises 404, 503, 400, and 409 below the minimum."""
     view = view_of(context, service)
     ceiling = read_ceiling(view.service, key, text)
     if (reason := below_minimum(view, ceiling)) is not None:

@@ -33,8 +33,7 @@ from gateway.telemetry.series.process import INTERNAL
 from gateway.tls.server import ServerCertificates
 
 HEAD_TIME: Final = 5.0
-"""Maximum seconds from the connection to the first byte of a head, from there to its end, and for a
-handshake."""
+"""Maximum seconds for a handshake, to the first byte of a head, and from there to its end."""
 
 BODY_TIME: Final = 5.0
 """Maximum seconds from the end of the head to the end of the body: a command has some 30 bytes."""
@@ -157,8 +156,7 @@ class Connections:
     wall_clock: Callable[[], float] = time
     """Returns seconds since the epoch, by which certificates of operators expire."""
     handshake_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Lock for one step of one handshake per event-loop iteration: an RSA signature takes a millisecond, and
-    the requests of the data plane come in between."""
+    """Lock for one handshake step per event-loop iteration: an RSA signature takes a millisecond."""
     open: dict[AdminConnection, None] = field(default_factory=dict)
     """Unauthorised connections in the order of their arrival, the others in that of their last responses."""
     turned_away: set[AdminConnection] = field(default_factory=set)
@@ -274,8 +272,6 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
         if self._http is not None:
             self._http.connection_lost(exc)
 
-    # --- requests
-
     async def _serve(self) -> None:
         try:
             async with asyncio.timeout(HEAD_TIME):
@@ -337,7 +333,9 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
             async with self._shared.handshake_turn:
                 await asyncio.sleep(0)
                 if self._tls is None:
-                    self._tls = TlsTransport(raw, certificates.context, self._loop, self._tls_broken)
+                    self._tls = TlsTransport(
+                        raw, certificates.context, self._loop, lambda _: self._count("tls")
+                    )
                 self._tls.feed(data)
                 is_complete = self._tls.handshake()
         if certificates is not None and self._tls is not None:
@@ -387,8 +385,6 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
             self._received = data[left:] if chunks is None else chunks.rest
             http.data_received(data[: len(data) - len(self._received)])
             left -= len(data)
-
-    # --- responses
 
     async def respond(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Calls the handler of a request and sends its response."""
@@ -469,8 +465,6 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as asyncio has it
         return self._transport.get_extra_info(name, default)
 
-    # --- the end
-
     @property
     def idle(self) -> bool:
         """Whether closing it now loses nothing: no request has begun, and the last response is sent."""
@@ -493,9 +487,6 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
     def _fail(self, bug: Exception) -> None:
         self._shared.errors.bug(bug)
         self._refuse(INTERNAL, 500)
-
-    def _tls_broken(self, _: str) -> None:
-        self._count("tls")
 
     def _count(self, reason: str) -> None:
         self._shared.errors.count(reason)

@@ -85,8 +85,7 @@ class Guard:
         self._wrong_tokens = WrongTokens() if wrong_tokens is None else wrong_tokens
 
     def foreign(self, request: web.Request) -> web.HTTPException | None:
-        """Returns the refusal of a request for another Host or from another origin's page; None: it is
-        neither."""
+        """Returns the refusal of another Host or of a page of another origin; None: it is neither."""
         hosts = [host.lower() for host in request.headers.getall("Host", [])]
         # Any name will do if the response tells nothing that a page of another name must not read. A request
         # of HTTP/1.0 may have none then; one of 1.1 without it is 400 before it comes here (RFC 9112 3.2).
@@ -168,8 +167,7 @@ def _certificate(request: web.Request) -> bytes | None:
 
 
 def _has_token(request: web.Request, token: Secret) -> bool:
-    """Whether a request has `token`, compared in constant time. Several Authorization fields count as
-    none."""
+    """Whether a request has `token`, compared in constant time. Two Authorization fields count as none."""
     fields = request.headers.getall("Authorization", [])
     scheme, _, credentials = fields[0].partition(" ") if len(fields) == 1 else ("", "", "")
     return scheme.lower() == "bearer" and token.matches(credentials.strip())

@@ -83,8 +83,7 @@ REDACTED: Final = "*"
 
 
 def quoted(text: str, limit: int = MAX_VALUE) -> str:
-    """Writes `text` as a JSON string of printable ASCII, cut to `limit` characters and `...` between the
-    quotes."""
+    """Writes `text` as a JSON string of printable ASCII; `...` ends one cut to `limit` characters."""
     if len(text) <= limit and _is_plain(text):
         return f'"{text}"'
     value = json.dumps(text).replace("\x7f", "\\u007f")
@@ -129,7 +128,7 @@ class AccessLog:
             try:
                 self._writer = LineWriter(STDOUT if path == STANDARD_OUTPUT else path)
             except OSError as error:
-                raise StartupError(f"the access log {path!r} cannot be opened: {error.strerror}") from error
+                raise StartupError(f"cannot open the access log {path!r}: {error.strerror}") from error
             self._writer.start()
 
     @property
@@ -173,8 +172,6 @@ class AccessLog:
             self._closed = True
             if self._writer is not None:
                 self._writer.close()
-
-    # --- lines ----------------------------------------------------------------------------------------------
 
     def _format_records(self) -> None:
         """Formats all records. Never raises: no request may fail because of a log line."""

@@ -43,8 +43,7 @@ UNCONFIGURED: Final = "/"
 """Name for counts of services that are not configured any more, which no service has."""
 
 Counted: TypeAlias = Mapping[tuple[str, ...], Mapping[str, Taken]]
-"""Counts of one process since its last report: by owner, which is (), (service,) or (service, backend), and
-by the full name of the series."""
+"""Counts since the last report, by owner ((), (service,) or (service, backend)) and full name of a series."""
 
 
 class OwnerCounters:
@@ -169,8 +168,7 @@ class ServiceCounters(OwnerCounters):
         self.served[version if version in self.served else OTHER] += 1
 
     def _advertised_with(self, view: ServiceView) -> VersionSet:
-        """Returns all versions advertised up to `view`, computed on demand: hardly any request names a new
-        one."""
+        """Returns all versions advertised up to `view`; needed by hardly any request."""
         if view is not self._advertised_until:
             self._advertised_until = view
             advertised = advertised_by(view.members.all)
@@ -196,8 +194,7 @@ class Counters:
         return self.unrouted if name == UNROUTED else self.services.get(name, self.unconfigured)
 
     def take(self) -> Counted:
-        """Returns the counts since the last call, and sets them to zero. Costs about 1 µs for each
-        backend."""
+        """Returns the counts since the last call, and sets them to zero. Costs 1 µs for each backend."""
         return {owner: taken for owner, table in self._tables() if (taken := table.take())}
 
     def add(self, counted: Counted) -> None:

@@ -72,8 +72,7 @@ class History(logging.Handler):
         super().close()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keeps one event, under the lock that `handle` holds. Never raises, whatever the arguments of the
-        line are."""
+        """Keeps one event, under the lock that `handle` holds. Never raises, whatever the arguments are."""
         service, backend = _subject(record, "service"), _subject(record, "backend")
         self._last += 1
         event = Event(

@@ -30,8 +30,7 @@ from pathlib import Path
 from typing import Final, TypeAlias, final
 
 MAX_BACKLOG: Final = 4 * 1024 * 1024
-"""Bytes that may wait for the thread. Beyond it lines are dropped until half of it is written: a short line
-in between would only make a second gap."""
+"""Bytes that may wait for the thread; beyond it all lines are dropped until half of it is written."""
 
 CLOSE_TIMEOUT: Final = 2.0
 """Maximum seconds for which `close` waits for the thread."""
@@ -196,8 +195,7 @@ class LineWriter:
         self._lost, self._error = 0, ""
 
     def _write(self, lines: bytes) -> int:
-        """Writes `lines` and returns the number of lost ones. After a line that was cut short, the next one
-        starts on a new line."""
+        """Writes `lines` and returns the number of lost ones. A line that was cut short gets an end."""
         form = _form(self._fd)
         with self._turn, _alone(self._fd, form):
             # Another process may have failed as well, in the midst of a line.
@@ -231,9 +229,7 @@ class LineWriter:
         try:
             fd = _open(self._path)
         except OSError as error:
-            _log.warning(
-                "%s cannot be opened, the log goes on in the old file: %s", self._path, error.strerror
-            )
+            _log.warning("cannot open %s, so the log stays in the old file: %s", self._path, error.strerror)
             return
         os.close(self._fd)
         self._fd = fd

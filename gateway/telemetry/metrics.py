@@ -57,8 +57,6 @@ class Metrics:
         self._snapshots, self._now = snapshots, now
         self._update_series()
 
-    # --- the hot path ---------------------------------------------------------------------------------------
-
     def record(self, request: RequestRecord) -> None:
         counters = self._by_service.get(request.service) or self._of_new_service(request.service)
         backend = request.backend
@@ -101,11 +99,8 @@ class Metrics:
         view = self._snapshots.current.views.get(service) if self._snapshots is not None else None
         counters.count_served(version, view)
 
-    # --- which series there are -----------------------------------------------------------------------------
-
     def _update_series(self) -> None:
-        """Adds the series of what is configured and on offer, and drops others. An unchanged service costs
-        nothing."""
+        """Adds the series of what is configured and on offer, and drops others."""
         if self._snapshots is None or (current := self._snapshots.current) is self._with_series:
             return
         before, self._with_series = self._with_series, current
@@ -122,10 +117,8 @@ class Metrics:
         for name in services.keys() - views.keys() if len(services) != len(views) else ():
             del services[name], self._by_service[name]
 
-    # --- now and then ---------------------------------------------------------------------------------------
-
     def count(self, series: Counter, *key: str, service: str = "", backend: str = "") -> None:
-        """Counts one more, if its backend is configured. `key` has the label values in the order of
+        """Counts one more for a configured backend. `key` has the label values in the order of
         declaration."""
         table = self._table(series, service, backend)
         if table is not None:
@@ -172,8 +165,6 @@ class Metrics:
         """Subscriber of the snapshot holder in a worker process, where changes of offers are not counted."""
         self._update_series()
 
-    # --- several processes ----------------------------------------------------------------------------------
-
     def take(self) -> Counted:
         """Returns the counts since the last call, for the main process, and sets them to zero."""
         return self._counters.take()
@@ -181,8 +172,6 @@ class Metrics:
     def add(self, counted: Counted) -> None:
         self._update_series()
         self._counters.add(counted)
-
-    # --- what others read -----------------------------------------------------------------------------------
 
     def served(self) -> Mapping[str, Mapping[str, int]]:
         """Returns requests served since the start, by service and version. The inner mappings are live."""
@@ -195,8 +184,6 @@ class Metrics:
             name: RequestCounts(each.requests, each.negotiations, each.cell(OfService.requests_refused))
             for name, each in services
         }
-
-    # --- the scrape -----------------------------------------------------------------------------------------
 
     def exposition(self, accept: str, stats: ProcessStats | None = None) -> tuple[Iterator[bytes], str]:
         """Returns the body of /metrics in pieces, between which others may run, and its content type."""

@@ -97,8 +97,7 @@ class AgreementReport(NamedTuple):
         return tuple(self.name_of(each.id) for each in self.replicas if service in each.holds)
 
     def why_held(self, service: str) -> str:
-        """Describes what the next step waits for, with the ids that `forget` takes; empty: nothing known
-        here."""
+        """Describes what the next step waits for, with the ids that `forget` takes; empty: nothing known."""
         about = self.services.get(service)
         if about is None:
             return ""

@@ -160,9 +160,6 @@ def read_sampler(environ: Mapping[str, str]) -> tuple[str, Sampler]:
     return f"{name} {text}", Sampler(share, by_parent)
 
 
-# --- messages of OpenTelemetry ------------------------------------------------------------------------------
-
-
 def _quieten(environ: Mapping[str, str]) -> None:
     """Limits messages of OpenTelemetry to one a minute each, without the headers it sends."""
     logger = logging.getLogger(_LIBRARY)
@@ -172,8 +169,7 @@ def _quieten(environ: Mapping[str, str]) -> None:
 
 @final
 class _Forwarder(logging.Handler):
-    """Forwards messages of OpenTelemetry to the gateway's log: one line without a traceback, the same message
-    once a minute. An unreachable collector would otherwise fill the log."""
+    """Forwards messages of OpenTelemetry to the gateway's log: one line, and the same one once a minute."""
 
     def __init__(self, headers: list[str]) -> None:
         super().__init__(logging.WARNING)

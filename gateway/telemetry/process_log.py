@@ -234,9 +234,7 @@ def utc(seconds: float) -> str:
 
 def _log_thread_error(args: threading.ExceptHookArgs) -> None:
     name = args.thread.name if args.thread is not None else "unknown"
-    _log.error(
-        "the thread %s ended by an error", name, exc_info=_exc_info(args.exc_value, args.exc_traceback)
-    )
+    _log.error("thread %s ended with an error", name, exc_info=_exc_info(args.exc_value, args.exc_traceback))
 
 
 def _log_unraisable(unraisable: sys.UnraisableHookArgs) -> None:

@@ -93,8 +93,7 @@ class RequestRecord:
         self.seconds = 0.0
         """Time from the complete request head to the last byte of the response."""
         self.backend_seconds = -1.0
-        """Time from the request's first byte to the backend until its response's head; negative: no
-        response."""
+        """Time from the first byte to the backend until its response's head; negative: no response."""
         self.bytes_in = 0
         """Body bytes from the client until the response ended."""
         self.bytes_out = 0

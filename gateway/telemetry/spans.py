@@ -77,7 +77,7 @@ class OpenTelemetrySink(SpanSink):
         try:
             self._make_spans(record, trace)
         except Exception:  # noqa: BLE001 - an error of the SDK, or of ours, must not cost the request
-            _log.exception("a span could not be made")
+            _log.exception("cannot make a span")
 
     def _make_spans(self, record: RequestRecord, trace: RequestTrace) -> None:
         ended, now = time.time_ns(), time.monotonic()

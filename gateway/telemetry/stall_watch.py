@@ -111,8 +111,7 @@ class StallWatch:
             self._check_loop()
 
     def _check_loop(self) -> None:
-        """Reports a blocked loop. If this thread was blocked as well, and no CPU time was used, the whole
-        process was stopped, and the loop has not run yet."""
+        """Reports a blocked loop, unless this thread was stopped as well: then the whole process was."""
         now, before = self._clock(), self._checked
         self._checked = now
         held = now - self._noted - self._interval

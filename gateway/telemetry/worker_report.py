@@ -33,8 +33,7 @@ class WorkerUse(NamedTuple):
 
 @final
 class WorkerStats(NamedTuple):
-    """A worker that is a process of its own, under its number: if one ends, the next one has it. The process
-    fills in its statistics, its main process the rest."""
+    """Worker process. Its successor has the same number. The main process fills in what it cannot know."""
 
     up: int = 0
     """1 if it serves clients."""
@@ -53,8 +52,7 @@ class WorkerStats(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class Ejected:
-    """The ejection of a member, for people. It cannot be added: one worker alone, or the main process of
-    several, decides about a member."""
+    """Ejection of a member. It cannot be added: one worker, or the main process of several, decides."""
 
     reason: str
     seconds: float
@@ -98,8 +96,7 @@ _Value = TypeVar("_Value")
 
 
 def plus(one: _Value, other: _Value) -> _Value:
-    """Adds two reports or values: numbers, tuples by position, mappings by key; None adds nothing. Raises
-    `TypeError`."""
+    """Adds reports or values: numbers, tuples by position, mappings by key; None adds nothing."""
     return _plus(one, other)  # type: ignore[no-any-return]
 
 

@@ -212,7 +212,7 @@ def test_the_traceback_of_a_thread_goes_there_as_well(process_log: Installed) ->
     thread.start()
     thread.join()
     lines = process_log.lines()
-    assert lines[0].endswith("ERROR skewgate.log: the thread worker ended by an error")
+    assert lines[0].endswith("ERROR skewgate.log: thread worker ended with an error")
     assert lines[-1] == "  ValueError: in a thread"
 
 
@@ -321,7 +321,7 @@ def test_in_json_a_thread_a_finalizer_and_a_warning_are_an_event_each(process_lo
         warnings.warn("old", DeprecationWarning, stacklevel=1)
     logging.getLogger("library").warning("%d", "no number")
     first, second, third, fourth = process_log.events()
-    assert first["message"] == "the thread worker ended by an error"
+    assert first["message"] == "thread worker ended with an error"
     assert first["stack"].endswith("ValueError: in a thread")
     assert "__del__" in second["message"]
     assert second["stack"].endswith("ValueError: in a finalizer")

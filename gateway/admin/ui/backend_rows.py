@@ -56,8 +56,7 @@ def _text(versions: VersionSet | None, number: int, drawing: Drawing) -> str:
 
 
 def worst_first(backends: tuple[BackendRow, ...]) -> tuple[BackendRow, ...]:
-    """Sorts many rows with problems first. Fewer rows keep their order, so that none moves under the
-    pointer."""
+    """Sorts many rows with problems first. Fewer keep their order, so that none moves under the pointer."""
     if len(backends) < CROWD:
         return backends
     return tuple(sorted(backends, key=_severity))

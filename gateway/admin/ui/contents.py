@@ -262,8 +262,7 @@ def _state(status: BackendStatus) -> str:
 
 
 def _note(status: BackendStatus) -> str:
-    """Describes what keeps requests from a backend, in times of day: seconds left would change all the
-    time."""
+    """Describes what keeps requests from a backend, without seconds, which would change all the time."""
     member, leaves_at, ejection = status.member, status.leaves_at, status.ejection
     notes = (
         "" if leaves_at is None else f"leaves at {_clock(leaves_at)}",
@@ -292,9 +291,6 @@ def _good(view: ServiceView) -> HealthCard:
     else:
         text = "the backend is fresh" if number == 1 else f"all {number} backends are fresh"
     return HealthCard(GOOD, f"healthy: {text}", ())
-
-
-# --- requests
 
 
 def demand(hour: LastHour) -> tuple[DemandRow, ...]:
@@ -331,9 +327,6 @@ def refusals(counts: RequestCounts | None, rates: ServiceRates) -> tuple[Refusal
         ),
     ]
     return tuple(sorted((each for each in found if each.count), key=lambda each: -each.count))
-
-
-# --- replicas, workers and an engine
 
 
 def replica_rows(status: GatewayStatus, service: str | None) -> tuple[ReplicaRow, ...]:

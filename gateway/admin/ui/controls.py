@@ -205,9 +205,6 @@ def _notice(wish: Wish, result: CommandResult) -> Notice:
     return Notice(time(), " ".join(sentences), attention=len(sentences) > 1)
 
 
-# --- the effects
-
-
 def fingerprint(view: ServiceView) -> str:
     """Hash of the state on which effects depend: the offer, the pin, the ceiling and the drained backends."""
     scheme, pin, ceiling = view.service.dialect.scheme, view.members.pin, view.service.ceiling

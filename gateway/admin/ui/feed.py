@@ -108,7 +108,7 @@ class Feed:
                 await self._update()
                 await self._rest(mark, thread_time() - begun)
         except Exception:  # noqa: BLE001 - whatever it is: live pages must not stop unnoticed
-            _log.exception("the operations page cannot be made")
+            _log.exception("the operations page cannot be rendered")
             self._end()
 
     async def _update(self) -> None:

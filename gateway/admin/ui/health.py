@@ -67,9 +67,6 @@ def together(problems: Iterable[tuple[str, Problem]]) -> Iterator[Problem]:
         yield Problem(level, f"{named(names)}: {sentence}")
 
 
-# --- the gateway --------------------------------------------------------------------------------------------
-
-
 def gateway_problems(status: GatewayStatus) -> Iterator[Problem]:
     """Finds problems of the gateway as a whole."""
     for each in views.conditions(status.snapshot, not_serving=status.not_serving):
@@ -130,9 +127,6 @@ def _certificates(expiry: Mapping[str, float], now: float) -> Iterator[Problem]:
         first = min(soon.values())
         when = strftime("%Y-%m-%d %H:%M UTC", gmtime(first))
         yield Problem(ATTENTION, f"certificates expire soon, the first at {when}: {named(sorted(soon))}")
-
-
-# --- one service --------------------------------------------------------------------------------------------
 
 
 def service_problems(service: ServiceStatus) -> Iterator[Problem]:
@@ -197,8 +191,7 @@ def _why_nothing(members: MemberSet) -> str:
 def _some(
     what: str, names: Sequence[str], view: ServiceView, why: Callable[[Member], str | None] = lambda _: None
 ) -> Problem:
-    """Makes `3 of 4 backends are down: api-1, api-2 (no connection); api-3`, with the reasons that `why`
-    returns."""
+    """Makes `3 of 4 backends are down: api-1, api-2 (no connection); api-3`; `why` returns a reason."""
     by_reason: dict[str, list[str]] = {}
     for name in names:
         member = view.members.member(name)

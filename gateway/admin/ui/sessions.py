@@ -114,8 +114,7 @@ class Sessions:
         return session_id, session
 
     def find(self, session_id: str, proofs: Collection[Proof]) -> Session | None:
-        """Returns the session with this id, unless it has expired or its proof is not among the valid
-        `proofs`."""
+        """Returns the session with this id, unless it has expired or its proof is not among `proofs`."""
         key = _key(session_id)
         session = self._sessions.pop(key, None)
         now = self._clock()

@@ -39,8 +39,7 @@ class Kind(Enum):
 
 
 class Level(Enum):
-    """Owner of a series, by its labels separated by blanks. The series end when it is not configured any
-    more."""
+    """Owner of a series: its labels, separated by blanks. Series end with their owner."""
 
     PROCESS = ""
     SERVICE = "service"

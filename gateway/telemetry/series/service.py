@@ -60,8 +60,7 @@ class TunnelEnding(StrEnum):
 
 
 class RequestKeys(Keys):
-    """Keys (status, backend) of finished requests: status 0 before a response, `other` for removed
-    backends."""
+    """Keys (status, backend) of finished requests: status 0 is none, `other` stands for removed backends."""
 
     def __init__(self) -> None:
         super().__init__({"code": OPEN, "backend": OPEN})
