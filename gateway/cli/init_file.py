@@ -23,17 +23,17 @@ from gateway.runtime.terminal import plain, span
 from gateway.settings import load
 
 HEAD: Final = """\
-# Made by `skewgate init` from the answers of a running API. `skewgate check` validates it, and
+# Written by `skewgate init` from the responses of a running API. `skewgate check` validates it, and
 # `skewgate schema` describes every key.
 
-# Where clients connect, instead of the API's own address.
+# Address for clients, instead of the API's own.
 listen: {listen}
 
-# Where `skewgate status` and Prometheus connect. This is the default.
+# Address for `skewgate status` and Prometheus. This is the default.
 admin:
   listen: 127.0.0.1:9900
 
-# Without it, offers, pins and drains end with the process.
+# File in which offers, pins and drains survive a restart.
 # state: /var/lib/skewgate/state.json
 
 services:
@@ -41,12 +41,12 @@ services:
     dialect: {dialect}
 """
 BACKENDS: Final = """\
-    # One entry for each server. Each is asked on its own address, never through a load balancer.
+    # One entry for each server, with its own address and not that of a load balancer.
     backends:
 """
 OFFER: Final = """\
-    # What clients are told. The offer rises when every backend can serve it, and falls only when none can.
-    # A ceiling keeps it low until an upgrade is complete.
+    # The versions that clients are offered. A version is added once every backend serves it, and removed only
+    # when none does. A ceiling limits the offer until an upgrade is complete.
     # offer:
     #   policy: guaranteed
     #   ceiling: "{ceiling}"
@@ -79,7 +79,7 @@ def scalar(text: str) -> str:
 def _backend(url: str, served: str, ca: str | None, *, declares: bool = False) -> Iterator[str]:
     """Write the entry of a backend. `served`: versions that it named, or empty. `declares`: write them as
     `versions`; without versions the entry is commented out."""
-    yield f"      # {f'served {served}' if served else 'named no versions'} when this was written\n"
+    yield f"      # {f'served {served}' if served else 'showed no versions'} when this was written\n"
     is_unknown = declares and not served
     mark = "# " if is_unknown else ""
     yield f"      {mark}- url: {scalar(url)}\n"
@@ -226,14 +226,14 @@ class _OwnApiFile:
         if self.place is not None and self.place.kind == "path":
             default = "refused"
             text = (
-                f"Here a path{self.below} without one is refused, except below `unversioned`. `minimum` and"
-                " `maximum` write the oldest or the newest on offer into a path that has room for it."
+                f"With `refused`, a path{self.below} without one is refused, except below `unversioned`."
+                " `minimum` and `maximum` insert the oldest or the newest version on offer into the path."
             )
         elif len(self.known) > 1 and named == self.known[-1:]:
             default = "maximum"
             text = (
-                f"{header} of such a response named {named[0]}, the newest. Clients without one move with"
-                " each upgrade; `minimum` gives them the oldest on offer, `refused` refuses them; or name a"
+                f"The response header {header} named {named[0]}, the newest. With `maximum`, such clients"
+                " move with each upgrade; `minimum` is the oldest on offer, `refused` refuses them; or name a"
                 " version."
             )
         else:
@@ -242,32 +242,31 @@ class _OwnApiFile:
                 "`minimum` is the oldest on offer, `maximum` the newest, `refused` refuses it; or name a"
                 " version."
             )
-        yield from _comment(f"{OPEN}what does a request without a version get? {text}", indent=4)
+        yield from _comment(f"{OPEN}which version does a request without one get? {text}", indent=4)
         yield f"    default_version: {default}\n"
 
     def _places(self) -> Iterator[str]:
         place = self.place
         if place is None:
             yield from _comment(
-                f"{OPEN}where does a request carry its version? No document tells it; this header is the"
-                " default. Others: `query: NAME`, `path: /v{version}`, `parameter: NAME` of a media type.",
+                f"{OPEN}where do requests carry the version? No document shows it; this header is a guess."
+                " Others: `query: NAME`, `path: /v{version}`, `parameter: NAME` of a media type.",
             )
             place = VersionLocation("header", DEFAULT_HEADER, None, "")
         elif place.is_guess:
-            yield from _comment(f"{OPEN}do requests carry the version here? Only {place.why} is known.")
+            yield from _comment(f"{OPEN}do requests carry the version here? It is a guess from {place.why}.")
         else:
             yield from _comment(f"According to {place.why}.")
         if self.other is not None:
             where = f"{self.other.kind} {self.other.text}".strip()
             yield from _comment(
-                f"{OPEN}is there a second version? That of the {where} has another form, according to"
-                f" {self.other.why}. It is left as it is.",
+                f"{OPEN}is there a second version? The one in the {where} has another form, according to"
+                f" {self.other.why}. It is not changed.",
             )
         if place.others:
             yield from _comment(
-                f"{OPEN}versions stand below {', '.join(place.others)}, too. What is not below the path here"
-                " goes to any server, at the version that the client wrote: give each a service of its own,"
-                " with `match.path`.",
+                f"{OPEN}there are versions below {', '.join(place.others)}, too. Requests to these paths go"
+                " to any server, without negotiation: give each path its own service, with `match.path`.",
             )
         before = (place.notation or self.notation).before
         if place.kind == "path":
@@ -283,12 +282,12 @@ class _OwnApiFile:
         scheme = self.notation.scheme
         texts = list(dict.fromkeys(text for named in self.evidence.texts for text in named))
         quoted = ", ".join(texts[:4]) + (", ..." if len(texts) > 4 else "")
-        yield from _comment(f"How a version is written: read from {self.evidence.where}: {quoted}.")
+        yield from _comment(f"The form of versions, from {self.evidence.where}: {quoted}.")
         yield f"      scheme: {scheme.name}\n"
         if isinstance(scheme, CalendarDate) and not scheme.day:
             yield "      date_form: month\n"
         if isinstance(scheme, Named):
-            yield from _comment(f"{OPEN}are these all names, oldest first? No other one is understood.")
+            yield from _comment(f"{OPEN}are these all names, oldest first? Any other name is malformed.")
             yield "      names:\n"
             yield from (f"        - {scalar(name)}\n" for name in scheme.names)
 
@@ -296,7 +295,7 @@ class _OwnApiFile:
         learn = self.evidence.learn
         if not self.probed or learn is None:
             return
-        yield from _comment("Probes read here what a server serves, so the gateway notices upgrades.")
+        yield from _comment("Probes read the served versions here, so the gateway notices upgrades.")
         yield "      learn:\n"
         for name, value in learn.items():
             if name == "statuses":
@@ -306,22 +305,22 @@ class _OwnApiFile:
         content_type = str(learn.get("content_type", "json"))
         if self.evidence.response is None and not content_type.endswith("json"):
             yield from _comment(
-                f"{OPEN}clients that read this document see the versions of one server. It cannot be"
-                f" rewritten, because its type is {content_type}.",
+                f"{OPEN}clients that read this document see the versions of one server: the gateway cannot"
+                f" rewrite it, because its type is {content_type}.",
             )
             yield "      documents: []\n"
 
     def _response(self) -> Iterator[str]:
         if self.probed and self.evidence.response is not None:
-            yield from _comment("Response headers with versions: the gateway writes the offer into them.")
+            yield from _comment("Response headers with versions, in which the gateway writes the offer.")
             yield "      reply:\n"
             for name, value in self.evidence.response.items():
                 yield f"        {name}: {scalar(value)}\n"
         elif self.findings.served is not None and self.notation.canonical([self.findings.served[1]]):
             header = self.findings.served[0]
             yield from _comment(
-                f"{OPEN}is {header} on a response the version that was served? If so, the gateway can verify"
-                f" it: `reply: {{served: {header}}}`.",
+                f"{OPEN}is the response header {header} the served version? If so, the gateway can verify it:"
+                f" `reply: {{served: {header}}}`.",
             )
 
     def _unversioned(self) -> Iterator[str]:
@@ -333,8 +332,8 @@ class _OwnApiFile:
             path for path in self.findings.unversioned if path != learned and path.lower().startswith(prefix)
         ]
         yield from _comment(
-            f"{OPEN}which other paths{self.below} have no version? They are listed here, and everything below"
-            " them.",
+            f"{OPEN}which paths{self.below} have no version? List them here; everything below them is"
+            " included.",
         )
         if paths:
             yield "      unversioned:\n"
@@ -342,14 +341,14 @@ class _OwnApiFile:
         else:
             yield f"      # unversioned:\n      #   - {self.place.text}/health\n"
         if len(paths) > MOST_UNVERSIONED:
-            yield from _comment(f"And {len(paths) - MOST_UNVERSIONED} more, in the OpenAPI document.")
+            yield from _comment(f"{len(paths) - MOST_UNVERSIONED} more are in the OpenAPI document.")
 
     def _about_declared(self) -> Iterator[str]:
-        doubt = "" if self.evidence.certain else " It may be one of many, or the release of the software."
+        doubt = "" if self.evidence.certain else ", which may be one of many, or the software's release"
         yield from _comment(
-            f"{OPEN}does each server serve these versions, and no others? They are from"
-            f" {self.evidence.where}.{doubt} The gateway does not probe for them: it notices no"
-            " upgrade. If a document shows them, write `learn` instead of `versions`.",
+            f"{OPEN}does each server serve exactly these versions? They are from {self.evidence.where}"
+            f"{doubt}. They are not probed, so the gateway does not notice upgrades. If a document shows"
+            " them, use `learn` instead of `versions`.",
             indent=4,
         )
 

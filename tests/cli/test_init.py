@@ -49,7 +49,7 @@ async def test_a_server_that_is_down_is_written_with_a_warning(fleet: Fleet, cal
 
     assert ended.code == 0
     assert ended.err.startswith(f"skewgate: warning: {gone}: no connection to ")
-    assert f"      # named no versions when this was written\n      - url: {gone}\n" in ended.out
+    assert f"      # showed no versions when this was written\n      - url: {gone}\n" in ended.out
 
 
 async def test_a_file_is_written_once(fleet: Fleet, tmp_path: Path, call_main: Call) -> None:
