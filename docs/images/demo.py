@@ -1,8 +1,8 @@
 """Draws the picture of README.md, for light and dark pages: `.venv/bin/python docs/images/demo.py`.
 
-It shows a real run: demo.txt beside this file is what `./run demo --compare --for 60 --seed 7` printed. To
+It shows a real run: demo.txt beside this file is the output of `./run demo --compare --for 60 --seed 7`. To
 record another one, write its output there, draw again, and copy the headline and the setting into README.md;
-a test compares them. This script does not know the demonstration: it reads those lines as anybody would.
+a test compares them. This script imports nothing of the demonstration; it parses those lines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SECOND: Final = re.compile(
     r"^ *([\d.]+) s  baremetal (\S+) .* lost (\d+)\b.* \| .*: baremetal shows (.*), lost (\d+)$", re.MULTILINE
 )
 SUMMARY: Final = re.compile(
-    r"^  (\S.*): (\d+) requests, \d+ answered, \d+ refused, lost (\d+)\n((?:    .*\n)+)", re.MULTILINE
+    r"^  (\S.*): (\d+) requests, \d+ answered, (\d+) refused, lost (\d+)\n((?:    .*\n)+)", re.MULTILINE
 )
 LENGTH: Final = re.compile(r"^Summary after (\d+) s", re.MULTILINE)
 REASONS: Final = re.compile(r"([^,]+?) \((\d+)\)")
@@ -54,7 +54,7 @@ SCHEMES: Final = {
 
 
 class Server(NamedTuple):
-    """When a server stopped for its upgrade and when it came back, seconds."""
+    """A server, with the seconds at which it stopped for its upgrade and came back."""
 
     name: str
     stopped: float
@@ -62,24 +62,27 @@ class Server(NamedTuple):
 
 
 class Front(NamedTuple):
-    """What stands in front of the servers, second by second and in sum."""
+    """The gateway or HAProxy, second by second and in total."""
 
     name: str
     shown: tuple[str, ...]
-    """The range of versions that clients saw last."""
+    """Range of versions that clients were shown last, by second."""
     losses: tuple[int, ...]
-    """Requests that were lost in each second."""
+    """Number of lost requests by second."""
     requests: int
+    refused: int
+    """Number of requests for versions that were not on offer."""
     lost: int
     reasons: tuple[tuple[str, int], ...]
 
 
 class Recording(NamedTuple):
-    """One run. `seconds`: when each line about the fronts was printed."""
+    """A recorded run of the demonstration."""
 
     length: int
-    """Seconds."""
+    """Length in seconds."""
     seconds: tuple[float, ...]
+    """Times at which the lines about the fronts were printed."""
     servers: tuple[Server, ...]
     ours: Front
     balancer: Front
@@ -106,7 +109,7 @@ def read(text: str) -> Recording:
 
 
 def _front(summary: Sequence[str], shown: Sequence[str], lost: Sequence[str]) -> Front:
-    name, requests, sum_of_lost, lines = summary
+    name, requests, refused, sum_of_lost, lines = summary
     sums = [0, *map(int, lost)]
     losses = tuple(after - before for before, after in pairwise(sums))
     reasons = lines.rpartition("    lost: ")[2] if "    lost: " in lines else ""
@@ -115,13 +118,14 @@ def _front(summary: Sequence[str], shown: Sequence[str], lost: Sequence[str]) ->
         tuple(shown),
         losses,
         int(requests),
+        int(refused),
         int(sum_of_lost),
-        tuple((reason, int(count)) for reason, count in REASONS.findall(reasons)),
+        tuple((reason.strip(), int(count)) for reason, count in REASONS.findall(reasons)),
     )
 
 
 def headline(recording: Recording) -> str:
-    """The result in one sentence."""
+    """Return the result as one sentence."""
     ours, balancer = recording.ours, recording.balancer
     kept = f"{ours.lost} of {ours.requests:,}" if ours.lost else "none"
     lost = f"{balancer.name.split()[0]} lost {balancer.lost} of {balancer.requests:,} requests"
@@ -129,7 +133,7 @@ def headline(recording: Recording) -> str:
 
 
 def setting(recording: Recording) -> str:
-    """What was done, in one sentence."""
+    """Describe the run in one sentence."""
     return (
         f"The same clients send requests through both for {recording.length} seconds, "
         f"while {len(recording.servers)} API servers are upgraded one by one."
@@ -184,10 +188,11 @@ def _draw_front(axes: Axes, front: Front, recording: Recording, colours: Mapping
     axes.set_ylim(-0.05, len(ranges) + 0.3)
     axes.set_title(front.name, loc="left", color=colours["ink"], size=11.5, weight="bold")
     moves = sum(before != after for before, after in pairwise(front.shown))
-    told = [f"of {front.requests:,} requests"]
-    told += [f"{count} times: {reason}" for reason, count in front.reasons]
-    told.append(f"looked at each second, the range moved {'once' if moves == 1 else f'{moves} times'}")
-    lines = [line for sentence in told for line in wrap(sentence, 36)]
+    facts = [f"of {front.requests:,} requests"]
+    facts += [f"{count} times: {reason}" for reason, count in front.reasons]
+    facts.append(f"{front.refused} more asked for versions that were not on offer")
+    facts.append(f"the shown range changed {'once' if moves == 1 else f'{moves} times'}")
+    lines = [line for fact in facts for line in wrap(fact, 36)]
     _write_beside(axes, 1.15, f"{front.lost} lost", colour, size=19, weight="bold")
     _write_beside(axes, 0.88, "\n".join(lines), colours["ink"])
 
@@ -209,12 +214,12 @@ def _write_beside(
 
 
 def _newest(versions: str) -> tuple[int, ...]:
-    """The newest version of a range as numbers; smaller than any for `nothing yet`."""
+    """Return the newest version of a range as numbers; smaller than any for `nothing yet`."""
     return tuple(map(int, re.findall(r"\d+", versions.rpartition("-")[2])))
 
 
 def main(folder: Path = FOLDER) -> None:
-    """Draw both pictures into a folder. The same recording gives the same bytes."""
+    """Draw both pictures into a folder. The same recording always gives the same bytes."""
     mpl.rcParams["svg.hashsalt"] = "skewgate"
     mpl.rcParams["svg.fonttype"] = "none"
     mpl.rcParams["font.family"] = "DejaVu Sans"

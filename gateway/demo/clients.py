@@ -151,7 +151,7 @@ class Client(ABC):
         begun = monotonic() - SEEN_AFTER
         answer = await self._fetch(session, path, version)
         if not answer.status:
-            judgement = Judgement(Result.LOST, "no answer")
+            judgement = Judgement(Result.LOST, "no response")
         elif answer.status < 500:
             judgement = judge(answer, begun)
         elif self._context.could_serve(needs, begun):
@@ -189,7 +189,7 @@ class UnversionedClient(Client):
         if not answer.success:
             return _unexpected(answer)
         if not answer.served or answer.served != answer.lowest:
-            return Judgement(Result.LOST, "not the oldest")
+            return Judgement(Result.LOST, "not the oldest version")
         return ANSWERED
 
 
@@ -262,7 +262,7 @@ class NegotiatingClient(Client):
     def _judge_document(self, answer: ApiResponse, begun: float) -> Judgement:
         if not answer.success:
             return _unexpected(answer)
-        return ANSWERED if number(answer.highest) else Judgement(Result.LOST, "no range told")
+        return ANSWERED if number(answer.highest) else Judgement(Result.LOST, "no range in the document")
 
     def _judge(self, answer: ApiResponse, begun: float) -> Judgement:
         since = min(self._shown_at, begun)
@@ -301,9 +301,9 @@ class LatestClient(Client):
         if answer.served != before:
             self._shown, self._shown_at = answer.served, monotonic()
         if not answer.served or answer.served != answer.highest:
-            return Judgement(Result.LOST, "not the newest")
+            return Judgement(Result.LOST, "not the newest version")
         if number(answer.served) < number(before) and self._context.could_serve(number(before), since):
-            return Judgement(Result.LOST, "'latest' got an older version")
+            return Judgement(Result.LOST, "'latest' went backwards")
         return ANSWERED
 
 

@@ -188,7 +188,7 @@ class Director:
         if self._last is not None:
             return self._last
         url = self._gateway.url(BAREMETAL).removeprefix("http://")
-        served, refused = (f"curl -iH '{SERVED}: {each}' {url}/v1/nodes" for each in ("1.31", NEW.text))
+        served, newest = (f"curl -iH '{SERVED}: {each}' {url}/v1/nodes" for each in ("1.31", NEW.text))
         return Scene(
             seconds=self._now(),
             length=self._options.length,
@@ -198,7 +198,7 @@ class Director:
             fronts=tuple(each.scene() for each in self._sides),
             events=tuple(self._events),
             curl_served=served,
-            curl_refused=refused,
+            curl_newest=newest,
             page=f"{self.page} (token {self.token})" if self.token else self.page,
         )
 
@@ -349,7 +349,7 @@ class Director:
         """Roll back one server; the upgrade goes on afterwards."""
         step = script.back(self._position)
         if step is None:
-            self._record("nothing is upgraded: nothing to roll back", "step")
+            self._record("nothing to roll back: no server is upgraded", "step")
             return
         await self._until(self._sides[0].learned)
         await self._take(step)
@@ -366,7 +366,9 @@ class Director:
                 possible += running
         hangs = any(each.state is ServerState.HANGING for each in fleet.servers)
         if not possible or (state is ServerState.HANGING and hangs):
-            self._record("one hangs already" if hangs else "the last server of a service stays", "step")
+            self._record(
+                "another server already hangs" if hangs else "the last running servers are kept", "step"
+            )
             return
         name = self._victims.choice(possible)
         self._record(f"{name} {'is killed' if state is ServerState.KILLED else 'hangs'}", "step")

@@ -50,7 +50,7 @@ def introduction(scene: Scene) -> list[str]:
         f"  course   {length}, seed {scene.seed}",
         f"  page     {scene.page}",
         f"  try it   {scene.curl_served}",
-        f"           {scene.curl_refused}   (406 until all are upgraded)",
+        f"           {scene.curl_newest}   (406 until all servers are upgraded)",
         "",
     ]
 

@@ -133,10 +133,15 @@ class Scene(NamedTuple):
     """The latest events, the newest last."""
     curl_served: str
     """Command line to copy for a version that is always served."""
-    curl_refused: str
+    curl_newest: str
     """Command line to copy for the newest version: 406, and 200 once it is on offer."""
     page: str
     """URL of the operations page."""
+
+    @property
+    def is_newest_offered(self) -> bool:
+        """Whether the gateway offers the version of `curl_newest`."""
+        return self.fronts[0].services[0].share >= 1.0
 
 
 class Demonstration(Protocol):

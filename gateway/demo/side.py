@@ -155,10 +155,10 @@ def _held(view: ServiceView) -> str:
         case None:
             return ""
         case HeldRule.STATE:
-            return f"{versions} stays on offer because of {who}"
+            return f"{versions} stays on offer because {who} last reported it"
         case HeldRule.STABILIZATION:
-            return f"{versions} is offered once it has stood for a moment"
+            return f"{versions} will be offered after the stabilization time"
         case HeldRule.CEILING:
-            return f"{versions} is hidden by a ceiling"
+            return f"{versions} is above the ceiling"
         case _:
             return f"{versions} waits for {who}"

@@ -97,14 +97,15 @@ def _head(scene: Scene) -> RenderableType:
 def _foot(scene: Scene, width: int, *, commands: bool) -> RenderableType:
     keys = Text()
     for command in KeyCommand:
-        label = "go on" if scene.paused and command is KeyCommand.PAUSE else command.label
+        label = "continue" if scene.paused and command is KeyCommand.PAUSE else command.label
         keys.append(command.key, OFFER).append(f" {label}  ", DIM)
     line = _line(keys, Text(f"seed {scene.seed}" if width >= NARROW else "", style=DIM))
     if not commands:
         return line
-    now = Text.assemble(("now   ", GOOD), scene.curl_served)
-    later = Text.assemble(("later ", DOUBT), scene.curl_refused)
-    return Group(*(Padding(each, LEFT) for each in (now, later)), line)
+    when = ("now   ", GOOD) if scene.is_newest_offered else ("later ", DOUBT)
+    served = Text.assemble(("now   ", GOOD), scene.curl_served)
+    newest = Text.assemble(when, scene.curl_newest)
+    return Group(*(Padding(each, LEFT) for each in (served, newest)), line)
 
 
 def _line(left: Text, right: Text) -> RenderableType:
@@ -151,7 +152,7 @@ def _lines_of_services(front: FrontScene, *, roomy: bool) -> int:
 
 def _service(service: ServiceScene, width: int) -> RenderableType:
     """Draw a service: its phase, its offer and its servers, with bars on a common axis for the ranges."""
-    phase = service.phase or "no offer of its own"
+    phase = service.phase or "makes no offer"
     held = service.held or ("nothing holds the offer" if service.phase else "")
     table = Table(
         Column(min_width=9, no_wrap=True),
@@ -192,7 +193,7 @@ def _backend(backend: BackendScene, width: int) -> list[RenderableType]:
     cells: list[RenderableType] = [
         Text(backend.name),
         _bar(backend.share, GOOD if is_well else STATES.get(backend.state, "")),
-        Text(backend.serves or "not known", style="" if backend.serves else DIM),
+        Text(backend.serves or "unknown", style="" if backend.serves else DIM),
     ]
     if width < NARROW:
         return [*cells, known if is_well and backend.freshness else state]

@@ -46,7 +46,7 @@ def inventory(*, whole: bool = False) -> ServiceScene:
         offer=serves,
         share=share,
         phase="uniform" if whole else "stabilizing",
-        held="" if whole else "4-5 is offered once it has stood for a moment",
+        held="" if whole else "4-5 will be offered after the stabilization time",
         backends=(
             backend("inv-1", "5.0", 1.0, "1-5", requests=41),
             backend("inv-2", "5.0" if whole else "3.2", share, serves),
@@ -84,7 +84,7 @@ MIDDLE = Scene(
     fronts=(FrontScene("skewgate", (baremetal(), inventory()), CLIENTS, ()),),
     events=EVENTS,
     curl_served=SERVED,
-    curl_refused=REFUSED,
+    curl_newest=REFUSED,
     page="http://127.0.0.1:9900/ui/",
 )
 """The middle of a rolling upgrade."""
@@ -126,7 +126,7 @@ def _balancer() -> FrontScene:
         each._replace(answered=each.answered * 4 // 5, lost=lost, last_loss="1.90: refused")
         for each, lost in zip(CLIENTS, (0, 78, 47, 0, 0, 18), strict=True)
     )
-    losses = (("a version shown before was refused", 96), ("'latest' got an older version", 47))
+    losses = (("a version shown before was refused", 96), ("'latest' went backwards", 47))
     services = (blind(baremetal()), blind(inventory()))
     return FrontScene("HAProxy 2.6.12, round robin", services, clients, losses)
 

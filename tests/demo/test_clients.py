@@ -144,8 +144,8 @@ BROKEN = "a version shown before was refused"
 @pytest.mark.parametrize(
     "kind, respond, reason, otherwise",
     [
-        (UnversionedClient, fixed(200, {SERVED: "1.58", **OLD_RANGE}), "not the oldest", Result.LOST),
-        (UnversionedClient, fixed(200, OLD_RANGE), "not the oldest", Result.LOST),
+        (UnversionedClient, fixed(200, {SERVED: "1.58", **OLD_RANGE}), "not the oldest version", Result.LOST),
+        (UnversionedClient, fixed(200, OLD_RANGE), "not the oldest version", Result.LOST),
         (UnversionedClient, fixed(503, {}), "status 503", Result.REFUSED),
         (UnversionedClient, fixed(404, {}), "status 404", Result.LOST),
         (OldClient, fixed(200, {SERVED: "1.1", **OLD_RANGE}), WRONG, Result.LOST),
@@ -155,7 +155,7 @@ BROKEN = "a version shown before was refused"
         (
             LatestClient,
             fixed(200, {SERVED: "1.58", LOWEST: "1.1", HIGHEST: "1.90"}),
-            "not the newest",
+            "not the newest version",
             Result.LOST,
         ),
         (LatestClient, fixed(406, OLD_RANGE), "status 406", Result.LOST),
@@ -163,7 +163,7 @@ BROKEN = "a version shown before was refused"
         (NewShopClient, shop_of("7", 406), BROKEN, Result.REFUSED),
         (NewShopClient, shop_of("7", 200, "4"), WRONG, Result.LOST),
         (NewShopClient, shop_of("7", 502), "status 502", Result.REFUSED),
-        (NewShopClient, shop_of("", 200), "no range told", Result.LOST),
+        (NewShopClient, shop_of("", 200), "no range in the document", Result.LOST),
         (OldShopClient, shop_of("7", 200, "7"), WRONG, Result.LOST),
     ],
 )
@@ -207,7 +207,7 @@ async def test_no_answer_at_all_is_a_loss(fleet: Fleet) -> None:
 
     (found,) = await judgements(UnversionedClient, url, never)
 
-    assert (found.result, found.reason) == (Result.LOST, "no answer")
+    assert (found.result, found.reason) == (Result.LOST, "no response")
 
 
 def test_the_name_of_each_kind_fits_its_column() -> None:

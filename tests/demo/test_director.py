@@ -135,7 +135,7 @@ async def test_the_last_server_of_a_service_is_not_struck(running: Director) -> 
         running.do(KeyCommand.KILL)
     await until(lambda: len(told(running, "is killed|comes back")) >= 4, "four are killed")
     running.do(KeyCommand.KILL)
-    await until(lambda: bool(told(running, "the last server of a service stays")), "the last ones stay")
+    await until(lambda: bool(told(running, "the last running servers are kept")), "the last ones stay")
 
     states = {name: each.state for name, each in backends(running.scene()).items()}
     assert "running" in {state for name, state in states.items() if name.startswith("api")}
@@ -227,11 +227,11 @@ async def test_what_haproxy_loses_is_no_loss_of_the_gateway() -> None:
 
 
 async def test_what_the_gateway_loses_is_counted_and_told(running: Director) -> None:
-    running._sides[0].add(NewClient, "1.58", ApiResponse(0), Judgement(Result.LOST, "no answer"))
+    running._sides[0].add(NewClient, "1.58", ApiResponse(0), Judgement(Result.LOST, "no response"))
 
     scene = running.scene().fronts[0]
-    assert (running.lost, scene.lost, scene.losses) == (1, 1, (("no answer", 1),))
-    assert next(each for each in scene.clients if each.kind == "new").last_loss == "1.58: no answer"
+    assert (running.lost, scene.lost, scene.losses) == (1, 1, (("no response", 1),))
+    assert next(each for each in scene.clients if each.kind == "new").last_loss == "1.58: no response"
 
 
 async def test_the_usual_admin_port_is_taken_if_it_is_free(capfd: pytest.CaptureFixture[str]) -> None:

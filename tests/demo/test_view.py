@@ -61,7 +61,7 @@ def test_a_service_is_shown_with_its_offer_and_all_of_its_backends() -> None:
     assert row(lines, "offer") == "offer 1.1-1.58"
     assert row(lines, "api-1") == "api-1 1.1-1.90 fresh running 1,420"
     assert row(lines, "api-3") == "api-3 1.1-1.58 stale upgrading 0"
-    assert row(lines, "inventory") == "inventory stabilizing 4-5 is offered once it has stood for a moment"
+    assert row(lines, "inventory") == "inventory stabilizing 4-5 will be offered after the stabilization time"
     assert row(lines, "inv-2") == "inv-2 1-3 fresh running 116"
     assert row(shown(END), "baremetal") == "baremetal uniform nothing holds the offer"
 
@@ -105,11 +105,15 @@ def test_the_foot_has_commands_to_copy_whole_and_the_keys() -> None:
     lines = shown(MIDDLE)
 
     assert lines[-3].rstrip() == f" now   {MIDDLE.curl_served}"
-    assert lines[-2].rstrip() == f" later {MIDDLE.curl_refused}"
+    assert lines[-2].rstrip() == f" later {MIDDLE.curl_newest}"
     for command in KeyCommand:
         assert f"{command.key} {command.label}" in lines[-1]
     assert lines[-1].split()[-2:] == ["seed", "7"]
-    assert "p go on" in shown(PROBLEMS)[-1]
+    assert "p continue" in shown(PROBLEMS)[-1]
+
+
+def test_the_foot_says_now_once_the_newest_version_is_on_offer() -> None:
+    assert shown(END)[-2].rstrip() == f" now   {END.curl_newest}"
 
 
 @SCENES
@@ -134,7 +138,7 @@ def test_two_fronts_stand_side_by_side() -> None:
     assert row(right, "api-1") == "api-1 1.1-1.90 running"
     assert (row(left, "latest"), row(right, "latest")) == ("latest 407 0 0", "latest 325 0 47")
     assert right[-2].startswith(" 96 times: a version shown before")
-    assert right[-1].startswith(" 47 times: 'latest' got an older")
+    assert right[-1].startswith(" 47 times: 'latest' went backwards")
 
 
 def test_a_large_terminal_shows_more() -> None:
