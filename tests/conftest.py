@@ -278,7 +278,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if failures is not None and failures.workers and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if empty_groups(session.config):
-        # Not the code of failed tests: to run those once more would not mend it.
         session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
 

@@ -49,37 +49,66 @@ def workflow() -> dict[str, Any]:
     return document
 
 
-def test_the_hosted_ci_runs_what_everybody_can_run() -> None:
-    [job] = workflow()["jobs"].values()
+def steps(job: str) -> list[str]:
+    """The commands of one line that a job runs."""
+    commands = [step.get("run", "") for step in workflow()["jobs"][job]["steps"]]
+    return [each for each in commands if each and "\n" not in each]
 
-    assert [step["run"] for step in job["steps"] if ".ci/" in step.get("run", "")] == [".ci/run"]
+
+def test_the_hosted_ci_runs_what_everybody_can_run() -> None:
+    assert steps("python") == ["./test", "./test --processes", ".venv/bin/mkdocs build --strict --quiet"]
+    assert steps("group") == [".ci/run --${{ matrix.group }}"]
     assert is_executable(".ci/run")
 
 
-def test_the_hosted_ci_has_limits() -> None:
-    [job] = workflow()["jobs"].values()
+def test_the_hosted_ci_runs_every_group_in_a_job_of_its_own() -> None:
+    job = workflow()["jobs"]["group"]
 
-    assert workflow()["on"].keys() == {"push", "pull_request"}
-    assert workflow()["permissions"] == {"contents": "read"}
-    assert job["timeout-minutes"] == 90
+    assert tuple(job["strategy"]["matrix"]["group"]) == HEAVY_GROUPS
+    assert job["env"]["SKEWGATE_NO_SKIP"] == "1"
     assert job["container"]["image"] == "debian:12"
 
 
-def test_the_hosted_ci_uses_one_major_version_of_each_action() -> None:
-    [job] = workflow()["jobs"].values()
-    actions = [step["uses"] for step in job["steps"] if "uses" in step]
+def test_the_hosted_ci_runs_a_compiled_build_and_every_release_of_python() -> None:
+    matrix = workflow()["jobs"]["python"]["strategy"]["matrix"]
 
-    assert actions
-    assert all(re.fullmatch(r"actions/[\w-]+@v\d+", action) for action in actions), actions
+    assert matrix["python"] == promised_releases()
+    assert {"python": matrix["python"][-1], "build": "compiled"} in matrix["include"]
+
+
+def test_the_hosted_ci_has_limits() -> None:
+    assert workflow()["on"].keys() == {"push", "pull_request"}
+    assert workflow()["permissions"] == {"contents": "read"}
+    for job in workflow()["jobs"].values():
+        assert job["timeout-minutes"] <= 60
+        assert not job["strategy"]["fail-fast"]
+
+
+def test_the_hosted_ci_uses_one_major_version_of_each_action() -> None:
+    for job in workflow()["jobs"].values():
+        actions = [step["uses"] for step in job["steps"] if "uses" in step]
+
+        assert actions
+        assert all(re.fullmatch(r"actions/[\w-]+@v\d+", action) for action in actions), actions
+
+
+def test_no_failed_test_is_run_again() -> None:
+    script = page("test")
+
+    assert not re.search("--last-failed|--lf|--reruns|lastfailed", script)
+
+
+def promised_releases() -> list[str]:
+    [tested] = re.findall(r'^releases="(.*)"$', page("test"), re.MULTILINE)
+    return str(tested).split()
 
 
 def test_the_releases_of_python_that_are_claimed_are_those_that_are_tested() -> None:
     with (ROOT / "pyproject.toml").open("rb") as file:
         classifiers = tomllib.load(file)["project"]["classifiers"]
-    [tested] = re.findall(r'^releases="(.*)"$', page("test"), re.MULTILINE)
     claimed = re.findall(r"Python :: (3\.\d+)$", "\n".join(classifiers), re.MULTILINE)
 
-    assert claimed == tested.split()
+    assert claimed == promised_releases()
     assert f"Python {claimed[0]}, {claimed[1]} or {claimed[2]} " in page("README.md")
     for other in ("CONTRIBUTING.md", "docs/tutorial.md"):
         assert f"Python {claimed[0]} to {claimed[-1]} " in page(other)
@@ -120,6 +149,8 @@ def test_the_yaml_hook_accepts_our_files_and_refuses_others(tmp_path: Path) -> N
 
 # --- commit messages ---------------------------------------------------------------------------------------
 
+AREA: Final = "Area: "
+SUBJECT: Final = f"{AREA}effect"
 BODY: Final = "Why the change is needed, in lines that may be longer than a subject: " + "x" * 20
 COMMENTS: Final = "# Please enter the commit message for your changes.\n"
 DIFF: Final = "# ------------------------ >8 ------------------------\ndiff --git a/a b/a\n"
@@ -134,16 +165,29 @@ def check_message(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "text",
     [
-        "x" * 72,
-        "x" * 72 + "\n",
-        "é→" * 36 + "\n",
-        f"Subject\n\n{BODY}\n",
-        f"\n{COMMENTS}Subject  \n   \n{BODY}\n",
-        f"Subject\n{COMMENTS}\n{BODY}\n",
-        f"Subject\n{DIFF}",
+        f"{AREA}{'x' * 66}",
+        f"{AREA}{'x' * 66}\n",
+        f"{AREA}{'é→' * 33}\n",
+        f"{SUBJECT}\n\n{BODY}\n",
+        f"\n{COMMENTS}{SUBJECT}  \n   \n{BODY}\n",
+        f"{SUBJECT}\n{COMMENTS}\n{BODY}\n",
+        f"{SUBJECT}\n{DIFF}",
+        f"Core, control plane: `look()` is tick\n\n{BODY}\n",
         f"fixup! {'x' * 72}\n",
+        f'Revert "{SUBJECT}"\n\n{BODY}\n',
     ],
-    ids=["72", "72, line end", "72, not ASCII", "body", "blanks", "comments", "diff", "autosquash"],
+    ids=[
+        "72",
+        "72, line end",
+        "72, not ASCII",
+        "body",
+        "blanks",
+        "comments",
+        "diff",
+        "two areas",
+        "autosquash",
+        "revert",
+    ],
 )
 def test_a_commit_message_is_accepted(tmp_path: Path, text: str) -> None:
     result = check_message(tmp_path, text)
@@ -154,14 +198,29 @@ def test_a_commit_message_is_accepted(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     "text, reason",
     [
-        ("x" * 73, "the subject has 73 characters, the limit is 72"),
-        ("é" * 73 + f"\n\n{BODY}\n", "the subject has 73 characters, the limit is 72"),
-        (f"Subject\n{BODY}\n", "the second line must be empty"),
-        (f"Subject\n{COMMENTS}{BODY}\n", "the second line must be empty"),
+        (f"{AREA}{'x' * 67}", "the subject has 73 characters, the limit is 72"),
+        (f"{AREA}{'é' * 67}\n\n{BODY}\n", "the subject has 73 characters, the limit is 72"),
+        (f"{SUBJECT}\n{BODY}\n", "the second line must be empty"),
+        (f"{SUBJECT}\n{COMMENTS}{BODY}\n", "the second line must be empty"),
+        (f"Fixes a bug\n\n{BODY}\n", "the form `Area: effect`"),
+        (f"retries: a small letter\n\n{BODY}\n", "the form `Area: effect`"),
+        (f"Retries:\n\n{BODY}\n", "the form `Area: effect`"),
+        (f"Retries:no blank\n\n{BODY}\n", "the form `Area: effect`"),
         ("", "it has no subject"),
         (f"\n\n{COMMENTS}{DIFF}", "it has no subject"),
     ],
-    ids=["73", "73, not ASCII", "body", "body below comments", "empty", "comments only"],
+    ids=[
+        "73",
+        "73, not ASCII",
+        "body",
+        "body below comments",
+        "no area",
+        "small letter",
+        "no effect",
+        "no blank",
+        "empty",
+        "comments only",
+    ],
 )
 def test_a_commit_message_is_refused(tmp_path: Path, text: str, reason: str) -> None:
     result = check_message(tmp_path, text)
