@@ -1,29 +1,33 @@
 """`skewgate check FILE…`: every problem of configurations, with position, source line, caret and hint.
 
-It prints to standard output what `settings` found and finds nothing itself. With `--fix` the module `fix`
-first corrects what has only one possible correction.
+It prints to standard output what `settings` found and finds nothing itself. With `--fix` it first replaces
+the tokens of problems that carry a correction; every other byte, the permissions and the owner are kept.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
+import tempfile
+from codecs import BOM_UTF8
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
 from gateway.cli.command import STDIN, STDIN_NAME, FileName, find_config, output_option, usage_error, verb
-from gateway.cli.fix import Fixed, fix
 from gateway.core.dialect import DefaultKind
 from gateway.core.fleet.service import Service
+from gateway.errors import FixError
 from gateway.settings import Loaded, read_file
 from gateway.settings.files import is_stream
 from gateway.settings.load import read_bytes
-from gateway.settings.yaml.problem import Problem
+from gateway.settings.yaml.problem import Problem, line_starts
 from gateway.settings.yaml.tree import Position
 
 DETAILS: Final = (
@@ -31,6 +35,28 @@ DETAILS: Final = (
     " /etc/skewgate/skewgate.yaml, whichever exists first. Exit code 0: every file can be used, perhaps with"
     " warnings. 2: a file has an error."
 )
+
+_WITHOUT_VERSION: Final[Mapping[DefaultKind, str]] = {
+    DefaultKind.MINIMUM: "gets the oldest one on offer",
+    DefaultKind.MAXIMUM: "gets the newest one on offer",
+    DefaultKind.REFUSED: "is refused",
+}
+
+
+class Fixed(NamedTuple):
+    """A token that was replaced. Line and column count from 1, in the old file."""
+
+    file: str
+    line: int
+    column: int
+    code: str
+    was: str
+    now: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.file}:{self.line}:{self.column}: fixed[{self.code}]: replaced {self.was} with {self.now}"
+        )
 
 
 @verb("check", DETAILS)
@@ -58,7 +84,7 @@ def check(*, strict: bool, engine: str | None, fixes: bool, output: str, files: 
     found = []
     failed = False
     for file in files:
-        fixed = fix(file) if fixes else None
+        fixed = _fix(file) if fixes else None
         if fixed and output == "text":
             print(*fixed, sep="\n")
         loaded = _read(file)
@@ -147,8 +173,55 @@ def _what_no_version_gets(service: Service) -> str:
     return f"a request without a version {result}{decide}"
 
 
-_WITHOUT_VERSION: Final[Mapping[DefaultKind, str]] = {
-    DefaultKind.MINIMUM: "gets the oldest one on offer",
-    DefaultKind.MAXIMUM: "gets the newest one on offer",
-    DefaultKind.REFUSED: "is refused",
-}
+def _fix(file: Path) -> list[Fixed]:
+    """Correct a configuration and the files that it includes. Raises `FixError`."""
+    loaded = read_file(file, environ=os.environ)
+    mendable: dict[str, list[Problem]] = {}
+    for problem in loaded.problems:
+        if problem.mend:
+            mendable.setdefault(problem.file or loaded.filename, []).append(problem)
+    fixed: list[Fixed] = []
+    for name, problems in mendable.items():
+        fixed += _fix_file(name, problems, loaded.seen.files.get(name, ""))
+    return fixed
+
+
+def _fix_file(name: str, problems: Sequence[Problem], checksum: str) -> list[Fixed]:
+    """Correct one file. `problems`: in the order of the file. `checksum`: SHA-256 of the checked text."""
+    target = Path(name).resolve()
+    try:
+        data = target.read_bytes()
+        if sha256(data).hexdigest() != checksum:
+            raise FixError(f"{name} was changed meanwhile; run the command again")
+        mark = BOM_UTF8 if data.startswith(BOM_UTF8) else b""
+        text = data.decode("utf-8-sig")
+        starts = line_starts(text)
+        fixed, pieces, end = [], [], 0
+        for problem in problems:
+            start = starts[problem.line - 1] + problem.column - 1
+            pieces += [text[end:start], problem.mend]
+            end = start + problem.width
+            at = problem.line, problem.column
+            fixed.append(Fixed(name, *at, problem.code, text[start:end], problem.mend))
+        _replace(target, mark + "".join([*pieces, text[end:]]).encode("utf-8"))
+    except OSError as error:
+        raise FixError(f"{name} cannot be written: {error.strerror}") from None
+    return fixed
+
+
+def _replace(target: Path, data: bytes) -> None:
+    """Replace a file atomically: a reader finds either the old text or the new one. Raises `OSError`."""
+    status = target.stat()
+    number, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    new = Path(name)
+    try:
+        with os.fdopen(number, "wb") as file:
+            os.fchown(file.fileno(), status.st_uid, status.st_gid)
+            shutil.copystat(target, new)  # permissions, and extended attributes such as access control lists
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(target)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise

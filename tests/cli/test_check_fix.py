@@ -224,7 +224,7 @@ def test_a_file_that_changed_since_it_was_checked_is_left_alone(
         file.write_text("# changed\n" + WRITTEN)
         return loaded
 
-    monkeypatch.setattr("gateway.cli.fix.read_file", read_and_change)
+    monkeypatch.setattr("gateway.cli.check.read_file", read_and_change)
 
     assert main(["check", "--fix", str(file)]) == 1
     assert capfd.readouterr() == ("", f"skewgate: {file} was changed meanwhile; run the command again\n")
