@@ -51,14 +51,14 @@ Get: TypeAlias = Callable[[tuple[str, int], str, Mapping[str, str], float], tupl
 @final
 @dataclass(frozen=True, slots=True)
 class AdminTls:
-    """TLS settings of an https admin listener. Paths are those of PEM files."""
+    """TLS settings of an https admin listener, with paths of PEM files.
+
+    Without `ca` the CAs of the system are trusted. Without `key` it is in the file of the client certificate.
+    """
 
     ca: str | None = None
-    """Path of the CA certificates to trust; None: those of the system."""
     certificate: str | None = None
-    """Path of the client certificate; None: none is sent."""
     key: str | None = None
-    """Path of its private key; None: the key is in the file of the certificate."""
     pinned: frozenset[bytes] = frozenset()
     """Certificates (DER) of which the gateway must show one; empty: name and CA are verified instead."""
 

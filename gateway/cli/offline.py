@@ -61,13 +61,7 @@ async def probed(settings: Settings) -> Snapshot:
     holder.subscribe(check)
     async with Resolver() as resolver:
         resolver.retarget(services)
-        async with Prober(
-            holder,
-            Metrics(),
-            services,
-            resolve=resolver.resolve,
-            clock=monotonic,
-        ) as prober:
+        async with Prober(holder, Metrics(), services, resolve=resolver.resolve, clock=monotonic) as prober:
             discovery.connect(holder, resolver=resolver, prober=prober)
             discovery.retarget(services)
             try:

@@ -321,7 +321,7 @@ def _parameters(
             fits = HEADER_NAME.fullmatch(name) if kind == "header" else _PLAIN_NAME.fullmatch(name)
             if fits and _role(name) == "served":
                 schema = _members(parameter.get("schema")) or parameter
-                values = [text for value in _items(schema.get("enum")) if isinstance(text := value, str)]
+                values = [value for value in _items(schema.get("enum")) if isinstance(value, str)]
                 found.setdefault((kind, name), {}).setdefault(document.server, []).extend(values)
     for (kind, name), texts in found.items():
         where = f"the values of the {kind} parameter {name} in GET {OPENAPI}"

@@ -105,7 +105,6 @@ class ClientContext(NamedTuple):
     """Everything that a client needs from its surroundings."""
 
     url: str
-    """Base URL of its service, without a slash at the end."""
     random: Random
     could_serve: CouldServe
     report: Callable[[type[Client], str, ApiResponse, Judgement], None]
@@ -118,7 +117,6 @@ class Client(ABC):
     kind: ClassVar[str]
     """Name of the kind, at most 14 characters."""
     program: ClassVar[str]
-    """Example of such a program in real life, a few words."""
     service: ClassVar[str] = BAREMETAL
     path: ClassVar[str] = "/v1/nodes"
     interval: ClassVar[float] = 0.3

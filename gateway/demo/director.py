@@ -64,7 +64,6 @@ class DemoOptions(NamedTuple):
     """Seconds; None: until the user quits."""
     seed: int
     port: int = 0
-    """Port of the gateway; 0 for any free one."""
     haproxy: str = ""
     """Path of HAProxy for the comparison; empty for none."""
     operator: bool = False

@@ -9,9 +9,9 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
-from typing import Final, final
+from typing import ClassVar, Final, final
 
 from gateway import settings
 from gateway.assembly import Gateway
@@ -30,6 +30,7 @@ PREFIXES: Final = {BAREMETAL: "", CATALOG: "/catalog"}
 
 
 @final
+@dataclass(slots=True)
 class GatewayFront:
     """The gateway in front of a started fleet.
 
@@ -38,36 +39,26 @@ class GatewayFront:
     the snapshot.
     """
 
-    name = "skewgate"
+    name: ClassVar = "skewgate"
 
-    def __init__(
-        self,
-        fleet: EmbeddedFleet,
-        *,
-        interval: float,
-        port: int = 0,
-        admin_port: int = 0,
-        token: str = "",
-        changed: Callable[[Snapshot, Snapshot], None] = lambda before, after: None,
-    ) -> None:
-        self._fleet = fleet
-        self._port = port
-        self._admin_port = admin_port
-        self._interval = interval
-        self._token = token
-        self._changed = changed
-        self._gateway: Gateway | None = None
+    fleet: EmbeddedFleet
+    interval: float
+    port: int = 0
+    admin_port: int = 0
+    token: str = ""
+    changed: Callable[[Snapshot, Snapshot], None] = lambda before, after: None
+    _gateway: Gateway | None = field(default=None, init=False)
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Start the gateway, and stop it when `stack` ends. If a port is taken, a free one is used instead,
         with a message unless it is the admin listener's default port. Raises `StartupError`."""
-        admin_port = self._admin_port if _is_free(self._admin_port) else 0
+        admin_port = self.admin_port if _is_free(self.admin_port) else 0
         try:
-            self._gateway = await stack.enter_async_context(self._make(self._port, admin_port))
+            self._gateway = await stack.enter_async_context(self._make(self.port, admin_port))
         except StartupError as problem:
-            if self._port == admin_port == 0:
+            if self.port == admin_port == 0:
                 raise
-            if self._port:
+            if self.port:
                 print_error(f"{problem}; a free port is used instead")
             self._gateway = await stack.enter_async_context(self._make(0, 0))
 
@@ -94,16 +85,16 @@ class GatewayFront:
         values = {
             "DEMO_PORT": str(port),
             "DEMO_ADMIN_PORT": str(admin_port),
-            "DEMO_INTERVAL": f"{round(self._interval * 1000)}ms",
-            "DEMO_STABILIZATION": f"{round(self._interval * 2000)}ms",
+            "DEMO_INTERVAL": f"{round(self.interval * 1000)}ms",
+            "DEMO_STABILIZATION": f"{round(self.interval * 2000)}ms",
         }
-        for server in self._fleet.servers:
+        for server in self.fleet.servers:
             values[f"DEMO_{server.name.upper().replace('-', '_')}"] = str(server.port.number)
         configured = settings.load(text, filename="demo", environ=values).require()
-        if self._token:
-            configured = replace(configured, admin=replace(configured.admin, token=Secret(self._token)))
+        if self.token:
+            configured = replace(configured, admin=replace(configured.admin, token=Secret(self.token)))
         gateway = Gateway(configured)
-        gateway.snapshot_holder.subscribe(self._changed)
+        gateway.snapshot_holder.subscribe(self.changed)
         return gateway
 
 

@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
-from gateway.demo.scene import DemoEvent, Demonstration, FrontScene, KeyCommand, Scene
+from gateway.demo.director import Director
+from gateway.demo.scene import DemoEvent, FrontScene, KeyCommand, Scene
 
 EVERY: Final = 1.0
 """Seconds between two lines with the present counts."""
 
 
-async def report(director: Demonstration) -> None:
+async def report(director: Director) -> None:
     """Print lines until the demonstration is over, then the summary. Raises `BrokenPipeError`."""
     printed = 0
     try:

@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 
 class KeyCommand(Enum):
@@ -35,7 +34,6 @@ class BackendScene(NamedTuple):
 
     name: str
     release: str
-    """Release that runs, or is about to."""
     serves: str
     """Range that the gateway knows, such as `1.1-1.58`; empty if it knows none."""
     share: float
@@ -81,9 +79,7 @@ class DemoEvent(NamedTuple):
     """A line of the event log."""
 
     number: int
-    """Sequence number, from 1."""
     seconds: float
-    """Seconds since the start."""
     text: str
     kind: str
     """`step` (something was done to the fleet), `offer` or `backend`."""
@@ -93,7 +89,6 @@ class FrontScene(NamedTuple):
     """The gateway or HAProxy, with the services behind it and its clients."""
 
     name: str
-    """Name of the program, such as `skewgate` or `HAProxy 2.6.12, round robin`."""
     services: tuple[ServiceScene, ...]
     clients: tuple[ClientScene, ...]
     losses: tuple[tuple[str, int], ...]
@@ -120,7 +115,6 @@ class Scene(NamedTuple):
     """The whole demonstration at one moment."""
 
     seconds: float
-    """Seconds since the start."""
     length: float | None
     """Seconds after which the demonstration ends; None: when the user quits."""
     seed: int
@@ -128,7 +122,6 @@ class Scene(NamedTuple):
     step: str
     """The current step of the upgrade, such as `3 of 12: api-2 is upgraded to Caracal`."""
     fronts: tuple[FrontScene, ...]
-    """The gateway, and HAProxy if they are compared."""
     events: tuple[DemoEvent, ...]
     """The latest events, the newest last."""
     curl_served: str
@@ -136,23 +129,8 @@ class Scene(NamedTuple):
     curl_newest: str
     """Command line to copy for the newest version: 406, and 200 once it is on offer."""
     page: str
-    """URL of the operations page."""
 
     @property
     def is_newest_offered(self) -> bool:
         """Whether the gateway offers the version of `curl_newest`."""
         return self.fronts[0].services[0].share >= 1.0
-
-
-class Demonstration(Protocol):
-    """The director, as the terminal view and the report use it."""
-
-    @property
-    def over(self) -> asyncio.Event:
-        """Set when the demonstration has ended."""
-
-    def scene(self) -> Scene:
-        """Describe the present."""
-
-    def do(self, command: KeyCommand) -> None:
-        """Start a command. It never waits and never raises."""

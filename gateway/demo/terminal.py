@@ -24,8 +24,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from gateway.demo.director import Director
 from gateway.demo.report import print_lines, summary
-from gateway.demo.scene import Demonstration, KeyCommand
+from gateway.demo.scene import KeyCommand
 from gateway.demo.view import screen
 
 FRAME: Final = 1 / 8
@@ -56,7 +57,7 @@ def is_terminal(stream_in: TextIO | None, stream_out: TextIO | None) -> bool:
         return True
 
 
-async def show(director: Demonstration) -> None:
+async def show(director: Director) -> None:
     """Show the demonstration on the terminal until it is over, then the summary on the normal screen. Keys
     from standard input become commands. When the terminal is gone, quit."""
     wake = asyncio.Event()
@@ -83,7 +84,7 @@ async def show(director: Demonstration) -> None:
         await director.over.wait()
 
 
-async def _show_views(director: Demonstration, wake: asyncio.Event) -> None:
+async def _show_views(director: Director, wake: asyncio.Event) -> None:
     console = Console(force_terminal=True, markup=False, emoji=False, highlight=False)
     with Live(
         Text(), console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from typing import cast
 
+from gateway.demo.director import Director
 from gateway.demo.scene import KeyCommand, Scene
 from gateway.demo.terminal import is_terminal, show
 from gateway.runtime import process
@@ -40,7 +42,7 @@ class ShownScene:
 async def _main() -> None:
     director = ShownScene(COMPARE if "compare" in sys.argv else MIDDLE)
     with process.handle_signals(director.over.set):
-        await show(director)
+        await show(cast(Director, director))
 
 
 if __name__ == "__main__":

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 import pytest
 
 from gateway.demo import report
+from gateway.demo.director import Director
 from gateway.demo.scene import DemoEvent, KeyCommand, Scene
 from tests.demo.scenes import COMPARE
 
@@ -33,7 +35,7 @@ def test_the_summary_tells_why_requests_were_lost() -> None:
     assert all(f"{each.kind:<14}" in text for each in balancer.clients)
 
 
-class Director:
+class PlayedScenes:
     """Plays scenes, one for each look, and is over after the last."""
 
     def __init__(self, scenes: list[Scene]) -> None:
@@ -63,7 +65,7 @@ async def test_each_event_is_printed_once(
         COMPARE._replace(events=events) for events in ((), (one,), (one, two), (two, three), (two, three))
     ]
 
-    await report.report(Director(scenes))
+    await report.report(cast(Director, PlayedScenes(scenes)))
 
     printed = [line for line in capsys.readouterr().out.splitlines() if " step: " in line]
     assert [line.split()[-1] for line in printed] == ["one", "two", "two"]
@@ -74,9 +76,9 @@ async def test_without_a_reader_the_demonstration_is_ended(monkeypatch: pytest.M
         raise BrokenPipeError
 
     monkeypatch.setattr("builtins.print", write)
-    director = Director([COMPARE, COMPARE])
+    director = PlayedScenes([COMPARE, COMPARE])
 
     with pytest.raises(BrokenPipeError):
-        await report.report(director)
+        await report.report(cast(Director, director))
 
     assert director.told_to_quit

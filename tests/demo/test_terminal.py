@@ -11,9 +11,11 @@ import sys
 import termios
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import cast
 
 import pytest
 
+from gateway.demo.director import Director
 from gateway.demo.scene import KeyCommand
 from gateway.demo.terminal import is_terminal, keyboard, keys_in, show, single_keys
 from tests.demo.scenes import COMPARE
@@ -43,7 +45,7 @@ def showing(monkeypatch: pytest.MonkeyPatch) -> Showing:
             patch.setattr(sys, "stdin", entry)
             patch.setattr(sys, "stdout", output)
             async with asyncio.TaskGroup() as tasks:
-                task = tasks.create_task(show(director))
+                task = tasks.create_task(show(cast(Director, director)))
                 await terminal.until("q quit")
                 yield task
                 async with asyncio.timeout(TIMEOUT):
