@@ -89,7 +89,7 @@ class GatewayFront:
             "DEMO_STABILIZATION": f"{round(self.interval * 2000)}ms",
         }
         for server in self.fleet.servers:
-            values[f"DEMO_{server.name.upper().replace('-', '_')}"] = str(server.port.number)
+            values[f"DEMO_{server.name.upper().replace('-', '_')}"] = str(server.port)
         configured = settings.load(text, filename="demo", environ=values).require()
         if self.token:
             configured = replace(configured, admin=replace(configured.admin, token=Secret(self.token)))

@@ -85,7 +85,7 @@ def configuration(
             f"    monitor-uri {ALIVE}",
             "    balance roundrobin",
             f"    default-server check inter {round(interval * 1000)}ms fall 3 rise 2",
-            *(f"    server {server.name} {LOOPBACK}:{server.port.number}" for server in each.servers),
+            *(f"    server {server.name} {LOOPBACK}:{server.port}" for server in each.servers),
             "",
         ]
     return "\n".join(lines)

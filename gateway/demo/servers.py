@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import ClassVar, Final, NamedTuple, cast, final
+from typing import ClassVar, Final, NamedTuple, cast
 
 from aiohttp import web
 
@@ -43,27 +43,8 @@ class ServerState(StrEnum):
     HANGING = "hanging"
 
 
-@final
-class Port:
-    """A port on loopback that stays reserved while its server is stopped.
-
-    A second socket is bound to the port and never listens. So connections are refused, and no other process
-    gets the port.
-    """
-
-    def __init__(self) -> None:
-        self._keeper = _bound(0)
-        self.number: int = self._keeper.getsockname()[1]
-
-    def socket(self) -> socket.socket:
-        """Return a new socket on this port, to listen on."""
-        return _bound(self.number)
-
-    def close(self) -> None:
-        self._keeper.close()
-
-
-def _bound(port: int) -> socket.socket:
+def bind_loopback(port: int = 0) -> socket.socket:
+    """Bind a socket to a loopback port, by default a free one. Several sockets may share the port."""
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -91,7 +72,9 @@ class ApiServer(ABC):
         """Versions that this server refused. It stays empty behind a correct gateway."""
         self.requests = 0
         """Number of requests other than for discovery documents: probes and health checks do not count."""
-        self._port: Port | None = None
+        self._reserved: socket.socket | None = None
+        """Socket that never listens. It keeps the port while the server is stopped: connections are refused,
+        and no other process gets the port."""
         self._runner: web.AppRunner | None = None
         self._listening: socket.socket | None = None
         self._answers = asyncio.Event()
@@ -99,17 +82,18 @@ class ApiServer(ABC):
         self._connections: set[asyncio.BaseTransport] = set()
 
     @property
-    def port(self) -> Port:
-        assert self._port is not None
-        return self._port
+    def port(self) -> int:
+        """The server's port, reserved from the first start until `close`."""
+        assert self._reserved is not None
+        return int(self._reserved.getsockname()[1])
 
     async def start(self, release: Release) -> None:
         self.release = release
         self._answers.set()
-        self._port = self._port or Port()
+        self._reserved = self._reserved or bind_loopback()
         runner = web.AppRunner(self.application(), shutdown_timeout=SHUTDOWN_TIMEOUT, access_log=None)
         await runner.setup()
-        self._listening = self.port.socket()
+        self._listening = bind_loopback(self.port)
         await web.SockSite(runner, self._listening).start()
         self._runner = runner
         self._is(ServerState.RUNNING)
@@ -142,9 +126,9 @@ class ApiServer(ABC):
     async def close(self) -> None:
         """Stop and release the port."""
         await self._end()
-        if self._port is not None:
-            self._port.close()
-            self._port = None
+        if self._reserved is not None:
+            self._reserved.close()
+            self._reserved = None
 
     @abstractmethod
     def application(self) -> web.Application:

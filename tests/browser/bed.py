@@ -52,7 +52,7 @@ class Bed(NamedTuple):
 
 def _service(name: str, path: str, servers: Mapping[str, IronicServer]) -> str:
     backends = "".join(
-        f"      - {{name: {each}, url: 'http://127.0.0.1:{server.port.number}'}}\n"
+        f"      - {{name: {each}, url: 'http://127.0.0.1:{server.port}'}}\n"
         for each, server in servers.items()
     )
     return (

@@ -48,8 +48,8 @@ async def test_status_shows_services_and_backends(running: Running, fleet: Fleet
     ages = re.compile(r"\d+\.\d s ago")
     assert [re.split("  +", ages.sub("AGE", line)) for line in backends.splitlines()] == [
         ["SERVICE", "BACKEND", "FRESHNESS", "SERVES", "IN FLIGHT", "LAST PROBE", "URL", "ERROR"],
-        ["baremetal", "api-1", "fresh", "1.1-1.58", "0", "AGE", url(fleet.old.port.number), "-"],
-        ["baremetal", "api-2", "fresh", "1.1-1.90", "0", "AGE", url(fleet.new.port.number), "-"],
+        ["baremetal", "api-1", "fresh", "1.1-1.58", "0", "AGE", url(fleet.old.port), "-"],
+        ["baremetal", "api-2", "fresh", "1.1-1.90", "0", "AGE", url(fleet.new.port), "-"],
     ]
     starts = {line.index("fresh") for line in backends.splitlines()[1:]}
     assert starts == {backends.splitlines()[0].index("FRESHNESS")}
@@ -417,7 +417,7 @@ async def test_explain_shows_what_would_happen_and_why(
     assert served.out.startswith("GET /v1/nodes: forward\n")
     assert f"  sends     {IRONIC}: 1.31\n" in served.out
     assert "  route     host any, path /" in served.out
-    assert url(fleet.old.port.number) in served.out
+    assert url(fleet.old.port) in served.out
     assert refused.out.startswith("GET /v1/nodes: refuse 406\n")
     assert "(1.70) is not in the offer 1.1-1.58" in refused.out
     assert sum(fleet.old.received.values()) == fleet.old.received[""], "only probes may have arrived"

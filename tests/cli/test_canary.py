@@ -108,8 +108,8 @@ def text_of(path: Path, fleet: Fleet, port: int, admin: int, more: str = "") -> 
         admin=admin,
         folder=path.parent,
         written=WRITTEN,
-        old=fleet.old.port.number,
-        new=fleet.new.port.number,
+        old=fleet.old.port,
+        new=fleet.new.port,
         more=more,
     )
 

@@ -227,7 +227,7 @@ async def test_R_B8_what_a_stopped_reader_cost_is_told_in_its_place_and_counted(
     """Two libraries log more than the gateway holds. Then the reader goes on."""
     port, admin_port, ended = free_port(), free_port(), tmp_path / "ended"
     admin = f"http://127.0.0.1:{admin_port}"
-    file = declared(write(port, admin_port), fleet.old.port.number)
+    file = declared(write(port, admin_port), fleet.old.port)
     async with started(session, file, port=port, command=("-c", NOISY)) as run:
         await run.ready(admin)
         run.err.fill()

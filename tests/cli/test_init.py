@@ -17,7 +17,7 @@ def url(port: int) -> str:
 
 
 async def test_what_is_written_has_no_problem(fleet: Fleet, call_main: Call) -> None:
-    both = [url(fleet.old.port.number), url(fleet.new.port.number)]
+    both = [url(fleet.old.port), url(fleet.new.port)]
 
     ended = await call_main("init", "--from", both[0], "--from", both[1], "--service", "metal")
 
@@ -33,7 +33,7 @@ async def test_what_is_written_has_no_problem(fleet: Fleet, call_main: Call) -> 
 
 async def test_a_dialect_that_is_named_is_taken_and_shows_its_options(fleet: Fleet, call_main: Call) -> None:
     ended = await call_main(
-        *("init", "--from", url(fleet.new.port.number), "--dialect", "openstack"),
+        *("init", "--from", url(fleet.new.port), "--dialect", "openstack"),
         *("--service-type", "baremetal"),
     )
 
@@ -45,7 +45,7 @@ async def test_a_dialect_that_is_named_is_taken_and_shows_its_options(fleet: Fle
 async def test_a_server_that_is_down_is_written_with_a_warning(fleet: Fleet, call_main: Call) -> None:
     gone = url(free_port())
 
-    ended = await call_main("init", "--from", url(fleet.new.port.number), "--from", gone)
+    ended = await call_main("init", "--from", url(fleet.new.port), "--from", gone)
 
     assert ended.code == 0
     assert ended.err.startswith(f"skewgate: warning: {gone}: no connection to ")
@@ -54,7 +54,7 @@ async def test_a_server_that_is_down_is_written_with_a_warning(fleet: Fleet, cal
 
 async def test_a_file_is_written_once(fleet: Fleet, tmp_path: Path, call_main: Call) -> None:
     file = tmp_path / "new.yaml"
-    argv = ("init", "--from", url(fleet.new.port.number), "--to", str(file))
+    argv = ("init", "--from", url(fleet.new.port), "--to", str(file))
 
     written, again = await call_main(*argv), await call_main(*argv)
 
@@ -86,7 +86,7 @@ async def test_what_cannot_be_done_is_said(
 
 
 async def test_an_option_that_makes_no_configuration_is_said(fleet: Fleet, call_main: Call) -> None:
-    ended = await call_main("init", "--from", url(fleet.new.port.number), "--listen", "nowhere")
+    ended = await call_main("init", "--from", url(fleet.new.port), "--listen", "nowhere")
 
     assert ended.code == 2
     assert ended.out == ""

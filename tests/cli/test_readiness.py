@@ -25,7 +25,7 @@ async def test_it_is_not_ready_before_every_listener_is_open(
 ) -> None:
     """The backend is declared, so that nothing else keeps the gateway from being ready."""
     port, admin_port = free_port(), free_port()
-    file = declared(write(port, admin_port), fleet.old.port.number)
+    file = declared(write(port, admin_port), fleet.old.port)
     sockets = "".join(f"{{address: 'unix:{tmp_path}/{number}'}}, " for number in range(LISTENERS))
     text = file.read_text()
     file.write_text(

@@ -96,7 +96,7 @@ async def server() -> AsyncIterator[ApiServer]:
 
 
 def url(server: ApiServer) -> str:
-    return f"http://127.0.0.1:{server.port.number}/v1/nodes"
+    return f"http://127.0.0.1:{server.port}/v1/nodes"
 
 
 async def test_a_stopped_server_refuses_connections_and_keeps_its_port(server: ApiServer) -> None:
@@ -106,7 +106,7 @@ async def test_a_stopped_server_refuses_connections_and_keeps_its_port(server: A
         with pytest.raises(aiohttp.ClientConnectorError):
             await session.get(url(server))
         with socket.socket() as other, pytest.raises(OSError, match="in use"):
-            other.bind(("127.0.0.1", server.port.number))
+            other.bind(("127.0.0.1", server.port))
         await server.start(NEW)
         async with session.get(url(server), headers={SERVED: "latest"}) as response:
             assert response.headers[SERVED] == "1.90"

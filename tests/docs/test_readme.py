@@ -68,7 +68,7 @@ async def gateway_url() -> AsyncIterator[str]:
         for server, release in zip(servers, (OLD, NEW), strict=True):
             stack.push_async_callback(server.close)
             await server.start(release)
-        text = CONFIGURATION.format(*(server.port.number for server in servers))
+        text = CONFIGURATION.format(*(server.port for server in servers))
         configured = settings.load(text, filename="test", environ={}).require()
         gateway = await stack.enter_async_context(Gateway(configured))
         await until_offered(gateway)

@@ -125,7 +125,7 @@ async def test_a_replica_in_a_network_that_is_cut(bed: Bed, tmp_path: Path) -> N
             await runner.setup()
             stack.push_async_callback(runner.cleanup)
             await web.UnixSite(runner, str(tmp_path / server.name)).start()
-            url = f"http://127.0.0.1:{server.port.number}"
+            url = f"http://127.0.0.1:{server.port}"
             text = text.replace(url, f"unix:{tmp_path}/{server.name}")
         far.file.write_text(text)
         stack.push_async_callback(far.kill)

@@ -22,7 +22,7 @@ class Fleet(NamedTuple):
     @property
     def entries(self) -> list[str]:
         """Both as entries of `backends` in a configuration."""
-        return [f"{{name: {each.name}, url: 'http://{LOOPBACK}:{each.port.number}'}}" for each in self]
+        return [f"{{name: {each.name}, url: 'http://{LOOPBACK}:{each.port}'}}" for each in self]
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from gateway.demo.servers import Port
+from gateway.demo.servers import bind_loopback
 from tests.kit.networks import LOOPBACK
 from tests.load.records import Execution, How, Outage, Serving, Span, read_lines
 from tests.real.gateway_process import CHECKOUT
@@ -38,7 +38,7 @@ class Backend:
         self.highest = OLD
         self.outages: list[Outage] = []
         self.serving: list[Serving] = []
-        self._port = Port()
+        self._reserved = bind_loopback()
         self._folder = folder
         self._records = folder / f"{name}.jsonl"
         self._process: Process | None = None
@@ -47,7 +47,7 @@ class Backend:
 
     @property
     def port(self) -> int:
-        return self._port.number
+        return int(self._reserved.getsockname()[1])
 
     @property
     def url(self) -> str:
@@ -124,7 +124,7 @@ class Backend:
             if self._process.is_running:
                 self.resume()
             self._process.stop()
-        self._port.close()
+        self._reserved.close()
 
     def executions(self) -> list[Execution]:
         return list(read_lines(self._records, Execution))
