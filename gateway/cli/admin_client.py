@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, urlencode, urlsplit
 
 import click
 
-from gateway.cli.command import Decorated, ParsedText, file_option, read_settings, usage_error
+from gateway.cli.command import Decorated, file_option, read_settings, usage_error
 from gateway.errors import AdminError, SettingsError, TokenError
 from gateway.runtime.terminal import plain
 
@@ -258,7 +258,7 @@ def options(function: Callable[..., int]) -> Callable[..., int]:
     @click.option(
         "--admin",
         metavar="URL",
-        type=ParsedText("URL", _url),
+        type=_url,
         help=f"URL of the admin listener; default: {DEFAULT_URL}",
     )
     @_tls_option("--ca", "CA of its certificate; default: the certificate in -c FILE, or the system's CAs")

@@ -122,24 +122,8 @@ def file_argument(function: Callable[..., int]) -> Callable[..., int]:
     return argument(with_file)
 
 
-class ParsedText(click.ParamType[Any]):
-    """Parameter type that is parsed by a function, which raises `ValueError` with one sentence."""
-
-    def __init__(self, name: str, read: Callable[[str], object]) -> None:
-        self.name = name
-        self._read = read
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
-        if not isinstance(value, str):
-            return value
-        try:
-            return self._read(value)
-        except ValueError as problem:
-            self.fail(str(problem), param, ctx)
-
-
-def seconds(low: float, high: float) -> ParsedText:
-    """Return the parameter type of a number of seconds, written `20` or `20s`."""
+def seconds(low: float, high: float) -> Callable[[str], float]:
+    """Return the reader of a number of seconds, written `20` or `20s`."""
 
     def read(text: str) -> float:
         try:
@@ -150,4 +134,4 @@ def seconds(low: float, high: float) -> ParsedText:
             raise ValueError(f"must be a number of seconds from {low:g} to {high:g}")
         return number
 
-    return ParsedText("seconds", read)
+    return read

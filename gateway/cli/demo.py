@@ -15,7 +15,7 @@ from typing import Final
 
 import click
 
-from gateway.cli.command import ParsedText, seconds, verb
+from gateway.cli.command import seconds, verb
 from gateway.demo.director import DemoOptions, Director
 from gateway.demo.haproxy import find_program
 from gateway.demo.report import report
@@ -46,9 +46,9 @@ def _port(text: str) -> int:
 @click.option("--seed", type=int, metavar="N", help="seed of the clients' random choices")
 @click.option(
     "--port",
-    type=ParsedText("port", _port),
+    type=_port,
     metavar="N",
-    default=0,
+    default="0",
     help="port of the gateway; default: any free port",
 )
 @click.option("--compare", is_flag=True, help="run the same clients through HAProxy, too")

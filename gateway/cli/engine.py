@@ -62,6 +62,7 @@ log = logging.getLogger("skewgate.engine")
 )
 @click.option(
     "--hard-stop-after",
+    metavar="SECONDS",
     type=seconds(1, 86400),
     default="60s",
     show_default=True,

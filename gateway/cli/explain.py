@@ -15,7 +15,7 @@ import click
 
 from gateway.cli import admin_client
 from gateway.cli.admin_client import AdminOptions
-from gateway.cli.command import ParsedText, find_config, output_option, read_settings, usage_error, verb
+from gateway.cli.command import find_config, output_option, read_settings, usage_error, verb
 from gateway.core.http.message import METHOD, Header, method_of_text
 from gateway.runtime.terminal import Paint, Style, TableCell, plain, span, table
 
@@ -51,13 +51,13 @@ def _path(text: str) -> str:
     "-H",
     "--header",
     multiple=True,
-    type=ParsedText("header", _header),
+    type=_header,
     metavar="'Name: value'",
     help="header of the request",
 )
 @output_option
-@click.argument("method", metavar="METHOD", type=ParsedText("method", _method))
-@click.argument("path", metavar="PATH", type=ParsedText("path", _path))
+@click.argument("method", metavar="METHOD", type=_method)
+@click.argument("path", metavar="PATH", type=_path)
 def explain(
     *, where: AdminOptions, offline: bool, header: Sequence[Header], output: str, method: str, path: str
 ) -> int:

@@ -17,7 +17,7 @@ import click
 
 from gateway.cli import admin_client, known_names
 from gateway.cli.admin_client import AdminClient, AdminOptions
-from gateway.cli.command import ParsedText, file_argument, output_option, seconds, usage_error, verb
+from gateway.cli.command import file_argument, output_option, seconds, usage_error, verb
 from gateway.errors import AdminError, TokenError
 from gateway.runtime.terminal import plain, print_error, span
 
@@ -63,7 +63,7 @@ service_argument = click.argument("service", metavar="SERVICE", shell_complete=k
 backend_argument = click.argument(
     "target",
     metavar="SERVICE/BACKEND",
-    type=ParsedText("SERVICE/BACKEND", _backend_name),
+    type=_backend_name,
     shell_complete=known_names.backends,
 )
 
