@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from gateway.cli.command import STDIN, STDIN_NAME, FileName, find_config, output_option, usage_error, verb
+from gateway.cli.command import FILE_NAME, STDIN, STDIN_NAME, find_config, output_option, usage_error, verb
 from gateway.core.dialect import DefaultKind
 from gateway.core.fleet.service import Service
 from gateway.errors import FixError
@@ -74,7 +74,7 @@ class Fixed(NamedTuple):
     " were renamed; nothing else in the file changes",
 )
 @output_option
-@click.argument("files", metavar="[FILE]...", nargs=-1, type=FileName())
+@click.argument("files", metavar="[FILE]...", nargs=-1, type=FILE_NAME)
 def check(*, strict: bool, engine: str | None, fixes: bool, output: str, files: Sequence[Path]) -> int:
     """Print the problems of all files. Returns 0 if all can be used, perhaps with warnings, otherwise 2."""
     files = files or [find_config(None)]

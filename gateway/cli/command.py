@@ -28,6 +28,8 @@ DEFAULT_FILES: Final = ("skewgate.yaml", "/etc/skewgate/skewgate.yaml")
 STDIN: Final = "-"
 STDIN_NAME: Final = "<stdin>"
 """File name that stands for standard input on the command line, and its name in messages."""
+FILE_NAME: Final = click.Path(readable=False, path_type=Path)
+"""Parameter type of a file name, which shells complete. The file is not opened or checked here."""
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -91,21 +93,11 @@ def read_settings(path: Path) -> Settings:
     return read_file(path, environ=os.environ, check_files=False).require()
 
 
-class FileName(click.Path):
-    """Parameter type of a file name, which shells complete. The file is not opened or checked here."""
-
-    def __init__(self) -> None:
-        super().__init__(dir_okay=False, path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ANN401
-        return Path(value)
-
-
 def file_option(*names: str, text: str, default: str | None = None) -> Callable[[Decorated], Decorated]:
     """Add an option that takes a file name. `text`: its help; a default is appended to it."""
     shown = default is not None
     return click.option(
-        *names, metavar="FILE", type=FileName(), default=default, show_default=shown, help=text
+        *names, metavar="FILE", type=FILE_NAME, default=default, show_default=shown, help=text
     )
 
 
@@ -118,7 +110,7 @@ def file_argument(function: Callable[..., int]) -> Callable[..., int]:
             usage_error(f"{file} and -c {config}: name the configuration once")
         return function(config=config if file is None else file, **rest)
 
-    argument = click.argument("file", metavar="[FILE]", required=False, type=FileName())
+    argument = click.argument("file", metavar="[FILE]", required=False, type=FILE_NAME)
     return argument(with_file)
 
 

@@ -24,7 +24,7 @@ import click
 
 from gateway.cli import admin_client, offline
 from gateway.cli.admin_client import AdminOptions
-from gateway.cli.command import FileName, find_config, output_option, read_settings, verb
+from gateway.cli.command import FILE_NAME, find_config, output_option, read_settings, verb
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.fleet import Fact, ProbeFailed, ProbeSucceeded
 from gateway.core.fleet.service import Service
@@ -110,7 +110,7 @@ class RowResult(NamedTuple):
 @verb("test", DETAILS)
 @admin_client.options
 @output_option
-@click.argument("file", metavar="FILE", type=FileName())
+@click.argument("file", metavar="FILE", type=FILE_NAME)
 def test(*, where: AdminOptions, output: str, file: Path) -> int:
     """Compare all rows. Returns 0 if all are as expected, else 1. Raises `SettingsError` and `AdminError`."""
     table = read_expectations(file)
