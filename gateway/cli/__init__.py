@@ -5,10 +5,8 @@ A verb is a function with `@verb` (see `command`) that returns the exit code, in
 names. It prints its result to standard output and raises `SkewgateError` on failure. Only this module turns
 an error into one sentence and an exit code: 0 success, 1 failure at run time, 2 bad usage or configuration.
 
-This package owns what only the command needs: the client of the admin listener, the inspection of an API for
-`init`, the table of `test`. It must not judge a configuration (`settings`) or decide about a request
-(`core`). Nothing heavy is imported here, and only the module of the verb that is called: a health check must
-cost next to nothing.
+This package must not judge a configuration (`settings`) or decide about a request (`core`). Nothing heavy is
+imported here, and only the module of the verb that is called: a health check must cost next to nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Fast reader of the section `admin` of a configuration, without the rest of the file.
 
 Health checks run every few seconds, and reading a whole configuration costs ten times as much as the check.
-So the lines of `admin` are cut out and parsed alone. If anything is ambiguous there is no result: the caller
-then reads the whole file, which also reports what is wrong with it.
+So the lines of `admin` are cut out and parsed alone. If anything is ambiguous, the whole file has to be read.
 """
 
 from __future__ import annotations

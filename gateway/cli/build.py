@@ -1,8 +1,7 @@
 """`skewgate build`: compiles the hot path of a checkout into its environment, if a C compiler is installed.
 
-pyproject.toml says what is compiled, and how: this verb has hatchling make the compiled wheel and keeps its
-compiled modules, which `runtime.compiled` finds. It works on a copy of the sources, because hatchling's hook
-puts compiled modules beside them. An up-to-date build is kept. Running gateways are not touched.
+It has hatchling make the wheel from a copy of the sources, because hatchling's hook puts compiled modules
+beside them, and keeps those modules, which `runtime.compiled` finds. Running gateways are not touched.
 """
 
 from __future__ import annotations

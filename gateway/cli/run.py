@@ -1,8 +1,7 @@
 """`skewgate run [FILE]`: runs the gateway in the foreground until SIGTERM or SIGINT.
 
-SIGHUP reloads the file and reopens the access log; SIGUSR1 only reopens the log, for log rotation. SIGUSR2
-starts another gateway with `--take-over`, which replaces this one. Everything else comes from the file. The
-log goes to standard error; a reader that stops reading never blocks the gateway (`telemetry.process_log`).
+`DETAILS` lists the signals; everything else comes from the file. The log goes to standard error, where a
+reader that stops reading never blocks the gateway (`telemetry.process_log`).
 """
 
 from __future__ import annotations

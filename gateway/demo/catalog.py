@@ -1,7 +1,6 @@
 """API servers of the demonstration's second API, which has whole numbers as versions in `API-Version`.
 
-A server refuses a version that it does not serve with 406 and a problem document. This module must not know
-the gateway: these are foreign servers that run in the same process.
+This module must not know the gateway: these are foreign servers that run in the same process.
 """
 
 from __future__ import annotations

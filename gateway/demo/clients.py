@@ -8,11 +8,8 @@ judgement. A request is *lost* if a server could have answered it (`EmbeddedFlee
 - the response has another version than the request, or none at all;
 - `latest` went back to an older version.
 
-A request is *refused* if its version is not on offer, or if no server can serve it at the moment. The same
-rules apply to whatever proxy is in front of the fleet.
-
-All requests are safe, so a proxy can send them again when a server dies or hangs. The gateway answers others,
-which only the client may repeat, with 502 or 504.
+A request is *refused* if its version is not on offer, or if no server can serve it at the moment. All
+requests are safe, so a proxy can send them again when a server dies or hangs.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """Director of the demonstration: starts everything, takes the steps of the upgrade, and runs commands.
 
-A step waits until the gateway has learned the change of the step before. So the sequence of steps, offers and
-phases is the same in every run, however slow the machine is. With HAProxy beside the gateway each step is
-taken in both fleets at the same time.
+A step waits until the gateway has learned the change of the step before. So the sequence of steps, offers
+and phases is the same in every run, however slow the machine is. HAProxy's fleet takes the same steps.
 
-With a length the upgrade runs once, and the demonstration ends after that time, or a little later on a slow
-machine (`LATE`). Without one it goes on until the user quits: a complete upgrade is rolled back, server by
-server, and begins anew. The display is up to `view` and `report`.
+With a length the upgrade runs once. Without one it goes on until the user quits: a complete upgrade is rolled
+back, server by server, and begins anew. The display is up to `view` and `report`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """API servers of the demonstration that negotiate versions as Ironic 13.0 and 24.1 do.
 
-Both know only Ironic's own header (releases before 25.0 ignore `OpenStack-API-Version`). They refuse versions
-that they do not serve with 406 and Ironic's text. They store no nodes. This module must not know the gateway:
-these are foreign servers that run in the same process.
+Both know only Ironic's own header (releases before 25.0 ignore `OpenStack-API-Version`), and store no nodes.
+This module must not know the gateway: these are foreign servers that run in the same process.
 """
 
 from __future__ import annotations
