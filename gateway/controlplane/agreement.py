@@ -25,12 +25,11 @@ class Agreement(Protocol):
         """Stop advancing the agreed records."""
 
     def acknowledged(self) -> None:
-        """Note that a worker has acknowledged, joined or ended, or that the last worker of an earlier process
-        is gone."""
+        """Note that a worker has acknowledged, joined or ended, or that all earlier ones have ended."""
 
     def hold(self, *, everything: bool = True) -> None:
-        """Stop advancing records while another process serves by them, too. `everything` False: only those by
-        which the other one serves."""
+        """Stop advancing records: another process serves, too. `everything` False: only those it serves
+        by."""
 
     def release(self) -> None:
         """Advance records again: no other process serves any more, or it has not begun."""

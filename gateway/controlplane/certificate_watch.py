@@ -78,8 +78,7 @@ class CertificateWatch:
         return {**self._shown_to_backends(), **{each.path: each.not_after for each in served}}
 
     async def reload(self, wanted: Settings) -> None:
-        """Read all certificates of a configuration that is about to be in force. Listeners with other changes
-        need a restart, and are skipped."""
+        """Read all certificates for a new configuration. Listeners with other changes need a restart."""
         for name, settings in tls_of(wanted).items():
             certificates = self._watched.get(name)
             if certificates is not None:

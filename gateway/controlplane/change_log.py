@@ -209,8 +209,7 @@ class ChangeLog:
     def _write_offer_line(
         self, view: ServiceView, changes: list[str], warning: str = "", *, commanded: bool = False
     ) -> None:
-        """Write a line with the whole state of an offer, so that nothing that was only counted is left to
-        log."""
+        """Write a line with the whole state of an offer, which replaces all summaries."""
         for damping in (self._offers, self._holds):
             damping.clear(view.service.name, self._clock())
         level = logging.WARNING if warning else logging.INFO
@@ -228,8 +227,8 @@ class ChangeLog:
         _offer_log.log(level, "%s: %s", name, "; ".join(filter(None, parts)), extra=extra)
 
     def _lower_maximum(self, before: ServiceView, view: ServiceView) -> str:
-        """Describe the requests that are refused because the maximum fell (UPGRADE-back-late), and not by a
-        ceiling alone."""
+        """Describe requests that are refused because the maximum fell (UPGRADE-back-late), not the
+        ceiling."""
         pairs = (
             (before.offer.versions, view.offer.versions),
             (before.offer_state.versions, view.offer_state.versions),
@@ -402,8 +401,7 @@ def _ceiling(view: ServiceView) -> str:
 
 
 def _flapping(before: ServiceView, view: ServiceView) -> str:
-    """Describe the versions that fell repeatedly, and the members that no longer serve them; empty: there are
-    none."""
+    """Describe versions that fell repeatedly, and who no longer serves them; empty: there are none."""
     left = before.offer_state.versions - view.offer_state.versions
     fallen = left - last_reports(view.members)
     again = [(part, doublings) for part, doublings in view.offer_state.falls.split(fallen) if doublings > 1]

@@ -22,8 +22,7 @@ from gateway.settings.files import Seen
 INTERVAL: Final = 1.0
 """Seconds between two checks. One takes about 0.1 ms for a file."""
 SHARE: Final = 100
-"""Bound for the load: checks take at most this fraction (1/100) of the time, so thousands of files are
-checked less often."""
+"""Checks take at most 1/100 of the time, so thousands of files are checked less often."""
 RESTLESS: Final = 60
 """Number of consecutive checks with ever new content after which a warning is logged."""
 
@@ -54,8 +53,7 @@ class ConfigWatch:
         await end_tasks(self._task)
 
     async def check_for_changes(self) -> None:
-        """Check the files once, and reload if they have changed. Changes during a take-over are found after
-        it."""
+        """Check the files, and reload if they have changed. A take-over postpones this."""
         if self._reloader.held:
             return
         known, began = self._reloader.seen, monotonic()

@@ -11,15 +11,11 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple, final
 
 BURST: Final = 6
-"""Number of changes that are logged at once: a restart takes three or four (stale, down, answers again, new
-versions)."""
-
+"""Number of changes that are logged at once. A restart of a backend takes three or four."""
 REFILL: Final = 30.0
 """Seconds after which one more change may be logged at once: at most 120 an hour in the long run."""
-
 QUIET: Final = 30.0
 """Seconds without a change after which something counts as settled."""
-
 FIRST_PAUSE: Final = 10.0
 LONGEST_PAUSE: Final = 600.0
 """Seconds until changes are summarized: the first pause, doubled each time up to the longest."""

@@ -33,19 +33,14 @@ DNS_PORT: Final = 53
 
 HOSTS_TTL: Final = 5.0
 """TTL of names in the hosts file, in seconds."""
-
 MAX_ADDRESSES: Final = 16
 """Largest number of addresses of a name and family that are used: a response may hold thousands."""
-
 DEFAULT_RESOLV_CONF: Final = "nameserver 127.0.0.1"
 """Meaning of an empty or missing resolv.conf, and of one without a name server (resolv.conf(5))."""
-
 SETTINGS: Final = frozenset({"domain", "options", "search"})
 """Keywords besides `nameserver` that make a resolv.conf complete."""
-
 LONGEST_TRY: Final = 30
 """Upper bound of `options timeout`, in seconds (resolv.conf(5))."""
-
 NO_ANSWER: Final = "no name server answers"
 NO_SUCH_NAME: Final = "there is no such name"
 NO_ADDRESS: Final = "the name has no address"
@@ -103,8 +98,7 @@ class _FamilyResult(NamedTuple):
 
 
 def _import_library() -> None:
-    """Import the DNS library when it is first needed. It costs a tenth of all imports, and many gateways
-    never need it."""
+    """Import the DNS library when it is needed: it costs a tenth of all imports."""
     global dns
     import dns.asyncresolver  # noqa: PLC0415
     import dns.exception  # noqa: PLC0415
@@ -137,11 +131,28 @@ class NameLookup:
         if addresses is not None:
             ipv6 = tuple(address for address in addresses if ":" in address)
             return Found(ipv6, tuple(each for each in addresses if each not in ipv6), HOSTS_TTL)
-        return await self._search(name, absolute=False)
+        return await self.search(name)
 
-    async def absolute(self, name: str) -> Result:
-        """Look up a full name from an SRV record: no search list, no hosts file."""
-        return await self._search(name, absolute=True)
+    async def search(self, name: str, *, absolute: bool = False) -> Result:
+        """Look a name up at the name servers. `absolute`: a full name from an SRV record, no search list.
+
+        If no name server answers about a candidate the others are not tried: they may be other machines. One
+        for which the servers report a failure is skipped, as by libc."""
+        stub, candidates = self._asked(name, absolute=absolute)
+        result = Failed(NO_SUCH_NAME if candidates else INVALID_NAME)
+        for candidate in candidates:
+            ipv6, ipv4 = await asyncio.gather(
+                _query(stub, candidate, dns.rdatatype.AAAA, self._max_addresses),
+                _query(stub, candidate, dns.rdatatype.A, self._max_addresses),
+            )
+            if ipv6.addresses or ipv4.addresses:
+                return Found(ipv6.addresses, ipv4.addresses, min(ipv6.ttl, ipv4.ttl))
+            for problem in (ipv6.problem, ipv4.problem):
+                if problem.reason == NO_ANSWER:
+                    return problem
+                if problem.reason != NO_SUCH_NAME:
+                    result = problem
+        return result
 
     async def services(self, name: str) -> Services | Failed:
         """Look up the SRV records of a name in lower case."""
@@ -167,26 +178,6 @@ class NameLookup:
             return stub, [dns.name.from_text(name)] if absolute else _candidates(name, stub)
         except (dns.exception.DNSException, ValueError):
             return stub, []
-
-    async def _search(self, name: str, *, absolute: bool) -> Result:
-        """Return the addresses of the first candidate that has some. If no name server answers about a
-        candidate the others are not tried: they may be other machines. A candidate for which the servers
-        report a failure is skipped, as by libc."""
-        stub, candidates = self._asked(name, absolute=absolute)
-        result = Failed(NO_SUCH_NAME if candidates else INVALID_NAME)
-        for candidate in candidates:
-            ipv6, ipv4 = await asyncio.gather(
-                _query(stub, candidate, dns.rdatatype.AAAA, self._max_addresses),
-                _query(stub, candidate, dns.rdatatype.A, self._max_addresses),
-            )
-            if ipv6.addresses or ipv4.addresses:
-                return Found(ipv6.addresses, ipv4.addresses, min(ipv6.ttl, ipv4.ttl))
-            for problem in (ipv6.problem, ipv4.problem):
-                if problem.reason == NO_ANSWER:
-                    return problem
-                if problem.reason != NO_SUCH_NAME:
-                    result = problem
-        return result
 
 
 def _services(answer: dns.resolver.Answer) -> Services:
@@ -287,8 +278,7 @@ def _read_resolv_conf(text: str, port: int) -> dns.asyncresolver.Resolver:
 
 @final
 class _File(Generic[Parsed]):
-    """System file that is parsed again when it has changed. While it is unreadable the last content
-    counts."""
+    """System file that is parsed again when it has changed. An unreadable one keeps its content."""
 
     def __init__(self, path: Path, parse: Callable[[str], Parsed], default: str) -> None:
         self._path = path

@@ -20,8 +20,7 @@ from gateway.telemetry.series.backend import OfBackend
 from gateway.telemetry.series.declaring import Counting
 
 CHANGES_PER_SECOND: Final = 5
-"""Tokens added per second, and the size of the bucket. So there are at most ten changes in a second, and a
-fact waits 0.2 s at most."""
+"""Tokens per second, and size of the bucket: at most ten changes in a second, and a wait of 0.2 s."""
 
 Kind: TypeAlias = tuple[object, ...]
 

@@ -34,23 +34,10 @@ if TYPE_CHECKING:
 
 MAX_REQUESTS: Final = 4
 """Largest number of requests in one probe (`Dialect.probe`)."""
-
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 """Statuses of redirects. 300 is not one: it lists what this server has."""
-
 NO_SUCH_CHECK: Final = frozenset({404, 405, 501})
-"""Statuses of a server that has no health check. An old server may lack it, and must not lose requests for
-that."""
-
-
-@final
-class HealthAnswer(NamedTuple):
-    """Result of a health check."""
-
-    answered: bool
-    """Whether there was a usable answer."""
-    error: str | None = None
-    """Description of a negative answer; None: the answer was positive."""
+"""Statuses of a server without a health check, which must not lose requests for that."""
 
 
 @final
@@ -107,18 +94,16 @@ class ProbeClient:
         """Fetch one JSON document outside of a probe. The caller sets a deadline."""
         return await self._send(ProbeRequest(path, (("Accept", "application/json"),)), service, backend)
 
-    async def check_health(self, service: Service, health: Health, backend: Backend) -> HealthAnswer:
-        """Send a health check, within `probe.timeout` seconds."""
+    async def check_health(self, service: Service, health: Health, backend: Backend) -> int | None:
+        """Send a health check, within `probe.timeout` seconds. Returns the status; None: no usable answer."""
         try:
             async with asyncio.timeout(service.probe.timeout):
                 response = await self._send(ProbeRequest(health.path), service, backend)
         except TimeoutError:
-            return HealthAnswer(answered=False)
+            return None
         if isinstance(response, ProbeFault) or response.status in NO_SUCH_CHECK:
-            return HealthAnswer(answered=False)
-        if response.status == health.status:
-            return HealthAnswer(answered=True)
-        return HealthAnswer(answered=True, error=f"its health check {health.path} answers {response.status}")
+            return None
+        return response.status
 
     async def _run_dialect(self, service: Service, backend: Backend) -> Probed:
         """Send requests one by one, until the dialect has found the versions or gives up."""
@@ -198,12 +183,10 @@ class ProbeClient:
 
 @final
 class _Response(aiohttp.ClientResponse):
-    """Response that keeps the expiry of its server's certificate: the connection is gone when the caller gets
-    it."""
+    """Response that keeps its certificate's expiry: the caller gets it without the connection."""
 
     certificate_expiry: float | None = None
-    """Expiry of the server's certificate as Unix time; None: there is no certificate, or it was not
-    verified."""
+    """Expiry of the server's certificate as Unix time; None: none was verified."""
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
         transport = connection.transport
@@ -227,8 +210,7 @@ def _new_session(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
 
 @final
 class _KnownAddresses(AbstractResolver):
-    """Resolver for aiohttp that uses the addresses known to `resolver`. aiohttp's own occupies a thread for
-    each lookup."""
+    """Resolver for aiohttp with the addresses of `resolver`. aiohttp's own needs a thread per lookup."""
 
     def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve

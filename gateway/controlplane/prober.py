@@ -34,19 +34,14 @@ from gateway.tls.client import ClientContexts
 
 JITTER: Final = 0.2
 """Relative variation of a pause, so that many gateways do not probe in step (threats O4)."""
-
 LONGEST_INTERVALS: Final = 8
 LONGEST_PAUSE: Final = 30.0
 """Back-off: at most 8 intervals and 30 s (semantics, Knowing), so that a recovery is noticed in time."""
-
 AT_ONCE: Final = 256
 """Largest number of probes under way at the same time. A thousand backends that never answer are known after
 a few timeouts, and use no more descriptors than these."""
-
 BEGUN_PER_TURN: Final = 8
-"""Number of backends whose first probe starts in one event-loop iteration: about 3 ms, then requests are
-served."""
-
+"""First probes that start in one event-loop iteration: about 3 ms, then requests are served."""
 PROMPTED_SPACING: Final = 0.25
 """Seconds between two prompted probes of one backend. A backend that contradicts itself with every response
 is not probed for every request (threats O4, V11)."""
@@ -81,8 +76,7 @@ class _Target:
     prompt: asyncio.Event = field(default_factory=asyncio.Event)
     """Event that is set when a probe is wanted at once."""
     prompted_for: float = float("-inf")
-    """The newest `Member.probe_wanted_at` that has set `prompt`. Each prompts only once, even if the probe
-    fails."""
+    """Newest `Member.probe_wanted_at` that has set `prompt`: each prompts only one probe."""
     probing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -285,8 +279,7 @@ class Prober:
                 self._snapshot_holder.batch(*key, ProbeFailed(detail, sent))
 
     async def _check_health(self, key: Key, target: _Target) -> None:
-        """Send the health check of a backend, if one is configured. Without an answer the last result
-        stays."""
+        """Send the health check, if there is one. Without an answer the last result stays."""
         check = target.service.probe.health
         if check is None:
             return
@@ -294,13 +287,14 @@ class Prober:
         async with self._under_way:
             sent = self._clock()
             try:
-                health = await self._probe_client.check_health(target.service, check, target.backend)
+                status = await self._probe_client.check_health(target.service, check, target.backend)
             except Exception:  # noqa: BLE001 - logged; as in `_send_probe`
                 name = "/".join(key)
                 _log.exception("%s: the health check failed because of a bug", name, extra=about(name))
                 return
-        if health.answered:
-            self._snapshot_holder.batch(*key, HealthChecked(health.error, sent))
+        if status is not None:
+            error = None if status == check.status else f"its health check {check.path} answers {status}"
+            self._snapshot_holder.batch(*key, HealthChecked(error, sent))
 
     async def _send_probe(self, key: Key, probe_client: ProbeClient, target: _Target) -> Probed:
         try:

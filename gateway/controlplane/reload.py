@@ -34,12 +34,9 @@ from gateway.telemetry.status import ConfigInForce
 from gateway.tls.client import ClientContexts, backends_tls, read_contexts
 
 RELOADED: Final = frozenset({"services", "untrusted_headers", "log", "hash"})
-"""Settings that a reload puts in force. All others are read once, at the start. `timeouts` and `limits` of
-services are a part of `services`."""
-
+"""Settings that a reload puts in force. All others are read once, at the start."""
 PER_SERVICE: Final = {"timeouts": SERVICE_TIMEOUTS.keys, "limits": SERVICE_LIMITS.keys}
 """Keys that a service can override, by section."""
-
 _REFUSED: Final = "reload refused, the old configuration stays in force: "
 
 _log = logging.getLogger("skewgate.reload")
@@ -51,8 +48,7 @@ class ReloadResult:
     """Result of a reload."""
 
     problems: tuple[str, ...] = ()
-    """Reasons for a refusal, each as `skewgate check` prints it. The old configuration then stays in
-    force."""
+    """Reasons for a refusal, each as `skewgate check` prints it; empty: it is in force."""
     restart: tuple[str, ...] = ()
     """Keys that need a restart; they are among the problems."""
 
@@ -196,8 +192,7 @@ class Reloader:
         return ReloadResult(tuple(sentences))
 
     def _apply(self, settings: Settings, services: Sequence[Service], configured: Configured) -> ReloadResult:
-        """Put the configuration in force. Without `await`: no other task may run between the new snapshot and
-        the new probes."""
+        """Put it in force. Without `await`: no task may run between the new snapshot and the new probes."""
         self._resolver.retarget(services)
         self._snapshot_holder.put_in_force(configured)
         self._prober.retarget(services)

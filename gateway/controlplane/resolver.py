@@ -30,22 +30,17 @@ SHORTEST_TTL: Final = 1.0
 LONGEST_TTL: Final = 60.0
 """Bounds of the pause after a successful lookup, in seconds; within them it is the TTL. A TTL of 0 is no
 reason to ask all the time, and one of a day would hide a new entry in the hosts file."""
-
 FIRST_RETRY: Final = 1.0
 LONGEST_RETRY: Final = 8.0
 """Seconds until the next lookup after the first that failed, doubled with each further one up to the longest.
 A name that is back is soon found, and a name server that has just come back is not overrun."""
-
 JITTER: Final = 0.2
 """Relative variation of these pauses, so that many gateways do not ask in step."""
-
 LONGEST_LOOKUP: Final = 60.0
 """Time limit of a lookup in seconds, whatever resolv.conf says."""
-
 LOG_INTERVAL: Final = 60.0
 LINES_PER_INTERVAL: Final = 4
-"""Largest number of log lines about one name in `LOG_INTERVAL` seconds. An address that changes with every
-answer is no news."""
+"""Log lines about one name in `LOG_INTERVAL` seconds: frequent changes are no news."""
 
 Resolve: TypeAlias = Callable[[str], Awaitable[Addresses]]
 """Returns the addresses of a host in the order to try them. Raises `UnresolvedError`."""
@@ -133,8 +128,7 @@ class Resolver:
         self._known: dict[str, Addresses] = {}
         """Known addresses by name, never empty."""
         self._networks: dict[str, set[tuple[Network, ...] | None]] = {}
-        """Allowed networks by name, of the sources that list it; None among them: the configuration itself
-        names it."""
+        """Allowed networks by name, for each of its sources; None: the configuration names it."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -219,8 +213,7 @@ class Resolver:
             return Failed("the lookup failed because of a bug in the gateway, see its log")
 
     def _found(self, name: _Name, found: Found) -> float:
-        """Store addresses and return the pause until the next lookup. A family that was not learned keeps its
-        addresses."""
+        """Store addresses and return the pause. A family that was not learned keeps its addresses."""
         before, failed = self._known.get(name.host, ()), name.problem is not None
         name.ipv6 = name.ipv6 if found.ipv6 is None else found.ipv6
         name.ipv4 = name.ipv4 if found.ipv4 is None else found.ipv4

@@ -129,8 +129,7 @@ class SnapshotHolder:
         self.observe_all(((service, backend, fact),))
 
     def observe_all(self, facts: Iterable[ObservedFact]) -> None:
-        """Apply the batch and then `facts`, all as one change. Subscribers are called only if something is
-        new."""
+        """Apply the batch and then `facts`, as one change. Subscribers are called only if it is news."""
         batch, self._batch = self._batch, []
         before, all_facts = self.current, (*batch, *facts)
         self._replace(before.after(all_facts, self._clock()))
@@ -189,8 +188,7 @@ class SnapshotHolder:
         return unsubscribe
 
     def _notify(self) -> None:
-        """Call the subscribers. A change that one of them makes waits until all were called for the change
-        before."""
+        """Call all subscribers for each change. A change that one of them makes waits for its turn."""
         if self._notifying:
             return
         self._notifying = True

@@ -35,14 +35,10 @@ from gateway.telemetry.process_log import about
 
 SAVE_WAIT: Final = 2.0
 """Seconds that a step of an agreed record waits for the state file."""
-
 SHORT_SAVE_WAIT: Final = 0.1
-"""Seconds that a step waits after one that was published unsaved: the disk is slow or full, and offers go on
-moving."""
-
+"""The same after a step that was published unsaved: the disk is slow, and offers go on moving."""
 MAX_WAIT: Final = 5.0
 """Seconds that `in_force` waits."""
-
 WORKERS: Final = "workers"
 STATE_FILE: Final = "state file"
 TAKE_OVER: Final = "take-over"
@@ -122,8 +118,7 @@ class WorkerAgreement:
             self._take_steps(tuple(self._awaited))
 
     def hold(self, *, everything: bool = True) -> None:
-        """Stop advancing records. The gateway that is taken over stops all of them; the one that takes over
-        only those by which the other may serve."""
+        """Stop advancing records. A gateway that takes over stops only those by which the other may serve."""
         self._holding = True
         self._take_part()
         self._planned.clear()
@@ -177,8 +172,7 @@ class WorkerAgreement:
             self._snapshot_holder.agree(begun)
 
     def _begun(self, name: str, view: ServiceView) -> Agreed:
-        """Return the initial agreement: the restored record, or one that states the present offer of a worker
-        that was alone."""
+        """Return the first record: the restored one, or one that states the present offer."""
         record = self._restored.get(name)
         if record is None and self._alone and view.offer_state.versions:
             record = _at_rest(view)
@@ -227,42 +221,36 @@ class WorkerAgreement:
                 continue
             if name in self._planned:
                 continue
-            if (taken := self._taken(view, view.agreed)) is not None:
-                found[name] = taken
-            elif (whom := self._awaited_by(view, view.agreed)) is not None:
-                self._awaited[name] = whom
+            following = self._next(view, view.agreed)
+            if isinstance(following, _Step):
+                found[name] = following
+            elif following is not None:
+                self._awaited[name] = following
             else:
                 self._awaited.pop(name, None)
         self._tell()
         return found
 
-    def _taken(self, view: ServiceView, agreed: Agreed) -> _Step | None:
-        """Return the next step of a record, if it is possible now."""
+    def _next(self, view: ServiceView, agreed: Agreed) -> _Step | str | None:
+        """Return the next step of a record, or what it waits for; None: it has reached its target."""
+        holders, record, all_attached = self._held(view.service.name), agreed.record, not self._orphans()
+        lagging = holders is not None and holders != seq_of(record)
+        wanted = _following(view, record, all_attached=True) is not None
         if view.service.name in self._frozen:
-            return None
-        holders = self._held(view.service.name)
-        record, all_attached = agreed.record, not self._orphans()
+            return TAKE_OVER if wanted else None
         for _ in range(_MAX_STEPS):
             following = _following(view, record, all_attached=all_attached)
             if following is None:
                 break
-            if holders is not None and holders != seq_of(agreed.record):
-                return None
+            if lagging:
+                return WORKERS
             record = following
             if holders is not None or self._save is not None:
                 break  # who joins while it is saved holds the one before
         transparent = decides_nothing(record) and is_transparent(view.members, view.offer_state)
-        if record is agreed.record and transparent is agreed.transparent:
-            return None
-        return _Step(agreed, replace(agreed, record=record, transparent=transparent))
-
-    def _awaited_by(self, view: ServiceView, agreed: Agreed) -> str | None:
-        """Return what a record waits for; None: it has reached its target."""
-        wanted = _following(view, agreed.record, all_attached=True) is not None
-        if view.service.name in self._frozen:
-            return TAKE_OVER if wanted else None
-        holders = self._held(view.service.name)
-        if holders is not None and holders != seq_of(agreed.record):
+        if record is not agreed.record or transparent is not agreed.transparent:
+            return _Step(agreed, replace(agreed, record=record, transparent=transparent))
+        if lagging:
             return WORKERS
         return EARLIER_WORKERS if wanted else None
 
@@ -280,8 +268,7 @@ class WorkerAgreement:
             self._publishing = None
 
     async def _saved(self) -> None:
-        """Wait until the planned steps are in the state file. A slow or full disk does not hold an offer for
-        ever."""
+        """Wait until the planned steps are in the state file, or the disk takes too long."""
         assert self._save is not None
         saved = False
         with suppress(TimeoutError):
@@ -348,8 +335,7 @@ def _is_legacy_alone(view: ServiceView) -> bool:
 
 
 def _may_serve(view: ServiceView) -> bool:
-    """Whether another process may serve a version by this record or the one before it, or may forward
-    everything without negotiation."""
+    """Whether another process may serve by this record or the one before it, or without negotiation."""
     if view.agreed is None:
         return False
     record = view.agreed.record

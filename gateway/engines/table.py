@@ -41,11 +41,9 @@ LATEST: Final = "latest"
 ROUTE_SET_PREFIX: Final = "sg-"
 """Prefix of the names of all route sets, and of no other name in an engine."""
 MAX_VERSIONS: Final = 2000
-"""Largest number of versions of a service that get rows, the newest ones. No API has that many, and a table
-is sent whole."""
+"""Largest number of versions of a service that get rows, the newest ones: a table is sent whole."""
 MAX_VERSION_HEADERS: Final = 3
-"""Largest number of headers that may carry the version: each combination has a row for each version. No API
-has more."""
+"""Largest number of version headers: each combination of them has a row for each version."""
 ALL_SETS_UP_TO: Final = 4
 """Largest number of members for which every subset is a route set: four members have 15."""
 NO_REQUESTS: Final[Mapping[str, int]] = {}
@@ -71,8 +69,7 @@ class Inexpressible(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class RouteSet:
-    """Backends that serve the same versions. The name depends on all members and their addresses, so it never
-    changes its meaning."""
+    """Backends that serve the same versions. Other members or addresses give it another name."""
 
     service: str
     members: tuple[EngineServer, ...]
@@ -157,8 +154,7 @@ class Traits:
     written: tuple[tuple[str, str], ...]
     """Text before and after the version, for each of these headers."""
     decisive: tuple[str, ...]
-    """Normalized names of further request headers that may decide: a request with one of them is not
-    plain."""
+    """Normalized names of other request headers that may decide: with them a request is not plain."""
     removed: tuple[str, ...]
     """Normalized names of request headers that the backend never gets and that decide nothing."""
     range_headers: tuple[str, ...]
@@ -191,8 +187,7 @@ class ServiceTable:
     route_sets: tuple[RouteSet, ...] = ()
     """Route sets that an engine should know: all that rows use, and those that may be needed next."""
     missing: frozenset[str] = frozenset()
-    """Names of route sets that rows need and the engine lacks: smaller ones, or the gateway, get their
-    requests."""
+    """Names of route sets that rows need and the engine lacks: smaller ones or the gateway serve."""
     unusable: frozenset[str] = frozenset()
     """Keys of members that get a request only as a last resort: down, unhealthy, or refusing connections."""
 
@@ -339,8 +334,7 @@ def _traits(view: ServiceView) -> Traits | Inexpressible:
 
 
 def _refusal(dialect: Dialect, endpoint: Endpoint, ranged: Sequence[Header]) -> tuple[VersionRefusal, int]:
-    """Find out how a backend refuses a version, and with which status. If some refusals are in the body, all
-    are looked for there."""
+    """Find out how a backend refuses a version, and with which status. Some do so in the body."""
     for status in _CLIENT_ERRORS:
         found = {
             dialect.read_response(endpoint, status, as_mapping(headers)).version_refusal
@@ -355,8 +349,7 @@ def _refusal(dialect: Dialect, endpoint: Endpoint, ranged: Sequence[Header]) -> 
 def _error_answer(
     view: ServiceView, failure: Failure, offered: VersionSet, ranges: Collection[str]
 ) -> ErrorAnswer:
-    """Make the error response of a failure. Its offer is a placeholder, which an engine replaces by that of
-    the row."""
+    """Make the error response of a failure. An engine replaces the offer in it by that of the row."""
     response = error_response(view, failure_error(failure, offered))
     headers = {normalize_name(name): (name, value) for name, value in response.headers}
     return ErrorAnswer(
@@ -379,8 +372,7 @@ def sample_host(service: Service) -> str:
 
 
 def _ways_of_asking(view: ServiceView, traits: Traits) -> Iterator[Asked]:
-    """Yield all ways of asking: no version; then `latest` and each version, in each combination of the
-    headers."""
+    """Yield all ways of asking: without a version, and for each version in each set of headers."""
     number = len(traits.headers)
     yield (None,) * number
     scheme = view.service.dialect.scheme

@@ -48,7 +48,6 @@ from gateway.telemetry.process_log import about
 
 MAX_NAMED: Final = 4
 """Largest number of backends that a log line names; the others are only counted."""
-
 NOTHING_LISTED: Final = "it lists no backend"
 
 MakeLister: TypeAlias = Callable[[Source], Lister]
@@ -92,8 +91,7 @@ class _Watched:
 
 @final
 class Discovery:
-    """Discovery of the backends of all services; `restore`, then `retarget` any number of times, then
-    `close`. For one event loop."""
+    """Discovery of backends; `restore`, `retarget` any number of times, `close`. For one event loop."""
 
     def __init__(
         self,
@@ -190,8 +188,7 @@ class Discovery:
             watched.task.cancel()
 
     def _completed(self, service: Service) -> Service:
-        """Add discovered backends to one service. A name that several have belongs to the configuration, else
-        to the first source."""
+        """Add discovered backends. A name belongs to the configuration, else to the first source."""
         taken = _own_names(service)
         found: list[Backend] = []
         undiscovered = False
@@ -240,8 +237,7 @@ class Discovery:
                         self._put_in_force(watched, left, ended=watched.ended)
 
     def _take_in(self, watched: _Watched, answer: Answer, after_failure: float | None) -> float:
-        """Put an answer in force and return the pause until the next poll. `after_failure`: the lister's own
-        pause, if any."""
+        """Put an answer in force and return the pause until the next poll."""
         refused = self._refused(watched.source, answer)
         if isinstance(answer, Failed) or all(each in refused for each in answer.addresses):
             if isinstance(answer, Failed):
@@ -280,8 +276,7 @@ class Discovery:
         return pause_after(answer.ttl)
 
     def _refused(self, source: Source, answer: Answer) -> dict[Address, str]:
-        """Addresses that may not be used, with the reason: the gateway's own, and those that a source may not
-        name."""
+        """Addresses that are the gateway's own or that the source may not name, with the reason."""
         if isinstance(answer, Failed):
             return {}
         ports = {each.port for each in self._own}
@@ -297,8 +292,7 @@ class Discovery:
         return found
 
     def _known(self, watched: _Watched) -> tuple[dict[str, Member], set[str]]:
-        """Members of the service by name, and the names that belong to the configuration or to earlier
-        sources."""
+        """Members of the service by name, and names that others have: configuration and earlier sources."""
         assert self._snapshot_holder is not None
         self._snapshot_holder.apply_batch()
         view = self._snapshot_holder.current.views[watched.service]
@@ -312,8 +306,7 @@ class Discovery:
         return {member.backend.name: member for member in members}, taken
 
     def _put_in_force(self, watched: _Watched, backends: tuple[Backend, ...], *, ended: bool) -> None:
-        """Replace the backends of a source. Without `await`: no other task may run between the new snapshot
-        and the new probes."""
+        """Replace backends. Without `await`: no task may run between the new snapshot and the new probes."""
         assert self._snapshot_holder is not None
         assert self._before is not None
         assert self._after is not None

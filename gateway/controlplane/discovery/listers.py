@@ -24,22 +24,18 @@ from ipaddress import ip_address
 from math import gcd
 from typing import Final, NamedTuple, TypeAlias, final
 
-from gateway.controlplane.name_lookup import Addresses, Failed, NameLookup, Services, SrvRecord
+from gateway.controlplane.name_lookup import Addresses, Failed, NameLookup, SrvRecord
 from gateway.core.fleet.source import MAX_BACKENDS, MAX_WEIGHT, Address, Source, SourceKind
 from gateway.settings.target_file import MAX_SIZE, TargetsError, read_targets
 
 LOOKUPS_AT_ONCE: Final = 16
 """Largest number of SRV targets that are looked up at the same time."""
-
 FILE_INTERVAL: Final = 1.0
 """Seconds between two polls of a file. One takes about 50 µs, in a thread."""
-
 PATIENCE: Final = 5.0
 """Seconds after which a file system that does not answer is reported."""
-
 RECENT: Final = 2.0
-"""Seconds after a change in which every poll reads the file: one that is written in place may be complete a
-moment later with the same times."""
+"""Seconds after a change in which every poll reads: a second change may leave the same times."""
 
 
 class Listed(NamedTuple):
@@ -57,8 +53,7 @@ class Lister:
     """Base class of the listers. `poll` reports failures of the source as values, not as exceptions."""
 
     pause_after_failure: float | None = None
-    """Seconds until the poll after a failure. None: a growing pause, to spare a server that others use,
-    too."""
+    """Seconds until the poll after a failure. None: a growing pause, which spares shared servers."""
 
     async def poll(self) -> Answer:
         """Get the list once. May take long, and may be cancelled."""
@@ -96,7 +91,7 @@ class _Families:
 
     async def look_up(self, lookup: NameLookup, name: str, *, absolute: bool = False) -> float | Failed:
         """Look the name up and return the TTL. A family that was not learned keeps its addresses."""
-        found = await (lookup.absolute(name) if absolute else lookup(name))
+        found = await (lookup.search(name, absolute=True) if absolute else lookup(name))
         if isinstance(found, Failed):
             return found
         self.ipv6 = self.ipv6 if found.ipv6 is None else found.ipv6
@@ -126,8 +121,7 @@ class DnsLister(Lister):
 
 @final
 class SrvLister(Lister):
-    """Lister of the targets of SRV records: each address is a backend at its record's port, and a backup
-    unless it has the lowest priority value."""
+    """Lister of the addresses of SRV targets. All but those with the best priority are backups."""
 
     def __init__(self, lookup: NameLookup, name: str) -> None:
         self._lookup = lookup
@@ -141,9 +135,6 @@ class SrvLister(Lister):
             return found
         if len(found.records) > MAX_BACKENDS:
             return _too_many(len(found.records))
-        return await self._with_addresses(found)
-
-    async def _with_addresses(self, found: Services) -> Answer:
         targets = dict.fromkeys(record.target for record in found.records)
         known = {target: self._known.get(target) or _Families() for target in targets}
         at_once = asyncio.Semaphore(LOOKUPS_AT_ONCE)

@@ -29,10 +29,8 @@ from gateway.core.versions.version import Scheme
 
 _MAX_TEXT: Final = 200
 """Largest length of a name, host, release, or digest, in characters."""
-
 _MAX_BACKEND: Final = 255
 """Largest length of a backend's name in characters, as in the configuration."""
-
 _MAX_FORMS: Final = 64
 
 _LIVE_KEYS: Final = 6
@@ -189,8 +187,7 @@ def _operation(operation: Operation) -> str:
 
 
 def _plain(value: object) -> object:
-    """Convert a value to JSON that is equal in every process: without orders of sets, addresses of objects,
-    and defaults."""
+    """Convert a value to JSON that is the same in every process and leaves out defaults."""
     if is_dataclass(value):
         found = {each.name: (getattr(value, each.name), each.default) for each in fields(value)}
         return {name: _plain(own) for name, (own, default) in found.items() if own != default}

@@ -69,8 +69,7 @@ class Membership:
         self.live_revision = 0
         """Last known revision of this replica's `live` entry; 0: there is none."""
         self.joining: AgreedRecord | None = None
-        """Agreed record with which this replica is about to join, and which must be in the state file
-        before."""
+        """Agreed record with which this replica will join once it is in the state file."""
         self.filed = None if saved is None else saved.record
         """Agreed record of an earlier process in the state file, or the one that was held before everything
         ended here. It stays in the file until this replica has joined."""
@@ -123,8 +122,7 @@ class Membership:
         return self.attachment(now) is Attachment.ATTACHED
 
     def answers_for(self, now: float) -> float | None:
-        """Seconds for which a detached replica goes on answering; None: it is attached, or has no such
-        end."""
+        """Seconds for which a detached replica goes on answering; None: without end, or it is attached."""
         match self.attachment(now):
             case Attachment.FORGOTTEN:
                 return 0.0
@@ -220,8 +218,7 @@ class Membership:
             self.filed = self.joining = None
 
     def notice(self, now: float) -> bool:
-        """Log a change between attached and detached, and warn before the end. Returns whether there was a
-        change."""
+        """Log a change between attached and detached. Returns whether there was one."""
         attached = self.is_attached(now)
         changed = attached is not self.was_attached
         if changed:

@@ -70,8 +70,7 @@ class Situation:
     own_commands: Mapping[str, str]
     """Texts of the pin and of the drained backends that are in force here, by key."""
     in_force_here: bool
-    """Whether the record that this replica holds, or joins with, is in the state file and held by all its
-    workers."""
+    """Whether the state file and all workers have the record that this replica holds, or joins with."""
     ends_predecessors: bool
     """Whether all workers of earlier processes have ended, so that their registrations can end."""
     ttl: float
@@ -180,8 +179,7 @@ def ending(reading: Reading, gone: str, replica: str) -> Transaction:
 
 
 def leaving(reading: Reading, replica: str, *, registered: bool) -> Transaction:
-    """Make the transaction of a clean stop. `registered`: the registration stays, for the process that has
-    taken over."""
+    """Make the transaction of a clean stop. `registered`: keep the registration, for a successor."""
     keys = [reading.live_key(replica)] + ([] if registered else [reading.known_key(replica)])
     return Transaction((), {reading.key(GONE): replica}, tuple(key for key in keys if key in reading))
 

@@ -37,10 +37,8 @@ KNOWN: Final = "known/"
 
 _SHARE_OF_READS: Final = 4.0
 """Pause between two reads of the whole store, in multiples of the time that one takes."""
-
 _SHARE_OF_RESYNCS: Final = 50.0
 """Pause between two such reads while nothing seems to have changed."""
-
 _MAX_NAMED: Final = 10
 """Largest number of unknown keys, or replicas, that one log line names."""
 
@@ -190,8 +188,7 @@ class Readings:
         self._seconds = 0.0
 
     def resync_at(self, ttl: float) -> float:
-        """Time at which everything is read again even without a change: a key that was deleted by hand leaves
-        no revision behind."""
+        """Time of the next read without a known change: a key deleted by hand leaves no revision behind."""
         return self._read_at + max(ttl, _SHARE_OF_RESYNCS * self._seconds)
 
     async def read(self, names: Iterable[str]) -> set[str]:

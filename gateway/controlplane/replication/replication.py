@@ -63,7 +63,6 @@ from gateway.telemetry.neighbours import AgreementReport
 
 MAX_WAIT: Final = 5.0
 """Seconds that `in_force` and commands wait."""
-
 STORE: Final = "store"
 
 _log = logging.getLogger("skewgate.agreement")

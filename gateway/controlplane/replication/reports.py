@@ -81,8 +81,7 @@ def _replica(
 
 
 def _holds(each: str, reading: Reading) -> bool:
-    """Whether a replica holds up the next step: it has not acknowledged, or votes against what another one
-    wants."""
+    """Whether a replica holds up a step: it has not acknowledged, or votes against another's want."""
     entry = reading.live.get(each)
     record = reading.record
     if entry is None:

@@ -23,13 +23,10 @@ from gateway.runtime.process import end_tasks
 
 SAVE_WAIT: Final = 2.0
 """Seconds that an acknowledgement waits for the state file."""
-
 _RECORDED: Final = 60.0
 """Seconds between two writes of the moment at which this replica was last attached."""
-
 _RECORDED_SHARE: Final = 0.25
 """Upper bound of that pause as a share of `forget`."""
-
 MAX_IDS: Final = 64
 """Largest number of registrations in the state file: as many as its reader takes."""
 
@@ -131,8 +128,7 @@ class Saving:
         return self._filed_of(me).recorded_at < max(me.attached_at, me.sent_at - self._period)
 
     async def _write(self) -> None:
-        """Write the state file. A slow or full disk does not hold the acknowledgements for ever: the log
-        tells the cost."""
+        """Write the state file. A slow or full disk delays acknowledgements only for `SAVE_WAIT`."""
         assert self._save is not None
         self._filed = {me: self._filed_of(me) for me in self._members.values()}
         for me, filed in self._filed.items():

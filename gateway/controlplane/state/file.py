@@ -28,7 +28,6 @@ from gateway.runtime.file_trust import (
 
 MAX_SIZE: Final = 4 << 20
 """Largest file that is read, in bytes. A service with a hundred drained backends takes a few KiB."""
-
 MODE: Final = 0o600
 """Mode of a new file, before the umask: other users need not know the names of backends."""
 
@@ -62,8 +61,7 @@ class StateFile:
         self._damaged = False
 
     def read(self) -> str | None:
-        """Read the text of the state file; None: there is no file. Raises `StateFileError` if it cannot be
-        read as text."""
+        """Read the text; None: there is no state file. Raises `StateFileError`."""
         if self._text is not None:
             return self._text
         try:
@@ -109,8 +107,7 @@ class StateFile:
         return self._beside(".damaged") if movable else None
 
     def replace(self, text: str) -> None:
-        """Replace the text of the file. It is durable when this returns. Raises `StateFileError`; the file
-        then holds the old or the new text."""
+        """Replace the text durably. After a `StateFileError` the file holds the old or the new text."""
         try:
             self._acquire_lock()
             if self._damaged:
@@ -133,8 +130,7 @@ class StateFile:
         return self.path.with_name(self.path.name + suffix)
 
     def _reason(self, problem: OSError) -> str:
-        """Describe an error for the operator, with a hint for missing permissions: after one start as root
-        the files belong to root."""
+        """Describe an error, with a hint for the usual one: after a start as root the files are root's."""
         reason = (problem.strerror or str(problem)).lower()
         if problem.errno not in (errno.EACCES, errno.EPERM):
             return reason
@@ -144,8 +140,7 @@ class StateFile:
         )
 
     def _acquire_lock(self) -> None:
-        """Become the only writer. The lock is a separate file, because every write replaces the state
-        file."""
+        """Become the only writer. The lock is a separate file, because writes replace the state file."""
         if self.lock is not None:
             return
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -166,8 +161,7 @@ class StateFile:
         self.lock = fd
 
     def _move_damaged(self) -> None:
-        """Move a damaged file away, if it is regular: a folder or a pipe of this name is a mistake, not our
-        state."""
+        """Move a damaged file away. A folder or a pipe of this name is a mistake, not our state."""
         with suppress(FileNotFoundError):
             if not stat.S_ISREG(self.path.lstat().st_mode):
                 raise StateFileError("it is not a regular file")

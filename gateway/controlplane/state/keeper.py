@@ -29,14 +29,11 @@ from gateway.telemetry.status import StateWrites
 
 RETRY_PAUSE: Final = 10.0
 """Seconds until a failed write is repeated if nothing changes: people need time to empty a full disk."""
-
 PAUSE: Final = 0.25
 """Seconds that a change of the state waits for others before it is written, unless somebody waits for the
 file: the first probes of a thousand backends are a few writes."""
-
 MAX_WAIT: Final = 5.0
 """Seconds that the response to an operator's command waits for the disk."""
-
 MAX_NAMED: Final = 20
 """Largest number of entries that one log line names as not restored: the file may be another gateway's."""
 
@@ -132,16 +129,14 @@ class StateKeeper:
         return StateWrites(not self._failing, self._written_at, self._writes, self._failures)
 
     async def start(self) -> None:
-        """Begin to write the state file. When this returns, the file holds the present state, or the log says
-        why not."""
+        """Begin to write the state file. The first write has ended when this returns."""
         self._unsubscribe = self._snapshot_holder.subscribe(self._on_change)
         # Owned by this object until `close`.
         self._task = asyncio.get_running_loop().create_task(self._write_on_change(), name="state")
         await self.written()
 
     async def written(self) -> bool:
-        """Wait until all changes up to now are in the state file. False: the write failed, or takes too
-        long."""
+        """Wait until the state file has all changes. False: the write failed, or takes too long."""
         change = self._changes
         if self._attempted < change:
             self._hurry.set()
@@ -154,15 +149,13 @@ class StateKeeper:
         return not self._failing
 
     async def write(self) -> bool:
-        """Write the state file with what `records` returns now, of which no change of the snapshot tells, and
-        wait as `written` does."""
+        """Write the state file even without a change of the snapshot, and wait as `written` does."""
         self._changes += 1
         self._wake.set()
         return await self.written()
 
     async def pause(self) -> None:
-        """Stop writing the state file, because another process is about to. When this returns, no write is
-        under way."""
+        """Stop writing the state file for another process. Afterwards no write is under way."""
         await self.written()
         self._paused = True
         async with self._writing:
@@ -194,8 +187,7 @@ class StateKeeper:
         self._wake.set()
 
     async def _write_on_change(self) -> None:
-        """Write whenever something has changed. Changes that come together are one attempt; failed ones are
-        repeated."""
+        """Write after each change, several changes together. A failed write is repeated."""
         while True:
             self._wake.clear()
             self._hurry.clear()

@@ -38,23 +38,18 @@ from gateway.telemetry.access_log import printable
 
 FORMAT: Final = 2
 """Version of the state file's format. It changes when an older release could misread what this one writes."""
-
 _WITHOUT_ADVERTISEMENTS: Final = 1
 """Version of the format in releases that saved neither policies nor advertisements."""
-
 _NOTHING: Final[Mapping[str, object]] = {"policy": None, "at_least": None, "cut": False, "advertisements": {}}
 """Defaults for an entry in the format without advertisements."""
-
 _LATEST_TIME: Final = 1e12
 """Latest Unix time that is accepted in a state file: the year 33658."""
-
 _MAX_QUOTED: Final = 80
 """Largest number of characters that a message quotes of the file."""
 
 
 _MAX_IDS: Final = 64
 """Largest number of registrations in an entry: an earlier process has ended its own, or its successor has."""
-
 _MAX_ID: Final = 128
 """Longest id of a replica, or of a start of the machine, in characters."""
 
@@ -292,8 +287,7 @@ def _is_range(pair: object) -> bool:
 def _saved_state(
     name: str, entry: Mapping[str, Any], before: Scheme, service: Service, wall_offset: float
 ) -> SavedState:
-    """Restore an entry that was written in the scheme `before`. Raises `StateTextError` if it holds no
-    versions."""
+    """Restore an entry that was written in the scheme `before`. Raises `StateTextError`."""
     scheme = service.dialect.scheme
     try:
         versions = _version_set(entry["versions"], before, scheme)

@@ -47,8 +47,7 @@ AUTHENTICATE: Final = "/v3/auth/authenticate"
 CALL_TTLS: Final = 0.23
 """Time limit of one call to etcd as a share of the TTL: less than the time between two beats."""
 LOGIN_TIME: Final = 5.0
-"""Time limit of a login in seconds. etcd checks passwords slowly on purpose, so a login may outlast a
-call."""
+"""Seconds for a login, which may outlast a call: etcd checks passwords slowly on purpose."""
 WATCH_TTLS: Final = 10.0
 """Silence, in multiples of the TTL, after which a watch is renewed: its connection may be gone."""
 MAX_ANSWER: Final = 8 * 1024 * 1024
@@ -171,8 +170,7 @@ class EtcdStore:
         raise errors[0]
 
     async def _send_in_turn(self, path: str, body: Json) -> Json:
-        """Send a transaction. The next endpoint is asked only if there was no connection to the one
-        before."""
+        """Send a transaction. The next endpoint is asked only if the one before was not reached."""
         first: StoreError | None = None
         for index in self._in_order():
             try:

@@ -18,8 +18,7 @@ class StoreError(SkewgateError):
 
 
 class StoreRefused(StoreError):
-    """Error: the store refuses access: wrong user, password or certificate, or no permission. Nothing was
-    done."""
+    """Error: the store refuses access (user, password, certificate, permission). Nothing was done."""
 
 
 @final
@@ -56,8 +55,7 @@ class Unchanged(NamedTuple):
     key: str
     revision: int
     text: str | None = None
-    """Text that the key must have, too: a restored store may have the same revision for another text. None:
-    any."""
+    """Text of the key: a restored store may use the same revision for another one. None: any."""
 
 
 Guard: TypeAlias = NothingNewer | Unchanged
@@ -82,8 +80,7 @@ class Store(Protocol):
         """Carry out a transaction and return its revision; None: a guard does not hold."""
 
     def watch(self, prefix: str, changed: Callable[[], None]) -> None:
-        """Call `changed` soon after a change under `prefix`: a hint that may come late, too often or
-        never."""
+        """Call `changed` soon after a change under `prefix`: a hint that may be late, wrong or missing."""
 
     async def close(self) -> None:
         """End all watches and connections."""

@@ -46,7 +46,6 @@ VERSION_FIELD: Final = 1
 ROUTE_SET_FIELD: Final = 2
 FIRST_RANGE_FIELD: Final = 3
 """Position of the first value of the range headers."""
-
 _ENCODED: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -137,8 +136,7 @@ def _client(options: HaproxyOptions) -> Iterator[str]:
 
 
 def _aliases(pattern: str) -> str:
-    """Regular expression for every spelling of a normalized name, or of a prefix with `*`. HAProxy compares
-    names in lower case."""
+    """Regular expression for every spelling of a normalized name, in lower case, or of a prefix."""
     beginning = pattern.removesuffix("*")
     end = "$" if beginning == pattern else ""
     return f"^{beginning.replace('-', '[^a-z0-9]')}{end}"
@@ -225,8 +223,7 @@ def _route_set(
 
 
 def _retried(plan: Retry, route_set: RouteSet) -> Iterator[str]:
-    """Retry rules: a request of which nothing was sent, and a safe one without a reply, go to another
-    server."""
+    """Retry rules: unsent requests, and safe ones without a reply, go to another server."""
     without_response = RetryCause.NO_REPLY in plan.on and plan.attempts > 1
     reasons = ["conn-failure"] * (RetryCause.CONNECT in plan.on) + ["empty-response"] * without_response
     # None for one member: HAProxy would wait for a second before it connects to the same one again. It leaves

@@ -99,8 +99,7 @@ class HaproxyDriver:
         self._clock = clock
         self._process: _Process | None = None
         self._absent: Mapping[str, int] | None = None
-        """Agreed records that a process would read if it started now, while none listens; None: one may
-        listen."""
+        """Agreed records in the file while no process listens; None: one may listen."""
         self._earlier: list[tuple[float, Mapping[str, int]]] = []
         """Earlier processes that may still serve: their deadlines and agreed records."""
         self._known: frozenset[str] | None = None
@@ -252,8 +251,7 @@ class HaproxyDriver:
         self._open_requests.count(in_force, self._snapshot_holder.current, self._table, requests)
 
     async def _set_states(self, talk: Conversation, servers: Mapping[str, Mapping[str, bool]]) -> None:
-        """Drain the servers that the gateway ejected or uses as a last resort, in each route set that has
-        others."""
+        """Drain servers that are ejected, or a last resort, in each route set that has others."""
         ejected = frozenset(self._ejected())
         for service in self._table.services:
             choices = service.unusable | ejected, service.unusable

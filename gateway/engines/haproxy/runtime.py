@@ -23,7 +23,6 @@ CHUNK: Final = 7000
 """Size of one `add map` in bytes: less than half of the default `tune.bufsize`, which must hold all of it."""
 MAX_ANSWER: Final = 16 * 1024 * 1024
 """Largest answer of HAProxy in bytes: the states of a hundred thousand servers."""
-
 _PROMPT: Final = b"\n> "
 _OPEN: Final = ("scur", "qcur")
 """Columns of `show stat` that count requests: sent to a server, or waiting for it."""
@@ -76,8 +75,7 @@ class Conversation:
         return answer.decode("utf-8", "replace").strip(" \n>+")
 
     async def info(self) -> Info:
-        """Identify the process at the socket. A release that is too old, or a socket with too few rights, is
-        a problem."""
+        """Identify the process at the socket, and check its release and our rights."""
         text = await self.command("show info")
         found = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
         release = found.get("Version", "")
@@ -168,8 +166,7 @@ async def conversation(path: str) -> AsyncIterator[Conversation]:
 
 
 def _nobody(path: str) -> RuntimeProblem:
-    """Describe a refused connection. A file that is no socket proves nothing about HAProxy, which may serve
-    with another one."""
+    """Describe a refused connection. Without a socket HAProxy may still serve, at another one."""
     if Path(path).is_socket():
         return NobodyListens(f"nobody listens at {path}: HAProxy does not run")
     return RuntimeProblem(f"{path} is no socket: `stats socket` of HAProxy must name it")
