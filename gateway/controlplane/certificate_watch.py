@@ -106,12 +106,12 @@ class CertificateWatch:
                 self._metrics.count(OfProcess.certificate_reloads, "failure")
                 hint = f"; {error.hint}" if error.hint else ""
                 where = error.path or error.part
-                _log.error("the certificates of %s stay as they were: %s (%s)%s", name, error, where, hint)
+                _log.error("the certificates of %s were not reloaded: %s (%s)%s", name, error, where, hint)
                 return
         self._metrics.count(OfProcess.certificate_reloads, "success")
         self._on_read()
         if certificates.certificates != before:
-            _log.info("the certificates of %s were read again", name)
+            _log.info("the certificates of %s were reloaded", name)
 
     def _warn_of_expiry(self) -> None:
         now = self._wall()
@@ -122,7 +122,7 @@ class CertificateWatch:
             elif now >= self._warned_at.get(path, float("-inf")) + WARN_AGAIN:
                 self._warned_at[path] = now
                 if left <= 0:
-                    _log.error("the certificate %s has expired: it is refused", path)
+                    _log.error("the certificate %s has expired: its peers refuse it", path)
                 else:
                     _log.warning("the certificate %s expires in %d days", path, left // 86_400)
 

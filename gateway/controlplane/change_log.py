@@ -219,9 +219,9 @@ class ChangeLog:
         if view.offer.held.rule is not HeldRule.AGREEMENT:
             held = reason_held(view, self._clock())
         elif self._replicas is None:
-            held = "not every worker, or another process that still serves, holds it yet"
+            held = "some workers, or another process that still serves, have not acknowledged it yet"
         else:
-            held = self._replicas(name) or "the replicas, and the workers of each, have not agreed yet"
+            held = self._replicas(name) or "other replicas, or their workers, have not acknowledged it yet"
         parts = [", ".join([*changes, f"phase {view.offer.phase}"]), warning, held]
         extra = by_operator(name) if commanded else about(name)
         _offer_log.log(level, "%s: %s", name, "; ".join(filter(None, parts)), extra=extra)
@@ -242,7 +242,7 @@ class ChangeLog:
         since = "in the last hour" if hour.is_whole else "since the start"
         gone = before.offer.versions - view.offer_state.versions
         why = (
-            f"{gone.format(scheme)} is not what the policy gives"
+            f"the policy no longer gives {gone.format(scheme)}"
             if gone & last_reports(view.members)
             else f"no backend serves {gone.format(scheme)} any more"
         )
@@ -275,9 +275,9 @@ def _freshness(member: Member, scheme: Scheme) -> str:
         case Freshness.FRESH:
             return f"fresh, serves {_served_versions(member, scheme)}"
         case Freshness.STALE:
-            return f"stale, its last probe failed: {error}"
+            return f"stale (probe failed): {error}"
         case Freshness.DOWN:
-            down = "down after three failed probes, tried last until it answers"
+            down = "down (3 failed probes), used only as a last resort"
             return f"{down}; check {member.backend.url}: {error}"
         case Freshness.UNKNOWN:
             return f"gets no requests, its versions are unknown; check {member.backend.url}: {error}"
@@ -296,7 +296,7 @@ def _suspicion(before: Member | None, member: Member, scheme: Scheme) -> Iterato
 
 def _connect_failed(member: Member) -> str:
     check = f"{member.backend.url}{': ' if member.connect_error else ''}{member.connect_error}"
-    return f"a request could not connect to it, tried last {_until(member)}; check {check}"
+    return f"a request could not connect, used only as a last resort {_until(member)}; check {check}"
 
 
 def _mismatched(member: Member, versions: VersionSet, scheme: Scheme) -> str:
@@ -317,7 +317,7 @@ def _unknown_version(before: Member | None, member: Member, scheme: Scheme) -> I
     if now.holds and (not was.holds or now.legacy_answers > was.legacy_answers):
         yield logging.WARNING, _version_unknown(member)
     elif was.holds and not now.holds and before is not None and before.advertisement == member.advertisement:
-        yield logging.INFO, f"shows its versions again, serves {_served_versions(member, scheme)}"
+        yield logging.INFO, f"reports its versions again, serves {_served_versions(member, scheme)}"
 
 
 _UNHEALTHY: Final = ": gets no new requests while another backend that serves the version is usable"
@@ -329,7 +329,7 @@ def _health(before: Member | None, member: Member) -> Iterator[Line]:
     if member.unhealthy is not None and member.unhealthy != was:
         yield logging.WARNING, f"{member.unhealthy}{_UNHEALTHY}"
     elif was is not None and member.unhealthy is None:
-        yield logging.INFO, "its health check says yes again"
+        yield logging.INFO, "its health check passes again"
 
 
 def _version_unknown(member: Member) -> str:
@@ -416,7 +416,7 @@ def _flapping(before: ServiceView, view: ServiceView) -> str:
     seconds = view.service.stabilization * 2.0 ** max(doublings for _, doublings in again)
     text = versions.format(view.service.dialect.scheme)
     return (
-        f"{text} fell again and waits {seconds:.3g} s when it is back; no longer served by "
+        f"{text} left the offer again and will wait {seconds:.3g} s once it is back; no longer served by "
         f"{_names(members, view)}: check whether it flaps, or two servers share its address"
     )
 
@@ -534,9 +534,9 @@ def _held_by_backends(view: ServiceView) -> str:
         advice = "upgrade or remove" if held.rule is HeldRule.STATE else "upgrade or drain"
         return f"{versions} is held back by {names}: {advice}"
     if not members:
-        return f"{versions} stays on offer, nobody is known to serve it"
+        return f"{versions} stays on offer, no known backend serves it"
     if all(held.versions & advertised_versions(member) for member in members):
-        return f"{versions} stays on offer by the last report of {names}: revive, upgrade or remove"
+        return f"{versions} stays on offer because {names} last reported it: bring back, upgrade or remove"
     return f"{versions} stays on offer although it is not served by {names}: upgrade or drain"
 
 

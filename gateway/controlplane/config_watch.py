@@ -70,7 +70,9 @@ class ConfigWatch:
             self._waiting = found
             self._restless += 1
             if self._restless == RESTLESS:
-                _log.warning("a file of the configuration changes all the time: it is read once it rests")
+                _log.warning(
+                    "a file of the configuration keeps changing: reloading one second after its last change"
+                )
 
     async def _run(self) -> None:
         while True:
@@ -78,4 +80,4 @@ class ConfigWatch:
             try:
                 await self.check_for_changes()
             except Exception:  # noqa: BLE001 - our bug, and no reason never to look again
-                _log.exception("looking at the files of the configuration failed")
+                _log.exception("checking the files of the configuration failed")

@@ -216,7 +216,7 @@ def _needs_restart(key: str, loaded: Loaded) -> Problem:
         at.column,
         "needs-restart",
         f"`{key}` cannot change while the gateway runs",
-        "restart the gateway, or write the old value again: nothing else is in force before",
+        "restart the gateway, or restore the old value; the old file stays in force",
         width=at.width,
     )
 

@@ -276,10 +276,10 @@ class WorkerAgreement:
                 saved = await self._save()
         if self._unsaved is saved:
             if saved:
-                _log.info("steps of offers are saved again before workers take them")
+                _log.info("changes of offers are saved again before workers get them")
             else:
                 _log.warning(
-                    "the state file is not written in time: offers move on unsaved; if this process is "
+                    "the state file was not written in time: offers change without it; if this process is "
                     "killed now, its workers may serve what the next one refuses, until they have drained"
                 )
         self._unsaved = not saved

@@ -350,11 +350,11 @@ async def test_reload_refuses_what_needs_a_restart_with_the_keys(
         f"{file}:3:14: error[needs-restart]: `access_log.format` cannot change while the gateway runs\n"
         "    3 | access_log: {format: text}\n"
         "      |              ^^^^^^\n"
-        "      = hint: restart the gateway, or write the old value again: nothing else is in force before\n"
+        "      = hint: restart the gateway, or restore the old value; the old file stays in force\n"
         f"{file}:4:10: error[needs-restart]: `limits.headers` cannot change while the gateway runs\n"
         "    4 | limits: {headers: 64}\n"
         "      |          ^^^^^^^\n"
-        "      = hint: restart the gateway, or write the old value again: nothing else is in force before\n"
+        "      = hint: restart the gateway, or restore the old value; the old file stays in force\n"
         "skewgate: reload refused, the old configuration stays in force\n"
     )
     assert "\n\nthe last reload was refused, the old configuration is in force: " in shown.out

@@ -117,7 +117,7 @@ async def test_a_damaged_file_is_a_warning_and_the_gateway_starts(
     ended = await finish(process)
 
     assert ended.code == 0
-    assert f"WARNING skewgate.state: {restartable.state} cannot be used" in ended.err
+    assert f"WARNING skewgate.state: {restartable.state} is ignored" in ended.err
     assert restartable.state.with_name("state.json.damaged").read_text() == content
     assert json.loads(restartable.state.read_text())["services"]["baremetal"]["versions"] == [["1.1", "1.58"]]
 

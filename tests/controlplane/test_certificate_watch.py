@@ -62,7 +62,7 @@ async def test_changed_files_are_read_again_by_themselves(
         await watch.close()
 
     assert metrics.results[-1] == "success"
-    assert "the certificates of 127.0.0.1:8443 were read again" in caplog.text
+    assert "the certificates of 127.0.0.1:8443 were reloaded" in caplog.text
     assert watch.expiry() == {str(tmp_path / "tls.crt"): certificates.certificates[0].not_after}
 
 
@@ -80,7 +80,7 @@ async def test_a_bad_pair_is_told_once_with_its_reason_and_changes_nothing(
 
     assert certificates.certificates == before
     assert metrics.results == ["failure"]
-    assert caplog.text.count("the certificates of 127.0.0.1:8443 stay as they were") == 1
+    assert caplog.text.count("the certificates of 127.0.0.1:8443 were not reloaded") == 1
     assert f"the key does not belong to the certificate ({tmp_path / 'tls.key'})" in caplog.text
 
 
@@ -114,7 +114,7 @@ async def test_fourteen_days_before_it_expires_a_warning_says_so_once_a_day(
     assert caplog.text.count("expires in 12 days") == 1
     clock[0] = expiry + 1
     await watch.reload(wanted)
-    assert "has expired: it is refused" in caplog.text
+    assert "has expired: its peers refuse it" in caplog.text
 
 
 async def test_of_those_that_backends_are_shown_a_warning_says_so_too(

@@ -141,7 +141,7 @@ async def test_the_steps_of_several_workers_are_one_line(log: LoggedFleet) -> No
     log.change_log.close()
     [line] = log.lines()
     assert line.startswith("INFO baremetal: unpinned, no ceiling, offer 1.1-1.31")
-    assert line.endswith("not every worker, or another process that still serves, holds it yet")
+    assert line.endswith("some workers, or another process that still serves, have not acknowledged it yet")
     await agreement.close()
 
 
@@ -149,7 +149,7 @@ async def test_the_steps_of_several_workers_are_one_line(log: LoggedFleet) -> No
     "replicas, reason",
     [
         ("held back by gw-2", "held back by gw-2"),
-        ("", "the replicas, and the workers of each, have not agreed yet"),
+        ("", "other replicas, or their workers, have not acknowledged it yet"),
     ],
 )
 async def test_replicas_that_hold_a_change_back_are_named(
@@ -413,7 +413,8 @@ def test_who_keeps_versions_on_offer_by_a_last_report_is_logged(log: LoggedFleet
     assert log.lines() == [
         (
             "INFO baremetal: offer 1.1-1.58, phase mixed; "
-            "1.51-1.58 stays on offer by the last report of api-2 (1.1-1.58): revive, upgrade or remove"
+            "1.51-1.58 stays on offer because api-2 (1.1-1.58) last reported it: "
+            "bring back, upgrade or remove"
         ),
         "ERROR baremetal: all backends for 1.51-1.58 are drained: requests get 503",
     ]
@@ -448,7 +449,7 @@ def test_R_A13_a_backend_that_flaps_is_named_from_the_second_fall_on(log: Logged
 
     assert fell.startswith("WARNING baremetal: offer 1.1-1.90 -> 1.1-1.58, phase uniform; no backend serves")
     assert flaps == (
-        "WARNING baremetal: 1.59-1.90 fell again and waits 20 s when it is back; "
+        "WARNING baremetal: 1.59-1.90 left the offer again and will wait 20 s once it is back; "
         "no longer served by api-1 (1.1-1.58): check whether it flaps, or two servers share its address"
     )
 
@@ -462,7 +463,7 @@ def test_a_reload_that_takes_versions_away_says_so(log: LoggedFleet) -> None:
     reconfigure(log.snapshot_holder, [log.service()])
     [line] = log.lines()
     assert line.startswith(
-        "WARNING baremetal: offer 1.1-1.90 -> 1.1-1.58, phase mixed; 1.59-1.90 is not what the policy gives, "
+        "WARNING baremetal: offer 1.1-1.90 -> 1.1-1.58, phase mixed; the policy no longer gives 1.59-1.90, "
         "requests for these versions are refused now; "
     )
 
@@ -547,7 +548,7 @@ def test_failures_of_requests_are_one_line_each_with_what_to_check(log: LoggedFl
     unconnected, mismatched, again = log.lines("skewgate.prober")
     key = "baremetal/api-1"
     assert unconnected.startswith(
-        f"WARNING {key}: a request could not connect to it, tried last until a probe answers"
+        f"WARNING {key}: a request could not connect, used only as a last resort until a probe answers"
     )
     assert unconnected.endswith("check http://127.0.0.1:1")
     assert mismatched.startswith(f"ERROR {key}: served another version than the requested 1.31, gets no")
@@ -573,7 +574,7 @@ def test_a_backend_whose_version_is_unknown_is_one_line_a_change(log: LoggedFlee
         ),
         f"WARNING baremetal/api-1: answers as a server without versions, 1 of 3; {known}",
         f"WARNING baremetal/api-1: answers as a server without versions, 2 of 3; {known}",
-        "INFO baremetal/api-1: shows its versions again, serves 1.1-1.58",
+        "INFO baremetal/api-1: reports its versions again, serves 1.1-1.58",
     ]
 
 
@@ -627,7 +628,7 @@ def flap(log: LoggedFleet, changes: int) -> None:
 
 
 def test_R_B8_the_first_flaps_are_told_at_once_and_then_ever_more_of_them_together(log: LoggedFleet) -> None:
-    down = "WARNING baremetal/api-1: stale, its last probe failed: no connection"
+    down = "WARNING baremetal/api-1: stale (probe failed): no connection"
     up = "INFO baremetal/api-1: answers again, serves 1.1-1.58"
     flap(log, 80)
     assert log.lines("skewgate.prober") == [
@@ -641,11 +642,11 @@ def test_R_B8_the_first_flaps_are_told_at_once_and_then_ever_more_of_them_togeth
 @pytest.mark.parametrize(
     "changes, last",
     [
-        (9, "changed 3 times in the last 10 s, now stale, its last probe failed: no connection"),
+        (9, "changed 3 times in the last 10 s, now stale (probe failed): no connection"),
         (36, "changed 20 times in the last 20 s, now fresh, serves 1.1-1.58"),
         (46, "changed 10 times in the last 39 s, now fresh, serves 1.1-1.58"),
-        (57, "changed 21 times in the last 40 s, now stale, its last probe failed: no connection"),
-        (81, "changed 5 times in the last 34 s, now stale, its last probe failed: no connection"),
+        (57, "changed 21 times in the last 40 s, now stale (probe failed): no connection"),
+        (81, "changed 5 times in the last 34 s, now stale (probe failed): no connection"),
     ],
 )
 def test_R_B8_the_last_line_about_a_backend_that_has_settled_is_true(
@@ -667,7 +668,7 @@ def test_R_B8_one_backend_that_flaps_hides_no_other_and_no_command(log: LoggedFl
     log.snapshot_holder.observe("baremetal", "api-2", ProbeFailed("no connection", log.now))
     log.snapshot_holder.apply("baremetal", Drain("api-1"))
     assert [line.partition(",")[0] for line in log.lines("skewgate.prober")] == [
-        "WARNING baremetal/api-2: stale",
+        "WARNING baremetal/api-2: stale (probe failed): no connection",
         "INFO baremetal/api-1: drained",
     ]
     log.snapshot_holder.apply("baremetal", Pin(Version(1, 31)))
@@ -698,7 +699,9 @@ def test_R_B8_what_is_not_told_is_told_at_the_end_unless_it_is_gone(log: LoggedF
     log.lines()
     log.change_log.close()
     (line,) = log.lines("skewgate.prober")
-    assert line.startswith("WARNING baremetal/api-1: changed 3 times in the last 3 s, now stale, its last")
+    assert line.startswith(
+        "WARNING baremetal/api-1: changed 3 times in the last 3 s, now stale (probe failed)"
+    )
     flap_freshness(log, up=True)
     reconfigure(log.snapshot_holder, [log.service("api-2")])
     for _ in range(100):

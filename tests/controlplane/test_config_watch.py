@@ -220,7 +220,7 @@ async def test_a_file_that_never_rests_is_told_once(
         await watched.checks(1)
 
     assert [record.getMessage() for record in caplog.records] == [
-        "a file of the configuration changes all the time: it is read once it rests"
+        "a file of the configuration keeps changing: reloading one second after its last change"
     ]
 
 
@@ -250,7 +250,7 @@ async def test_our_own_bug_does_not_end_the_watch(
     watched.main.write_text(MAIN + watched.service("two"))
     await until(lambda: watched.names() == ["two"])
     await watched.watch.close()
-    assert "looking at the files of the configuration failed" in caplog.text
+    assert "checking the files of the configuration failed" in caplog.text
 
 
 async def test_during_a_take_over_it_waits_and_reloads_afterwards(

@@ -91,7 +91,7 @@ async def test_a_disable_file_takes_new_requests_away_and_nothing_else(
     lines = [record.getMessage() for record in caplog.records if record.name == "skewgate.prober"]
     no, yes = lines
     assert no.startswith(f"baremetal/api-1: {DISABLED}: gets no new requests while another backend")
-    assert yes == "baremetal/api-1: its health check says yes again"
+    assert yes == "baremetal/api-1: its health check passes again"
 
 
 @pytest.mark.parametrize("status", [404, 405, 501, 302])

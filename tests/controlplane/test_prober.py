@@ -525,14 +525,16 @@ async def test_the_log_has_one_line_a_change_and_none_a_probe(caplog: pytest.Log
         "baremetal: offer none -> 1.1-1.58, phase uniform",
         "baremetal/api-1: serves 1.1-1.58 -> 1.1-1.90, fresh",
         "baremetal: offer 1.1-1.58 -> 1.1-1.90, phase uniform",
-        f"baremetal/api-1: stale, its last probe failed: {refused}",
+        f"baremetal/api-1: stale (probe failed): {refused}",
         (
-            "baremetal/api-1: down after three failed probes, tried last until it answers; "
+            "baremetal/api-1: down (3 failed probes), used only as a last resort; "
             f"check http://{where}: {refused}"
         ),
         "baremetal: offer 1.1-1.90, phase mixed",
+        "baremetal: all backends for 1.1-1.90 are down: requests get 503",
         "baremetal/api-1: answers again, serves 1.1-1.90",
         "baremetal: offer 1.1-1.90, phase uniform",
+        "baremetal: 1.1-1.90 is served again",
     ]
 
 

@@ -383,7 +383,7 @@ def test_a_record_that_cannot_be_followed_is_answered_503_and_said(
 
     with caplog.at_level(logging.ERROR, "skewgate.agreement"):
         run(main())
-    assert "nothing is answered" in caplog.text
+    assert "all requests get 503" in caplog.text
 
 
 def test_foreign_keys_are_named_and_passed_over(caplog: pytest.LogCaptureFixture) -> None:

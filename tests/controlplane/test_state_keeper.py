@@ -173,7 +173,7 @@ async def test_a_file_that_cannot_be_written_is_reported_once_and_tried_again(
         assert failed.failures >= 2
         folder.mkdir()
         while not await keeper.written():
-            await until_logged(caplog, "can be written again")
+            await until_logged(caplog, "is written again")
         assert on_disk(path) == PINNED
         assert await keeper.written()
         written = keeper.writes()
@@ -186,7 +186,7 @@ async def test_a_file_that_cannot_be_written_is_reported_once_and_tried_again(
             "ERROR",
             f"{path} cannot be written, {WOULD_BE_LOST}: no such file or directory",
         ),
-        ("INFO", f"{path} can be written again"),
+        ("INFO", f"{path} is written again"),
     ]
 
 
@@ -238,7 +238,7 @@ def test_R3_N9_at_the_first_start_no_state_file_is_information(
 
     assert load_state(StateFile(path), [API]) == {}
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("INFO", f"{path} does not exist yet: this is its first start")
+        ("INFO", f"{path} does not exist yet: this is the first start")
     ]
 
 
@@ -250,7 +250,7 @@ def test_R3_N9_a_state_file_that_is_gone_is_a_warning(path: Path, caplog: pytest
 
     assert load_state(StateFile(path), [API]) == {}
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("WARNING", f"{path} is gone: starting without the offers, pins and drains of the earlier run")
+        ("WARNING", f"{path} is gone: starting without the offers, pins and drains of the last run")
     ]
 
 
@@ -270,7 +270,7 @@ async def test_a_damaged_file_is_a_warning_and_moved_aside(
     [record] = caplog.records
     assert record.levelname == "WARNING"
     assert record.getMessage().startswith(
-        f"{path} cannot be used, the offers, pins and drains of the last run are lost: "
+        f"{path} is ignored, so the offers, pins and drains of the last run are lost: "
     )
     snapshot_holder = holder_of(API)
     keeper = StateKeeper(file, snapshot_holder)

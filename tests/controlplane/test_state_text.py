@@ -277,19 +277,19 @@ def test_names_that_were_lost_or_moved_make_another_scheme(names: tuple[str, ...
         ),
         (
             text_of({**GOOD, "advertisements": {"api-1": {**KNOWN, "default": "one"}}}),
-            "its entry 'api' holds what is not a version or a range",
+            "its entry 'api' has an invalid version or range",
         ),
-        (text_of({**GOOD, "policy": "all"}), "its entry 'api' holds what is not a policy"),
-        (text_of({**GOOD, "at_least": "half"}), "its entry 'api' holds what is not a policy"),
-        (text_of({**GOOD, "policy": "reachable"}), "its entry 'api' holds what is not a policy"),
-        (text_of({**GOOD, "pin": "1.3l"}), "its entry 'api' holds what is not a version or a range"),
+        (text_of({**GOOD, "policy": "all"}), "its entry 'api' has an invalid policy"),
+        (text_of({**GOOD, "at_least": "half"}), "its entry 'api' has an invalid policy"),
+        (text_of({**GOOD, "policy": "reachable"}), "its entry 'api' has an invalid policy"),
+        (text_of({**GOOD, "pin": "1.3l"}), "its entry 'api' has an invalid version or range"),
         (
             text_of({**GOOD, "versions": [["1.58", "1.1"]]}),
-            "its entry 'api' holds what is not a version or a range",
+            "its entry 'api' has an invalid version or range",
         ),
         (
             text_of({**GOOD, "versions": [["1.1", "2.5"]]}),
-            "its entry 'api' holds what is not a version or a range",
+            "its entry 'api' has an invalid version or range",
         ),
         (
             text_of({**GOOD, "versions": [["1.1", "1.5"], ["1.8", "1.9"]]}),

@@ -330,8 +330,8 @@ async def test_a_slow_disk_does_not_hold_an_offer_for_ever(
         assert await agreement.in_force()
     told = [record.getMessage() for record in caplog.records]
     assert [text.partition(":")[0] for text in told] == [
-        "the state file is not written in time",
-        "steps of offers are saved again before workers take them",
+        "the state file was not written in time",
+        "changes of offers are saved again before workers get them",
     ]
 
 
@@ -345,7 +345,7 @@ async def test_a_full_disk_holds_nothing_either(caplog: pytest.LogCaptureFixture
         probed(holder, upto(5))
         assert await agreement.in_force()
         assert offered(holder) == FIVE
-    assert "offers move on unsaved" in caplog.text
+    assert "offers change without it" in caplog.text
 
 
 async def test_what_changes_while_a_step_is_saved_is_looked_at_afterwards() -> None:
@@ -400,7 +400,7 @@ def test_a_record_that_cannot_be_read_costs_nothing_else(found: object) -> None:
     assert parsed.saved["toy"].versions == FIVE
     assert parsed.saved["toy"].record is None
     [sentence] = parsed.dropped
-    assert sentence.startswith("toy: what its workers held of the offer, ")
+    assert sentence.startswith("toy: the record of its workers, ")
 
 
 async def test_what_orphans_may_still_serve_is_not_refused() -> None:

@@ -202,7 +202,7 @@ async def test_too_old_a_haproxy_is_named(tmp_path: Path) -> None:
 
     where, holder = places(tmp_path, 1), SnapshotHolder(snapshot())
     async with await asyncio.start_unix_server(answer, where.socket), following(holder, where) as driver:
-        await wait_for(driver, "HAProxy 2.4.22 is too old: 2.6 is the first that will do")
+        await wait_for(driver, "HAProxy 2.4.22 is too old: use 2.6 or newer")
 
 
 async def test_R3_V2_one_that_was_halted_holds_the_offer_until_it_goes_on_and_is_the_same_then(
@@ -261,7 +261,7 @@ async def test_something_else_at_the_socket_is_no_haproxy(tmp_path: Path) -> Non
 
     path = str(tmp_path / "s.sock")
     async with await asyncio.start_unix_server(answer, path):
-        with pytest.raises(RuntimeProblem, match="is no HAProxy"):
+        with pytest.raises(RuntimeProblem, match="is not HAProxy"):
             async with conversation(path) as talk:
                 await talk.info()
         await closed.wait()

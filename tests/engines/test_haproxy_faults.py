@@ -126,7 +126,7 @@ async def test_rights_that_are_too_few_are_named(level: str, tmp_path: Path) -> 
     record = next_record(holder, None)
     write(holder.current, where)
     async with following(holder, where) as driver, running_haproxy(where.configuration, port):
-        await wait_for(driver, f"has the level `{level}`: write `level admin` behind `stats socket`")
+        await wait_for(driver, f"has the level `{level}`: add `level admin` to `stats socket`")
         assert driver.held("baremetal") != record.seq
 
 
@@ -321,7 +321,7 @@ async def test_one_that_does_not_tell_its_requests_is_named_and_follows_all_the_
         await wait_until_held(driver, record)
         haproxy.stat = answer
         holder.apply("baremetal", Drain("b1"))
-        await wait_for(driver, "HAProxy does not tell its requests")
+        await wait_for(driver, "HAProxy did not report its requests")
         assert driver.held("baremetal") == record.seq
         assert driver.report().in_flight == {"baremetal/b1": 1}
         assert haproxy.lines == where.map_file.read_text().splitlines()
@@ -403,8 +403,8 @@ async def test_what_another_program_answers_is_named(tmp_path: Path) -> None:
     async with await asyncio.start_unix_server(serve, where.socket), following(holder, where) as driver:
         for program, sentence in (
             (closes, "has closed the connection"),
-            (speaks_http, "is no HAProxy"),
-            (names_itself_wrongly, "is no HAProxy"),
+            (speaks_http, "is not HAProxy"),
+            (names_itself_wrongly, "is not HAProxy"),
             (has_no_end, "answers"),
         ):
             says = program

@@ -219,8 +219,10 @@ class Discovery:
             return Failed(NO_ANSWER)
         # A bug of ours, or of the library, must not end the looks at a source.
         except Exception:  # noqa: BLE001 - logged
-            _log.exception("%s: a look at %s failed because of a bug", watched.service, watched.source.key)
-            return Failed("the look failed because of a bug in the gateway, see its log")
+            _log.exception(
+                "%s: polling %s failed because of a bug in the gateway", watched.service, watched.source.key
+            )
+            return Failed("the poll failed because of a bug in the gateway, see its log")
 
     async def _pause(self, watched: _Watched, seconds: float) -> None:
         """Wait for the next poll. Backends whose time to leave has come are removed meanwhile."""

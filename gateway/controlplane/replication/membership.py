@@ -151,19 +151,21 @@ class Membership:
     def read(self, reading: Reading, now: float) -> None:
         """Note what was read: whether this replica can continue, and which others are not live."""
         if self.joined and self.attachment(now) is Attachment.FORGOTTEN:
-            _log.error("%s: detached for too long: nothing is answered any more", self.service)
+            _log.error("%s: detached for too long: all requests get 503", self.service)
             self._leave()
         if reading.problem != self.problem:
             self.problem = reading.problem
             if self.problem:
-                _log.error("%s: nothing is answered: %s", self.service, self.problem)
+                _log.error("%s: all requests get 503: %s", self.service, self.problem)
         if self.problem:
             self._leave()
         elif self.joined and (
             has_lost(self.held, reading.record) or (self.live_revision and self.replica not in reading.live)
         ):
             if self.live_revision:
-                _log.warning("%s: the store has lost what this replica holds; it joins again", self.service)
+                _log.warning(
+                    "%s: the store has lost the record of this replica; it joins again", self.service
+                )
             self._detach()
         elif self.live_revision:
             self.live_revision = reading.revision_of(reading.live_key(self.replica))
@@ -229,7 +231,7 @@ class Membership:
             left = seconds_to_forget(now, self.sent_at, self._forget)
             if left:
                 self.warned = True
-                _log.warning("%s: detached; nothing is answered any more in %.0f s", self.service, left)
+                _log.warning("%s: detached: in %.0f s all requests get 503", self.service, left)
         return changed
 
     def _detach(self) -> None:

@@ -251,15 +251,15 @@ class Readings:
 
 def _warn(before: Reading | None, reading: Reading) -> None:
     if reading.foreign and (before is None or before.foreign != reading.foreign):
-        _log.warning("foreign keys in the store are passed over: %s", ", ".join(reading.foreign[:_MAX_NAMED]))
+        _log.warning("unknown keys in the store are ignored: %s", ", ".join(reading.foreign[:_MAX_NAMED]))
     if reading.unclear and (before is None or before.unclear != reading.unclear):
         _log.warning(
-            "%s: what stands here cannot be read; what was in force stays so, and this replica takes no step "
-            "until an operator writes it anew: %s",
+            "%s: this replica keeps its pin and drains and takes no step, because these keys of the store "
+            "cannot be read; pin or drain again to write them: %s",
             *(reading.service.name, ", ".join(map(reading.key, reading.unclear))),
         )
     if reading.unreadable and (before is None or before.unreadable != reading.unreadable):
         _log.warning(
-            "%s: what these replicas say cannot be read, and counts as no vote: %s",
+            "%s: the entries of these replicas cannot be read, and count as no vote: %s",
             *(reading.service.name, ", ".join(reading.unreadable[:_MAX_NAMED])),
         )

@@ -239,7 +239,7 @@ class Replication:
                 if isinstance(error, StoreError):
                     self._store_answers(str(error))
                 else:
-                    _log.exception("a round of the agreement failed")
+                    _log.exception("a round of the agreement failed because of a bug in the gateway")
             self._show()
             self._saving.save_what_is_new()  # that it is attached, too, although the store has gone again
             self._changed.set()
@@ -414,7 +414,7 @@ class Replication:
             elif plan.purpose is Purpose.VOTE:
                 me.rewritten(revision)
             elif plan.purpose is Purpose.REMOVE:
-                _log.info("%s: ended what others left in the store", name)
+                _log.info("%s: removed entries of replicas that are gone", name)
         self._show()
         return True
 
@@ -533,7 +533,7 @@ class Replication:
                 self._hinted()
                 self._snapshot_holder.apply(service, command)
                 return
-        raise StoreError(f"{service}: others write at the same time; try again")
+        raise StoreError(f"{service}: another replica wrote at the same time; try again")
 
     async def forget(self, replica: str) -> bool:
         """End a registration for good. False: the replica is live, or not registered. Raises `StoreError`."""

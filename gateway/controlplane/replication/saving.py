@@ -149,10 +149,10 @@ class Saving:
 
     def _report(self, *, saved: bool) -> None:
         if self._unsaved and saved:
-            _log.info("what this replica acknowledges is saved again")
+            _log.info("acknowledgements of this replica are saved again")
         elif not self._unsaved and not saved:
             _log.warning(
-                "the state file is not written in time: this replica acknowledges unsaved; if it is "
-                "killed now, remove the file before it is started again"
+                "the state file was not written in time: this replica acknowledges without it; if it is "
+                "killed now, remove the file before you start it again"
             )
         self._unsaved = not saved

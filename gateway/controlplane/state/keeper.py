@@ -59,17 +59,17 @@ def load_state(file: StateFile, services: Sequence[Service]) -> Mapping[str, Sav
         if text is None:
             if file.was_used:
                 _log.warning(
-                    "%s is gone: starting without the offers, pins and drains of the earlier run", file.path
+                    "%s is gone: starting without the offers, pins and drains of the last run", file.path
                 )
             else:
-                _log.info("%s does not exist yet: this is its first start", file.path)
+                _log.info("%s does not exist yet: this is the first start", file.path)
             return {}
         parsed = parse_state(text, services, wall_offset())
     except (StateFileError, StateTextError) as problem:
         moved_to = file.mark_damaged()
         _log.warning(
-            "%s cannot be used, the offers, pins and drains of the last run are lost: %s; %s",
-            *(file.path, problem, f"it is moved to {moved_to}" if moved_to else "it stays where it is"),
+            "%s is ignored, so the offers, pins and drains of the last run are lost: %s; %s",
+            *(file.path, problem, f"it will be moved to {moved_to}" if moved_to else "it stays where it is"),
         )
         return {}
     if parsed.dropped:
@@ -222,7 +222,7 @@ class StateKeeper:
             self._failures += 1
         else:
             if self._failing:
-                _log.info("%s can be written again", self._file.path)
+                _log.info("%s is written again", self._file.path)
             self._failing = False
         self._attempted = change
         # All waiting callers wake up, and each checks whether its own change is written.

@@ -148,13 +148,13 @@ def parse_state(text: str, services: Iterable[Service], wall_offset: float = 0.0
                 try:
                     record = read_record(entry["document"], service.dialect.name, service.dialect.scheme)
                 except UnreadableRecord as problem:
-                    dropped.append(f"{name}: what its workers held of the offer, {problem}")
+                    dropped.append(f"{name}: the record of its workers, {problem}")
                 else:
                     saved[name] = replace(saved[name], record=record)
             if "replica" in entry:
                 registered = _registered(entry["replica"])
                 if registered is None:
-                    dropped.append(f"{name}: its registration as a replica, it is malformed")
+                    dropped.append(f"{name}: its registration as a replica, malformed")
                 else:
                     saved[name] = replace(saved[name], registered=registered)
     return ParsedState(saved, tuple(dropped))
@@ -307,7 +307,7 @@ def _saved_state(
             for backend, known in entry["advertisements"].items()
         }
     except VersionTextError:
-        raise StateTextError(f"its entry '{_quoted(name)}' holds what is not a version or a range") from None
+        raise StateTextError(f"its entry '{_quoted(name)}' has an invalid version or range") from None
     if scheme.contiguous and len(versions.ranges) > 1:
         raise StateTextError(f"its entry '{_quoted(name)}' has a gap in its versions")
     policy = _policy(name, entry["policy"], entry["at_least"])
@@ -328,7 +328,7 @@ def _policy(name: str, policy: str | None, number: str | None) -> tuple[Policy, 
         return None
     match = None if number is None else _NUMBER.fullmatch(number)
     if policy not in set(Policy) or (policy == Policy.AT_LEAST) is not (match is not None):
-        raise StateTextError(f"its entry '{_quoted(name)}' holds what is not a policy")
+        raise StateTextError(f"its entry '{_quoted(name)}' has an invalid policy")
     at_least = None if match is None else AtLeast(int(match[1]), percent=bool(match[2]))
     return Policy(policy), at_least
 

@@ -216,7 +216,7 @@ class EtcdStore:
             if isinstance(found, str) and found != mine:
                 self._clusters[other] = found
                 raise StoreError(
-                    f"{endpoint} and {other} belong to two clusters of etcd: there would be two truths"
+                    f"{endpoint} and {other} belong to two etcd clusters: list the endpoints of one"
                 )
 
     async def _token_of(self, endpoint: str) -> str:
@@ -242,7 +242,7 @@ class EtcdStore:
             async with asyncio.timeout(LOGIN_TIME):
                 token = (await self._post(endpoint, AUTHENTICATE, body, "")).get("token")
         except TimeoutError:
-            return StoreError(f"{endpoint} did not answer to the login within {LOGIN_TIME:g} s")
+            return StoreError(f"{endpoint} did not answer the login within {LOGIN_TIME:g} s")
         except StoreError as error:
             if _NO_USERS not in str(error):
                 return error
@@ -434,7 +434,7 @@ async def _read(response: aiohttp.ClientResponse, endpoint: str) -> bytes:
 
 def _json(endpoint: str, status: int, body: bytes) -> Json:
     if status == 404:
-        raise StoreError(f"{endpoint} does not know {RANGE}: it is no etcd of 3.4 or newer")
+        raise StoreError(f"{endpoint} does not know {RANGE}: it is not etcd 3.4 or newer")
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
@@ -446,10 +446,10 @@ def _json(endpoint: str, status: int, body: bytes) -> Json:
     message = printable(str(answer.get("message") or answer.get("error") or "no reason given"), MAX_MESSAGE)
     message = message.removeprefix("etcdserver: ")
     if any(words in message for words in _BAD_TOKEN):
-        raise _BadToken(f"{endpoint} says: {message}")
+        raise _BadToken(f"{endpoint} reports: {message}")
     if status in {401, 403} or "authentication failed" in message or "permission denied" in message:
-        raise StoreRefused(f"{endpoint} refuses us: {message}")
-    raise StoreError(f"{endpoint} says: {message}")
+        raise StoreRefused(f"{endpoint} refuses access: {message}")
+    raise StoreError(f"{endpoint} reports: {message}")
 
 
 def _header(answer: Json) -> Json:

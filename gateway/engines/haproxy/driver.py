@@ -185,7 +185,9 @@ class HaproxyDriver:
                 self._tell(_sentence(problem))
             except Exception:  # noqa: BLE001 - logged; the next look tries again
                 self._failures += 1
-                _log.exception("HAProxy was not told the present offer; it keeps the one before")
+                _log.exception(
+                    "updating HAProxy failed because of a bug in the gateway; it keeps the earlier offer"
+                )
             self._earlier = self._draining()
             self._acknowledged()
 
@@ -225,7 +227,7 @@ class HaproxyDriver:
             return before
         if before is not None:
             self._may_drain(before)
-            _log.info("HAProxy was started anew (process %d); it gets the present map", info.pid)
+            _log.info("HAProxy was restarted (process %d) and gets the current map", info.pid)
         self._process = _Process(info)
         return self._process
 

@@ -71,7 +71,7 @@ class Conversation:
         except (OSError, asyncio.IncompleteReadError):
             raise RuntimeProblem(f"HAProxy has closed the connection at {self._path}") from None
         except asyncio.LimitOverrunError:
-            raise RuntimeProblem(f"HAProxy answers at {self._path} with more than fits") from None
+            raise RuntimeProblem(f"the answer of HAProxy at {self._path} is too long") from None
         return answer.decode("utf-8", "replace").strip(" \n>+")
 
     async def info(self) -> Info:
@@ -81,14 +81,13 @@ class Conversation:
         release = found.get("Version", "")
         numbers = re.match(r"(\d+)\.(\d+)", release)
         if found.get("Name") != "HAProxy" or numbers is None or not found.get("Pid", "").isdigit():
-            raise RuntimeProblem(f"what answers at {self._path} is no HAProxy")
+            raise RuntimeProblem(f"the process at {self._path} is not HAProxy")
         if (int(numbers[1]), int(numbers[2])) < OLDEST:
-            raise RuntimeProblem(f"HAProxy {release} is too old: 2.6 is the first that will do")
+            raise RuntimeProblem(f"HAProxy {release} is too old: use 2.6 or newer")
         level = await self.command("show cli level")
         if level != "admin":
             raise RuntimeProblem(
-                f"the socket {self._path} has the level `{level[:20]}`:"
-                " write `level admin` behind `stats socket`"
+                f"the socket {self._path} has the level `{level[:20]}`: add `level admin` to `stats socket`"
             )
         uptime = found.get("Uptime_sec", "")
         return Info(int(found["Pid"]), release, int(uptime) if uptime.isdigit() else 0)
@@ -105,9 +104,9 @@ class Conversation:
         for chunk in chunks(lines):
             if answer := await self.command(f"add map @{version} {path} <<\n{chunk}"):
                 await self.command(f"clear map @{version} {path}")
-                raise RuntimeProblem(f"HAProxy does not take the lines of {path}: {_short(answer)}")
+                raise RuntimeProblem(f"HAProxy refused the lines of {path}: {_short(answer)}")
         if answer := await self.command(f"commit map @{version} {path}"):
-            raise RuntimeProblem(f"HAProxy does not put {path} in force: {_short(answer)}")
+            raise RuntimeProblem(f"HAProxy did not commit {path}: {_short(answer)}")
 
     async def servers(self) -> Mapping[str, Mapping[str, bool]]:
         """Return whether each server gets requests, by backend and server. An operator of HAProxy may have
@@ -131,14 +130,14 @@ class Conversation:
             for row in rows:
                 found.setdefault(row["pxname"], {})[row["svname"]] = sum(int(row[name]) for name in _OPEN)
         except (TypeError, ValueError):
-            raise RuntimeProblem(f"HAProxy does not tell its requests: {_short(answer)}") from None
+            raise RuntimeProblem(f"HAProxy did not report its requests: {_short(answer)}") from None
         return found
 
     async def set_server(self, backend: str, server: str, *, usable: bool) -> None:
         """Set whether a server gets new requests."""
         state = "ready" if usable else "drain"
         if answer := await self.command(f"set server {backend}/{server} state {state}"):
-            raise RuntimeProblem(f"HAProxy does not set {backend}/{server} to `{state}`: {_short(answer)}")
+            raise RuntimeProblem(f"HAProxy did not set {backend}/{server} to `{state}`: {_short(answer)}")
 
 
 @asynccontextmanager
