@@ -1,9 +1,7 @@
-"""Interface of the agreement on offers: between the workers of one gateway, or between replicas.
+"""Interface of the agreement on offers. The assembly chooses an implementation; nothing runs here.
 
-    Agreement  <-  WorkerAgreement  this gateway alone decides, and its workers follow
-               <-  Replication      several replicas decide together, over a store
-
-The assembly chooses one of them. Nothing runs here.
+Agreement  <-  WorkerAgreement  this gateway alone decides, and its workers follow
+           <-  Replication      several replicas decide together, over a store
 """
 
 from __future__ import annotations
@@ -28,8 +26,7 @@ class Agreement(Protocol):
         """Note that a worker has acknowledged, joined or ended, or that all earlier ones have ended."""
 
     def hold(self, *, everything: bool = True) -> None:
-        """Stop advancing records: another process serves, too. `everything` False: only those it serves
-        by."""
+        """Stop advancing records for another process. `everything` False: only those by which it serves."""
 
     def release(self) -> None:
         """Advance records again: no other process serves any more, or it has not begun."""

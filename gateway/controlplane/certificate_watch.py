@@ -38,8 +38,7 @@ class CertificateWatch:
 
     `shown_to_backends` returns the expiry of the client certificates that the gateway shows to backends (Unix
     time, by path). They are only warned of here: a reload reads them again. `on_read` is called when
-    certificates were read again and are in force here.
-    """
+    certificates were read again and are in force here."""
 
     def __init__(
         self,

@@ -118,8 +118,6 @@ class ChangeLog:
         if due is not None and self._loop is not None:
             self._timer = self._loop.call_later(max(0.0, due - self._clock()), self.log_due)
 
-    # --- what changed ---------------------------------------------------------------------------------------
-
     def _log_new_service(self, view: ServiceView) -> None:
         for member in view.members.all:
             _log_drain(None, member, view)
@@ -149,7 +147,6 @@ class ChangeLog:
         _log_outage(before, view)
 
     def _log_removed_backends(self, before: ServiceView, view: ServiceView) -> None:
-        """Log backends that a reload has removed, or that have left."""
         for member in before.members.all:
             if view.members.member(member.backend.name) is None:
                 self._backends.forget(member.key)
@@ -190,8 +187,6 @@ class ChangeLog:
         self._holds.forget(view.service.name)
         self._moving.pop(view.service.name, None)
 
-    # --- lines ----------------------------------------------------------------------------------------------
-
     def _log_damped(
         self, backends: Iterable[Damped], offers: Iterable[Damped], holds: Iterable[Damped]
     ) -> None:
@@ -227,8 +222,7 @@ class ChangeLog:
         _offer_log.log(level, "%s: %s", name, "; ".join(filter(None, parts)), extra=extra)
 
     def _lower_maximum(self, before: ServiceView, view: ServiceView) -> str:
-        """Describe requests that are refused because the maximum fell (UPGRADE-back-late), not the
-        ceiling."""
+        """Describe requests refused because the maximum fell (UPGRADE-back-late), not the ceiling."""
         pairs = (
             (before.offer.versions, view.offer.versions),
             (before.offer_state.versions, view.offer_state.versions),
@@ -247,9 +241,6 @@ class ChangeLog:
             else f"no backend serves {gone.format(scheme)} any more"
         )
         return f"{why}, requests for these versions are refused now; {requests} served {since}"
-
-
-# --- backends ---------------------------------------------------------------------------------------------
 
 
 def _advertisement_or_freshness(before: Member | None, member: Member, scheme: Scheme) -> Iterator[Line]:
@@ -324,7 +315,6 @@ _UNHEALTHY: Final = ": gets no new requests while another backend that serves th
 
 
 def _health(before: Member | None, member: Member) -> Iterator[Line]:
-    """Lines about a changed result of the health check."""
     was = before.unhealthy if before is not None else None
     if member.unhealthy is not None and member.unhealthy != was:
         yield logging.WARNING, f"{member.unhealthy}{_UNHEALTHY}"
@@ -351,18 +341,17 @@ def _state(member: Member, scheme: Scheme) -> str:
 
 
 def _log_drain(before: Member | None, member: Member, view: ServiceView) -> None:
-    """Log that an operator took a member out of service, or put it back."""
     if member.drained == (before is not None and before.drained):
         return
     if not member.drained:
         _backend_log.info("%s: in service again", member.key, extra=by_operator(member.key))
         return
     line = f"{member.key}: drained, gets no new requests; `skewgate enable {member.key}` puts it back"
+    level = logging.INFO
     if all(other.drained for other in view.members.all):
         line += f"; no backend of {view.service.name} is left in service"
-        _backend_log.warning("%s", line, extra=by_operator(member.key))
-    else:
-        _backend_log.info("%s", line, extra=by_operator(member.key))
+        level = logging.WARNING
+    _backend_log.log(level, "%s", line, extra=by_operator(member.key))
 
 
 def _served_versions(member: Member, scheme: Scheme) -> str:
@@ -370,9 +359,6 @@ def _served_versions(member: Member, scheme: Scheme) -> str:
     if member.advertisement is None:
         return "none"
     return member.advertisement.versions.format(scheme) + (" (legacy)" if member.legacy else "")
-
-
-# --- offers -----------------------------------------------------------------------------------------------
 
 
 def _offer_facts(view: ServiceView) -> tuple[object, ...]:

@@ -8,6 +8,7 @@ parameters, seconds of one clock. `controlplane.change_log` writes the lines.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
 BURST: Final = 6
@@ -36,18 +37,18 @@ class Damped(NamedTuple):
 
 
 @final
+@dataclass(eq=False, slots=True)
 class _Changes:
     """Damping state of one key."""
 
-    __slots__ = ("allowance", "last_change", "pause", "refilled", "since", "untold")
-
-    def __init__(self, allowance: float, now: float) -> None:
-        self.allowance = allowance
-        """Number of changes that may still be logged at once."""
-        self.refilled = self.last_change = self.since = now
-        self.pause = 0.0
-        """Seconds from `since` until the next summary; 0: changes are logged at once."""
-        self.untold = 0
+    allowance: float
+    """Number of changes that may still be logged at once."""
+    refilled: float
+    last_change: float
+    since: float
+    pause: float = 0.0
+    """Seconds from `since` until the next summary; 0: changes are logged at once."""
+    untold: int = 0
 
     @property
     def due(self) -> float:
@@ -65,7 +66,7 @@ class FlapDamping:
         """Count a change. True: log it now. False: `take_due` will return it."""
         changes = self._by_key.get(key)
         if changes is None:
-            changes = self._by_key[key] = _Changes(burst, now)
+            changes = self._by_key[key] = _Changes(burst, now, now, now)
         if not changes.untold and now - changes.last_change >= QUIET:
             changes.pause = 0.0
         changes.allowance = min(burst, changes.allowance + (now - changes.refilled) / REFILL)

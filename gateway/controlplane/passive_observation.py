@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from time import monotonic
-from typing import Final, TypeAlias, final
+from typing import Final, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.fleet import Fact, ObservedFact, VersionMismatch
@@ -22,15 +22,11 @@ from gateway.telemetry.series.declaring import Counting
 CHANGES_PER_SECOND: Final = 5
 """Tokens per second, and size of the bucket: at most ten changes in a second, and a wait of 0.2 s."""
 
-Kind: TypeAlias = tuple[object, ...]
-
 
 @final
 class PassiveObserver:
-    """Receiver of the facts that the data plane observes; on the running loop, until `close`.
-
-    `clock` measures the rate only, in monotonic seconds; it dates no fact.
-    """
+    """Receiver of the facts that the data plane observes; on the running loop, until `close`. `clock`:
+    monotonic seconds, for the rate only; it dates no fact."""
 
     def __init__(
         self,
@@ -43,7 +39,7 @@ class PassiveObserver:
         self._clock = clock
         self._tokens = float(CHANGES_PER_SECOND)
         self._refilled_at = clock()
-        self._waiting: dict[Kind, ObservedFact] = {}
+        self._waiting: dict[tuple[object, ...], ObservedFact] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._views_before: object = None
         """The views before the first fact of this batch; None: there is none, or its change is paid for."""

@@ -1,11 +1,10 @@
-"""Probes every backend at its own address for the versions that it serves: regularly, and at once when a
-response casts doubt on what is known (a prompted probe).
+"""Probes every backend for the versions that it serves: regularly, and when a response casts doubt on them.
 
     task -> ProbeClient (HTTP) -> the dialect reads the responses -> fact -> SnapshotHolder.batch
 
-Each backend has two tasks and one probe at a time; all backends together have at most `AT_ONCE`. `core.fleet`
-decides what a failed probe means. This module dates it, counts it, and makes the next pause longer. No
-request ever waits for a probe. Time and randomness are passed in.
+Each backend has two tasks, one for prompted probes, and one probe at a time; all backends together have at
+most `AT_ONCE`. `core.fleet` decides what a failed probe means. This module dates it, counts it, and makes the
+next pause longer. No request ever waits for a probe.
 """
 
 from __future__ import annotations
@@ -53,9 +52,8 @@ _log = logging.getLogger("skewgate.prober")
 
 
 def pause(failures: int, interval: float, rng: random.Random) -> float:
-    """Seconds until the next probe, after `failures` consecutive failures: the interval, doubled with every
-    failure after the first, and jitter. The first failure is thus soon confirmed or refuted. Never shorter
-    than the interval with its jitter."""
+    """Seconds until the next probe: the interval with jitter, doubled with each consecutive failure after the
+    first, which is thus soon confirmed or refuted. Never below the interval with its jitter."""
     longest = max(interval, min(LONGEST_INTERVALS * interval, LONGEST_PAUSE))
     plain = min(interval * 2.0 ** min(max(failures - 1, 0), LONGEST_INTERVALS), longest)
     jittered = plain * rng.uniform(1 - JITTER, 1 + JITTER)
@@ -85,8 +83,7 @@ class Prober:
     """Probes the backends of `services`; `start`, `retarget` and `close`, or `async with`.
 
     `resolve` returns the addresses of a host. `clock` must be the one by which the data plane dates passive
-    observations: the loop's, in seconds. `wall`: Unix time, for people.
-    """
+    observations: the loop's, in seconds. `wall`: Unix time, for people."""
 
     def __init__(
         self,

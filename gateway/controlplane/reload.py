@@ -62,8 +62,7 @@ class Reloader:
     """Reloads the configuration for SIGHUP, `POST /-/reload` and `ConfigWatch`.
 
     `read` reads and checks the files, and blocks. `settings`: the configuration at the start; `seen`: its
-    files. `announce` is called at the beginning and the end of a reload, `applied` with the settings that it
-    put in force.
+    files. `announce` is called when a reload begins and ends, `applied` with the new settings.
     """
 
     def __init__(

@@ -38,12 +38,10 @@ class Configured(NamedTuple):
 
 @final
 class SnapshotHolder:
-    """The current snapshot, and the subscribers that are called with (before, after) when another one
-    replaces it.
+    """Current snapshot, and the subscribers that are called with (before, after) when it is replaced.
 
-    `clock`: monotonic seconds, the clock that dates facts. `agreed`: the initial agreement of a new service;
-    None: it decides alone. `learned` is called with the facts of each change that was made by facts here, not
-    by `follow`.
+    `clock`: monotonic seconds, the clock that dates facts. `agreed`: initial agreement of a new service;
+    None: it decides alone. `learned` is called with the facts of each change by facts here, not by `follow`.
     """
 
     def __init__(
@@ -92,9 +90,8 @@ class SnapshotHolder:
         return Configured(known_now, snapshot.brought_up(before, known_now, self._clock()))
 
     def put_in_force(self, configured: Configured) -> None:
-        """Make a computed configuration current, with all that was learned or commanded since. Requests use
-        it when this returns. Subscribers are notified one per event-loop iteration, because a configuration
-        may be large; `notified` waits for them."""
+        """Make a computed configuration current, with all that was learned since. Requests use it when this
+        returns. `notified` waits for the subscribers, which are called one per event-loop iteration."""
         self.notify_now()
         before = self.current
         self.current = configured.snapshot.brought_up(configured.before, before, self._clock())
@@ -143,16 +140,15 @@ class SnapshotHolder:
         self._replace(before.with_fleet(before.fleet.apply(service, command), self._clock()))
 
     def agree(self, agreed: Mapping[str, Agreed | None]) -> None:
-        """Replace the agreements of these services; None: a service decides alone, by its own offer state. In
-        force when this returns. Subscribers have been notified, too, unless a configuration is being put in
-        force."""
+        """Replace the agreements of these services; None: a service decides alone. In force, and notified
+        unless a configuration is being put in force, when this returns."""
         self.apply_batch()
         self._replace(self.current.with_agreed(agreed, self._clock()))
 
     def follow(self, snapshot: Snapshot, facts: Iterable[ObservedFact] = ()) -> None:
         """Replace the current snapshot by one that another process has published, and apply `facts` that it
-        has not seen. The batch must have been applied before. In force when this returns; subscribers are
-        notified once if there is news."""
+        has not seen. The batch must have been applied before. Subscribers are called once if there is
+        news."""
         assert not self._batch, "a fact would be lost"
         self._replace(snapshot.after(facts, self._clock()))
 

@@ -7,9 +7,7 @@ by step.
 Workers hold the snapshot at slightly different times. Each offers and refuses by the record that it holds.
 The next record is published only when every live worker has acknowledged this one, so no two of them are more
 than one level apart (`core.agreement.ladder`). A gateway with one worker has no records, except during a
-take-over, when two processes serve.
-
-Decides nothing about versions and knows no worker: `held` returns what they have acknowledged.
+take-over, when two processes serve. Knows no worker: `held` returns what they have acknowledged.
 """
 
 from __future__ import annotations
@@ -66,8 +64,7 @@ class WorkerAgreement:
     state file, or of the gateway that is taken over. `alone`: one worker serves in this process, so records
     are needed only while another process serves, too. `orphans`: whether workers of an earlier process may
     still serve; they refuse nothing, and what they serve is not refused here meanwhile. `save`: write
-    `to_save` to the state file and return whether it is there; None: there is no file.
-    """
+    `to_save` to the state file and return whether it is there; None: there is no file."""
 
     def __init__(
         self,

@@ -1,11 +1,9 @@
 """Compiled table: the plain requests that an engine may send straight to a backend, and what it writes.
 
 It is made by calling `decide` once for each version and each way of asking for it, for none and for `latest`.
-A row exists only if the answer is a backend, and every member of the row's route set may get the request. All
-other requests go to the gateway beside the engine: refusals, documents, odd or repeated headers, and a
-service that cannot be expressed (`inexpressible`). Only the gateway refuses.
-
-Pure values. Nothing here knows a particular engine.
+A row exists only if every member of its route set may get the request. All other requests go to the gateway
+beside the engine: refusals, documents, odd or repeated headers, and a service that cannot be expressed
+(`inexpressible`). Pure values; nothing here knows a particular engine.
 """
 
 from __future__ import annotations
@@ -46,15 +44,13 @@ MAX_VERSION_HEADERS: Final = 3
 """Largest number of version headers: each combination of them has a row for each version."""
 ALL_SETS_UP_TO: Final = 4
 """Largest number of members for which every subset is a route set: four members have 15."""
-NO_REQUESTS: Final[Mapping[str, int]] = {}
 _FAILURES: Final = (Failure.CONNECT, Failure.NO_REPLY, Failure.REPLY_TIMEOUT)
 _CLIENT_ERRORS: Final = range(400, 500)
 _VERSION_HEADERS_ONLY: Final = "an engine reads versions only in headers that hold nothing else"
 
 
 Asked: TypeAlias = tuple[str | None, ...]
-"""Values of a request in the version headers of its service, in the order of `Traits.headers`; None:
-absent."""
+"""Values of the version headers of a request, in the order of `Traits.headers`; None: absent."""
 
 
 class Inexpressible(NamedTuple):
@@ -239,10 +235,7 @@ class TableCompiler:
 
 def _service_table(snapshot: Snapshot, view: ServiceView, known: Collection[str] | None) -> ServiceTable:
     service = view.service
-    reason = inexpressible(service)
-    if reason is not None:
-        return ServiceTable(service, reason)
-    traits = _traits(view)
+    traits = inexpressible(service) or _traits(view)
     if isinstance(traits, Inexpressible):
         return ServiceTable(service, traits)
     members = {member.key: EngineServer.of(member) for member in view.members.all}
@@ -413,7 +406,7 @@ def _resolution(snapshot: Snapshot, service: Service, traits: Traits, asked: Ask
     found: Resolution | None = None
     for paths in service.dialect.direct_paths:
         head = request_of(traits, asked, paths)
-        decision = decide(snapshot, head, sample_host(service), NO_REQUESTS, 0, {})
+        decision = decide(snapshot, head, sample_host(service), {}, 0, {})
         if not isinstance(decision, Forward) or decision.resolution.view.service is not service:
             return None
         one = decision.resolution

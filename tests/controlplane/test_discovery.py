@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.controlplane.discovery.discovery import NOTHING_LISTED, Discovery
+from gateway.controlplane.discovery.discovery import Discovery
 from gateway.controlplane.discovery.listers import Answer, FileLister, Listed, Lister
 from gateway.controlplane.name_lookup import NO_ANSWER, NO_SUCH_NAME, Failed
 from gateway.controlplane.resolver import (
@@ -356,7 +356,7 @@ async def test_no_list_comes_into_force_during_a_reload() -> None:
 
 async def test_an_empty_list_says_so() -> None:
     async with running(Listed((), 5.0)) as it:
-        assert it.discovery.report()[0].error == NOTHING_LISTED
+        assert it.discovery.report()[0].error == "it lists no backend"
         assert it.pauses == [5.0]
 
 

@@ -48,9 +48,6 @@ from gateway.telemetry.process_log import about
 
 MAX_NAMED: Final = 4
 """Largest number of backends that a log line names; the others are only counted."""
-NOTHING_LISTED: Final = "it lists no backend"
-
-MakeLister: TypeAlias = Callable[[Source], Lister]
 Key: TypeAlias = tuple[str, str]
 """A source: (service, `Source.key`)."""
 
@@ -95,7 +92,7 @@ class Discovery:
 
     def __init__(
         self,
-        make_lister: MakeLister | None = None,
+        make_lister: Callable[[Source], Lister] | None = None,
         *,
         clock: Callable[[], float] = monotonic,
         wall: Callable[[], float] = time.time,
@@ -135,8 +132,9 @@ class Discovery:
         """Restore the backends of the state file: they exist until their source says otherwise."""
         for service in services:
             state = saved.get(service.name)
-            for source in service.sources if state is not None else ():
-                assert state is not None
+            if state is None:
+                continue
+            for source in service.sources:
                 watched = self._watched[service.name, source.key] = _Watched(service.name, source)
                 for name, known in state.advertisements.items():
                     address = restored_address(known.url, source) if known.source == source.key else None
@@ -245,9 +243,9 @@ class Discovery:
             if isinstance(answer, Failed):
                 reason = answer.reason
             else:
-                reason = (
-                    f"it lists no other backend, and {_not_taken(refused)}" if refused else NOTHING_LISTED
-                )
+                reason = "it lists no backend"
+                if refused:
+                    reason = f"it lists no other backend, and {_not_taken(refused)}"
             self._failed(watched, reason)
             self._put_in_force(watched, after_time(watched.backends, self._clock(), ()), ended=True)
             if isinstance(answer, Failed):

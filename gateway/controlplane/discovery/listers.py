@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import reduce
 from ipaddress import ip_address
 from math import gcd
@@ -76,14 +77,13 @@ def lister_of(source: Source, lookup: NameLookup) -> Lister:
             return FileLister(source.text)
 
 
+@final
+@dataclass(eq=False, slots=True)
 class _Families:
     """Last known IPv4 and IPv6 addresses of a name."""
 
-    __slots__ = ("ipv4", "ipv6")
-
-    def __init__(self) -> None:
-        self.ipv6: Addresses = ()
-        self.ipv4: Addresses = ()
+    ipv6: Addresses = ()
+    ipv4: Addresses = ()
 
     @property
     def all(self) -> Addresses:

@@ -154,11 +154,8 @@ def read_names(text: str) -> frozenset[str] | None:
 
 
 def config_digest(service: Service) -> str:
-    """Digest of all configuration of a service that its clients can notice.
-
-    It is made of values that are named here, so that two releases get the same digest. An option that another
-    release lacks counts only if it is not at its default.
-    """
+    """Digest of all configuration of a service that its clients can notice. Only values that are named here
+    count, so that two releases agree, and options of one release only if not at their default."""
     scheme, default = service.dialect.scheme, service.effective_default_version
     policy, number = service.policy_and_number
     noticed = {

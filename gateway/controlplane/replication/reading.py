@@ -73,8 +73,7 @@ class Reading:
     pin: Version | None
     drained: frozenset[str]
     unclear: tuple[str, ...]
-    """Names of the unreadable keys among `pin` and `drained`. What was in force here stays so, and a replica
-    that cannot read them takes no step."""
+    """Unreadable keys among `pin` and `drained`: a replica that cannot read them takes no step."""
     live: Mapping[str, LiveEntry]
     """Live replicas by id."""
     unreadable: tuple[str, ...]

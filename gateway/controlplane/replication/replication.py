@@ -7,9 +7,8 @@
 One loop for all services. A round reads the store, sends a beat when it is due, adopts records, and writes at
 most one transaction for each service, in a few bundles. The next round follows when something has changed, a
 worker has acknowledged, or a beat is due. While nothing changes, a round is one transaction and one small
-read, however many services there are: its guards say that all is as it was read.
-
-Decides nothing about versions (`core.agreement`), and knows no worker: `held` returns what they hold.
+read, however many services there are: its guards say that all is as it was read. Decides nothing about
+versions (`core.agreement`), and knows no worker: `held` returns what they hold.
 """
 
 from __future__ import annotations
@@ -80,8 +79,7 @@ class Replication:
     each refusal, and refuse nothing for other services. `restored`: the state file's content, by service.
     `orphans()`: whether workers of an earlier process may still serve. `save`: write `to_save` and
     `registrations` to the state file, and return whether they are there; None: there is no file. `name`,
-    `host`, `release`: for people. `clock`: the holder's.
-    """
+    `host`, `release`: for people. `clock`: the holder's."""
 
     def __init__(
         self,
@@ -190,9 +188,8 @@ class Replication:
         self._wake.set()
 
     def hold(self, *, everything: bool = True) -> None:
-        """Note that another process serves, too, before or after this one. Both are replicas, each by its own
-        id, so nothing stops. `everything`: the other one takes over, and ends this one's registration.
-        Otherwise this one ends the other's, once that has ended."""
+        """Note that another process serves, too; both are replicas, so nothing stops. `everything`: it takes
+        over, and ends this one's registration. Otherwise this one ends the other's, once that has ended."""
         self._holding = True
 
     def release(self) -> None:
@@ -250,9 +247,7 @@ class Replication:
         """Wait until something has changed, or the next beat is due."""
         loop = asyncio.get_running_loop()
         if self._store_error:
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(began + beat_interval(self._settings.ttl)):
-                    await asyncio.Event().wait()
+            await asyncio.sleep(max(0.0, began + beat_interval(self._settings.ttl) - loop.time()))
             return
         await asyncio.sleep(max(0.001, self._readings.pause_until - loop.time()))
         if again or self._wake.is_set():
@@ -352,7 +347,6 @@ class Replication:
         self._saving.save_what_is_new()
 
     def _plans(self) -> list[tuple[str, Plan]]:
-        """Plan the next writes, by service."""
         found = []
         for name in sorted(self._dirty):
             reading = self._readings.services.get(name)

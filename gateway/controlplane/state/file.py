@@ -41,8 +41,7 @@ class StateFile:
     """State file at `path`. Call `read` first, then `replace` any number of times, then `close`.
 
     `lock` and `text` come from the gateway that is taken over: its state is newer than the disk's. `users`:
-    trusted owners of the files. Raises `ForeignFileError` if another user owns them.
-    """
+    trusted owners of the files. Raises `ForeignFileError` if another user owns them."""
 
     def __init__(
         self,

@@ -84,8 +84,7 @@ class StateKeeper:
     """Writer of the state file, from `start` to `close`, on the running loop.
 
     It writes `Snapshot.saved` when that changes, and with it what `records` returns (what workers hold of the
-    offers, or are about to) and `registrations` (those of one of several replicas).
-    """
+    offers, or are about to) and `registrations` (those of one of several replicas)."""
 
     def __init__(
         self,

@@ -76,8 +76,7 @@ def format_state(
     """Write all of `snapshot` that should survive a restart.
 
     `wall_offset`: the difference between Unix time and the clock that dates facts. `records`: what workers
-    hold of the offers, or are about to, by service. `registrations`: those of this replica, by service.
-    """
+    hold of the offers, or are about to, by service. `registrations`: those of this replica, by service."""
     entries = {}
     for name, saved in snapshot.saved().items():
         dialect = snapshot.views[name].service.dialect
@@ -186,7 +185,6 @@ def _quoted(text: str) -> str:
 
 
 def _entries(text: str) -> Mapping[str, dict[str, Any]]:
-    """Parse the entries by service, and check their shape."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,1 @@
-"""Stores in which several replicas keep what they agree on: one interface, and a module for each kind.
-
-A store knows nothing of versions, records or replicas.
-"""
+"""Stores in which replicas keep what they agree on. They know nothing of versions, records or replicas."""

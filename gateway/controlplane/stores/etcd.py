@@ -5,9 +5,8 @@
 A read goes to the endpoint that answered last. When that takes long another one is asked as well: a member
 without a quorum, or one that is stopped, says nothing. A transaction is sent to one endpoint only: if it had
 been carried out, its repetition would fail by its own guards. It goes to the next endpoint only if no
-connection could be made.
-
-Nothing from etcd is trusted: its size is bounded, its shape checked. No message has a token or a password.
+connection could be made. Nothing from etcd is trusted: its size is bounded, its shape checked. No message has
+a token or a password.
 """
 
 from __future__ import annotations

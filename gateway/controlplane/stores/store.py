@@ -91,9 +91,9 @@ MAX_OPERATIONS: Final = 100
 
 
 async def commit_all(store: Store, transactions: Sequence[Transaction]) -> list[int | None]:
-    """Commit many small transactions, each atomic for itself, in a few large ones. Returns what
-    `Store.commit` returns for each of them, in their order. Raises `StoreError`; then any of them may have
-    been carried out. No two may write different texts to one key."""
+    """Commit many small transactions, each atomic, in a few large ones. Returns the results of `Store.commit`
+    in their order. Raises `StoreError`: any may have been carried out. No two may write different texts to
+    one key."""
     revisions: list[int | None] = []
     bundle: list[Transaction] = []
     size = 0

@@ -61,8 +61,7 @@ class HaproxyOptions:
     binds: tuple[str, ...] = ("*:8080",)
     """Arguments of `bind`: an address, and parameters such as `ssl crt FILE`."""
     socket: str | None = None
-    """Arguments of `stats socket`: `/run/haproxy/admin.sock mode 660 level admin`. None: it is configured
-    elsewhere."""
+    """Arguments of `stats socket`, as `/run/haproxy/admin.sock level admin`; None: it is set elsewhere."""
     hard_stop_after: str = "60s"
     connect_timeout: str = "5s"
     client_timeout: str = "60s"

@@ -4,10 +4,8 @@
 
 The file is written first, so that a process that starts meanwhile reads the newer one. The agreement counts
 HAProxy as a worker: it holds what the process at the socket has in force and, for `hard-stop-after`, what
-earlier processes had. A process that does not answer may still serve, so it holds what it held. For the same
-reason a drained backend is idle only if none of them can have a request there (`OpenRequests`).
-
-Decides nothing about versions (`table`), and makes no text (`configuration`).
+earlier processes had. A process that does not answer may still serve, so it holds what it held. Decides
+nothing about versions (`table`), and makes no text (`configuration`).
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -70,19 +69,15 @@ class _Process:
 
     def is_same(self, info: Info) -> bool:
         """Whether `info` describes this process: the same pid, which in a container each start has, and an
-        uptime that did not fall. It may stand still while the process is halted. A missed restart does no
-        harm: the earlier process has ended, and the new one has read the file, which is always written
-        first."""
+        uptime that did not fall (it stands still while the process is halted). A missed restart does no harm:
+        the new process has read the file, which is always written first."""
         return info.pid == self.info.pid and info.uptime >= self.info.uptime
 
 
 @final
 class HaproxyDriver:
-    """Task that keeps HAProxy up to date, from `start` to `close`, on the running loop.
-
-    `acknowledged` is called when `held` may have changed. `ejected` returns the keys of the members that the
-    gateway has ejected.
-    """
+    """Task that keeps HAProxy up to date, from `start` to `close`, on the running loop. `acknowledged` is
+    called when `held` may have changed. `ejected` returns the keys of ejected members."""
 
     def __init__(
         self,
@@ -171,11 +166,9 @@ class HaproxyDriver:
 
     async def _follow(self) -> None:
         while True:
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_INTERVAL):
                     await self._changed.wait()
-            except TimeoutError:
-                pass
             self._changed.clear()
             try:
                 await self._bring_up_to_date()
@@ -276,14 +269,16 @@ class HaproxyDriver:
 
     def _write_files(self, table: Table) -> tuple[str, ...]:
         """Write the map first, because the configuration names it. Returns its lines."""
-        self._replace(self._places.map_file, map_text(table))
-        self._replace(self._places.configuration, configuration_text(table, self._places.options))
+        places = self._places
+        texts = {
+            places.map_file: map_text(table),
+            places.configuration: configuration_text(table, places.options),
+        }
+        for path, text in texts.items():
+            if self._written.get(path) != text:
+                replace_file(path, text)
+                self._written[path] = text
         return tuple(map_lines(table))
-
-    def _replace(self, path: Path, text: str) -> None:
-        if self._written.get(path) != text:
-            replace_file(path, text)
-            self._written[path] = text
 
     def _tell(self, problem: str) -> None:
         if problem == self._problem:
@@ -345,12 +340,9 @@ def drained_members(snapshot: Snapshot) -> Mapping[str, Member]:
 
 @final
 class OpenRequests:
-    """Counts the requests that HAProxy may have at drained backends, for `drain --wait`. Only the process at
-    the socket can be asked.
-
-    A backend is counted once no row in force leads to it: from then on its number only falls. Before that it
-    counts as having a request.
-    """
+    """Counts the requests that HAProxy may have at drained backends, for `drain --wait`. A backend is counted
+    once no row in force leads to it, because its number then only falls. Before that, and while an earlier
+    process drains, which cannot be asked, it counts as having one."""
 
     def __init__(self) -> None:
         self._counted: dict[str, int] = {}
@@ -364,8 +356,7 @@ class OpenRequests:
         self, in_force: Snapshot, present: Snapshot, table: Table, requests: Mapping[str, Mapping[str, int]]
     ) -> None:
         """Count the requests at drained members. `requests`: by route set and server. `in_force`: the
-        snapshot of `table`, which the process has. A route set that the table lacks may be an earlier one of
-        any service."""
+        snapshot of `table`. A route set that the table lacks may be an earlier one of any service."""
         services = {route_set.name: route_set.service for route_set in table.route_sets}
         ours = {
             route_set: servers
