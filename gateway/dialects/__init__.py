@@ -69,7 +69,6 @@ def _modules_of(family: pkgutil.ModuleInfo) -> list[str]:
 
 
 def _dialect_of(module: ModuleType) -> type[Dialect] | None:
-    """The public dialect that `module` itself defines."""
     classes = [
         found
         for name, found in vars(module).items()

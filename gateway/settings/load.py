@@ -52,7 +52,6 @@ class Loaded:
     lines: tuple[str, ...] = field(default=(), repr=False)
     """The lines of the file without secrets, for messages."""
     included: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
-    """The lines of each included file, by path."""
     positions: Mapping[str, Position] = field(default_factory=dict, repr=False)
     """Positions of the keys of the two upper levels, by dotted name: `listen`, `timeouts.drain`."""
     seen: Seen = field(default_factory=Seen, repr=False)

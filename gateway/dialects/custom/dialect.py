@@ -225,7 +225,6 @@ class Custom(Dialect):
         return without_suffix(plain, self._suffixes) if self._suffixes else plain
 
     def document_path(self, path: str) -> str:
-        """The path in the form in which the paths of documents are compared."""
         return comparable(path, self._suffixes)
 
     def write_target(self, endpoint: Endpoint, target: str, version: Version) -> str:
@@ -304,7 +303,6 @@ class Custom(Dialect):
     def rewrite_document(
         self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
-        """The document with the offer instead of the backend's own versions."""
         codecs = [
             codec
             for path, codec in self._api.documents

@@ -100,7 +100,6 @@ def _written(step: Step) -> str:
 
 
 def _children(node: Json, step: Step) -> Iterator[tuple[str | int, Json]]:
-    """The values to which one step leads from `node`."""
     if isinstance(node, dict):
         if isinstance(step, str) and step in node:
             yield step, node[step]

@@ -227,7 +227,6 @@ def read_media_types(lines: tuple[str, ...], *, listed: bool) -> list[MediaType]
 
 
 def _has_weight(element: MediaType) -> bool:
-    """Whether the element has one valid weight, or none."""
     weights = element.weights
     return not weights or (len(weights) == 1 and _WEIGHT.fullmatch(weights[0]) is not None)
 

@@ -85,7 +85,6 @@ class ApiDescription:
     target_rank: int
     """Number of `in_headers` before the first of `in_target`."""
     suffixes: tuple[str, ...]
-    """Suffixes in lower case."""
     method_override: tuple[str, ...]
     """Normalized header names."""
     advertisement_codec: DocumentCodec
@@ -116,8 +115,6 @@ ITEMS: Final = JsonPath((None,))
 
 
 class _Reader:
-    """Reader of one set of options that collects all problems."""
-
     def __init__(self, options: CustomOptions) -> None:
         self.options = options
         self.problems = OptionProblems()

@@ -63,7 +63,6 @@ def with_probed_paths(api: ApiDescription) -> ApiDescription:
 
 
 def _can_be_rewritten(path: str, learn: LearnOptions, api: ApiDescription) -> bool:
-    """Whether the offer can be written into the document that `learn` reads."""
     return (
         all(place.read(path, "").kind is not RequestedKind.EXACT for place in api.in_target)
         and PATH.fullmatch(path) is not None

@@ -183,7 +183,6 @@ class OpenStack(MicroversionDialect):
         return None
 
     def version_headers(self, version: Version) -> tuple[Header, ...]:
-        """The service's own headers, and one standard line with its item alone."""
         text = self.scheme.format(version)
         own = tuple((name, text) for name in self.profile.legacy_headers)
         return (*own, write_standard(self.profile.service_types[0], text)) if self._types else own
@@ -305,7 +304,6 @@ class OpenStack(MicroversionDialect):
         )
 
     def _range_lines(self, headers: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """All lines of the headers of minimum and maximum."""
         if not self._range_headers:
             return (), ()
         lowest, highest = self._range_headers

@@ -184,7 +184,6 @@ class Ironic(MicroversionDialect):
         return plain if first in {"", "v1"} else f"/v1{plain}"
 
     def document_path(self, path: str) -> str:
-        """The path without `.json`."""
         return without_json(path) or "/"
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:

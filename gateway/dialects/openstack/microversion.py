@@ -51,7 +51,6 @@ REQUEST_ID = "X-Openstack-Request-Id"
 """The header of request ids that all services share. They also read a client's id in it."""
 
 ACCEPT_JSON: tuple[Header, ...] = (("Accept", "application/json"),)
-"""Headers of a probe."""
 
 CONTENT_JSON: Header = ("Content-Type", "application/json")
 

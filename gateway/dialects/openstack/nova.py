@@ -193,7 +193,6 @@ class Nova(MicroversionDialect):
         return parse_requested(text, parse_microversion, Latest.EXACT)
 
     def version_headers(self, version: Version) -> tuple[Header, ...]:
-        """Both headers with the version."""
         return _version_headers(self.scheme.format(version))
 
     # -- 2. local responses

@@ -152,7 +152,6 @@ class Senlin(MicroversionDialect):
         return parse_requested(text, parse_microversion, Latest.ANY_CASE)
 
     def version_headers(self, version: Version) -> tuple[Header, ...]:
-        """One line with Senlin's item alone."""
         return (_version_header(version),)
 
     # -- 2. local responses
@@ -166,7 +165,6 @@ class Senlin(MicroversionDialect):
         return _error(406, "Not Acceptable", message, "InvalidGlobalAPIVersion", BAD_REQUEST)
 
     def error_response(self, error: GatewayError) -> Response:
-        """An error in Senlin's shape."""
         return _error(error.status, error.title, error.detail, error.title.replace(" ", ""), error.detail)
 
     def refuse_operation(self, missing: MissingOperation) -> Response:
@@ -275,7 +273,6 @@ def _malformed(text: str, *, as_json: bool) -> Response:
 
 
 def _error(status: int, title: str, message: str, kind: str, explanation: str) -> Response:
-    """An error as Senlin's outer layer writes all of them."""
     body = {
         "code": status,
         "error": {"code": status, "message": message, "type": kind},

@@ -54,7 +54,6 @@ class ServiceProfile:
     """True: `0.9` is a version (too old), not malformed."""
     default_version: DefaultKind = DefaultKind.MINIMUM
     malformed_status: int = 400
-    """Status for a text that is not a version."""
     error_shape: ErrorShape = "api_sig"
     refused_text: str = UNSUPPORTED
     malformed_text: str = MALFORMED
@@ -68,13 +67,11 @@ class ServiceProfile:
     echoes_refused_version: bool = False
     """True: a 406 repeats the version that was refused."""
     range_headers: tuple[str, str] | None = None
-    """Response headers of minimum and maximum."""
     range_on_malformed: bool = False
     """True: the range headers are also on the refusal of a malformed text."""
     root_negotiated: bool = False
     """True: a version counts on `/`, too."""
     maximum_keys: tuple[str, ...] = ("max_version", "version")
-    """Keys of the maximum in documents."""
     id_is_maximum: bool = False
     """True: the `id` in documents is the maximum, and no other key has it."""
     index_key: str | None = None

@@ -8,15 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 from gateway.core.fleet.backend import BackendTls
-from gateway.keys.addresses import HOST, read_host, read_port
+from gateway.keys.addresses import read_host, read_port
 from gateway.keys.kinds import ListOf, Section, Text, keys_of_class, matching, reject, section
 from gateway.keys.secrets import Secret
 from gateway.keys.texts import (
     DURATION_PATTERN,
-    FILE_PATH,
     LINE,
     NAME,
     read_duration,
@@ -24,7 +23,7 @@ from gateway.keys.texts import (
     written_as,
 )
 from gateway.settings.sections.admin import is_loopback
-from gateway.settings.sections.tls import read_digest
+from gateway.settings.sections.tls import WrittenTls, read_digest
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import Node, child
 
@@ -103,49 +102,14 @@ TTL: Final = Text(read_ttl, matching(DURATION_PATTERN))
 FORGET: Final = Text(read_forget, matching(f"{DURATION_PATTERN}|never"))
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class EtcdTls:
-    """Keys of TLS to etcd, from which a `BackendTls` is made."""
-
-    ca: str | None = FILE_PATH.key(
-        None,
-        "CA certificates (PEM) that verify the certificates of the members.",
-        reason="Without it, the CAs that the system trusts.",
-        example="/etc/skewgate/etcd-ca.crt",
-    )
-    server_name: str | None = HOST.key(
-        None,
-        "The name that the certificate of each member must have.",
-        reason="Without it, the host of each endpoint.",
-        example="etcd.example.org",
-    )
-    certificate: str | None = FILE_PATH.key(
-        None,
-        "The client certificate for etcd, with its chain (PEM). It is read again when a connection fails.",
-        reason="Only an etcd with `client-cert-auth` asks for one.",
-        example="/etc/skewgate/etcd-client.crt",
-    )
-    key: str | None = FILE_PATH.key(
-        None,
-        "The private key of `certificate`, not encrypted.",
-        reason="Only an etcd with `client-cert-auth` asks for a certificate.",
-        example="/etc/skewgate/etcd-client.key",
-    )
-
-
-def _etcd_tls(
-    ca: str | None = None,
-    server_name: str | None = None,
-    certificate: str | None = None,
-    key: str | None = None,
-) -> BackendTls:
-    return BackendTls(server_name or "", ca, certificate, key)
+def _etcd_tls(**written: Any) -> BackendTls:  # noqa: ANN401 - of all keys
+    tls = WrittenTls(**written)
+    return BackendTls(tls.server_name or "", tls.ca, tls.certificate, tls.key)
 
 
 ETCD_TLS: Final = Section(
     make=_etcd_tls,
-    keys=keys_of_class(EtcdTls),
+    keys={name: key for name, key in keys_of_class(WrittenTls).items() if name != "verify"},
     about="TLS to etcd. Its certificate is always verified.",
     title="EtcdTls",
 )
@@ -166,7 +130,8 @@ class EtcdSettings:
     )
     tls: BackendTls | None = ETCD_TLS.key(
         None,
-        "How certificates of https endpoints are verified, and the client certificate.",
+        "How certificates of https endpoints are verified, and the client certificate. The files are read "
+        "again when a connection fails.",
         reason="https needs nothing more if the system trusts the CA.",
         example={"ca": "/etc/skewgate/etcd-ca.crt"},
     )

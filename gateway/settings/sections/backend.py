@@ -148,7 +148,7 @@ class WrittenBackend:
     )
     tls: WrittenTls | None = section(WrittenTls, title="BackendTls").key(
         None,
-        "TLS to the backend, for an https URL.",
+        "TLS to the backend, for an https URL. The files are read at the start and at every reload.",
         reason="By default the CAs of the system verify the host of the URL.",
         example={"ca": "/etc/skewgate/backends-ca.crt"},
     )

@@ -148,7 +148,6 @@ def _edits(
 
 
 def _changes(written: HeaderChanges, node: Node | None) -> Iterator[tuple[str, str, Node | None]]:
-    """Each change with its action, the header name, and its node."""
     for verb, names in (("set", written.set), ("add", written.add)):
         entries = child(node, verb)
         for name in names:

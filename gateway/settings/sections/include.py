@@ -69,7 +69,6 @@ class Included:
     """The texts and trees of the included files."""
 
     texts: dict[str, str] = field(default_factory=dict)
-    """Texts by path, in order."""
     roots: list[Node] = field(default_factory=list)
 
 

@@ -81,7 +81,6 @@ class Listen:
     path: str = ""
     """Path of a Unix socket, which has neither host nor port."""
     mode: int = 0o660
-    """Mode of the Unix socket."""
     dual_stack: bool = False
     """Whether `[::]` takes IPv4 connections, too."""
     trusted: bool = False
@@ -130,8 +129,6 @@ def read_listeners(
 
 
 class _ListenerReader:
-    """Reader of listeners that knows all addresses of the file and the trusted proxies."""
-
     def __init__(
         self,
         trusted: Sequence[IPv4Network | IPv6Network | str],

@@ -215,8 +215,6 @@ def read_services(
 
 
 class _ServiceReader:
-    """Reader of one service, with its node in the file and the findings."""
-
     def __init__(self, name: str, written: WrittenService, node: Node | None, findings: Findings) -> None:
         self.name = name
         self.written = written
@@ -226,7 +224,6 @@ class _ServiceReader:
     def read(
         self, timeouts: Timeouts, limits: Limits, dialects: Mapping[str, type[Dialect]]
     ) -> Service | None:
-        """The service; None: its dialect cannot be made."""
         written, node, findings = self.written, self.node, self.findings
         dialect = read_dialect(
             written.dialect,
@@ -377,7 +374,6 @@ class _ServiceReader:
             )
 
     def _check_hosts(self) -> None:
-        """Report an empty list of hosts, and duplicate hosts."""
         written, node = self.written.match.host, child(self.node, "match", "host")
         items = node.items if isinstance(node, SequenceNode) else []
         if written == () and not (node is not None and node.broken) and not items:

@@ -24,38 +24,36 @@ from gateway.tls.values import WARN_BEFORE, CertificateFiles, ServerTls
 @final
 @dataclass(frozen=True, slots=True)
 class WrittenTls:
-    """TLS to a backend."""
+    """TLS to a server."""
 
     ca: str | None = FILE_PATH.key(
         None,
-        "CA certificates (PEM) that verify the backend's certificate, which may itself be one of them. The "
-        "file is read at the start and at every reload.",
+        "CA certificates (PEM) that verify the server's certificate, which may itself be one of them.",
         reason="Without it, the CAs that the system trusts.",
         example="/etc/skewgate/backends-ca.crt",
     )
     server_name: str | None = HOST.key(
         None,
         "The name that the certificate must have, which is also sent (SNI).",
-        reason="Without it, the host of the URL.",
+        reason="Without it, the host of each URL.",
         example="ironic.example.org",
     )
     certificate: str | None = FILE_PATH.key(
         None,
-        "The client certificate for the backend, with its chain (PEM). It and its key are read at the start "
-        "and at every reload.",
-        reason="Few backends ask for one.",
+        "The client certificate of the gateway, with its chain (PEM).",
+        reason="Few servers ask for one.",
         example="/etc/skewgate/gateway.crt",
     )
     verify: str = one_of("on", "off").key(
         "on",
         "off: any certificate is accepted. A warning says so at each start.",
-        reason="Without verification, anyone on the network path can impersonate the backend.",
+        reason="Without verification, anyone on the network path can impersonate the server.",
         example="off",
     )
     key: str | None = FILE_PATH.key(
         None,
         "The private key of `certificate`, not encrypted.",
-        reason="Few backends ask for a certificate.",
+        reason="Few servers ask for a certificate.",
         example="/etc/skewgate/gateway.key",
     )
 
@@ -151,7 +149,6 @@ def check_pair(files: CertificateFiles, node: Node | None, findings: Findings) -
 
 
 def _report(error: CertificateError, node: Node | None, findings: Findings) -> None:
-    """Report a file that cannot be used. `node`: the mapping with the key of the file."""
     path = getattr(error.__cause__, "filename", None)  # of a file that cannot be opened
     quoting = reader_of(path) if path else ""
     findings.add(child(node, error.part), "bad-certificate", error.message, error.hint, quoting=quoting)

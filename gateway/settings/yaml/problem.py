@@ -103,7 +103,6 @@ class Problem:
     line: int
     column: int
     code: str
-    """One of `CODES`."""
     message: str
     hint: str | None = None
     severity: Severity = Severity.ERROR

@@ -58,7 +58,6 @@ class _Place:
     key: Scalar | None = None
     """The key whose value the node is; None: the node is the whole file or a list item."""
     form: str = ""
-    """`Key.form` of the key."""
 
     def entry(self, name: str, key: Scalar | None, generic: str = "", form: str = "") -> _Place:
         """The place of a mapping's entry. `generic`: its name in `path`, if not `name`."""
@@ -84,8 +83,6 @@ def read_whole(
 
 @final
 class _Reader:
-    """One walk through the tree of a file."""
-
     def __init__(self, known: Callable[[], Sequence[Path]], folder: str, findings: Findings) -> None:
         self._find_known = known
         self._folder = folder

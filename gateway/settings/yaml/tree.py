@@ -174,8 +174,6 @@ def read_tree(
 
 
 class _TooDeepError(Exception):
-    """A collection is nested too deeply."""
-
     def __init__(self, position: Position) -> None:
         super().__init__()
         self.position = position
@@ -183,8 +181,6 @@ class _TooDeepError(Exception):
 
 @final
 class _Builder:
-    """Builder of the tree from the events of the parser."""
-
     def __init__(
         self,
         text: str,
@@ -251,7 +247,6 @@ class _Builder:
         return mapping
 
     def _usable(self, key: Node, mapping: MappingNode) -> Scalar | None:
-        """The key, if `mapping` can have it."""
         if not isinstance(key, Scalar):
             self.report(key.position, "bad-key", "a key must be a text")
             return None
