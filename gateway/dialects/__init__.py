@@ -23,8 +23,8 @@ from gateway.core.dialect import Dialect
 
 @cache
 def discover() -> Mapping[str, type[Dialect]]:
-    """Every dialect by name. Raises `TypeError` when a file or a folder has no dialect, when a module has
-    two, and when a name is used twice or matches neither its module nor its folder."""
+    """Every dialect by name. Raises `TypeError` for a file or folder without exactly one dialect of its
+    name."""
     dialects_by_name: dict[str, type[Dialect]] = {}
     for family in pkgutil.iter_modules(__path__):
         dialects = list(_dialects_of(family))
@@ -38,8 +38,7 @@ def discover() -> Mapping[str, type[Dialect]]:
 
 
 def find(name: str) -> type[Dialect] | None:
-    """The dialect of this name; None: there is none. Imports only modules that may define it: those named so,
-    or in a folder named so. Only `discover` finds the mistakes of authors."""
+    """The dialect of this name; None: there is none. Imports only modules that may define it."""
     for family in pkgutil.iter_modules(__path__):
         for dialect in _dialects_of(family, name):
             if dialect.name == name:
@@ -48,8 +47,7 @@ def find(name: str) -> type[Dialect] | None:
 
 
 def _dialects_of(family: pkgutil.ModuleInfo, name: str | None = None) -> Iterator[type[Dialect]]:
-    """The dialects of a file or a folder; with `name`: of the modules that may define one of that name.
-    Imports one module at a time."""
+    """The dialects of a file or a folder, of modules that may define `name` only, one module at a time."""
     for module_name in _modules_of(family):
         last = module_name.rpartition(".")[2]
         if name not in {None, family.name, last}:

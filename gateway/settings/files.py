@@ -79,8 +79,8 @@ class Sources:
         return str(self._folder / path)
 
     def read_main(self, path: str | Path) -> bytes:
-        """Read the configuration file. It may be a pipe, which is read once and never watched. Raises
-        `SourceError`, and `OSError` for a pipe."""
+        """Read the configuration, which may be a pipe that is never watched. Raises `SourceError`,
+        `OSError`."""
         if is_stream(path):
             with Path(path).open("rb") as file:
                 return _bounded(file.read(MAX_SIZE + 1))
@@ -97,11 +97,8 @@ class Sources:
         return data
 
     def read_value(self, path: str, folders: Sequence[str] | None = None) -> str:
-        """Read a file whose content is one value, without the last line end. Raises `SourceError`.
-
-        `folders`: the file must be beneath one of these after all symbolic links are resolved; None:
-        anywhere.
-        """
+        """Read a file that holds one value, without the last line end, beneath one of `folders` (None:
+        anywhere), with all links resolved. Raises `SourceError`."""
         place = self.resolve(path)
         data = self.read(place) if folders is None else self._read_beneath(place, folders)
         if len(data) > MAX_VALUE:
@@ -176,11 +173,8 @@ def _read(path: str) -> bytes:
 
 
 def _open_beneath(path: str, folders: Iterable[str]) -> int:
-    """Open a file beneath one of these folders; gives the descriptor. Raises `SourceError`.
-
-    Links are resolved first. Each step then follows none, so that a user who may write in such a folder
-    cannot put one there in between.
-    """
+    """Open a file beneath one of these folders. Links are resolved first. Each step then follows none, so
+    that no other user can put one there in between. Raises `SourceError`."""
     try:
         target = Path(path).resolve()
         tops = [Path(folder).resolve() for folder in folders]

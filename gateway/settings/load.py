@@ -42,8 +42,7 @@ from gateway.settings.yaml.tree import MappingNode, Node, Position, Scalar, chil
 @final
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The result of reading a configuration: settings, or at least one error. Warnings may come with
-    either."""
+    """The result of reading a configuration: settings, or at least one error; with or without warnings."""
 
     filename: str
     settings: Settings | None
@@ -117,8 +116,7 @@ def read_bytes(
     check_files: bool = True,
     sources: Sources | None = None,
 ) -> Loaded:
-    """Load text that was read elsewhere, such as standard input. `filename` is for messages. `sources` reads
-    relative paths; by default from the working folder."""
+    """Load text from elsewhere, such as standard input. Relative paths begin in the working folder."""
     sources = sources or Sources(Path())
     try:
         text = data.decode("utf-8-sig")
@@ -149,9 +147,9 @@ def load(
 ) -> Loaded:
     """Load a configuration from its text. Never raises: the result has settings, or at least one error.
 
-    `filename` is for messages. `environ` has the values of `${NAME}`. `dialects` are the known dialects; by
-    default all of the package. `check_files`: whether certificates and the like are read, too. `sources`
-    reads relative paths; by default from the folder of `filename`.
+    `filename` is for messages, `environ` for `${NAME}`. `dialects`: by default all of the package.
+    `check_files`: whether certificates and the like are read. `sources`: by default of the folder of
+    `filename`.
     """
     sources = sources or Sources(Path(filename).parent)
     root, form_problems = read_tree(text, environ, sources.read_value)
@@ -201,8 +199,7 @@ def _shown(text: str, file: str, secrets: list[Node]) -> tuple[str, ...]:
 
 
 def _hash(texts: Iterable[str]) -> str:
-    """A short hash of what people wrote. Values from the environment and from files have no part in it:
-    otherwise the hash would allow to try out passwords."""
+    """A short hash of what people wrote, without secrets: otherwise they could be tried out with it."""
     written = "\0".join(texts)
     return sha256(written.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
@@ -273,8 +270,8 @@ def _read(
 
 
 def named_dialects(services: Node | None) -> Mapping[str, type[Dialect]]:
-    """The dialects that the services name, by `dialect` or by their options: all that a correct file needs.
-    If a name is no dialect, all dialects, so that messages can list them and suggest one."""
+    """The dialects that the services name, which is all that a correct file needs; all dialects if a name is
+    unknown, so that messages can list them."""
     found: dict[str, type[Dialect]] = {}
     for name in _names(services):
         dialect = find(name)

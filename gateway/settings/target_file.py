@@ -19,8 +19,7 @@ from gateway.errors import SkewgateError, TextRefused
 from gateway.keys.addresses import BackendUrl, read_url
 
 MAX_SIZE: Final = 4 << 20
-"""Largest file in bytes. A thousand targets with all their labels take a tenth of it. Parsing JSON of this
-size blocks for some 40 ms."""
+"""Largest file in bytes, enough for ten thousand targets. Parsing that much JSON blocks for 40 ms."""
 
 MAX_YAML_SIZE: Final = 256 << 10
 """Largest YAML file in bytes. YAML is parsed much more slowly."""
@@ -119,8 +118,7 @@ def _address(target: object, scheme: object, place: str) -> Address:
 
 
 def restored_address(text: str, source: Source) -> Address | None:
-    """The address of a backend of `source` that had this URL before a restart; None: it cannot have had
-    it."""
+    """The address of a backend of `source` that had this URL before a restart; None: impossible."""
     try:
         address = address_of(read_url(text))
     except TextRefused:

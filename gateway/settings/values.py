@@ -48,6 +48,5 @@ class Settings:
 
     @property
     def for_workers(self) -> Settings:
-        """The settings without the secrets of the main process: the admin token and the password of the
-        store."""
+        """The settings without the secrets that only the main process needs."""
         return replace(self, admin=Admin(), agreement=None)

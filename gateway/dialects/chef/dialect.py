@@ -77,8 +77,7 @@ ERROR = "invalid-x-ops-server-api-version"
 
 RESOURCE = Endpoint("resource")
 UNVERSIONED = Endpoint("unversioned", negotiated=False)
-"""Requests that never reach erchef's version check: health, the manifest, presigned URLs of the file
-store."""
+"""Requests that never reach erchef's version check: health, the manifest, the file store."""
 
 VERSION_DOCUMENT: Final = Endpoint("server_api_version", negotiated=False, answered=True)
 EXTENDED_DOCUMENT: Final = Endpoint(
@@ -86,8 +85,7 @@ EXTENDED_DOCUMENT: Final = Endpoint(
 )
 
 MAX_VERSIONS: Final = 100
-"""Largest number of versions listed for an operation, newest first. Chef Server has three, but a backend may
-claim a million."""
+"""Largest number of versions listed for an operation, newest first. Chef Server has three."""
 
 Element: TypeAlias = Mapping[str, str | int]
 
@@ -98,8 +96,7 @@ _PROTOCOLS_WITHOUT_VERSION = frozenset({"1.0", "1.1", "1.2"})
 """Signing protocols whose signature does not cover the version header."""
 
 _LEGACY_STATUSES = frozenset({400, 401, 404})
-"""Statuses with which servers before 12.1 answer an unsigned `GET /users`, in JSON. The nginx in front of
-them answers in HTML, which has no meaning for versions."""
+"""Statuses of servers before 12.1 for an unsigned `GET /users`, in JSON. nginx before them sends HTML."""
 
 RELEASES: Mapping[str, Version] = MappingProxyType(
     {
@@ -109,8 +106,7 @@ RELEASES: Mapping[str, Version] = MappingProxyType(
         **dict.fromkeys(("12.17.60", "12.18", "12.19", "13.0", "14.0", "15.0", "15.10"), Version(2)),
     }
 )
-"""The highest version of each release of Chef Server. It changed between two builds of 12.17, so these have
-entries of their own."""
+"""The highest version of each release. It changed between two builds of 12.17."""
 
 
 ErrorKeys: TypeAlias = Literal["server", "rfc041"]
@@ -159,22 +155,20 @@ class Chef(Dialect):
     # -- 1. the request
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
-        """The endpoint of a target. The gateway serves `/server_api_version`. What nginx serves without
-        erchef is not negotiated."""
+        """The endpoint of a target. The gateway serves `/server_api_version`; nginx serves some without
+        erchef."""
         first, _, rest = path.lstrip("/").partition("/")
         if first in _UNVERSIONED:
             return UNVERSIONED
         return (_document_endpoint(rest) or RESOURCE) if first == "server_api_version" else RESOURCE
 
     def operation_path(self, path: str) -> str:
-        """The path without `.json`, which Chef Server takes for a part of a name, but not every
-        look-alike."""
+        """The path without `.json`, which Chef Server takes for a part of a name."""
         return path.removesuffix(".json") or "/"
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
-        """The requested integer. Repeated lines are malformed: they are joined with a comma, as webmachine
-        does it. A signed version must be written as the server will write it when it checks the signature,
-        because the gateway does not rewrite it."""
+        """The requested integer. Repeated lines are joined with a comma, as by webmachine, and so malformed.
+        A signed version must be spelled as the server will spell it to check the signature."""
         signature = _read_signature(headers)
         signed = signature is not Signature.WITHOUT_VERSION
         values = all_values(headers, HEADER_FOLDED)
@@ -196,15 +190,13 @@ class Chef(Dialect):
     def write_request(
         self, endpoint: Endpoint, version: Version, headers: Mapping[str, str] = NO_HEADERS
     ) -> tuple[Header, ...]:
-        """The version in its shortest spelling, for 0 as well: goiardi knows only `0` and `1`, and sends no
-        object when the header is absent."""
+        """The version in its shortest spelling, 0 as well: goiardi sends no object without the header."""
         return ((HEADER, self.scheme.format(version)),) if endpoint.negotiated else ()
 
     # -- 2. local responses
 
     def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
-        """A refusal with 406 as erchef writes it: the client's spelling in the text, the range as numbers in
-        the body."""
+        """A refusal with 406 as erchef writes it: the client's spelling in the text, numbers in the body."""
         request_version = NO_VERSION if refusal.version is None else self.scheme.format(refusal.version)
         named = refusal.requested.kind is not RequestedKind.NONE
         text = refusal.requested.text if named else request_version
@@ -235,11 +227,9 @@ class Chef(Dialect):
         offered: VersionSet | None,
         operations: Operations = NO_OPERATIONS,
     ) -> Response:
-        """The answer to `/server_api_version`: the offer, or below `/extended` the operations in it.
-
-        The version is checked before the method, as in erchef. A request without a version gets the document
-        even when 0 is no longer on offer: a client that asks for the versions may not know them yet.
-        """
+        """The answer to `/server_api_version`: the offer, or below `/extended` the operations in it. The
+        version is checked before the method, as in erchef. A request without a version gets the document even
+        when 0 is no longer on offer: its client may not know the versions yet."""
         headers = as_mapping(head.fields)
         requested = self.read_requested(endpoint, headers)
         if offered is None:
@@ -295,9 +285,8 @@ class Chef(Dialect):
         return Advertisement(versions) if versions else None
 
     def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
-        """The object for a response: the offer, with the request and response version of the backend. If the
-        backend sent no object (legacy servers, the nginx in front of erchef, sometimes goiardi), it has the
-        versions that a newer backend would have sent."""
+        """The object for a response: the offer, with the request and response version of the backend, or
+        those that a newer backend would have sent."""
         if response.status < 200:
             return ()
         backend = read_object(response.served.text)
@@ -309,9 +298,9 @@ class Chef(Dialect):
     # -- 4. probes
 
     def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
-        """The probe: an unsigned `GET /users` with version -1. Erchef refuses it before it looks for a
-        signature, and names its range. Goiardi sends no object for a version that it does not have, so it
-        gets a second request, with 0."""
+        """The probe: an unsigned `GET /users` with version -1, which erchef refuses with its range before
+        it looks for a signature. Goiardi sends no object for that version, so it gets a second request,
+        with 0."""
         if not answers:
             return _probe_request(path, NO_VERSION)
         answer = answers[-1]

@@ -21,12 +21,11 @@ from gateway.dialects.custom.json_path import JsonPath
 from gateway.dialects.custom.locations import Affixes
 
 MOST_LISTED: Final = 1000
-"""Largest number of versions that are written into one list. A range of whole numbers could have a
-million."""
+"""Largest number of versions that are written into one list. A range could have a million."""
 
 MOST_READ: Final = 1000
 """Largest number of versions in a list, and of values in a document that may be versions. The oldest APIs
-have not had half as many, and every refusal of a version may list them all."""
+have not half as many."""
 
 _DIGIT: Final = re.compile(r"\d")
 """A digit of any script, because the readers of clients may accept it."""
@@ -59,8 +58,7 @@ class VersionCodec:
         return VersionSet.between(low, high)
 
     def read_list(self, values: Iterable[object]) -> VersionSet:
-        """The versions in a list. Other values are skipped: a list may also hold what is older than the
-        scheme. Empty for more than `MOST_READ` values."""
+        """The versions in a list, without other values. Empty for more than `MOST_READ` values."""
         found = {self.read(value) for value in values} - {None}
         if len(found) > MOST_READ:
             return VersionSet()
@@ -98,12 +96,9 @@ class DocumentCodec:
         return found.pop() if len(found) == 1 else None
 
     def can_be_rewritten(self, document: Json, offered: VersionSet) -> bool:
-        """Whether every value that may be a version can be replaced.
-
-        A float or an object at these places cannot, nor can a list without any version that this codec reads.
-        A document is not rewritten either if that would take long (threats R-B12): too many values to read,
-        or so many lists that the whole offer in each of them is too much to write.
-        """
+        """Whether every value that may be a version can be replaced. A float or an object cannot, nor a list
+        without any version that this codec reads, nor a document that would take long to rewrite (threats
+        R-B12)."""
         ends = [value for path in (self.minimum, self.maximum) if path for value in path.find(document)]
         if len(ends) > MOST_READ or any(isinstance(value, float | list | dict) for value in ends):
             return False
@@ -126,8 +121,8 @@ class DocumentCodec:
     def rewrite(
         self, document: Json, offered: VersionSet, links: Links, others: Iterable[DocumentCodec] = ()
     ) -> bool:
-        """Write the offer over the document's versions, in place. False: it has none. `others`: the codecs
-        with other spellings of the same document."""
+        """Write the offer over the document's versions. False: it has none. `others`: other spellings in
+        it."""
         changed = 0
         for path, version in ((self.minimum, offered.lowest), (self.maximum, offered.highest)):
             if path is not None:
@@ -142,8 +137,7 @@ class DocumentCodec:
         return changed > 0
 
     def _replace(self, version: Version, others: tuple[VersionCodec, ...], value: Json) -> Json:
-        """Replace one value. A value that cannot be a version (`null`, a word) stays. One that no codec reads
-        is replaced: it may be a version that this backend alone knows."""
+        """Replace one value, unless it cannot be a version (`null`, a word)."""
         stays = not _may_be_version(value) or any(other.read(value) for other in others)
         if self.codec.read(value) is None and stays:
             return value
@@ -156,8 +150,7 @@ class DocumentCodec:
         return parts
 
     def _rewrite_lists(self, path: JsonPath, document: Json, offered: VersionSet) -> int:
-        """Leave only the items on offer. A list of bare versions also gets those that it lacks, in its own
-        order; objects cannot be invented. Gives the number of lists with versions."""
+        """Leave only the items on offer, and complete lists of bare versions. Gives the number of lists."""
         to_list, in_item = self._list_and_item(path)
         adds, count = _adds(in_item, offered), 0
         for items in to_list.find(document):
@@ -181,8 +174,7 @@ class DocumentCodec:
 
 
 def rewrite(document: Json, codecs: Sequence[DocumentCodec], offered: VersionSet, links: Links) -> bool:
-    """Write the offer over all versions of a document, in place. False: it is no such document, or it shows
-    versions that cannot be replaced."""
+    """Write the offer over all versions of a document, in place. False: it cannot be done."""
     if not all(codec.can_be_rewritten(document, offered) for codec in codecs):
         return False
     changed = [codec.rewrite(document, offered, links, codecs) for codec in codecs]
@@ -197,8 +189,7 @@ def _may_be_version(value: Json) -> bool:
 
 
 def _adds(in_item: JsonPath, offered: VersionSet) -> bool:
-    """Whether a list gets the versions on offer that it lacks: a list of bare versions does, unless too many
-    are on offer."""
+    """Whether a list gets the versions on offer that it lacks: it has bare versions, and not too many."""
     return not in_item.steps and _size(offered) <= MOST_LISTED
 
 

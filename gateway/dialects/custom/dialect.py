@@ -114,8 +114,7 @@ class Custom(Dialect):
         return cls(with_probed_paths(read_api(options)))
 
     def _direct_paths(self) -> tuple[DirectPaths, ...]:
-        """Paths that need no look-up: all but documents and paths without versions, if only headers carry the
-        version."""
+        """Paths that need no look-up: all but documents and paths without versions, if headers suffice."""
         if self._api.in_target or not all(isinstance(one, HeaderLocation) for one in self._api.in_headers):
             return ()
         known = (*self._documents, *(path.lower() for path in self._unversioned))
@@ -125,8 +124,7 @@ class Custom(Dialect):
     # -- 1. the request
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
-        """The endpoint of a target: a document, a path without versions, or a resource; with the version in
-        the target."""
+        """The endpoint of a target: a document, a path without versions, or a resource with its version."""
         if self._has_known_paths:
             plain = comparable(path, self._suffixes)
             if plain in self._documents and method in _DOCUMENT_METHODS:
@@ -163,8 +161,7 @@ class Custom(Dialect):
         return plain in self._unversioned or plain.startswith(self._prefixes)
 
     def _is_probed(self, method: str, path: str, query: str) -> bool:
-        """Whether a target is one that probes request, without anything that looks like a version beside the
-        path."""
+        """Whether probes request exactly this target, without anything else that looks like a version."""
         others = (location for location in self._api.in_target if location is not self._path)
         return (
             path in self._api.probed_paths
@@ -260,17 +257,16 @@ class Custom(Dialect):
         return self._api.error_bodies.write_error(error).with_headers(*range_lines)
 
     def refuse_operation(self, missing: MissingOperation) -> Response:
-        """The response for a missing operation: an error with the served version, because the version was
-        accepted. Without it a 404 would look like a refusal of the version, where that is 404, too."""
+        """The response for a missing operation, with the served version: otherwise a 404 could look like a
+        refusal of the version."""
         lines = self._api.response_codec.write(missing.version, missing.offered)
         return self._api.error_bodies.write_error(missing.error).with_headers(*lines)
 
     # -- 3. the backend's response
 
     def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
-        """Served version and range of a response. With the status of a refusal it refuses the version if
-        it has the range but no served version, although the API has a header for that, or if its body says
-        so."""
+        """Served version and range of a response. A response with a refusal's status refuses the version if
+        it has the range but lacks the served version of the API, or if its body says so."""
         api, codec = self._api, self._api.response_codec
         advertisement = codec.read_advertisement(headers)
         refusal = VersionRefusal.NO
@@ -291,8 +287,8 @@ class Custom(Dialect):
         return Advertisement(versions) if versions else None
 
     def write_response(self, response: BackendResponse) -> tuple[HeaderLine, ...]:
-        """The served version as the backend sent it, and the offer if the backend sent its range. Where
-        clients must see the served version, the negotiated one stands in for a missing one."""
+        """The served version and the offer, as far as the backend sent version and range. Where clients must
+        see the served version, the negotiated one stands in for it."""
         api, served, final = self._api, response.served, response.status >= 200
         version = served.version
         if version is None and final and (response.legacy or api.served_always):

@@ -47,8 +47,7 @@ class Template:
 
     @classmethod
     def read(cls, text: str, content_type: str, known: tuple[str, ...]) -> Template:
-        """A template that was checked. Raises `ValueError` for a placeholder that is not `known`, and for
-        JSON that would not be valid."""
+        """A checked template. Raises `ValueError` for an unknown placeholder and for invalid JSON."""
         for name in _PLACEHOLDER.findall(text):
             if name not in known:
                 close = get_close_matches(name, known, n=1)
@@ -63,8 +62,7 @@ class Template:
         return made
 
     def fill(self, values: Mapping[str, str]) -> str:
-        """The text with `values`, which must have every placeholder in it. They are escaped for the content
-        type, except `status` and `array`."""
+        """The text with `values`, which are escaped for the content type, except `status` and `array`."""
 
         def one(found: re.Match[str]) -> str:
             name = found[1]
@@ -110,8 +108,7 @@ class ErrorBodies:
         return self._template(refusal).response(status, values)
 
     def _template(self, refusal: Refusal) -> Template:
-        """The template for a refusal. A version between two versions on offer is neither too old nor too
-        new."""
+        """The template for a refusal. A version inside the offer's ends is neither too old nor too new."""
         offered, version = refusal.offered, refusal.version
         if version is not None and offered.lowest < version < offered.highest:
             return self.refusal

@@ -72,8 +72,7 @@ class JsonPath:
         return found
 
     def change(self, document: Json, changed: Callable[[Json], Json]) -> int:
-        """Replace each value by `changed(value)`, in place. Gives the number of values; 0 for the document
-        itself (`$`), which cannot be replaced."""
+        """Replace each value by `changed(value)`, in place, but for `$` itself. Gives their number."""
         if not self.steps:
             return 0
         count = 0
@@ -85,8 +84,7 @@ class JsonPath:
 
     @property
     def list_and_item(self) -> tuple[JsonPath, JsonPath] | None:
-        """The path to the list of the last `[*]`, and the path from one of its items on; None: there is no
-        `[*]`."""
+        """The path to the list of the last `[*]`, and the path from one of its items on; None: no `[*]`."""
         last = next((at for at in range(len(self.steps) - 1, -1, -1) if self.steps[at] is None), None)
         if last is None:
             return None

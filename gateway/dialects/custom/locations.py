@@ -27,12 +27,10 @@ from gateway.dialects.custom.spellings import (
 )
 
 LONGEST_TEXT: Final = 64
-"""Longest part of a target's text that is kept, in characters. No version is longer, and clients choose the
-text."""
+"""Longest text of a target that is kept, in characters. No version is longer."""
 
 MOST_PARAMETERS: Final = 1000
-"""Largest number of parameters in a query that is read, as in Django and PHP: reading one takes longer than
-sending it."""
+"""Largest number of parameters in a query, as in Django and PHP: reading costs more than sending."""
 
 _SEPARATORS: Final = re.compile("([&;])")
 
@@ -94,8 +92,8 @@ _read_known = lru_cache(maxsize=1024)(_read)
 
 
 def agreed(all_requested: Iterable[RequestedVersion]) -> RequestedVersion:
-    """The version that several locations request together. All that hold something must request the same; the
-    first of them is quoted. One malformed location makes the result malformed."""
+    """The version that all locations request that hold something. One that is malformed or differs makes the
+    result malformed."""
     present = [requested for requested in all_requested if requested.kind is not RequestedKind.NONE]
     if not present:
         return NO_VERSION_REQUESTED
@@ -145,9 +143,8 @@ class HeaderLocation:
 @final
 @dataclass(frozen=True, slots=True)
 class QueryLocation:
-    """A query parameter whose value is the version. Its name may have escapes, but no other spelling: a
-    name that only some servers take for it (`[version]`, `Version`, `ver.sion`) is malformed (semantics,
-    Sending)."""
+    """A query parameter whose value is the version. A name that only some servers take for it (`[version]`,
+    `Version`, `ver.sion`) is malformed (semantics, Sending)."""
 
     name: str
     syntax: VersionSyntax
@@ -159,8 +156,8 @@ class QueryLocation:
         return path != "*"
 
     def read(self, path: str, query: str) -> RequestedVersion:
-        """The requested version. All parameters of this name must request the same. One next to a `;`, which
-        some servers take for `&`, is malformed."""
+        """The version that all parameters of this name request. One next to a `;` is malformed: some servers
+        take it for `&`."""
         if not query:
             return NO_VERSION_REQUESTED
         parts = _SEPARATORS.split(query)
@@ -207,14 +204,9 @@ class SplitPath(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class PathLocation:
-    """A path segment that holds the version: the first one, or the one after `prefix`.
-
-    After a prefix the segment always holds the version, whatever its text is. Without a prefix it holds one
-    only when its text looks like one: a path such as `/containers/json` has no version.
-
-    The prefix is compared decoded and without case, because some servers compare it so (semantics, Sending).
-    The version itself has one spelling.
-    """
+    """A path segment that holds the version: the first one, or the one after `prefix`. After a prefix the
+    segment always holds it; without one only if its text looks like a version: `/containers/json` has none.
+    The prefix is compared decoded and without case (semantics, Sending)."""
 
     prefix: str
     """The path before the version, without a slash at its end. Empty: the version is in the first segment."""
@@ -227,8 +219,7 @@ class PathLocation:
         return end_of_prefix(path, self.prefix) is not None
 
     def read(self, path: str, query: str) -> RequestedVersion:
-        """The version in the segment. If another parser could find or expect a version where this one does
-        not, it is malformed."""
+        """The version in the segment; malformed if another parser could find one where this one does not."""
         split = self._split(path)
         if split is not None:
             return self.syntax.read(split.segment, self.affixes)
@@ -257,8 +248,7 @@ class PathLocation:
         return f"{path[:end]}/{self.affixes.write(text)}{rest}", query
 
     def _split(self, path: str, *, lenient: bool = False) -> SplitPath | None:
-        """The path split at the version's segment; None: there is none. `lenient`: as a server splits it that
-        ignores case."""
+        """The path split at the version's segment; None: there is none. `lenient`: without case."""
         end = end_of_prefix(path, self.prefix)
         if end is None:
             return None

@@ -18,8 +18,8 @@ from gateway.dialects.custom.locations import Affixes, VersionSyntax, agreed
 from gateway.dialects.custom.spellings import letters_and_digits
 
 LONGEST_LIST: Final = 2048
-"""Longest `Accept` or `Content-Type` that is read, in characters; browsers send 150. Reading one takes longer
-than sending it, and the whole head may have 32 KiB."""
+"""Longest `Accept` or `Content-Type` that is read, in characters: reading costs more than sending. Browsers
+send 150."""
 
 _NAME: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
 """A token (RFC 9110 5.6.2)."""
@@ -29,7 +29,7 @@ _WEIGHT: Final = re.compile(r"0?\.([0-9]{0,3})|0|1(?:\.0{0,3})?", re.ASCII)
 
 def _element(kind: str, quotable: str, end: str) -> re.Pattern[str]:
     """A pattern for one media type up to `end`: (type), (parameters). `quotable`: characters of a quoted
-    string beside backslashes and quotation marks. Possessive: it never backtracks."""
+    string. Possessive: it never backtracks."""
     value = rf'(?:{_NAME}|"(?:[{quotable}]|\\[{quotable}\\"])*+")'
     parameters = rf"(?:[ \t]*+;[ \t]*+(?:{_NAME}={value})?+)*+"
     return re.compile(rf"[ \t]*+(?:({kind})({parameters}))?+[ \t]*+(?:{end})", re.ASCII)
@@ -77,8 +77,7 @@ class MediaType(NamedTuple):
         return [_unquoted(value) for name, value in self.parameters if name == parameter]
 
     def with_parameter(self, parameter: str, text: str) -> MediaType:
-        """A copy with the parameter once and first. There it is found by readers that do not know quotation
-        marks, and by those that stop at the weight."""
+        """A copy with the parameter first, where readers find it that stop at the weight."""
         others = self.without_weight.without_parameter(parameter).parameters
         weights = tuple(("q", value if value[0] != "." else f"0{value}") for value in self.weights)
         return MediaType(self.name, ((parameter, text), *others, *weights))
@@ -104,8 +103,8 @@ class MediaTypeLocation:
     names = ("Accept", "Content-Type")
 
     def read(self, headers: Mapping[str, str]) -> RequestedVersion:
-        """The requested version. Every element with the parameter must request the same, in both headers.
-        Text that cannot be parsed is malformed, because another reader may find a version in it."""
+        """The version that all elements with the parameter request. Text that cannot be parsed is
+        malformed."""
         all_requested: list[RequestedVersion] = []
         for name in self.names:
             lines = all_values(headers, normalize_name(name))
@@ -120,11 +119,9 @@ class MediaTypeLocation:
         return agreed(all_requested)
 
     def _is_ambiguous(self, lines: tuple[str, ...], elements: list[MediaType]) -> bool:
-        """Whether another reader finds the parameter where this one does not, or the other way round.
-
-        Many readers ignore quotation marks. Some (Django, Werkzeug) take `name*` and `name*0` for `name` (RFC
-        8187, RFC 2231). Some (WebOb) do not take what follows the weight for a parameter of the type.
-        """
+        """Whether another reader finds the parameter where this one does not, or the other way round. Many
+        ignore quotation marks. Django and Werkzeug take `name*` and `name*0` for `name` (RFC 8187, RFC 2231).
+        WebOb takes what follows the weight for no parameter of the type."""
         read = 0
         for element in elements:
             names = [name for name, _ in element.parameters]
@@ -141,8 +138,7 @@ class MediaTypeLocation:
         return not self.types or name in self.types
 
     def write(self, headers: Mapping[str, str], text: str | None) -> tuple[Header, ...]:
-        """Both headers with the version; None: without it. Headers without the parameter stay as they
-        came."""
+        """Both headers with the version; None: without it."""
         value = None if text is None else self.affixes.write(text)
         written = []
         for name in self.names:
@@ -172,11 +168,8 @@ class MediaTypeLocation:
 
     def _accept(self, elements: list[MediaType], value: str) -> list[MediaType]:
         """`Accept` with the version. If only `types` can carry one, it is the single type that the client
-        prefers.
-
-        Another type beside it would leave the version to the backend, and some servers (Elasticsearch) read
-        no version at all in a list of types. A client that accepts none of `types` gets the first.
-        """
+        prefers, or the first: another type beside it would leave the version to the backend, and
+        Elasticsearch reads none at all in a list of types."""
         if not self.types:
             return [self._with_version(element, value) for element in elements or [MediaType("*/*", ())]]
         carriers = [(element, self._carrier(element)) for element in elements if element.weight]
@@ -185,8 +178,8 @@ class MediaTypeLocation:
         return [(best or MediaType(self.types[0], ())).without_weight.with_parameter(self.parameter, value)]
 
     def _carrier(self, element: MediaType) -> MediaType | None:
-        """The element as a type that can carry the version: itself, the one of `types` whose plain form it
-        is, or the first that its wildcard matches; None: there is none."""
+        """The one of `types` as which the element can carry the version: itself, its plain form, or the first
+        that its wildcard matches; None: there is none."""
         if self._applies_to(element.name):
             return element
         kind, _, subtype = element.name.partition("/")
@@ -205,9 +198,8 @@ def _plain(name: str) -> tuple[str, str]:
 
 
 def read_media_types(lines: tuple[str, ...], *, listed: bool) -> list[MediaType] | None:
-    """The elements of a list of media types (`listed`), or the one media type. Each line is read alone. None
-    for anything outside the grammar, for two media types where one is allowed, and for more text than
-    `LONGEST_LIST`."""
+    """The elements of a list of media types (`listed`), or the one media type. None for anything outside the
+    grammar, and for more text than `LONGEST_LIST`."""
     if sum(map(len, lines)) > LONGEST_LIST:
         return None
     elements: list[MediaType] = []

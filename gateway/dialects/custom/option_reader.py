@@ -328,8 +328,7 @@ class _Reader:
         self._check_range((*at, "minimum"), scheme, ends=len(ends) == 2)
 
     def _check_range(self, at: Position, scheme: Scheme, *, ends: bool) -> None:
-        """Report a range of dates or X.Y.Z, where it is unknown what lies between two. Names have an
-        order."""
+        """Report a range of dates or X.Y.Z, where it is unknown what lies between two."""
         if ends and not scheme.contiguous and not isinstance(scheme, Named):
             self.problems.add(
                 at, "nobody can know which versions of this scheme lie between two of them", "write a list"

@@ -20,8 +20,7 @@ MOST_DECODINGS: Final = 3
 """Number of times that nested escapes are decoded: a server behind a second proxy decodes twice."""
 
 _I_WITHOUT_CASE: Final = str.maketrans("\u0130\u0131", "ii")
-"""The Turkish I with a dot and i without one. Unicode does not fold them to `i`, but regular expressions
-without case take them for it: Python's, and so Django's `(?i)`."""
+"""Turkish i with and without a dot, which Unicode does not fold to `i`, but Python's `(?i)` does."""
 _SLASHES: Final = re.compile("//+")
 _BRACKETS: Final = re.compile(r"[\[\]]+")
 _WIDE_ESCAPE: Final = re.compile("%u([0-9a-fA-F]{4})")
@@ -54,8 +53,7 @@ class Likeness(Enum):
 
 
 def likeness(ours: str, name: str) -> Likeness:
-    """The likeness of `name`, as it stands in a query. Disguised is every other name that has the same
-    letters and digits, in any of the ways in which servers read it."""
+    """The likeness of `name` as it stands in a query. Disguised: it has the same letters and digits."""
     if unquote_plus(name) == ours:
         return Likeness.SAME
     wanted = letters_and_digits(ours)
@@ -92,8 +90,8 @@ def normalized(path: str) -> str:
 
 
 def comparable(path: str, suffixes: tuple[str, ...]) -> str:
-    """The path in the one form in which it is compared with a configured one: as `normalized`, without case,
-    without a slash at its end and without one of `suffixes`."""
+    """The path as it is compared with a configured one: `normalized`, without case, slash at the end and
+    suffix."""
     if suffixes:
         path = without_suffix(path, suffixes)
     if "%" in path or ";" in path or "//" in path or path[-1:] == "/":
@@ -102,8 +100,7 @@ def comparable(path: str, suffixes: tuple[str, ...]) -> str:
 
 
 def end_of_prefix(path: str, prefix: str) -> int | None:
-    """The offset in `path` where `prefix` ends; None: the path does not begin with it. Whole segments are
-    compared, decoded and without case."""
+    """The offset in `path` where `prefix` ends; None: it does not begin with these segments."""
     if not prefix:
         return 0 if path[:1] == "/" else None
     end = len(prefix)
@@ -119,8 +116,7 @@ def end_of_prefix(path: str, prefix: str) -> int | None:
 
 
 def without_suffix(path: str, suffixes: tuple[str, ...]) -> str:
-    """The path without one of `suffixes` (lower case) at the end of its last segment, as servers look it up
-    that read the client's media type there."""
+    """The path without one of `suffixes` (lower case), in which servers read the client's media type."""
     if not suffixes or ("." not in path and "%" not in path):
         return path
     segments = segments_of(path)

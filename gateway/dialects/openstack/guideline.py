@@ -131,8 +131,7 @@ class OpenStack(MicroversionDialect):
 
     @classmethod
     def recognize(cls, answer: ProbeResponse) -> Mapping[str, str] | ProbeFault | None:
-        """The service type that the response names. A list of versions that names none is a fault: profiles
-        of several services could read it."""
+        """The service type that the response names. A list of versions that names none is a fault."""
         document = load_document(answer.body)
         if document is None or answer.status not in (200, 300) or not is_json(answer.headers):
             return None
@@ -149,8 +148,7 @@ class OpenStack(MicroversionDialect):
     # -- 1. the request
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
-        """The endpoint of a target: `/`, `/vN` with and without a slash, a resource, or a mount without
-        versions."""
+        """The endpoint of a target: `/`, `/vN`, a resource, or a mount without versions."""
         plain = unquote(path) if "%" in path else path
         first, _, below = plain.lstrip("/").partition("/")
         mount = self._mounts.get(first)
@@ -161,8 +159,7 @@ class OpenStack(MicroversionDialect):
         return RESOURCE if method == "OPTIONS" and endpoint is ECHOING_RESOURCE else endpoint
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
-        """The requested version: from the standard header if it names the service, else from the first of its
-        own headers that is present. An empty value counts as absent."""
+        """The requested version, from the standard header or else from the service's own. Empty is absent."""
         text = None
         if self._types:
             first = self.profile.first_item_counts
@@ -190,8 +187,7 @@ class OpenStack(MicroversionDialect):
     # -- 2. local responses
 
     def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
-        """A refusal: 406 with the range, or the service's response to a text that is not a version; always as
-        JSON."""
+        """A refusal: 406 with the range, or the service's response to a malformed version; as JSON."""
         profile, offered = self.profile, refusal.offered
         refused_code, malformed_code = profile.error_codes or ("", "")
         if refusal.version is None:
@@ -223,8 +219,7 @@ class OpenStack(MicroversionDialect):
         return self._error(error.status, error.title, error.detail, header_range=error.offered)
 
     def refuse_operation(self, missing: MissingOperation) -> Response:
-        """The response for a missing operation: 404 as for any unknown resource, with the served version,
-        because the request was accepted at it."""
+        """The response for a missing operation: 404 with the served version, which was accepted."""
         status = missing.status or 404
         title, detail = _MISSING[status]
         response = self._error(status, title, detail, header_range=missing.offered)
@@ -288,8 +283,7 @@ class OpenStack(MicroversionDialect):
     # -- 3. the backend's response
 
     def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
-        """The served version and the range of a response, where the service's servers send them. Only the
-        body says what a 406 is about."""
+        """The served version and the range of a response. Only the body says what a 406 is about."""
         if endpoint.mount is not None:
             return NOTHING_SERVED
         lowest, highest = self._range_lines(headers)
@@ -336,8 +330,8 @@ class OpenStack(MicroversionDialect):
         return None
 
     def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
-        """The served version as the backend said it, and the offer if the backend sent its range. A
-        successful response of a legacy backend gets what a newer one would have sent."""
+        """The served version and the offer, as far as the backend sent version and range. A successful
+        response of a legacy backend gets both."""
         version, has_range = response.served.version, response.served.has_range
         succeeded = 200 <= response.status < 400
         if response.legacy and succeeded and version is None and response.negotiated is not None:
@@ -348,8 +342,7 @@ class OpenStack(MicroversionDialect):
     def rewrite_document(
         self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
-        """The document with the offer: a list of versions, one version in `version`, or one as the whole
-        document (Magnum's `/v1`)."""
+        """The document with the offer: a list of versions, or one version (Magnum's `/v1`)."""
         document = load_document(body)
         entries = [] if document is None else _entries(document)
         if document is None or not write_ranges(document, offered):
@@ -367,9 +360,8 @@ class OpenStack(MicroversionDialect):
     # -- 4. probes
 
     def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
-        """The probe: `GET /`, which is public everywhere. The range headers count where the service has them,
-        otherwise the entry with the highest range. Entries without any range are those of a legacy server,
-        which has no version for the offer."""
+        """The probe: `GET /`. Range headers count, otherwise the entry with the highest range. Entries
+        without any range are those of a legacy server, which has no version for the offer."""
         if not answers:
             return ProbeRequest(path or "/", ACCEPT_JSON)
         answer = answers[0]
@@ -394,8 +386,7 @@ class OpenStack(MicroversionDialect):
         return Advertisement(self.legacy_versions, legacy=True, mounts=mounts)
 
     def _listed_mounts(self, entries: list[Document]) -> frozenset[str] | None:
-        """The mounts without versions that a server has, by the list at its root; None: its API has none in
-        any release."""
+        """The mounts without versions in the list at a server's root; None: its API has none."""
         listed = {str(entry.get("id")).partition(".")[0] for entry in entries}
         return self.profile.unversioned_mounts & listed if self.profile.unversioned_mounts else None
 
@@ -413,8 +404,7 @@ def _mounts(profile: ServiceProfile) -> Mapping[str, tuple[Endpoint, Endpoint]]:
 
 
 def _direct_paths(profile: ServiceProfile) -> tuple[DirectPaths, ...]:
-    """Paths that need no look-up: below the mounts that name the served version, or everywhere but where a
-    segment may be a version."""
+    """Paths that need no look-up: those below mounts, or those where no segment may be a version."""
     mounts = [name for name in sorted(profile.echoing_mounts) if name.startswith("v")]
     if mounts:
         return tuple(DirectPaths(f"/{name}/") for name in mounts)

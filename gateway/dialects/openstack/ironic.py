@@ -177,8 +177,7 @@ class Ironic(MicroversionDialect):
         return RESOURCE if plain.startswith("/v1/") else _ENDPOINTS.get(plain, UNCERTAIN)
 
     def operation_path(self, path: str) -> str:
-        """The path without `.json`, and with a missing `/v1` in front: Ironic looks up every path below
-        it."""
+        """The path without `.json`, and with a missing `/v1`: Ironic looks up every path below it."""
         plain = super().operation_path(path)
         first = plain.lstrip("/").partition("/")[0]
         return plain if first in {"", "v1"} else f"/v1{plain}"
@@ -201,8 +200,7 @@ class Ironic(MicroversionDialect):
     # -- 2. local responses
 
     def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
-        """A refusal: 406 with Ironic's text. The range is in headers and text, except for a text that is not
-        a version."""
+        """A refusal: 406 with Ironic's text, and with the range unless the version is malformed."""
         if refusal.version is None:
             return _error(406, "Not Acceptable", f"Invalid value for {VERSION_HEADER} header", None)
         offered = refusal.offered
@@ -215,8 +213,8 @@ class Ironic(MicroversionDialect):
         return _error(error.status, error.title, error.detail, error.offered)
 
     def refuse_operation(self, missing: MissingOperation) -> Response:
-        """The response for a missing operation: 404 from inside the API, which accepted the version. It has
-        all three headers, the shape of errors there, and the text of the newest release."""
+        """The response for a missing operation: 404 from inside the API, with all three headers and the text
+        of the newest release."""
         status = missing.status or 404
         inner = {
             "faultcode": "Client",
@@ -229,8 +227,7 @@ class Ironic(MicroversionDialect):
     # -- 3. the backend's response
 
     def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
-        """The versions in a response. A version refusal is a 406 with the range and *without* a served
-        version."""
+        """The versions in a response. A refusal is a 406 with the range and *without* a served version."""
         served = all_values(headers, VERSION_FOLDED)
         lowest = all_values(headers, MINIMUM_FOLDED)
         highest = all_values(headers, MAXIMUM_FOLDED)
@@ -243,9 +240,8 @@ class Ironic(MicroversionDialect):
         )
 
     def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
-        """The served version as the backend said it, and the offer if the backend sent its range. The
-        response of a legacy backend gets all three headers, unless a newer one sends none at that status.
-        When a legacy backend has just been upgraded, its own headers count."""
+        """The served version and the offer, as far as the backend sent version and range. A legacy backend's
+        response gets all three headers, unless a newer one sends none at that status."""
         version, has_range, status = response.served.version, response.served.has_range, response.status
         if response.legacy and version is None and not has_range:
             if response.negotiated is None or status < 200 or status in _STATUSES_WITHOUT_VERSIONS:
@@ -257,9 +253,8 @@ class Ironic(MicroversionDialect):
     def rewrite_document(
         self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
-        """The document with the offer. `/` before 4.3 has no range and keeps its shape. `/v1` always gets
-        one: servers before 12.0 write none, so clients that need it would find it by chance in a mixed
-        fleet."""
+        """The document with the offer. `/` before 4.3 keeps its shape. `/v1` before 12.0 has no range and
+        gets one, so that clients find it everywhere in a mixed fleet."""
         document = load_document(body)
         if document is None or not _is_document(endpoint, document) or not write_ranges(document, offered):
             return None

@@ -77,11 +77,8 @@ class Latest(Enum):
 
 
 def read_standard(headers: Mapping[str, str], service_types: frozenset[str]) -> str | None:
-    """The version text of the last item of `OpenStack-API-Version` that names one of `service_types`.
-
-    Repeated lines are one list. Service types are compared as a whole and in any case; aliases do not count.
-    An item for another service, or without a version (`compute`, `2.5`), is ignored. The text is never empty.
-    """
+    """The version text of the last item of `OpenStack-API-Version` that names one of `service_types`, never
+    empty. Types are compared as a whole and in any case. Items without a version are ignored."""
     for line in reversed(all_values(headers, STANDARD_FOLDED)):
         for item in reversed(line.split(",")):
             words = item.split(maxsplit=1)
@@ -92,9 +89,8 @@ def read_standard(headers: Mapping[str, str], service_types: frozenset[str]) -> 
 
 
 def read_legacy(headers: Mapping[str, str], names: tuple[str, ...]) -> str | None:
-    """The version text of the first present header among a service's own (normalized `names`, in order);
-    None: all are absent. Of a repeated or comma-joined value the last item counts. It may be empty, which
-    Nova refuses and Ironic (since 25.0) treats as absent."""
+    """The last version text in the first present header of `names` (normalized); None: all are absent. It may
+    be empty, which Nova refuses and Ironic (since 25.0) treats as absent."""
     for name in names:
         values = all_values(headers, name)
         if values:
@@ -125,9 +121,8 @@ def parse_requested(
 
 
 def without_json(path: str) -> str:
-    """The decoded path, without the `.json` at its end that servers ignore. Ironic removes it (`json_ext`).
-    The routers of Nova, Cinder and Manila take it for the format of the response, where a resource has
-    formatted routes."""
+    """The decoded path without the `.json` at its end, which Ironic ignores (`json_ext`), and which the
+    routers of Nova, Cinder and Manila take for the format of the response."""
     plain = unquote(path) if "%" in path else path
     return plain.rstrip("/").removesuffix(".json").rstrip("/")
 
@@ -147,8 +142,7 @@ def write_range_headers(names: tuple[str, str], offered: VersionSet) -> tuple[He
 
 
 def read_range(lowest: str, highest: str) -> Advertisement | None:
-    """The advertisement of a minimum and a maximum; None unless both are versions, of one major, and in
-    order."""
+    """The advertisement of a minimum and a maximum; None unless both are versions of one major, in order."""
     # What is too long for a version must not stay in the cache: a document may hold 256 KiB of it.
     return _read_range(lowest, highest) if len(lowest) + len(highest) <= _LONGEST_PAIR else None
 
@@ -162,8 +156,7 @@ def _read_range(lowest: str, highest: str) -> Advertisement | None:
 
 
 def refusal_in_body(endpoint: Endpoint, status: int) -> VersionRefusal:
-    """A response that may refuse a version, as only its body can say: for services whose 406 may have other
-    reasons."""
+    """A response whose body must say whether it refuses the version."""
     return VersionRefusal.READ_BODY if status == 406 and endpoint.negotiated else VersionRefusal.NO
 
 
@@ -177,8 +170,8 @@ def load_document(body: bytes) -> Document | None:
 
 
 def dump_document(document: Document, links: Links) -> bytes | None:
-    """The document as the servers write it, ASCII and a blank after `,` and `:`, with every `href` as a link
-    that the client can follow. None: it holds NaN or infinity, which JSON does not have."""
+    """The document as the servers write it, with every `href` as a link that the client can follow. None: it
+    holds NaN or infinity."""
     for entry in _objects_below(document):
         href = entry.get("href")
         if isinstance(href, str):
@@ -190,8 +183,7 @@ def dump_document(document: Document, links: Links) -> bytes | None:
 
 
 def version_entries(document: Document) -> list[Document] | None:
-    """The objects in the list `versions`, or the one under `version`. None: the document has neither, or the
-    list holds something else."""
+    """The objects in the list `versions`, or the one under `version`; None: there are none."""
     versions, version = document.get("versions"), document.get("version")
     if isinstance(versions, list):
         return objects(versions)
@@ -215,9 +207,8 @@ RANGE_KEYS = ("min_version", "max_version", "version")
 
 
 def write_ranges(document: Document, offered: VersionSet) -> bool:
-    """Replace every range in `document` by the offer; in place. False: a place of a version has another
-    value, in which clients might still read one. An empty text (Nova's v2.0) and a version of another major
-    stay, because the offer does not concern them."""
+    """Replace every range in `document` by the offer; in place. False: a place of a version has a value that
+    clients might misread. An empty text (Nova's v2.0) and versions of another major stay."""
     lowest, highest = offered.lowest, offered.highest
     texts = {key: MICROVERSION.format(lowest if key == "min_version" else highest) for key in RANGE_KEYS}
     for entry in _objects_below(document):
@@ -292,8 +283,7 @@ def is_json(headers: Mapping[str, str]) -> bool:
 
 def release_table(names_by_highest: Mapping[str, str]) -> Mapping[str, Version]:
     """Highest version by release name, from `{"1.82": "21.4 antelope 2023.1"}`, for ceilings. Raises
-    `VersionTextError` for a key that is not a version and `ValueError` for a name that occurs twice: both are
-    mistakes in a dialect's own table."""
+    `VersionTextError` and `ValueError` for mistakes in a dialect's own table."""
     table: dict[str, Version] = {}
     for highest, names in names_by_highest.items():
         for name in names.split():

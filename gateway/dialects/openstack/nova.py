@@ -165,12 +165,8 @@ class Nova(MicroversionDialect):
     # -- 1. the request
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
-        """The endpoint of a target, by its first segment. The method does not count: Nova sends documents
-        even for POST.
-
-        Repeated slashes count as one. Some servers in front of Nova merge them; without such a server the
-        response is 300, where a version does no harm.
-        """
+        """The endpoint of a target by its first segment, for every method: Nova sends documents even for
+        POST. Repeated slashes count as one, because some servers in front of Nova merge them."""
         plain = unquote(path) if "%" in path else path
         first, _, below = plain.lstrip("/").partition("/")
         mount = _MOUNTS.get(first)
@@ -180,13 +176,11 @@ class Nova(MicroversionDialect):
         return PREFLIGHT if method == "OPTIONS" and endpoint is RESOURCE else endpoint
 
     def operation_path(self, path: str) -> str:
-        """The path without `.json`, and without `.xml`, the other format that routers until Ocata read
-        there."""
+        """The path without `.json`, and without `.xml`, which routers until Ocata read, too."""
         return super().operation_path(path.rstrip("/").removesuffix(".xml"))
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
-        """The requested version: from the standard header if it names `compute`, else from Nova's own, which
-        is malformed when it is empty."""
+        """The requested version, from the standard header or else from Nova's own. Empty is malformed."""
         text = read_standard(headers, _OWN_TYPES)
         if text is None:
             text = read_legacy(headers, (NOVA_FOLDED,))
@@ -198,8 +192,7 @@ class Nova(MicroversionDialect):
     # -- 2. local responses
 
     def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
-        """A refusal: 406 that echoes the refused version and names the range, or 400 without version headers
-        for a text that is not a version."""
+        """A refusal: 406 that echoes the version and names the range, or 400 for a malformed version."""
         if refusal.version is None:
             return _fault(400, MALFORMED.format(text=refusal.requested.text))
         message = refusal_text(UNSUPPORTED, refusal.version, refusal.offered)
@@ -210,16 +203,14 @@ class Nova(MicroversionDialect):
         return _fault(error.status, error.detail)
 
     def refuse_operation(self, missing: MissingOperation) -> Response:
-        """The response for a missing operation: 404 as for any unknown resource. Only the echo shows that a
-        version was read."""
+        """The response for a missing operation: 404, with an echo as the only sign of a version."""
         status = missing.status or 404
         return _fault(status, _MISSING[status], _version_headers(self.scheme.format(missing.version)))
 
     # -- 3. the backend's response
 
     def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
-        """The echo of a response. On a 406 nothing was executed at it, and only the body says what the 406 is
-        about."""
+        """The echo of a response. On a 406 nothing was executed, and only the body says what it is about."""
         version = _read_echoes(headers)
         return Served(
             version=None if status == 406 else version,
@@ -240,17 +231,15 @@ class Nova(MicroversionDialect):
         return advertisement
 
     def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
-        """Both headers if the backend sent at least one (before 14 it sent one), and never below `/v2`. A
-        response without an echo gets none: the backend may have executed nothing. Legacy backends get no
-        request for an endpoint whose responses have versions."""
+        """Both headers if the backend sent at least one (before 14 it sent one), and never below `/v2`.
+        Without an echo the backend may have executed nothing."""
         text = response.served.text
         return _version_headers(text) if text and response.endpoint not in (V2, LEGACY) else ()
 
     def rewrite_document(
         self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
-        """The document with the offer: the list of versions, one version, or 300 choices. Only the entry v2.1
-        has a range."""
+        """The document with the offer: a list, one version, or 300 choices. Only v2.1 has a range."""
         document = load_document(body) if endpoint.document else None
         if document is None or not write_ranges(document, offered):
             return None
@@ -261,9 +250,8 @@ class Nova(MicroversionDialect):
     # -- 4. probes
 
     def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
-        """The probe: `GET /`, which needs no token, and `GET /v2.1/` where `/` is not available. Until 20
-        (Train) the second one needs a token, which `probe.headers` may carry. A legacy server is one that
-        lists v2.0 and no range of v2.1."""
+        """The probe: `GET /`, else `GET /v2.1/`, which needs a token until 20 (Train): `probe.headers` may
+        carry one. A legacy server lists v2.0 and no range of v2.1."""
         if not answers:
             return ProbeRequest(path or "/", ACCEPT_JSON)
         answer = answers[-1]

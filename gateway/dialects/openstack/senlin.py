@@ -127,8 +127,7 @@ class Senlin(MicroversionDialect):
     # -- 1. the request
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
-        """The endpoint of a target, by its first segment: empty or `versions` is the list, `v1` and `v1.0`
-        are the API."""
+        """The endpoint of a target by its first segment: empty or `versions` is the list, `v1` the API."""
         plain = unquote(path) if "%" in path else path
         mount, _, below = plain[1:].partition("/")
         if mount not in _MOUNTS:
@@ -140,8 +139,7 @@ class Senlin(MicroversionDialect):
         return UNCERTAIN if method != "GET" and below.partition("/")[0] in _UNCERTAIN_RESOURCES else RESOURCE
 
     def operation_path(self, path: str) -> str:
-        """The path without `.json`, and below `/v1`, which a media type of `Accept` may select instead of the
-        path."""
+        """The path without `.json`, below `/v1`, which a media type of `Accept` may select instead."""
         plain = super().operation_path(path)
         mount, slash, below = plain[1:].partition("/")
         return f"/v1{slash}{below}" if mount in _MOUNTS else f"/v1{plain}"
@@ -157,8 +155,7 @@ class Senlin(MicroversionDialect):
     # -- 2. local responses
 
     def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
-        """A refusal: 406 with Senlin's text, or 400 from the layer below Senlin for a text that is not a
-        version. Neither has version headers."""
+        """A refusal: 406 with Senlin's text, or 400 for a malformed version; without version headers."""
         if refusal.version is None:
             return _malformed(refusal.requested.text, as_json=_accepts_json(headers))
         message = refusal_text(_UNSUPPORTED, refusal.version, refusal.offered)
@@ -168,8 +165,7 @@ class Senlin(MicroversionDialect):
         return _error(error.status, error.title, error.detail, error.title.replace(" ", ""), error.detail)
 
     def refuse_operation(self, missing: MissingOperation) -> Response:
-        """The response for a missing operation: 400 as Senlin sends it, or 404 as its guide says. Senlin's
-        errors have no version headers."""
+        """The response for a missing operation: 400 as Senlin sends it, or 404 as its guide says."""
         message = f"API version '{self.scheme.format(missing.version)}' is not supported on this method."
         if missing.status == 404:
             return _error(404, "Not Found", message, "MethodVersionNotFound", NOT_FOUND)
@@ -196,8 +192,7 @@ class Senlin(MicroversionDialect):
         return read_range(found[1], found[2]) if found is not None else None
 
     def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
-        """The served version as the backend said it. There is no header for the range. A successful response
-        of a legacy backend gets what a newer one would have sent."""
+        """The served version as the backend said it, or as a newer one would have sent it."""
         version = response.served.version
         if version is None and response.legacy and 200 <= response.status < 400:
             version = response.negotiated
@@ -206,8 +201,8 @@ class Senlin(MicroversionDialect):
     def rewrite_document(
         self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
-        """The document with the offer: the list at `/`, or the version at `/v1`. From 9.0 on the self link at
-        `/v1` ends in `/v1/v1`. Clients that follow it find nothing, so it is corrected."""
+        """The document with the offer, and with self links that lead somewhere: from 9.0 on that of `/v1`
+        ends in `/v1/v1`."""
         document = load_document(body)
         entries = None if document is None else version_entries(document)
         if document is None or entries is None or not write_ranges(document, offered):
@@ -219,8 +214,7 @@ class Senlin(MicroversionDialect):
     # -- 4. probes
 
     def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
-        """The probe: `GET /`, which is public and never negotiated. An entry without the keys of a range is
-        that of Mitaka, whose servers are legacy servers."""
+        """The probe: `GET /`, which is public. An entry without the keys of a range is that of Mitaka."""
         if not answers:
             return ProbeRequest(path or "/", ACCEPT_JSON)
         document = probed_document(answers[0], _OWN_TYPES, statuses=(200, 300), expected="300")

@@ -76,8 +76,7 @@ class Origin(NamedTuple):
 
 
 def origin(headers: Mapping[str, str], document: Document) -> Origin | None:
-    """The service that a response names. Headers precede the document. None: nothing names one, or two places
-    of the same kind name different ones."""
+    """The service that a response names, in headers before the document; None: none, or several."""
     for named in (_in_standard_headers, _in_own_headers):
         found = {*named(headers)}
         if found:
@@ -93,8 +92,8 @@ def origin(headers: Mapping[str, str], document: Document) -> Origin | None:
 def probed_document(
     answer: ProbeResponse, own: frozenset[str], *, statuses: tuple[int, ...] = (200,), expected: str = "200"
 ) -> Document | ProbeFault:
-    """The document that a probe has read; empty if it is no object. A fault for a status that is not in
-    `statuses`, for anything but JSON, and for a server that names a service that is not in `own`."""
+    """The document of a probe; empty: it is no object. A fault for another status, for anything but JSON, and
+    for a server that names a service outside `own`."""
     if answer.status not in statuses:
         return ProbeFault("status", f"answered {answer.status} where {expected} was expected")
     if not is_json(answer.headers):
@@ -112,8 +111,7 @@ def probed_document(
 
 
 def is_cinder(document: Document) -> bool:
-    """Whether an entry v3.0 has its range in `min_version` and `version`, of major 3, which only Cinder has.
-    For a document that names no service."""
+    """Whether an entry v3.0 has a range of major 3 in `min_version` and `version`, as only Cinder's."""
     for entry in version_entries(document) or ():
         found = read_range_values(entry.get("min_version"), entry.get("version"))
         if found is not None and entry.get("id") == "v3.0":

@@ -41,14 +41,11 @@ class ServiceProfile:
     """Handling of microversions by the servers of one service. The defaults are the guideline's."""
 
     service_types: tuple[str, ...]
-    """Service types that name it in `OpenStack-API-Version`; the first is the one that is written. Empty: the
-    standard header is neither read nor written."""
+    """Service types in `OpenStack-API-Version`; the first is written. Empty: the header is not used."""
     legacy_headers: tuple[str, ...] = ()
-    """Version headers of the service's own. The first that is present counts, but the standard header
-    precedes them. All are written."""
+    """The service's own version headers. The first present one counts after the standard header."""
     first_item_counts: bool = False
-    """True: the first item that contains the service type counts. False: the last item of exactly that
-    type."""
+    """True: the first item that contains the service type counts. False: the last of exactly that type."""
     latest: Latest = Latest.EXACT
     zero_major: bool = False
     """True: `0.9` is a version (too old), not malformed."""
@@ -60,8 +57,7 @@ class ServiceProfile:
     refused_title: str = "Not Acceptable"
     malformed_title: str = "Bad Request"
     error_codes: tuple[str, str] | None = None
-    """Text after the service type in `code` of an `api_sig` error: for a refused version, for a malformed
-    text. None: errors have no `code`."""
+    """Ends of `code` in an `api_sig` error, for a refused and a malformed version; None: no `code`."""
     echo_headers: tuple[str, ...] = (STANDARD,)
     """Response headers with the served version, as its servers spell them; empty: none."""
     echoes_refused_version: bool = False
@@ -103,8 +99,7 @@ _TEXTS: Mapping[ErrorShape, tuple[str, str]] = {
     "fault": (UNSUPPORTED, MALFORMED),
     "message": (_INSPECTOR_REFUSED, _INSPECTOR_MALFORMED),
 }
-"""Texts of an error shape that replaces the preset's: for a refused version, for a malformed text. Each of
-the first names the range, in a form that `guideline` reads."""
+"""Texts of an error shape that replaces the preset's: for a refused and for a malformed version."""
 _INSPECTOR_HEADER = "X-OpenStack-Ironic-Inspector-API-{}Version"
 _MANILA_HEADER = "X-OpenStack-Manila-API-Version"
 _COMPUTE_REQUEST_ID = "X-Compute-Request-Id"  # Cinder and Manila inherited it from Nova
@@ -326,8 +321,8 @@ HOW_TO_NAME_IT: Final = f"{', '.join(PRESETS)}, or another service type of OpenS
 
 
 def read_options(options: OpenStackOptions) -> tuple[str, ServiceProfile]:
-    """The service type, and its preset with the changes of the options. Raises `ValueError` for options that
-    contradict each other or name no valid header, and `OptionsError` without a service type."""
+    """The service type and its preset with the changes of the options. Raises `ValueError` and `OptionsError`
+    for options that do not fit."""
     if options.service_type is None:
         hint = f"write `openstack: {{service_type: TYPE}}`; TYPE is {HOW_TO_NAME_IT}"
         raise OptionsError((OptionProblem(("service_type",), NO_SERVICE_TYPE, hint),))

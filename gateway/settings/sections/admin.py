@@ -66,8 +66,7 @@ class Admin:
 
 
 def check_admin(admin: Admin, node: Node | None, findings: Findings) -> None:
-    """Report an admin listener that other machines can reach without a token or a certificate: its clients
-    can change the offer."""
+    """Report an admin listener that other machines can reach without a token or a certificate."""
     check_server_tls(admin.tls, child(node, "tls"), findings)
     known = admin.token is not None or (admin.tls is not None and admin.tls.client_ca is not None)
     dropped = findings.is_dropped("admin", "token") or findings.is_dropped("admin", "tls")

@@ -173,8 +173,7 @@ BACKEND: Final = section(WrittenBackend, title="Backend", oneOf=[{"required": [n
 def check_backends(
     written: Sequence[WrittenBackend], node: Node | None, at: Location, findings: Findings
 ) -> None:
-    """Report problems that need no dialect: no backends, duplicate names and URLs, only backups. `node` is
-    the key `backends`, `at` its location."""
+    """Report problems that need no dialect. `node` is the key `backends`, `at` its location."""
     if not written and not (isinstance(node, SequenceNode) and node.broken):
         findings.bad_value(node, "the service has no backend", "add `backends: [{url: http://HOST:PORT}]`")
     if written and all(backend.backup for backend in written):
@@ -218,8 +217,7 @@ def check_backends(
 
 
 def _check_place(written: WrittenBackend, node: Node | None, at: Location, findings: Findings) -> None:
-    """Report a backend without an address or with several, and keys that do not fit its kind of address.
-    `at`: the location of `node`."""
+    """Report a backend without one address, and keys that do not fit it. `at`: the location of `node`."""
     entries = node.entries if isinstance(node, MappingNode) else {}
     found = [name for name in PLACES if name in entries]
     # One that was refused, or misspelt, is reported already.
@@ -356,8 +354,7 @@ def _source(written: WrittenBackend, template: Backend, node: Node | None, findi
 
 
 def _warn_of_secrets(sources: Sequence[Source], headers: Node | None, findings: Findings) -> None:
-    """Warn of secrets that probes send unencrypted to addresses from a source. `headers`: the node of
-    `probe.headers`."""
+    """Warn of secrets that probes send unencrypted to addresses from a source."""
     entries = headers.entries if isinstance(headers, MappingNode) else {}
     secrets = [
         entry.key

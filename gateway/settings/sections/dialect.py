@@ -42,8 +42,7 @@ def read_dialect(
     service: str,
     probes: ProbePaths,
 ) -> Dialect | None:
-    """The dialect with its options; None: there is none, or it refuses them. `options` of all dialects, by
-    name; `node`: the service; `probes`: for a dialect that asks for them."""
+    """The dialect with its options; None: it is unknown or refuses them. `node`: the service."""
     place = child(node, "dialect")
     kind = dialects.get(name)
     if kind is None:
@@ -110,8 +109,7 @@ def check_rules(service: Service, node: Node | None, findings: Findings) -> None
 
 
 def _check_option_paths(service: Service, options: Node | None, findings: Findings) -> None:
-    """Warn of option paths that repeat `match.path`. They start after it, even where backends receive that
-    prefix, so such a path would never match."""
+    """Warn of option paths that repeat `match.path`: they start after it and would never match."""
     prefix = service.match.prefix
     for at, path in service.dialect.configuration_rules.option_paths if prefix else ():
         if path == prefix or path.startswith(prefix + "/"):
@@ -164,8 +162,7 @@ def _check_declared(service: Service, backends: Node | None, findings: Findings)
 
 
 def _check_default_version(service: Service, node: Node | None, findings: Findings) -> None:
-    """Report a default version that can never be on offer: every request without a version would be
-    refused."""
+    """Report a default version that can never be on offer."""
     dialect, version = service.dialect, service.effective_default_version.constant
     if version is None:
         return

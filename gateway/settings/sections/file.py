@@ -257,8 +257,7 @@ def check_trust(root: MappingNode, findings: Findings) -> None:
 
 
 def check_untrusted_headers(services: Sequence[Service], root: MappingNode, findings: Findings) -> None:
-    """Report a list that would drop a header which the gateway or a dialect needs from every peer. The
-    default list never drops such headers, so only a list in the file is checked."""
+    """Report a list in the file that would drop a header which the gateway or a dialect always needs."""
     node = child(root, "untrusted_headers")
     items = node.items if isinstance(node, SequenceNode) else ()
     for item in items:
@@ -284,8 +283,7 @@ def check_untrusted_headers(services: Sequence[Service], root: MappingNode, find
 
 
 def _exactly(pattern: str) -> str:
-    """The name, if it is that of a request id, which is taken from everybody. A pattern with `*` has no
-    effect on it."""
+    """The name, if it is that of a request id. A pattern with `*` has no effect on it."""
     return pattern if pattern == PLAIN_IDS.normalized_header else ""
 
 

@@ -73,8 +73,7 @@ class WrittenListener:
 @final
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """A listener for clients. `host` is a name, or an IP address without brackets. Port 0 is any free
-    port."""
+    """A listener for clients. `host` is a name or an IP address without brackets. Port 0: any free port."""
 
     host: str
     port: int
@@ -198,8 +197,7 @@ def _is_version_4(host: str) -> bool:
 
 
 def _check_addresses(taken: Sequence[Taken], findings: Findings) -> None:
-    """Report two addresses that cannot be bound together. A default of `admin.listen` has no node: then the
-    problem is shown at the other address."""
+    """Report two addresses that cannot be bound together. A default has no node: the other one is shown."""
     for index, (address, node) in enumerate(taken):
         found = next((other for other in taken[:index] if _collide(address, other[0])), None)
         if found is None:

@@ -97,8 +97,7 @@ class WrittenOffer:
 def read_at_least(
     offer: WrittenOffer, service: str, number_of_backends: int | None, node: Node | None, findings: Findings
 ) -> AtLeast:
-    """The number of backends for the policy `at_least`, the only one that uses it. `number_of_backends`: None
-    if some are discovered; `node`: the key `offer`."""
+    """The number of backends for the policy `at_least`. `number_of_backends`: None if some are discovered."""
     policy, share = offer.policy, offer.at_least
     at = ("services", service, "offer")
     if share is None:
@@ -150,8 +149,7 @@ def read_releases(
 def _read_version(
     text: str, dialect: Dialect, node: Node | None, findings: Findings, otherwise: str = ""
 ) -> Version | None:
-    """Read one version; None after a report. `otherwise`: words that are allowed in its place, for the
-    hint."""
+    """Read one version; None after a report. `otherwise`: other allowed words, for the hint."""
     hint = f"write `{dialect.scheme.example}`{otherwise}"
     return read_versions(lambda text, scheme: scheme.require(text), text, dialect, hint, node, findings)
 
@@ -164,8 +162,7 @@ def read_ceiling(
     node: Node | None,
     findings: Findings,
 ) -> Version | None:
-    """The highest version on offer; None: there is no ceiling. `releases`: those of the dialect, too; `node`:
-    the key `offer`."""
+    """The highest version on offer; None: there is no ceiling. `releases`: those of the dialect, too."""
     written, place, scheme = offer.ceiling, child(node, "ceiling"), dialect.scheme
     if written is None:
         return None

@@ -201,8 +201,7 @@ def read_services(
     dialects: Mapping[str, type[Dialect]],
     findings: Findings,
 ) -> tuple[Service, ...]:
-    """All services that can be made; the problems of the others are reported. `timeouts` and `limits` are
-    those of the whole file, `node` is the key `services`."""
+    """All services that can be made. `timeouts` and `limits` are those of the whole file."""
     if not written:
         findings.bad_value(node, "no service is configured", "add one: its name, dialect and backends")
     services = []

@@ -12,8 +12,7 @@ from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import MappingNode, Node, child
 
 LONGEST_NAME: Final = 255 - len(".handover")
-"""Longest name of the state file in bytes. The files beside it have longer ones, and NAME_MAX is 255 on
-Linux."""
+"""Longest name of the state file in bytes: NAME_MAX of Linux, less the longest suffix beside it."""
 
 
 def check_state_path(path: str | None, root: MappingNode, findings: Findings) -> None:
@@ -64,8 +63,7 @@ def check_state_path(path: str | None, root: MappingNode, findings: Findings) ->
 
 
 def _check_others(state: Path, node: Node, findings: Findings) -> None:
-    """Warn of other users who could change the state. The gateway may run as another user than this one: as
-    the owner of the folder, if only the owner may write it."""
+    """Warn of other users who could change the state. The gateway may run as the owner of the folder."""
     folder, users = state.parent, trusted_users()
     if folder.stat().st_mode & stat.S_IWOTH:
         message = f"every user may write {folder}, and so put a file there that the gateway takes for its own"

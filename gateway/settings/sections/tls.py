@@ -90,8 +90,7 @@ def read_backend_tls(
 
 
 def read_digest(tls: BackendTls, node: Node | None, findings: Findings) -> str:
-    """The digest of the files after a check of each; empty: one is wrong, or none is read. `node`: the key
-    `tls`."""
+    """The digest of the files after a check of each; empty: one is wrong, or none is read."""
     if not findings.check_files or not (tls.ca or (tls.certificate and tls.key)):
         return ""
     if tls.certificate and tls.key:
@@ -128,8 +127,7 @@ def check_server_tls(tls: ServerTls | None, node: Node | None, findings: Finding
 
 
 def check_pair(files: CertificateFiles, node: Node | None, findings: Findings) -> None:
-    """Report problems of a certificate and its key. `node`: the mapping with the keys `certificate` and
-    `key`."""
+    """Report problems of the files at the keys `certificate` and `key` of `node`."""
     if not findings.check_files or (node is not None and node.broken):
         return
     try:

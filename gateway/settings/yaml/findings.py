@@ -24,8 +24,7 @@ class Findings:
 
     problems: list[Problem] = field(default_factory=list)
     dropped: set[Location] = field(default_factory=set)
-    """Locations that the reader removed from the tree because it refused the value. The default is used
-    there."""
+    """Locations whose value was refused and removed from the tree. A default is used there."""
     check_files: bool = True
     """Whether the files that the configuration names are read, too."""
     filename: str = ""
@@ -53,12 +52,9 @@ class Findings:
         mend: str = "",
         quoting: str = "",
     ) -> None:
-        """Report a problem of a node, unless one of it was reported before.
-
-        `mend`: what to write instead; it counts only for a text that is written plainly, whole and in this
-        place. `quoting`: a hint that quotes the value, in place of `hint`; it is not shown for a value that
-        comes from the environment or from a file.
-        """
+        """Report a problem of a node, unless one of it was reported before. `mend`: what to write instead of
+        a plainly written text. `quoting`: a better hint, which quotes the value; not shown for a value from
+        elsewhere."""
         if node is not None and node.broken:
             return
         if quoting and not (isinstance(node, Scalar) and node.substituted):
@@ -123,8 +119,7 @@ class Findings:
         return f"line {line}" if same else f"line {line} of {file or self.filename}"
 
     def refused(self, node: Node | None, message: str, hint: str | None = None) -> None:
-        """Report a text that core or a dialect refused. The message may quote it: it is not shown for a text
-        from the environment."""
+        """Report a text that core or a dialect refused. The message may quote it, unless it is a secret."""
         secret = isinstance(node, Scalar) and node.substituted
         self.bad_value(node, "not a valid value" if secret else message, hint)
 

@@ -111,8 +111,7 @@ class Problem:
     file: str = ""
     """Path of the included file with the problem; empty: the main file."""
     mend: str = ""
-    """Replacement for the `width` characters if only one can be meant, for `check --fix`; empty: a person
-    decides."""
+    """Replacement for the `width` characters, for `check --fix`; empty: a person must decide."""
 
     def headline(self, filename: str) -> str:
         """`FILE:LINE:COL: error[CODE]: message`."""
@@ -163,10 +162,8 @@ def line_starts(text: str) -> list[int]:
 
 
 def shown_lines(text: str, secrets: Iterable[tuple[int, int]] = ()) -> list[str]:
-    """The lines of a file for messages: cut where a secret begins, and printable.
-
-    `secrets` are the positions (line and column, from 1) at which a secret is known to begin.
-    """
+    """The lines of a file for messages, printable and cut where a secret begins. `secrets`: their known
+    positions (line and column, from 1)."""
     lines = split_lines(text)
     cuts: dict[int, int] = {}
 

@@ -74,8 +74,8 @@ def read_whole(
     folder: str,
     findings: Findings,
 ) -> T:
-    """The value of a whole file without what was refused; `root` is changed in the same way. `known` gives
-    every key that exists, and is called only for an unknown one. Relative paths begin in `folder`."""
+    """The value of a whole file without what was refused, which is removed from `root`, too. `known` gives
+    every key that exists, for hints."""
     found = _Reader(known, folder, findings).section(section, root, _Place())
     assert not isinstance(found, _Refused)  # each required key of the whole file has a filler
     return found
@@ -215,8 +215,7 @@ class _Reader:
     def _remove_unknown(
         self, section: Section[Any], missing: Sequence[str], node: MappingNode, place: _Place
     ) -> set[str]:
-        """Report and remove unknown keys. Gives the names in `missing` of which one is a misspelling: one
-        mistake, reported once."""
+        """Report and remove unknown keys. Gives the names in `missing` that were only misspelt."""
         misspelt = set()
         for name in [name for name in node.entries if name not in section.keys]:
             entry = node.entries.pop(name)
@@ -287,8 +286,7 @@ class _Reader:
 
 
 def _shown_for(node: Node, place: _Place) -> Node:
-    """The node at which a missing key is reported: the key that should contain it, or the start of the list
-    item."""
+    """The node at which a missing key is reported: the key around it, or the start of the list item."""
     if node.broken or place.key is None:
         at = node.position
         return Scalar("", Position(at.line, at.column, file=at.file), broken=node.broken)
@@ -310,8 +308,7 @@ def _section_name(path: Path) -> str:
 
 
 def _fillers() -> dict[str, Node]:
-    """Placeholders for required keys, so that the rest can still be checked. Problems with them are not
-    reported."""
+    """Placeholders for required keys, so that the rest can be checked. They are never reported."""
     at = Position()
     text = Scalar("placeholder", at, broken=True)
     pair = {key: MappingEntry(Scalar(key, at, broken=True), text) for key in ("certificate", "key")}

@@ -56,8 +56,7 @@ class Scalar:
     text: str
     position: Position
     plain: bool = True
-    """Whether it is neither quoted nor a block. Other YAML readers may take such a text for a number or a
-    boolean."""
+    """Whether it is neither quoted nor a block: other YAML readers may take it for a number or a boolean."""
     written: str = ""
     """The text as it is in the file. Messages may quote only this one."""
     variables: tuple[str, ...] = ()
@@ -147,8 +146,7 @@ def read_tree(
 ) -> tuple[Node | None, list[Problem]]:
     """The tree of a text (None: it cannot be read at all), and every problem of form. Never raises.
 
-    `read_value` reads `${FILE:PATH}`; without it such a value is an error. `file` is for positions and
-    problems. `variables` are the environment variables that an included file may read; None: all.
+    `read_value` reads `${FILE:PATH}`, `file` is for positions, `variables` may be read (None: all).
     """
     if len(text) > MAX_CHARACTERS:
         message = f"the file is larger than {MAX_CHARACTERS} characters"
@@ -198,8 +196,7 @@ class _Builder:
         self._events: Iterator[yaml.Event] = iter(yaml.parse(text, Loader=yaml.SafeLoader))
 
     def root(self) -> Node | None:
-        """The node of the first YAML document; None: it is empty. Raises the parser's errors and
-        `_TooDeepError`."""
+        """The root of the first YAML document; None: it is empty. Raises the parser's errors."""
         root = None
         documents = 0
         for event in self._events:
@@ -214,8 +211,8 @@ class _Builder:
         return root
 
     def _node(self, event: yaml.Event, depth: int, *, used: bool = True) -> Node:
-        """The node that begins with `event`. `used`: whether variables are replaced in it and keys compared.
-        The content of a key that cannot be used is only skipped."""
+        """The node that begins with `event`. `used`: False for a key that cannot be used, which is only
+        skipped."""
         assert isinstance(event, yaml.NodeEvent)
         position = self._position(event)
         if isinstance(event, yaml.AliasEvent):
