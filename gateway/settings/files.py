@@ -79,12 +79,14 @@ class Sources:
         return str(self._folder / path)
 
     def read_main(self, path: str | Path) -> bytes:
-        """Read the configuration, which may be a pipe that is never watched. Raises `SourceError`,
-        `OSError`."""
-        if is_stream(path):
+        """Read the configuration, which may be a pipe that is never watched. Raises `SourceError`."""
+        if not is_stream(path):
+            return self.read(str(path))
+        try:
             with Path(path).open("rb") as file:
                 return _bounded(file.read(MAX_SIZE + 1))
-        return self.read(str(path))
+        except OSError as error:
+            raise _unreadable(error, str(path)) from None
 
     def read(self, path: str) -> bytes:
         """Read a regular file. Raises `SourceError`."""

@@ -94,9 +94,6 @@ def read_file(
         return Loaded(
             str(path), None, (Problem(1, 1, error.code, str(error), error.hint),), seen=sources.seen
         )
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not a valid file name"
-        return Loaded(str(path), None, (Problem(1, 1, "unreadable", f"the file cannot be read: {reason}"),))
     return read_bytes(
         data,
         filename=str(path),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import yaml
 
@@ -41,7 +41,7 @@ def read_targets(data: bytes, filename: str) -> tuple[Address, ...]:
     """Read the backends of a list, each once and in file order. Raises `TargetsError`."""
     found: dict[tuple[str, int], Address] = {}
     seen: set[tuple[object, object]] = set()
-    for text, scheme, place in _targets(_document(data, filename)):
+    for text, scheme, place in _targets(_parsed(data, filename)):
         if isinstance(text, str):
             if (text, scheme) in seen:
                 continue
@@ -49,71 +49,68 @@ def read_targets(data: bytes, filename: str) -> tuple[Address, ...]:
         address = _address(text, scheme, place)
         known = found.setdefault((address.host, address.port), address)
         if known != address:
-            refuse(f"{place}: the same host and port stands there with another scheme or path")
+            raise TargetsError(f"{place}: the same host and port stands there with another scheme or path")
         if len(found) > MAX_BACKENDS:
-            refuse(f"it lists more than {MAX_BACKENDS} backends")
+            raise TargetsError(f"it lists more than {MAX_BACKENDS} backends")
     return tuple(found.values())
 
 
-def refuse(reason: str) -> NoReturn:
-    """Raise `TargetsError`."""
-    raise TargetsError(reason)
-
-
-def _document(data: bytes, filename: str) -> Any:  # noqa: ANN401 - whatever the file holds
+def _parsed(data: bytes, filename: str) -> Any:  # noqa: ANN401 - whatever the file holds
     in_yaml = filename.endswith((".yaml", ".yml"))
     if len(data) > (MAX_YAML_SIZE if in_yaml else MAX_SIZE):
         size = f"{MAX_YAML_SIZE >> 10} KiB" if in_yaml else f"{MAX_SIZE >> 20} MiB"
-        refuse(f"it is larger than {size}")
+        raise TargetsError(f"it is larger than {size}")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = data.count(b"\n", 0, error.start)
-        refuse(f"line {before + 1}: it is not UTF-8")
+        raise TargetsError(f"line {before + 1}: it is not UTF-8") from None
     if not text.strip():
-        refuse("it is empty; a list without backends is []")
+        raise TargetsError("it is empty; a list without backends is []")
     try:
         return yaml.load(text, _LOADER) if in_yaml else json.loads(text)  # noqa: S506 - a safe one
     except json.JSONDecodeError as error:
-        refuse(f"line {error.lineno}, column {error.colno}: it is not JSON")
+        raise TargetsError(f"line {error.lineno}, column {error.colno}: it is not JSON") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        refuse(f"{f'line {mark.line + 1}, column {mark.column + 1}: ' if mark else ''}it is not YAML")
+        raise TargetsError(
+            f"{f'line {mark.line + 1}, column {mark.column + 1}: ' if mark else ''}it is not YAML"
+        ) from None
     except (yaml.YAMLError, ValueError, RecursionError):
-        refuse(f"it is not {'YAML' if in_yaml else 'JSON'}")
+        raise TargetsError(f"it is not {'YAML' if in_yaml else 'JSON'}") from None
 
 
-def _targets(document: object) -> Iterator[tuple[object, object, str]]:
+def _targets(groups: object) -> Iterator[tuple[object, object, str]]:
     """Each target with the scheme of its group and its place in the file."""
-    if not isinstance(document, list):
-        refuse('it is not a list of groups such as {"targets": ["10.0.0.1:6385"]}')
+    if not isinstance(groups, list):
+        raise TargetsError('it is not a list of groups such as {"targets": ["10.0.0.1:6385"]}')
     items = 0
-    for at, group in enumerate(document, 1):
+    for at, group in enumerate(groups, 1):
         if not isinstance(group, dict) or not isinstance(group.get("targets"), list):
-            refuse(f"group {at} has no list `targets`")
+            raise TargetsError(f"group {at} has no list `targets`")
         labels = group.get("labels") or {}
         if not isinstance(labels, dict):
-            refuse(f"group {at}: `labels` is not a mapping")
+            raise TargetsError(f"group {at}: `labels` is not a mapping")
         scheme = labels.get("__scheme__", "http")
         if scheme not in ("http", "https"):
-            refuse(f"group {at}: the label __scheme__ is not http or https")
+            raise TargetsError(f"group {at}: the label __scheme__ is not http or https")
         for number, target in enumerate(group["targets"], 1):
             items += 1
             if items > MAX_ITEMS:
-                refuse(f"it lists more than {MAX_ITEMS} targets")
+                raise TargetsError(f"it lists more than {MAX_ITEMS} targets")
             yield target, scheme, f"group {at}, target {number}"
 
 
 def _address(target: object, scheme: object, place: str) -> Address:
     if not isinstance(target, str):
-        refuse(f"{place} is not a text")
+        raise TargetsError(f"{place} is not a text")
     has_scheme = "://" in target
     try:
         url = read_url(target if has_scheme else f"{scheme}://{target}")
     except TextRefused as error:
-        refuse(f"{place}, {quoted(target)}: {error.message}")
+        raise TargetsError(f"{place}, {quoted(target)}: {error.message}") from None
     if url.socket_path:
-        refuse(f"{place}: a file lists hosts and ports only")
+        raise TargetsError(f"{place}: a file lists hosts and ports only")
     return address_of(url)
 
 

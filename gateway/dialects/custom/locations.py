@@ -109,9 +109,6 @@ def agreed(all_requested: Iterable[RequestedVersion]) -> RequestedVersion:
     )
 
 
-# --- headers -----------------------------------------------------------------------------------------------
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class HeaderLocation:
@@ -135,9 +132,6 @@ class HeaderLocation:
     def write(self, headers: Mapping[str, str], text: str | None) -> tuple[Header, ...]:
         """The one line with `text`; None: no line."""
         return () if text is None else ((self.name, self.affixes.write(text)),)
-
-
-# --- targets -----------------------------------------------------------------------------------------------
 
 
 @final

@@ -157,8 +157,6 @@ class _Reader:
         self.problems.raise_if_any()
         return api
 
-    # -- versions
-
     def _scheme(self) -> Scheme:
         options = self.options
         if options.scheme != "named" and options.names:
@@ -257,8 +255,6 @@ class _Reader:
             if normalize_name(name) in taken:
                 self.problems.add(("method_override", at), "this header already holds a version")
         return tuple(dict.fromkeys(map(normalize_name, self.options.method_override)))
-
-    # -- documents and response headers
 
     def _json_path(self, at: Position, text: str | None, otherwise: JsonPath = WHOLE) -> JsonPath | None:
         return None if text is None else self.problems.attempt(at, lambda: JsonPath.read(text), otherwise)
@@ -370,8 +366,6 @@ class _Reader:
             self._check_range(("reply", "minimum"), scheme, ends=made.advertises)
         return made
 
-    # -- refusals and errors
-
     def _check_statuses(self) -> None:
         refusal = self.options.refusal
         for kind in ("status", "malformed_status"):
@@ -425,9 +419,6 @@ class _Reader:
             self.problems.add(
                 at, "the default body is a problem document, which is JSON", "write a body of your own"
             )
-
-
-# --- locations ---------------------------------------------------------------------------------------------
 
 
 def read_locations(
@@ -529,8 +520,6 @@ def _check_together(
             elif name is not None:
                 seen.add(key)
 
-
-# --- the order of names ------------------------------------------------------------------------------------
 
 _STAGES: Final = {"alpha": 0, "beta": 1, "rc": 2, "": 3}
 _STAGED: Final = re.compile(r"v([0-9]{1,6})(?:(alpha|beta|rc)([0-9]{1,6}))?", re.ASCII)

@@ -12,8 +12,6 @@ from gateway.core.dialect import ProbePaths
 from gateway.keys.kinds import ListOf, section
 from gateway.keys.texts import COUNT, FLAG, LINE, LINES, VERSION, literal
 
-# --- requests ----------------------------------------------------------------------------------------------
-
 _ONE_KIND = "Each place is of one kind: header, query, path or parameter."
 
 
@@ -60,9 +58,6 @@ class LocationOptions:
         reason="Backends mostly read the places that clients use.",
         example=False,
     )
-
-
-# --- backends ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +186,6 @@ class DocumentOptions:
     )
 
 
-# --- refusals and errors -----------------------------------------------------------------------------------
-
 _ONE_BODY = "One `body` fits all refusals."
 _BY_HEADERS = "Without it, only the headers in `reply` can show it."
 
@@ -269,9 +262,6 @@ class FailureOptions:
         reason="All APIs get errors of one shape.",
         example='{"message": "{detail}"}',
     )
-
-
-# --- the whole API -----------------------------------------------------------------------------------------
 
 
 Scheme: TypeAlias = Literal["integer", "major.minor", "semver", "date", "named"]

@@ -86,9 +86,6 @@ def _notes(api: ApiDescription, paths: frozenset[str]) -> tuple[str, ...]:
     return (note,)
 
 
-# --- why a document holds no versions
-
-
 def why_none(api: ApiDescription, document: Json) -> str:
     """A sentence about a document in which no versions were found."""
     codec = api.advertisement_codec

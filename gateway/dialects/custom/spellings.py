@@ -27,9 +27,6 @@ _WIDE_ESCAPE: Final = re.compile("%u([0-9a-fA-F]{4})")
 """An escape such as `%u0076`, which ASP.NET decodes."""
 
 
-# --- letters -----------------------------------------------------------------------------------------------
-
-
 def without_case(text: str) -> str:
     """The text as readers without case compare it. Two texts that any of them takes for one are equal."""
     return text.lower() if text.isascii() else text.translate(_I_WITHOUT_CASE).casefold()
@@ -38,9 +35,6 @@ def without_case(text: str) -> str:
 def letters_and_digits(text: str) -> str:
     """The text in lower case, without every other sign."""
     return "".join(filter(str.isalnum, without_case(text)))
-
-
-# --- names of parameters -----------------------------------------------------------------------------------
 
 
 class Likeness(Enum):
@@ -76,9 +70,6 @@ def _readings(name: str) -> Iterator[str]:
         yield next(filter(None, _BRACKETS.split(before_nul)), "")
         if "%" not in name:
             return
-
-
-# --- paths -------------------------------------------------------------------------------------------------
 
 
 def normalized(path: str) -> str:

@@ -62,9 +62,6 @@ _BLANK = " \t"  # what HTTP calls blank; str.strip() alone would also remove U+0
 Document: TypeAlias = dict[str, object]
 
 
-# --- 1. request headers ------------------------------------------------------------------------------------
-
-
 class Latest(Enum):
     """Spelling by which a service means "the newest version you have"."""
 
@@ -127,9 +124,6 @@ def without_json(path: str) -> str:
     return plain.rstrip("/").removesuffix(".json").rstrip("/")
 
 
-# --- 2. response headers -----------------------------------------------------------------------------------
-
-
 def write_standard(service_type: str, version_text: str) -> Header:
     """The standard header with one item, in requests and responses alike."""
     return (STANDARD, f"{service_type} {version_text}")
@@ -158,9 +152,6 @@ def _read_range(lowest: str, highest: str) -> Advertisement | None:
 def refusal_in_body(endpoint: Endpoint, status: int) -> VersionRefusal:
     """A response whose body must say whether it refuses the version."""
     return VersionRefusal.READ_BODY if status == 406 and endpoint.negotiated else VersionRefusal.NO
-
-
-# --- 3. discovery documents --------------------------------------------------------------------------------
 
 
 def load_document(body: bytes) -> Document | None:
@@ -238,8 +229,6 @@ def _objects_below(document: Document) -> list[Document]:
     return found
 
 
-# --- 4. texts of errors ------------------------------------------------------------------------------------
-
 UNSUPPORTED = "Version {version} is not supported by the API. Minimum is {lowest} and maximum is {highest}."
 """Error text for a version outside the offer, in the guideline, Nova, Cinder and Manila."""
 
@@ -265,8 +254,6 @@ def refusal_text(template: str, version: Version, offered: VersionSet) -> str:
     return template.format(version=refused, lowest=lowest, highest=highest)
 
 
-# --- 5. probes ---------------------------------------------------------------------------------------------
-
 NO_RANGE_IN_HEADERS = ProbeFault(
     "range", "the version headers do not make a range from a minimum up to a maximum"
 )
@@ -276,9 +263,6 @@ def is_json(headers: Mapping[str, str]) -> bool:
     """Whether a response is JSON, as all of these APIs answer a probe."""
     kinds = {line.partition(";")[0].strip().lower() for line in all_values(headers, "content-type")}
     return kinds == {"application/json"}
-
-
-# --- 6. releases -------------------------------------------------------------------------------------------
 
 
 def release_table(names_by_highest: Mapping[str, str]) -> Mapping[str, Version]:
@@ -291,9 +275,6 @@ def release_table(names_by_highest: Mapping[str, str]) -> Mapping[str, Version]:
                 raise ValueError(f"the release {name!r} occurs twice in a release table")
             table[name] = MICROVERSION.require(highest)
     return MappingProxyType(table)
-
-
-# --- 7. dialects -------------------------------------------------------------------------------------------
 
 
 class MicroversionDialect(Dialect):

@@ -32,8 +32,6 @@ from gateway.keys.texts import FLAG, LINE, literal
 ErrorShape: TypeAlias = Literal["api_sig", "fault", "message"]
 """Shape of an error: a list `errors` as in the guideline, a fault as in Nova, or one `message`."""
 
-# --- 1. profiles -------------------------------------------------------------------------------------------
-
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -227,9 +225,6 @@ def preset_for(service_type: str) -> ServiceProfile:
         error_codes=("microversion-unsupported", "microversion-malformed"),
         request_id_in_errors=True,
     )
-
-
-# --- 2. options --------------------------------------------------------------------------------------------
 
 
 DuplicatesOption: TypeAlias = Literal["preset", "first", "last"]

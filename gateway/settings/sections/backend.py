@@ -320,9 +320,6 @@ def _tls(
     return None
 
 
-# --- sources of backends that come and go
-
-
 def _source(written: WrittenBackend, template: Backend, node: Node | None, findings: Findings) -> Source:
     """The source that an item describes. `template`: what its backends have in common."""
     kind = SourceKind(written.place)

@@ -89,9 +89,6 @@ def _report_option(dialect: str, problem: OptionProblem, node: Node | None, find
     findings.add(place, "bad-value", problem.message, problem.hint, quoting=problem.quoting)
 
 
-# --- what a dialect demands
-
-
 def check_rules(service: Service, node: Node | None, findings: Findings) -> None:
     """Report what the dialect forbids its service, and its warnings about options. `node`: the service."""
     rules = service.dialect.configuration_rules

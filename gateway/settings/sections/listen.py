@@ -193,9 +193,6 @@ def _is_version_4(host: str) -> bool:
         return True
 
 
-# --- addresses that exclude each other
-
-
 def _check_addresses(taken: Sequence[Taken], findings: Findings) -> None:
     """Report two addresses that cannot be bound together. A default has no node: the other one is shown."""
     for index, (address, node) in enumerate(taken):

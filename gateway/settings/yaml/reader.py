@@ -187,8 +187,6 @@ class _Reader:
         node.entries[name] = MappingEntry(Scalar(name, Position(), broken=True), filler)
         return self.value(key.kind, filler, place.entry(name, None))
 
-    # --- what is refused ------------------------------------------------------------------------------------
-
     def _refuse(self, place: _Place) -> _Refused:
         self._faults += 1
         self._findings.dropped.add(place.location)
