@@ -1,12 +1,12 @@
 """TRANSLATES: each API family is one file or one folder. No family imports another, and none performs I/O.
 
-A new dialect is one new file or one new folder here (decision 0020). A file holds the dialect of the same
-name. A folder holds one family: each module with a public, concrete subclass of `core.dialect.Dialect` is one
-dialect, named after the module or the folder; the other modules are shared code. Nothing has to be
-registered. By that rule a dialect is found by its name without importing the others.
+A file holds the dialect of the same name. A folder holds one family: each module with a public, concrete
+subclass of `core.dialect.Dialect` is one dialect, named after the module or the folder; the other modules are
+shared code. Nothing has to be registered (decision 0020), and a dialect is found by its name without
+importing the others.
 
-This package knows how one API writes, reads and refuses versions. What holds for every API belongs to `core`,
-where no code knows a dialect by name. What an operator writes about any service belongs to `settings`.
+What holds for every API belongs to `core`, where no code knows a dialect by name; what an operator writes
+about any service belongs to `settings`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from gateway.core.dialect import Dialect
 
 @cache
 def discover() -> Mapping[str, type[Dialect]]:
-    """Every dialect by name. Raises `TypeError` for a file or folder without exactly one dialect of its
-    name."""
+    """All dialects by name. Raises `TypeError` for a file or folder that defines none of its name."""
     dialects_by_name: dict[str, type[Dialect]] = {}
     for family in pkgutil.iter_modules(__path__):
         dialects = list(_dialects_of(family))

@@ -3,13 +3,11 @@
 `load` is the entry point, `values.Settings` what comes out. Rooms:
 
 - `yaml`: text to a tree with positions, and the tree read by the kinds of its keys. It knows no key.
-- `sections`: one module for each noun of the file (`listen`, `admin`, `backend`, `offer`): its keys, how they
-  become a value, and the checks beyond the kinds of the keys.
+- `sections`: one module for each noun of the file: its keys, how they become a value, and further checks.
 
-At the top are the files themselves (`files`, `target_file`), what is generated from the keys (`schema`), and
-the gateway's own addresses. `keys` reads single texts. `core.fleet` declares the sections whose values core
-uses as they are read. Each dialect declares its own options. This package only decides what a configuration
-means: it opens no socket, starts nothing, and reads no environment but the one that it is given.
+At the top are the files themselves (`files`, `target_file`), the schema, and the gateway's own addresses.
+`keys` reads single texts; `core.fleet` declares the sections that core uses as they are read. This package
+opens no socket, starts nothing, and reads no environment but the one that it is given.
 """
 
 from gateway.core.fleet.limits import Limits

@@ -1,7 +1,5 @@
 """TRANSLATES any other API: the dialect `custom`, which an operator describes in the configuration.
 
-Three modules know the operator's options:
-
 - `options`: every key with its default and the reason for it. Values only.
 - `option_reader`: makes an `ApiDescription` from the options. `option_problems` collects all mistakes.
 - `dialect`: the dialect itself, which works with that description.
@@ -14,6 +12,5 @@ The others know no option, and nothing from the network makes them raise:
 - `probes`: effects of the probed paths on clients, and why a probe found no versions.
 - `error_bodies`: bodies of refusals and errors that the gateway makes itself.
 
-No module here may know an API by its name, import another family of dialects or perform I/O. An API that
-needs more than options can say gets a family of its own.
+No module here may know an API by its name. An API that needs more than options gets a family of its own.
 """

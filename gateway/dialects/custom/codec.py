@@ -182,7 +182,6 @@ def rewrite(document: Json, codecs: Sequence[DocumentCodec], offered: VersionSet
 
 
 def _may_be_version(value: Json) -> bool:
-    """Whether a value may be a version: it has a digit."""
     if value is None or isinstance(value, bool):
         return False
     return not isinstance(value, str) or _DIGIT.search(value) is not None

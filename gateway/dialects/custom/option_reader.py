@@ -18,7 +18,6 @@ from gateway.core.versions.version import (
     Named,
     Scheme,
     Semantic,
-    Version,
     WholeNumber,
 )
 from gateway.dialects.custom.codec import DocumentCodec, ResponseCodec, VersionCodec
@@ -273,7 +272,8 @@ class _Reader:
                 "no step of this path means every item",
                 'write [*], and quotation marks: "$.versions[*]"',
             )
-        lowest = self._constant(options, scheme)
+        constant = options.minimum if isinstance(options, LearnOptions) else None
+        lowest = None if constant is None else scheme.parse(constant)  # `learn.minimum` may be a version
         return DocumentCodec(
             VersionCodec(scheme, affixes),
             None if lowest else self._json_path((*at, "minimum"), options.minimum),
@@ -282,12 +282,6 @@ class _Reader:
             self._json_path((*at, "links"), options.links) if isinstance(options, DocumentOptions) else None,
             lowest,
         )
-
-    @staticmethod
-    def _constant(options: LearnOptions | DocumentOptions | RefusalOptions, scheme: Scheme) -> Version | None:
-        """The version in `learn.minimum`; None: it is a path."""
-        text = options.minimum if isinstance(options, LearnOptions) else None
-        return None if text is None else scheme.parse(text)
 
     def _advertisement_codec(self, scheme: Scheme) -> DocumentCodec:
         learn, at = self.options.learn, "learn"

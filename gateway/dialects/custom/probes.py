@@ -104,7 +104,6 @@ def why_none(api: ApiDescription, document: Json) -> str:
 
 
 def _quoted(values: list[Json]) -> str:
-    """The first values as JSON writes them, each cut."""
     shown = [_one(value) for value in values[:_MOST_QUOTED]]
     return ", ".join(shown) + (", \u2026" if len(values) > _MOST_QUOTED else "")
 

@@ -308,7 +308,6 @@ def _is_document(endpoint: Endpoint, document: Document) -> bool:
 
 
 def _error(status: int, title: str, description: str, offered: VersionSet | None) -> Response:
-    """An error as Ironic's routing writes it."""
     inner = {"code": status, "title": title, "description": description}
     headers = () if offered is None else write_range_headers(RANGE_HEADERS, offered)
     return _wrapped(status, inner, headers)

@@ -272,19 +272,16 @@ def check_untrusted_headers(services: Sequence[Service], root: MappingNode, find
                 "name the headers one by one" if text.endswith("*") else "remove it from the list",
             )
             continue
+        # A request id is taken from everybody. A pattern with `*` has no effect on it.
+        exact = pattern if pattern == PLAIN_IDS.normalized_header else ""
         for service in services:
-            if name := _covers(pattern, read_by(service.dialect)) or _exactly(pattern):
+            if name := _covers(pattern, read_by(service.dialect)) or exact:
                 findings.contradiction(
                     item,
                     f"service {service.name!r} reads the header {name!r}, which this would drop",
                     "name the headers one by one" if text.endswith("*") else "remove it from the list",
                 )
                 break
-
-
-def _exactly(pattern: str) -> str:
-    """The name, if it is that of a request id. A pattern with `*` has no effect on it."""
-    return pattern if pattern == PLAIN_IDS.normalized_header else ""
 
 
 def _covers(pattern: str, names: frozenset[str]) -> str:

@@ -113,7 +113,6 @@ def _texts(node: Node | None) -> tuple[str, ...]:
 
 
 def _paths(node: Scalar, sources: Sources, findings: Findings) -> list[str]:
-    """The files that the pattern matches, without the main file itself."""
     pattern = node.text
     if "\0" in pattern or "**" in pattern:
         findings.bad_value(node, "not a valid pattern", "write one such as conf.d/*.yaml, without **")

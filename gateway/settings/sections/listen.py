@@ -127,17 +127,13 @@ def read_listeners(
     return tuple(reader.read(each, child(node, index)) for index, each in enumerate(listeners))
 
 
+@final
+@dataclass(frozen=True, slots=True)
 class _ListenerReader:
-    def __init__(
-        self,
-        trusted: Sequence[IPv4Network | IPv6Network | str],
-        addresses: Sequence[ClientAddress],
-        findings: Findings,
-    ) -> None:
-        self.trusted = trusted
-        self.addresses = addresses
-        """All addresses to listen on, with that of the admin listener."""
-        self.findings = findings
+    trusted: Sequence[IPv4Network | IPv6Network | str]
+    addresses: Sequence[ClientAddress]
+    """All addresses to listen on, with that of the admin listener."""
+    findings: Findings
 
     def read(self, written: WrittenListener, node: Node | None) -> Listen:
         """The value of one listener. `node`: its mapping, if the file has one."""

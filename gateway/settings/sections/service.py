@@ -213,30 +213,30 @@ def read_services(
     return tuple(services)
 
 
+@final
+@dataclass(frozen=True, slots=True)
 class _ServiceReader:
-    def __init__(self, name: str, written: WrittenService, node: Node | None, findings: Findings) -> None:
-        self.name = name
-        self.written = written
-        self.node = node
-        self.findings = findings
+    name: str
+    written: WrittenService
+    node: Node | None
+    findings: Findings
 
     def read(
         self, timeouts: Timeouts, limits: Limits, dialects: Mapping[str, type[Dialect]]
     ) -> Service | None:
         written, node, findings = self.written, self.node, self.findings
+        match, health = written.match, written.probe.health
+        prefix = "" if match.strip_prefix or match.path == "/" else match.path
+        probes = ProbePaths(written.probe.path, None if health is None else health.path, prefix)
         dialect = read_dialect(
-            written.dialect,
-            written.options,
-            dialects,
-            node,
-            findings,
-            service=self.name,
-            probes=self._probe_paths(),
+            written.dialect, written.options, dialects, node, findings, service=self.name, probes=probes
         )
         self._warn_of_numbers()
         place = child(node, "backends")
         check_backends(written.backends, place, ("services", self.name, "backends"), findings)
-        at_least = self._at_least()
+        has_sources = any(each.place not in {"", "url"} for each in written.backends)
+        number = None if has_sources else len(written.backends)
+        at_least = read_at_least(written.offer, self.name, number, child(node, "offer"), findings)
         if dialect is None:
             return None
         self._check_hosts()
@@ -246,12 +246,6 @@ class _ServiceReader:
         )
         check_rules(service, node, findings)
         return service
-
-    def _at_least(self) -> AtLeast:
-        has_sources = any(each.place not in {"", "url"} for each in self.written.backends)
-        number_of_backends = None if has_sources else len(self.written.backends)
-        offer, node = self.written.offer, child(self.node, "offer")
-        return read_at_least(offer, self.name, number_of_backends, node, self.findings)
 
     def _service(self, dialect: Dialect, at_least: AtLeast, timeouts: Timeouts, limits: Limits) -> Service:
         written, node, findings = self.written, self.node, self.findings
@@ -296,11 +290,6 @@ class _ServiceReader:
             response_edits=response_edits,
             written=sha256(repr(digested).encode("utf-8", "surrogatepass")).hexdigest() if digested else "",
         )
-
-    def _probe_paths(self) -> ProbePaths:
-        match, health = self.written.match, self.written.probe.health
-        prefix = "" if match.strip_prefix or match.path == "/" else match.path
-        return ProbePaths(self.written.probe.path, None if health is None else health.path, prefix)
 
     def _warn_of_numbers(self) -> None:
         """Warn of versions without quotation marks: other YAML readers take 1.90 for the number 1.9."""

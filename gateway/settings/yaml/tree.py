@@ -178,22 +178,18 @@ class _TooDeepError(Exception):
 
 
 @final
+@dataclass(slots=True)
 class _Builder:
-    def __init__(
-        self,
-        text: str,
-        environ: Mapping[str, str],
-        read_value: ReadValue | None,
-        file: str,
-        variables: Collection[str] | None,
-    ) -> None:
-        self.text = text
-        self.environ = environ
-        self.read_value = read_value
-        self.file = file
-        self.variables = variables
-        self.problems: list[Problem] = []
-        self._events: Iterator[yaml.Event] = iter(yaml.parse(text, Loader=yaml.SafeLoader))
+    text: str
+    environ: Mapping[str, str]
+    read_value: ReadValue | None
+    file: str
+    variables: Collection[str] | None
+    problems: list[Problem] = field(default_factory=list)
+    _events: Iterator[yaml.Event] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._events = iter(yaml.parse(self.text, Loader=yaml.SafeLoader))
 
     def root(self) -> Node | None:
         """The root of the first YAML document; None: it is empty. Raises the parser's errors."""
@@ -333,7 +329,6 @@ class _Builder:
         node.files = tuple(files)
 
     def _file_value(self, node: Scalar, path: str, position: Position) -> str:
-        """The content of a file; empty after a report."""
         at = Position(position.line, position.column, len(path) + len("${FILE:}"))
         if not path or self.read_value is None:
             message = "`${FILE:}` names no file" if not path else "no file is read here"
