@@ -49,7 +49,7 @@ def read_targets(data: bytes, filename: str) -> tuple[Address, ...]:
         address = _address(text, scheme, place)
         known = found.setdefault((address.host, address.port), address)
         if known != address:
-            raise TargetsError(f"{place}: the same host and port stands there with another scheme or path")
+            raise TargetsError(f"{place}: the same host and port is listed with another scheme or path")
         if len(found) > MAX_BACKENDS:
             raise TargetsError(f"it lists more than {MAX_BACKENDS} backends")
     return tuple(found.values())

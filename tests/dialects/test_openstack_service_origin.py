@@ -36,7 +36,7 @@ def test_R3_N11_a_document_of_another_service_is_a_failed_probe(described: str, 
     else:
         assert isinstance(step, ProbeFault)
         assert step.reason == "document"
-        assert step.detail.startswith(f"this is the service {actual}, as ")
+        assert step.detail.startswith(f"this is the service {actual}, according to ")
         assert step.detail.endswith(f"configure service_type: {actual}")
 
 
@@ -56,7 +56,7 @@ def test_R3_N11_a_service_with_a_dialect_of_its_own_is_sent_there() -> None:
     step = described_as("volume").probe((documents.NOVA.response,), None)
 
     assert step == ProbeFault(
-        "document", "this is the service compute, as its version header says: configure the dialect nova"
+        "document", "this is the service compute, according to its version header: configure the dialect nova"
     )
     assert OpenStack.recognize(documents.NOVA.response) is None
 

@@ -34,7 +34,7 @@ DATES = "scheme: date\n"
     "options, marked, message",
     [
         # locations
-        ("places: []", "[", "nowhere"),
+        ("places: []", "[", "no place of the version"),
         ("places: [{header: A, query: b}]", "b", "one of"),
         ("places: [{sent: true}]", "{", "one of"),
         (
@@ -65,10 +65,10 @@ DATES = "scheme: date\n"
         ("places: [{header: A, sent: false}]", "[{header", "never see"),
         ("places: [{header: A}, {header: a}]", "a}]", "another place like this"),
         ("places: [{path: '/{version}'}, {path: '/a/{version}'}]", "'/a/", "another place like this"),
-        ("places: [{path: '/a/b/{version}'}]\nunversioned: [/c, /a]", "/a]", "versions stand below"),
+        ("places: [{path: '/a/b/{version}'}]\nunversioned: [/c, /a]", "/a]", "has versions below"),
         ("unversioned: [/a, b]", "b]", "not a valid path"),
         ("unversioned: [/a/]", "/a/", "not a valid path"),
-        ("places: [{path: '/a/b/{version}'}]\nunversioned: [/c, /A]", "/A]", "versions stand below"),
+        ("places: [{path: '/a/b/{version}'}]\nunversioned: [/c, /A]", "/A]", "has versions below"),
         ("suffixes: [.json, json]", "json]", "a dot with letters and digits"),
         ("suffixes: ['.']", "'.'", "a dot with letters and digits"),
         # methods
@@ -95,9 +95,9 @@ DATES = "scheme: date\n"
         ("learn: {content_type: json}", "json", "not a valid media type"),
         ("learn: {spelling: '{version}*'}", "'{version}*", "where the version ends"),
         ("learn: {spelling: x}", "x}", "is missing here"),
-        ("reply: {minimum: A, maximum: a}", "a}", "already stands in this header"),
+        ("reply: {minimum: A, maximum: a}", "a}", "already holds another value"),
         ("reply: {served: A, spelling: 'v*'}", "'v*", "is missing here"),
-        ("documents: [{path: /a}]", "{path", "nothing says where versions stand"),
+        ("documents: [{path: /a}]", "{path", "nothing names the places"),
         ("documents: [{path: /a, list: $.a}]", "$.a", "every item"),
         ("learn: {path: /a, list: $.a}", "$.a", "every item"),
         ("documents: [{path: a, links: $.a}]", "a,", "not a valid path"),
@@ -189,7 +189,7 @@ NAMED = BASE.replace('"1-5"', '"r1"')
         ("[r1, v1, v1beta1]", "v1beta1", "out of order"),
         ("[r1, v2alpha1, v1]", "v1]", "out of order"),
         ("[r1, 2024-b, 2023-b]", "2023", "out of order"),
-        ("[r1, a, r1]", "r1]", "stands twice"),
+        ("[r1, a, r1]", "r1]", "occurs twice"),
         ("[r1, 'a b']", "'a b'", "letters, digits"),
         ("[r1, minimum]", "minimum", "reserved"),
     ],

@@ -305,7 +305,7 @@ class Chef(Dialect):
             return _probe_request(path, NO_VERSION)
         answer = answers[-1]
         if answer.status == 429 or answer.status >= 500:
-            return ProbeFault("status", f"answered {answer.status}, which says nothing about versions")
+            return ProbeFault("status", f"answered {answer.status}, which has no meaning for versions")
         if "html" in answer.headers.get("Content-Type", "").lower():
             return ProbeFault("document", f"answered {answer.status} with an HTML page")
         lines = all_values(answer.headers, HEADER_FOLDED)

@@ -58,7 +58,7 @@ class Template:
             try:
                 json.loads(made.fill({**dict.fromkeys(known, "x"), "status": "400", "array": "[]"}))
             except ValueError:
-                raise ValueError("the body is not JSON, but its content_type says so") from None
+                raise ValueError("the body is not JSON, as its content_type demands") from None
         return made
 
     def fill(self, values: Mapping[str, str]) -> str:

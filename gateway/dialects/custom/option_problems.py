@@ -111,11 +111,11 @@ class OptionProblems:
         if not found:
             meant = _LIKE_VERSION.sub(VERSION, text, count=1)
             quoting = f"did you mean `{prefix}{meant}`?" if meant != text else ""
-            self.add(at, "{version} is missing here", "write it where the version stands", quoting)
+            self.add(at, "{version} is missing here", "write it in place of the version", quoting)
         elif VERSION in after:
-            self.add(at, "{version} stands here twice", "write it once")
+            self.add(at, "{version} is here twice", "write it once")
         elif not free and PLAIN.fullmatch(before + after) is None:
-            self.add(at, "only letters, digits, `.`, `_`, `~` and `-` may stand around {version}")
+            self.add(at, "only letters, digits, `.`, `_`, `~` and `-` may surround {version}")
         elif open_end and not after:
             self.add(at, "a character must mark where the version ends", "write {version}.*")
         return Affixes(before, after, open_end)

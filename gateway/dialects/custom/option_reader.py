@@ -192,7 +192,7 @@ class _Reader:
             elif name in _RESERVED:
                 self.problems.add(position, "this word is reserved", "no version may have this name")
             elif name in names:
-                self.problems.add(position, "this name stands twice", "write each name once, oldest first")
+                self.problems.add(position, "this name occurs twice", "write each name once, oldest first")
             elif names and is_older(name, names[-1]):
                 self.problems.add(
                     position,
@@ -235,7 +235,7 @@ class _Reader:
         for at, path in enumerate(self.options.unversioned):
             self.problems.check_path(("unversioned", at), path)
             if prefix and end_of_prefix(prefix, path) is not None:
-                message = "one of the places says that versions stand below this path"
+                message = "one of the places has versions below this path"
                 self.problems.add(("unversioned", at), message, "remove it, or name longer paths")
 
     def _suffixes(self) -> tuple[str, ...]:
@@ -321,14 +321,14 @@ class _Reader:
         """Report a range of dates or X.Y.Z, where it is unknown what lies between two."""
         if ends and not scheme.contiguous and not isinstance(scheme, Named):
             self.problems.add(
-                at, "nobody can know which versions of this scheme lie between two of them", "write a list"
+                at, "it is unknown which versions of this scheme lie between two of them", "write a list"
             )
 
     def _document(self, at: Position, document: DocumentOptions, scheme: Scheme) -> DocumentCodec:
         if not any((document.minimum, document.maximum, document.list, document.links)):
             self.problems.add(
                 at,
-                "nothing says where versions stand in this document",
+                "nothing names the places of versions in this document",
                 "write minimum, maximum, list or links",
             )
         affixes = self.problems.read_affixes((*at, "spelling"), document.spelling, free=True)
@@ -348,7 +348,7 @@ class _Reader:
                 if normalize_name(name) in names:
                     self.problems.add(
                         ("reply", kind),
-                        "another value already stands in this header",
+                        "this header already holds another value",
                         "give each a header of its own",
                     )
                 names.add(normalize_name(name))
@@ -485,7 +485,7 @@ def _path_location(
     if VERSION not in path and (found := _VERSION_SEGMENT.match(path)) is not None:
         prefix, _, segment = found[0].rpartition("/")  # what follows the version is not part of the place
     if VERSION in prefix:
-        problems.add(at, "the version must stand in the last segment", "leave out what follows it")
+        problems.add(at, "the version must be in the last segment", "leave out what follows it")
         return PathLocation(prefix, syntax, Affixes(), options.sent)
     if not path.startswith("/") or (prefix and PATH.fullmatch(prefix) is None):
         problems.add(at, "not a valid path", "write /v{version} or /admin/api/{version}")
@@ -498,7 +498,7 @@ def _check_together(
     problems: OptionProblems,
 ) -> None:
     if not written:
-        problems.add(("places",), "the version stands nowhere", "name a place")
+        problems.add(("places",), "no place of the version is given", "name a place")
     elif locations and not any(location.sent for location in locations):
         problems.add(("places",), "backends would never see a version", "remove `sent: false` from one place")
     seen: set[tuple[str, ...]] = set()

@@ -73,8 +73,8 @@ class LearnOptions:
     )
     minimum: str | None = VERSION.key(
         None,
-        "JSON path of the oldest version; or that version itself, where every server serves it and no "
-        "document says so.",
+        "JSON path of the oldest version; or that version itself, if every server serves it and no document "
+        "names it.",
         reason="Nothing is guessed.",
         example="$.MinAPIVersion",
     )
@@ -135,9 +135,9 @@ class ResponseOptions:
     )
     always: bool = FLAG.key(
         default=False,
-        meaning="Whether these headers stand on every response. `false`: the range only where the backend "
-        "sent it. The served version stands on every response anyway when `match` may choose another version "
-        "than the requested one.",
+        meaning="Whether every response has these headers. `false`: the range only where the backend sent "
+        "it. Every response has the served version anyway if `match` may choose another version than the "
+        "requested one.",
         reason="Clients get the headers that their servers send.",
         example=True,
     )
@@ -152,8 +152,8 @@ class DocumentOptions:
     )
     versioned: bool = FLAG.key(
         default=True,
-        meaning="Whether the same document stands at its path with a version, too: `/v3/version` beside "
-        "`/version`. `false`: what stands there is another document, and passes as it is.",
+        meaning="Whether the same document exists at its path with a version, too: `/v3/version` beside "
+        "`/version`. `false`: that is another document, and passes unchanged.",
         reason="Otherwise one backend's own versions might be shown there.",
         example=False,
     )
@@ -275,8 +275,8 @@ class CustomOptions:
 
     places: tuple[LocationOptions, ...] = ListOf(section(LocationOptions)).key(
         ({"header": "API-Version"},),
-        "Where a version stands in a request. All places that hold one must agree; errors quote the "
-        "first of them.",
+        "The places of a version in a request. All places that hold one must agree; errors quote the first "
+        "of them.",
         reason="Most APIs use a header.",
         example=({"header": "X-GitHub-Api-Version"},),
     )
@@ -351,8 +351,8 @@ class CustomOptions:
     )
     documents: tuple[DocumentOptions, ...] | None = ListOf(section(DocumentOptions)).key(
         None,
-        "Documents that show clients the versions. The same path may stand here twice, with another "
-        "spelling. Left out: the document that `learn` reads, if it can be rewritten. `[]`: none.",
+        "Documents that show clients the versions. The same path may be listed twice, with another spelling. "
+        "Left out: the document that `learn` reads, if it can be rewritten. `[]`: none.",
         reason="Otherwise clients that read what probes read would see the range of one server.",
         example=({"path": "/version", "minimum": "$.MinAPIVersion", "maximum": "$.ApiVersion"},),
     )

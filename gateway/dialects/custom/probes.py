@@ -100,7 +100,7 @@ def why_none(api: ApiDescription, document: Json) -> str:
             return f"no versions found at {written}: the document has nothing there"
         return f"no versions found at {written}; found {_quoted(values)}{_key(codec, api.scheme, values)}"
     where = " and ".join(JsonPath.write(path) for path, _ in places)
-    return f"what stands at {where} is no range from a minimum up to a maximum"
+    return f"no range from a minimum up to a maximum at {where}"
 
 
 def _quoted(values: list[Json]) -> str:

@@ -106,7 +106,8 @@ def probed_document(
     dialect = OWN_DIALECTS.get(found.service_type)
     mend = f"the dialect {dialect}" if dialect else f"service_type: {found.service_type}"
     return ProbeFault(
-        "document", f"this is the service {found.service_type}, as {found.evidence} says: configure {mend}"
+        "document",
+        f"this is the service {found.service_type}, according to {found.evidence}: configure {mend}",
     )
 
 

@@ -188,10 +188,9 @@ class WrittenFile:
     )
     untrusted_headers: tuple[str, ...] = ListOf(HEADER_PATTERN_TEXT).key(
         UNTRUSTED_HEADERS,
-        "Headers that are dropped from peers outside `trusted_proxies`, with every other spelling of them "
-        "(`X_Real.IP`); `*` at the end: all that begin so. The headers about the client that the gateway "
-        "writes are replaced even if the list does not have them. `Proxy` is dropped from everybody. A list "
-        "replaces the default as a whole.",
+        "Headers that are dropped from peers outside `trusted_proxies`, in every spelling (`X_Real.IP`); `*` "
+        "at the end: all with this prefix. Headers about the client that the gateway writes are always "
+        "replaced, and `Proxy` is always dropped. A list replaces the whole default.",
         reason="Servers believe that a proxy wrote them: the client's identity, its address, the original "
         "URL.",
         example=["X-Forwarded-*", "X-Original-*", "X-Acme-User"],

@@ -22,8 +22,8 @@ from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import MappingNode, Node, SequenceNode, child
 
 _CONNECTION: Final = "it belongs to the connection or to the framing, which the gateway handles"
-_ABOUT_CLIENT: Final = "the gateway itself tells backends about the client"
-_REQUEST_ID: Final = "the same request id stands in the access log, at backends and in responses"
+_ABOUT_CLIENT: Final = "the gateway itself writes the headers about the client"
+_REQUEST_ID: Final = "the access log, backends and responses must have the same request id"
 _OF_MESSAGES: Final = dict.fromkeys(HOP_BY_HOP | UNLISTABLE | {"expect", "max-forwards"}, _CONNECTION)
 _OF_REQUESTS: Final = (
     _OF_MESSAGES

@@ -65,8 +65,8 @@ class WrittenOperation:
     )
     path: PathTemplate = field(
         metadata=PATH_PATTERN.required(
-            "The path as the API knows it, without `match.path`. `{name}` stands for any one segment; a "
-            "literal segment takes precedence over it.",
+            "The path as the API knows it, without `match.path`. `{name}` matches any one segment; a literal "
+            "segment takes precedence.",
             reason="An operation is a method and a path.",
             example="/v1/nodes/{node}/vifs",
         )
@@ -82,8 +82,8 @@ class WrittenOperation:
     )
     status: str = one_of("active", "deprecated", "unstable").key(
         "active",
-        "What the Chef dialect says about it at `/server_api_version/extended`. An operation of `next` is "
-        "unstable or active.",
+        "The status that the Chef dialect reports at `/server_api_version/extended`. An operation of `next` "
+        "is unstable or active.",
         reason="An operation that exists may be used.",
         example="deprecated",
     )

@@ -110,9 +110,9 @@ class WrittenService:
     )
     retry_after: bool | None = FLAG.key(
         None,
-        "Whether a 503 of the gateway has `Retry-After`. Without this key: unless the dialect's clients "
-        "break on it (ironic, and the Manila and Ironic Inspector of openstack).",
-        reason="python-ironicclient and manilaclient raise TypeError at it. Other clients wait as it says.",
+        "Whether a 503 of the gateway has `Retry-After`. Without this key: true, except for dialects whose "
+        "clients break on it (ironic, and the Manila and Ironic Inspector of openstack).",
+        reason="python-ironicclient and manilaclient raise TypeError at it. Other clients wait accordingly.",
         example=True,
     )
     operations: tuple[WrittenOperation, ...] = ListOf(section(WrittenOperation, title="Operation")).key(

@@ -66,7 +66,7 @@ def _check_others(state: Path, node: Node, findings: Findings) -> None:
     """Warn of other users who could change the state. The gateway may run as the owner of the folder."""
     folder, users = state.parent, trusted_users()
     if folder.stat().st_mode & stat.S_IWOTH:
-        message = f"every user may write {folder}, and so put a file there that the gateway takes for its own"
+        message = f"every user may write {folder}, and so put a file there that the gateway would use"
         _warn_of_others(node, message, findings)
     else:
         users = trusted_users(folder.stat().st_uid)

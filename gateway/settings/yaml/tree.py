@@ -166,7 +166,7 @@ def read_tree(
         problems.append(_syntax_problem(text, error))
     except (ValueError, OverflowError):
         # PyYAML lets the escape "\U00110000" through to chr().
-        message = "an escape sequence does not stand for a character"
+        message = "an escape sequence does not name a character"
         problems.append(Problem(1, 1, "yaml-syntax", message))
     return root, [replace(problem, file=file) for problem in problems] if file else problems
 
@@ -387,7 +387,7 @@ _SYNTAX_HINTS: Final = (
         "a text that contains `: ` needs quotation marks; also check the indentation",
     ),
     ("expected alphabetic or numeric", 'a text that starts with * or & needs quotation marks: "*.yaml"'),
-    ("could not find expected ':'", "a key needs a colon and a blank after it: `key: value`"),
+    ("could not find expected ':'", "a key needs a colon and a space after it: `key: value`"),
     ("expected the node content", "a value is missing here, or it needs quotation marks"),
     ("chomping or indentation", 'a text that starts with > or | needs quotation marks: ">=1.58"'),
     ("block end", "the indentation does not match any line above"),
