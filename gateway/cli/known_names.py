@@ -20,7 +20,6 @@ from gateway.errors import SkewgateError
 
 ERRORS: Final = (SkewgateError, click.UsageError, OSError, LookupError, TypeError)
 TIMEOUT: Final = 1.0
-"""Seconds to wait for the gateway's response."""
 
 
 def services(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

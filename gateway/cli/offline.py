@@ -55,7 +55,7 @@ async def probed(settings: Settings) -> Snapshot:
     all_probed = asyncio.Event()
 
     def check(before: Snapshot, after: Snapshot) -> None:
-        if _all_probed(after):
+        if all(members.all_probed for members in after.fleet.member_sets.values()):
             all_probed.set()
 
     holder.subscribe(check)
@@ -65,8 +65,8 @@ async def probed(settings: Settings) -> Snapshot:
             discovery.connect(holder, resolver=resolver, prober=prober)
             discovery.retarget(services)
             try:
-                if not _all_probed(holder.current):
-                    await all_probed.wait()  # each lookup and each probe has its own deadline
+                check(holder.current, holder.current)
+                await all_probed.wait()  # each lookup and each probe has its own deadline
             finally:
                 await discovery.close()
     return with_first_offer(holder.current, holder.current.fleet)
@@ -75,7 +75,3 @@ async def probed(settings: Settings) -> Snapshot:
 def with_first_offer(snapshot: Snapshot, fleet: Fleet) -> Snapshot:
     """Return `snapshot` with its first offer, which does not wait for backends that are down."""
     return snapshot.with_fleet(fleet, math.inf)
-
-
-def _all_probed(snapshot: Snapshot) -> bool:
-    return all(members.all_probed for members in snapshot.fleet.member_sets.values())

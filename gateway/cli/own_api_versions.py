@@ -88,7 +88,6 @@ class VersionField(NamedTuple):
     """`list`; `range`, the oldest version first; or `single`, perhaps only the release of the software."""
     paths: tuple[Steps, ...]
     texts: tuple[str, ...]
-    """Values of the field, in the order of the document."""
 
 
 _ITEM_KEYS: Final = ("version", "api_version", "apiVersion", "id", "name", "number")

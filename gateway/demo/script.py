@@ -6,7 +6,7 @@ step. The position of the upgrade is the number of its steps that were taken.
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import Enum
 from typing import Final, NamedTuple
 
 START_SHARE: Final = 0.06
@@ -16,13 +16,11 @@ STEP_SHARE: Final = 0.065
 
 
 class Action(Enum):
-    """Change of a server in one step."""
+    """Change of a server in one step, with its description."""
 
-    STOP = auto()
-    UPGRADE = auto()
-    """The server starts with the new release."""
-    ROLL_BACK = auto()
-    """The server stops if it runs, and starts with the old release."""
+    STOP = "{server} stops for its upgrade"
+    UPGRADE = "{server} is upgraded to {release}"
+    ROLL_BACK = "{server} is rolled back to {release}"
 
 
 class Step(NamedTuple):
@@ -38,7 +36,6 @@ ORDER: Final = ("api-1", "catalog-1", "api-2", "api-3", "catalog-2", "api-4")
 """Servers in the order of their upgrade. The offer of a service rises with its last one."""
 
 LAST: Final = 2 * len(ORDER)
-"""Position of the complete upgrade."""
 
 
 def forward(position: int) -> Step | None:
@@ -58,10 +55,4 @@ def back(position: int) -> Step | None:
 
 def sentence(step: Step, release: str) -> str:
     """Describe a step. `release`: name of the release with which the server starts."""
-    match step.action:
-        case Action.STOP:
-            return f"{step.server} stops for its upgrade"
-        case Action.UPGRADE:
-            return f"{step.server} is upgraded to {release}"
-        case Action.ROLL_BACK:
-            return f"{step.server} is rolled back to {release}"
+    return step.action.value.format(server=step.server, release=release)

@@ -31,7 +31,6 @@ PROGRAMS: Final = 30
 
 LEFT: Final = (0, 0, 0, 1)
 RIGHT: Final = (0, 1, 0, 0)
-"""Padding of one column."""
 
 OFFER: Final = "bold cyan"
 GOOD: Final = "green"
