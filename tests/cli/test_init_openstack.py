@@ -84,7 +84,7 @@ async def test_R3_N11_a_service_type_that_the_document_contradicts_writes_nothin
     ended = await call_main("init", "--from", where, "--service-type", "placement")
 
     assert (ended.code, ended.out) == (1, "")
-    assert "this is the service volume, according to its media type: configure service_type: volume" in ended.err
+    assert "this is the service volume, according to its media type: configure service_type" in ended.err
 
 
 async def test_R3_N11_servers_of_two_services_are_not_one(
