@@ -1,7 +1,7 @@
-"""The command `skewgate`, and `python -m gateway`. Nothing is imported here before the signals are settled.
+"""The command `skewgate`, and `python -m gateway`. Signal handlers are set before anything is imported.
 
-The gateway takes a third of a second to import its libraries. A supervisor that changes its mind meanwhile
-must see an orderly end: nothing is open yet, so the process just ends. Decides nothing else.
+The gateway takes a third of a second to import its libraries. A stop signal in that time must end it in
+order: nothing is open yet, so the process just ends.
 """
 
 import gc
@@ -14,13 +14,13 @@ from typing import Final
 
 STOP: Final = (signal.SIGTERM, signal.SIGINT)
 NOTHING_TO_DO: Final = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""There is no configuration to reload and no log to reopen before the start."""
+"""Signals that are ignored during the start: there is no configuration to reload and no log to reopen yet."""
 CERTIFICATES: Final = "SSL_CERT_FILE"
-"""Names the file with the certificates that OpenSSL trusts, instead of the one of the system."""
+"""The variable that names a file of certificates for OpenSSL to trust, instead of the system's."""
 
 
 def main() -> int:
-    """Run the command line; the exit code."""
+    """Run the command line. Returns the exit code."""
     if sys.argv[1:2] == ["run"]:  # the other verbs end as every command does
         for number in STOP:
             signal.signal(number, _end)
@@ -41,9 +41,8 @@ def main() -> int:
 
 
 def import_aiohttp() -> None:
-    """aiohttp makes two TLS contexts while it is imported, and fills both with all certificates that the
-    system trusts: 35 ms. No connection of a gateway uses them, because each over TLS is given a context of
-    its own (`tls`). So OpenSSL finds an empty file meanwhile."""
+    """Import aiohttp while OpenSSL finds no certificates. aiohttp makes two TLS contexts with all
+    certificates that the system trusts, which takes 35 ms. No connection of a gateway uses them (`tls`)."""
     before = os.environ.get(CERTIFICATES)
     os.environ[CERTIFICATES] = os.devnull
     try:
@@ -55,8 +54,8 @@ def import_aiohttp() -> None:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """Not by an exception: it could be raised anywhere inside an import. `process.handle_signals` replaces
-    this as soon as the event loop runs."""
+    """End at once. An exception could be raised anywhere inside an import. `process.handle_signals` replaces
+    this handler as soon as the event loop runs."""
     os._exit(0)
 
 

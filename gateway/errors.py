@@ -109,7 +109,7 @@ class CertificateError(SkewgateError):
     `ca`."""
 
     path = ""
-    """Of the file, where whoever raised it knows it."""
+    """The path of the file, if it is known where the error is raised."""
 
     def __init__(self, part: str, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -140,4 +140,4 @@ class AdminError(SkewgateError):
 
 
 class TokenError(AdminError):
-    """It does not accept the token, or there is none."""
+    """The token was refused, or there is none."""

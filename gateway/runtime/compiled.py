@@ -1,11 +1,10 @@
-"""What runs here: version, interpreter, event loop, and whether the hot path is compiled.
+"""The build that runs: version, interpreter, event loop, and whether the hot path is compiled.
 
 `skewgate build` compiles the modules that pyproject.toml lists, into the environment and never beside the
-sources: there, a build of older sources would win silently. A build has the name of its stamp, a checksum of
-everything that it was made from. `use_compiled` computes the stamp of what is here now and takes only the
-build of that name; without one, the sources run interpreted. An installed compiled wheel needs none of this:
-its modules are compiled where they are. Builds nothing itself, and imports no module of the gateway but
-errors, and nothing dear: every verb of the command begins here.
+sources: there, a build of older sources would win silently. A build is named by its stamp, a checksum of
+everything that it was made from. `use_compiled` computes the stamp of the present sources and takes only the
+build of that name; without one, the sources run interpreted. An installed compiled wheel needs none of this.
+This module builds nothing, and its imports are few because every verb of the command begins here.
 
 The loop: SKEWGATE_LOOP=asyncio or uvloop; without it, uvloop if it is installed. `process` makes it.
 """
@@ -27,23 +26,23 @@ from gateway import __version__
 from gateway.errors import SettingsError
 
 VARIABLE: Final = "SKEWGATE_COMPILED"
-"""`0`: the sources run interpreted. `1`: nothing runs but a compiled build. Unset: compiled where there is
-one of these sources."""
+"""The environment variable for the build. `0`: interpreted. `1`: compiled or not at all. Unset: compiled if
+there is a build of these sources."""
 SOURCES: Final = Path(__file__).resolve().parents[2]
 """The folder with the package `gateway`: a checkout, or the `site-packages` of an installed one."""
 BUILDS: Final = Path(sys.prefix) / "compiled"
-"""The builds of this environment: one folder each, with its stamp as the name."""
+"""The folder with the builds of this environment, each in a folder named by its stamp."""
 LOOP_VARIABLE: Final = "SKEWGATE_LOOP"
 ASYNCIO: Final = "asyncio"
 UVLOOP: Final = "uvloop"
 
 STALE: Final = "compiled build is of other sources: run ./run build"
 HOT_MODULE: Final = "gateway.dataplane.exchange.exchange"
-"""Compiled in every compiled build."""
+"""A module that every compiled build contains."""
 
 
 class BuildInfo(NamedTuple):
-    """What `/status` and `skewgate_build_info` tell."""
+    """The build as `/status` and `skewgate_build_info` show it."""
 
     version: str
     python: str
@@ -53,7 +52,7 @@ class BuildInfo(NamedTuple):
 
 
 def build_info() -> BuildInfo:
-    """Of this process, at this moment."""
+    """The build of this process."""
     loop = "none"
     if (asyncio := sys.modules.get("asyncio")) is not None:  # else none can run
         with suppress(RuntimeError):
@@ -62,7 +61,8 @@ def build_info() -> BuildInfo:
 
 
 def chosen_loop() -> str:
-    """The loop's name. Raises `SettingsError` if the variable names an unknown one, or one not installed."""
+    """The name of the loop. Raises `SettingsError` if the variable names one that is unknown or not
+    installed."""
     wanted = os.environ.get(LOOP_VARIABLE, "")
     installed = find_spec(UVLOOP) is not None
     if wanted not in ("", ASYNCIO, UVLOOP):
@@ -79,15 +79,15 @@ def is_compiled() -> bool:
 
 
 def note() -> str:
-    """Why a compiled build that is here does not run, for people; empty if there is nothing to say."""
+    """A warning that an existing compiled build does not run; empty: none."""
     if is_compiled() or os.environ.get(VARIABLE) == "0" or not builds():
         return ""
     return STALE
 
 
 def require(*, runs_gateway: bool = True) -> None:
-    """Raises `SettingsError` if the variable has no meaning, or asks for a compiled build and none runs.
-    `runs_gateway`: whether this process runs anything that is compiled in one."""
+    """Raise `SettingsError` if the variable is invalid, or asks for a compiled build and none runs.
+    `runs_gateway`: whether this process runs modules that are compiled in one."""
     wanted = os.environ.get(VARIABLE, "")
     if wanted not in ("", "0", "1"):
         raise SettingsError(f"{VARIABLE} must be 0 or 1, not {wanted!r}")
@@ -96,8 +96,8 @@ def require(*, runs_gateway: bool = True) -> None:
 
 
 def use_compiled() -> None:
-    """From now on, modules of the fitting compiled build are imported instead of their sources. To be called
-    before any of them is imported."""
+    """Import modules of the matching compiled build instead of their sources from now on. Call this before
+    any of them is imported."""
     if os.environ.get(VARIABLE) == "0" or not builds():
         return
     folder = BUILDS / stamp(SOURCES)
@@ -106,7 +106,7 @@ def use_compiled() -> None:
 
 
 def builds() -> tuple[Path, ...]:
-    """The builds in this environment, of whatever sources. None if the package is no checkout."""
+    """All builds in this environment, whatever their sources; none if the package is no checkout."""
     if not (SOURCES / "pyproject.toml").exists() or not BUILDS.is_dir():
         return ()
     return tuple(folder for folder in BUILDS.iterdir() if folder.is_dir() and not folder.name.startswith("."))
@@ -144,8 +144,8 @@ def code_of(package: Path) -> Iterator[bytes]:
 
 @final
 class CompiledModules:
-    """Finds the modules of one build. The modules that are not compiled, and all packages, are not found
-    here but by Python's own finders, among the sources."""
+    """The finder of one build's modules. Python's own finders find packages and modules that are not
+    compiled."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -153,7 +153,7 @@ class CompiledModules:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """As `importlib.abc.MetaPathFinder` describes it."""
+        """Implements `importlib.abc.MetaPathFinder`."""
         if not fullname.startswith("gateway.") and not fullname.endswith("__mypyc"):
             return None
         file = self._folder / f"{fullname.replace('.', '/')}{EXTENSION_SUFFIXES[0]}"

@@ -1,4 +1,4 @@
-"""How many CPUs this process may use: those of its affinity, within the time that its control groups give it.
+"""The number of CPUs that this process may use, by its affinity and the quotas of its control groups.
 
 A container that may use two CPUs of a machine with 64 has an affinity of 64 and a quota. Linux only knows
 both; elsewhere all CPUs count. Imports nothing of ours.
@@ -14,13 +14,14 @@ ROOT: Final = Path("/")
 
 
 def usable_cpus(root: Path = ROOT) -> int:
-    """At least 1. A part of a CPU counts as one. `root`: where `proc` and `sys` are."""
+    """The number of usable CPUs, at least 1. A part of a CPU counts as one. `root`: the folder of `proc` and
+    `sys`."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([allowed, *_quotas(root)]))
 
 
 def _quotas(root: Path) -> list[int]:
-    """What the control group of this process and those above it allow, where they limit it (version 2)."""
+    """The quotas of the control group of this process and of those above it (version 2), in CPUs."""
     found = []
     group = _group(root)
     if group is not None:
@@ -30,7 +31,7 @@ def _quotas(root: Path) -> list[int]:
                 if quota != "max":
                     found.append(-(-int(quota) // int(period)))
             except (OSError, ValueError, ZeroDivisionError):
-                continue  # the topmost one has no limit; what nobody can read limits nothing here
+                continue  # the topmost group has no limit, and an unreadable one sets none here
     return found
 
 

@@ -1,8 +1,8 @@
-"""Whose files a gateway relies on: its own, root's, and those of the gateway that it takes over.
+"""Trust in files by their owner: this user, root, and the user of the gateway that is taken over.
 
-In a folder that others may write, somebody else can put a file or a symbolic link where the gateway looks for
-its own. Files are judged by their descriptor where they are opened, so that nothing changes between the look
-and the use. Reads no content and changes nothing.
+In a folder that others may write, another user can put a file or a symbolic link where the gateway expects
+its own. Open files are checked by their descriptor, so that nothing changes between check and use. This
+module reads no content and changes nothing.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Final
 from gateway.errors import StartupError
 
 MAX_LINKS: Final = 40
-"""Symbolic links in one path, as Linux has it."""
+"""Maximum of symbolic links in one path, as in Linux."""
 
 
 class ForeignFileError(StartupError):
-    """A file or a link belongs to somebody else, or everybody may write it. The text says what to do."""
+    """A file or a link belongs to another user, or everybody may write it. The text says what to do."""
 
 
 def trusted_users(*more: int) -> frozenset[int]:
@@ -30,18 +30,18 @@ def trusted_users(*more: int) -> frozenset[int]:
 
 
 def others_write(folder: Path, users: Collection[int]) -> bool:
-    """Whether users other than these may put files into a folder. A group is chosen by whoever owns the
-    folder, so it does not count."""
+    """Whether users other than these may put files into a folder. Its group does not count: the owner of the
+    folder chooses that."""
     try:
         found = folder.stat()
     except OSError:
-        return False  # whoever uses it says so
+        return False  # using it will fail with the reason
     return bool(found.st_mode & stat.S_IWOTH) or found.st_uid not in users
 
 
 def real_path(path: str | os.PathLike[str], users: Collection[int]) -> Path:
-    """A path without symbolic links, as `os.path.realpath` gives it. Raises `ForeignFileError` for a link of
-    somebody else in a folder that others may write."""
+    """A path without symbolic links, as `os.path.realpath` returns it. Raises `ForeignFileError` for a link
+    of another user in a folder that others may write."""
     here, links = Path("/"), 0
     left = deque(os.path.join(os.getcwd(), path).split("/"))  # noqa: PTH109, PTH118 - parts as they are
     while left:
@@ -65,7 +65,7 @@ def real_path(path: str | os.PathLike[str], users: Collection[int]) -> Path:
 
 
 def _target_of(place: Path, folder: Path, users: Collection[int]) -> str | None:
-    """What a symbolic link holds; None: there is none."""
+    """The target of a symbolic link; None: `place` is none."""
     try:
         before = place.lstat()
         if not stat.S_ISLNK(before.st_mode):
@@ -100,10 +100,10 @@ def require_own(path: Path, found: os.stat_result, users: Collection[int]) -> No
 
 
 def require_all_own(paths: Collection[Path], users: Collection[int]) -> None:
-    """The same for files that need not exist."""
+    """Call `require_own` for every file that exists."""
     for path in paths:
         try:
             found = path.lstat()
         except OSError:
-            continue  # whoever opens it says why it cannot
+            continue  # opening it will fail with the reason
         require_own(path, found, users)

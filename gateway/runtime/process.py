@@ -1,8 +1,7 @@
-"""The process around the gateway: its event loop and its signals.
+"""The process around the gateway: its event loop, its garbage collector and its signals.
 
-Which loop is chosen is said by `compiled.chosen_loop`. Only this module imports uvloop, and only if it is
-chosen, because it is an optional dependency. Signals: this module only installs
-handlers; the caller decides what a stop or a reload does. File descriptors: the share of the admin listener.
+Only this module imports uvloop, an optional dependency, and only if `compiled.chosen_loop` chooses it. It
+installs signal handlers; the caller decides what a stop or a reload does.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _BOOT_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 IGNORED: Final = "%s means nothing here and is ignored"
 
 THRESHOLDS: Final = (20_000, 50, 100)
-"""Of the collector of reference cycles, in a process that runs a gateway and nothing else."""
+"""Thresholds of the garbage collector in a process that runs a gateway and nothing else."""
 
 MAX_ADMIN_CONNECTIONS: Final = 64
 MIN_ADMIN_CONNECTIONS: Final = 8
@@ -74,8 +73,9 @@ def run_in_loop(main: Coroutine[Any, Any, Result]) -> Result:
 def without_odd_names(
     show: Callable[[sys.UnraisableHookArgs], object],
 ) -> Callable[[sys.UnraisableHookArgs], None]:
-    """`show`, but not what Python's TLS reports when a client asks for a server name that is no ASCII: a
-    traceback for each such handshake, which is refused and counted anyway. Clients could fill the log."""
+    """A hook that calls `show`, except for server names of clients that are not ASCII. For those, Python's
+    TLS reports a traceback each, and clients could fill the log. The handshake is refused and counted
+    anyway."""
 
     def hook(unraisable: sys.UnraisableHookArgs) -> None:
         if not (
@@ -88,8 +88,8 @@ def without_odd_names(
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """The collector of reference cycles looks at nothing while a configuration is read and put in force. For
-    the objects of a thousand services it takes 0.1 s, in which no request moves (measured)."""
+    """Pauses the garbage collector while a configuration is read and put in force. For the objects of a
+    thousand services a run takes 0.1 s, in which no request moves (measured)."""
     if gc.get_threshold() == THRESHOLDS:
         gc.collect()  # among what came since `keep_for_long`, so it is quick
     enabled = gc.isenabled()
@@ -102,10 +102,10 @@ def collector_paused() -> Iterator[None]:
 
 
 def keep_for_long() -> None:
-    """What there is now stays for long: the collector never looks at it again. It is still freed when nothing
-    refers to it, unless it is a part of a cycle; reading a configuration makes none (a test looks).
+    """Exempt all present objects from garbage collection, because they live long. They are still freed by
+    their reference counts. Reading a configuration makes no cycles, as a test checks.
 
-    Only in a process that runs a gateway and nothing else (`run_in_loop`).
+    Has an effect only in a process that runs a gateway and nothing else (`run_in_loop`).
     """
     if gc.get_threshold() == THRESHOLDS:
         gc.freeze()
@@ -120,14 +120,14 @@ async def end_tasks(*tasks: asyncio.Task[Any] | None) -> None:
 
 
 def boot_time() -> float:
-    """Seconds of the clock by which replicas count deadlines: it also counts while the machine sleeps, and is
-    the same in all its processes."""
+    """Seconds of the clock for deadlines of replicas. It also counts while the machine sleeps, and is the
+    same in all processes."""
     return time.clock_gettime(_BOOT_CLOCK)
 
 
 def admin_connections() -> int:
-    """The number of connections to the admin listener, out of a reserve of its own: neither they nor clients
-    of the data plane can take the others' descriptors (threats R-B7). At most an eighth of all."""
+    """The maximum of admin connections, at most an eighth of all descriptors. It is a reserve of its own:
+    neither operators nor clients can take the others' descriptors (threats R-B7)."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return MAX_ADMIN_CONNECTIONS
@@ -135,7 +135,7 @@ def admin_connections() -> int:
 
 
 def exit_at_once() -> NoReturn:
-    """What a second stop signal does."""
+    """End the process at once, after a second stop signal."""
     print_error("second stop signal: exiting at once")
     logging.shutdown()  # waits until the line is written, but not for long
     os._exit(SECOND_STOP_EXIT)
@@ -242,4 +242,4 @@ class _Dumps:
 
 
 def _nothing() -> None:
-    """Between two dumps."""
+    """Stands for the dump between two of them."""

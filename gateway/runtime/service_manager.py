@@ -1,12 +1,12 @@
-"""Tells systemd, or whoever set NOTIFY_SOCKET, how the process is: sd_notify(3), without its library.
+"""Notifications to systemd, or another manager behind NOTIFY_SOCKET: sd_notify(3), without its library.
 
     READY        it serves                       STOPPING   the drain begins
     RELOADING    a reload begins; READY ends it  STATUS     one line for `systemctl status`
-    MAINPID      another process has taken over, and speaks from now on
-    WATCHDOG     the event loop turns, twice in each interval that the manager allows
+    MAINPID      another process has taken over, and notifies from now on
+    WATCHDOG     the event loop runs, twice in each interval that the manager allows
 
-Without NOTIFY_SOCKET nothing is sent. Never blocks and never raises: what a full socket does not take is sent
-with the next tick, the newest state of each kind. This module decides nothing about the gateway.
+Without NOTIFY_SOCKET nothing is sent. It never blocks and never raises: if the socket is full, the newest
+state of each kind is sent with the next tick. This module decides nothing about the gateway.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Final, final
 SOCKET: Final = "NOTIFY_SOCKET"
 WATCHDOG: Final = "WATCHDOG_USEC"
 INTERVAL: Final = 5.0
-"""Seconds between two looks at the status, where no watchdog wants more."""
+"""Seconds between two updates of the status, unless a watchdog wants more."""
 MAX_STATUS: Final = 500
-"""Characters of the status."""
+"""Maximum characters of the status."""
 DRAIN_SLACK: Final = 5.0
 """Seconds after a drain, for the last state and the last log lines."""
 
@@ -33,7 +33,7 @@ _log = logging.getLogger("skewgate")
 
 
 class Moment(Enum):
-    """Of a reload."""
+    """The beginning or the end of a reload."""
 
     BEGIN = auto()
     END = auto()
@@ -41,7 +41,7 @@ class Moment(Enum):
 
 @final
 class ServiceManager:
-    """The manager of this process, if there is one. `environ`: where it says so."""
+    """The service manager of this process, if `environ` names one."""
 
     def __init__(self, environ: Mapping[str, str], pid: int | None = None) -> None:
         self._socket: socket.socket | None = None
@@ -56,7 +56,7 @@ class ServiceManager:
         self._reloading = False
         self._failed = False
         self.variables = {name: environ[name] for name in (SOCKET, WATCHDOG) if name in environ}
-        """For a process that takes over: by what it finds the manager."""
+        """The variables by which a process that takes over finds the manager."""
         address = environ.get(SOCKET, "")
         if not address:
             return
@@ -71,7 +71,7 @@ class ServiceManager:
             self.interval, self._watched = min(INTERVAL, seconds / 2), True
 
     def ready(self, status: Callable[[], str]) -> None:
-        """The process serves. From now on the manager learns that the loop turns, and the `status`."""
+        """Notify that the process serves. From now on, `status` and watchdog are sent at each tick."""
         if self._socket is None:
             return
         self._status, self._ready = status, True
@@ -79,7 +79,7 @@ class ServiceManager:
         self._timer = asyncio.get_running_loop().call_later(self.interval, self._tick)
 
     def reloading(self, moment: Moment) -> None:
-        """A reload begins, or has ended."""
+        """Notify that a reload begins, or has ended."""
         if not self._ready:
             return
         self._reloading = moment is Moment.BEGIN
@@ -92,7 +92,7 @@ class ServiceManager:
             self._send({"READY": "1", **self._news()})
 
     def stopping(self, drain: float) -> None:
-        """The process accepts no more, and ends after at most `drain` seconds and a few more."""
+        """Notify that the process ends, within `drain` seconds and a few more."""
         if self._socket is None:
             return
         self._ready = False
@@ -102,7 +102,7 @@ class ServiceManager:
         self._send({"STOPPING": "1", "STATUS": status, "EXTEND_TIMEOUT_USEC": str(usec)})
 
     def hand_over(self, pid: int) -> None:
-        """Process `pid` serves and says from now on how it is. Nothing more is said here."""
+        """Notify that process `pid` serves and notifies from now on, and stop."""
         if self._socket is None:
             return
         self._unsent.clear()
@@ -110,7 +110,7 @@ class ServiceManager:
         self.close()
 
     def close(self) -> None:
-        """Say no more."""
+        """Stop notifying."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -126,7 +126,7 @@ class ServiceManager:
         self._timer = asyncio.get_running_loop().call_later(self.interval, self._tick)
 
     def _news(self) -> dict[str, str]:
-        """The status, if it is another one than was told."""
+        """The status, if it has changed since it was sent."""
         text = "".join(each if each.isprintable() else " " for each in self._status())[:MAX_STATUS]
         if text == self._sent_status:
             return {}
@@ -134,7 +134,7 @@ class ServiceManager:
         return {"STATUS": text}
 
     def _send(self, lines: Mapping[str, str]) -> None:
-        """All lines in one message, after what could not be sent before."""
+        """Send lines in one message, with those that could not be sent before."""
         wanted = {**self._unsent, **lines}
         if self._socket is None or not wanted:
             return
@@ -143,17 +143,17 @@ class ServiceManager:
         try:
             self._socket.sendto(text.encode(), self._address)
         except OSError as error:
-            # A loop that turns now says nothing about later.
+            # A late watchdog line would say nothing about the loop at that time.
             self._unsent = {name: value for name, value in wanted.items() if name != "WATCHDOG"}
             if not self._failed and not isinstance(error, BlockingIOError):
-                _log.warning("the service manager cannot be told: %s", error.strerror or error)
+                _log.warning("the service manager cannot be notified: %s", error.strerror or error)
                 self._failed = True
         else:
             self._failed = False
 
 
 def _watchdog(environ: Mapping[str, str], pid: int) -> float:
-    """Seconds in which the manager wants a sign of life; 0: it wants none of this process."""
+    """The watchdog interval of this process in seconds; 0: there is none."""
     try:
         usec = int(environ.get(WATCHDOG, ""))
         wanted = int(environ.get("WATCHDOG_PID", pid))

@@ -1,7 +1,7 @@
-"""How verbs print: tables, colour on a terminal, one sentence for an error.
+"""Printing for the verbs of the command: tables, colours on a terminal, error lines.
 
-Knows nothing of what is printed. Texts from outside (a backend's error, a client's path) go through `plain`,
-so that nobody can write escape sequences into an operator's terminal.
+Texts from outside (a backend's error, a client's path) go through `plain`, so that nobody can write escape
+sequences into an operator's terminal.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def span(low: object, high: object, nothing: str = "nothing") -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[TableCell]], paint: Paint) -> str:
-    """Aligned columns, two blanks apart; the last one is not padded. Ends without a newline."""
+    """A table of aligned columns, two spaces apart. Ends without a newline."""
     texts = [[plain(cell[0] if isinstance(cell, tuple) else cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *texts, strict=True)]
     lines = [paint(_line(header, widths), Style.BOLD)]
@@ -76,8 +76,8 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def open_standard_streams() -> None:
-    """Open those that are closed (`>&-`) on /dev/null. Otherwise the next socket gets the number, and what is
-    written to the stream goes there (threats R-B8)."""
+    """Open closed standard streams (`>&-`) on /dev/null. Otherwise the next socket would get the descriptor,
+    and output to the stream would go there (threats R-B8)."""
     while (fd := os.open(os.devnull, os.O_RDWR)) < 3:  # always the lowest free number
         pass
     os.close(fd)
@@ -87,5 +87,5 @@ def open_standard_streams() -> None:
 
 
 def print_error(sentence: object) -> None:
-    """One sentence on standard error."""
+    """Print one sentence on standard error."""
     print(f"skewgate: {sentence}", file=sys.stderr, flush=True)

@@ -1,11 +1,11 @@
-"""TLS: certificates as files and values, and what OpenSSL is told about them, for listeners and for backends.
+"""TLS: certificate files and OpenSSL contexts, for listeners and for backends.
 
-    values       what an operator says; imports neither `ssl` nor `cryptography`, so all of `settings` may
-    certificate  files of certificates and keys: what is in them, and what is wrong with them
-    server       which certificate a client is shown; certificates that change
-    client       the contexts for backends, and why a handshake failed
+    values       the TLS settings; imports neither `ssl` nor `cryptography`, so all of `settings` may
+    certificate  reads files of certificates and keys, and explains errors in them
+    server       the certificates of a listener, which may change
+    client       the contexts for backends, and the reasons of failed handshakes
 
-What belongs here: all that reads a certificate or makes a context. `settings` checks files with it, so what
-was checked is what runs. What does not: connections (`dataplane`, `admin`), the configuration file, and when
-files are looked at again (`controlplane.certificate_watch`, `workers.worker_parts`).
+What belongs here: all that reads a certificate or makes a context. `settings` checks files with it, so the
+checked files are those that run. What does not: connections (`dataplane`, `admin`), and when files are read
+again (`controlplane.certificate_watch`, `workers.worker_parts`).
 """

@@ -1,8 +1,7 @@
-"""Certificates and keys as files: what is read from them, and what is wrong with them, in a sentence each.
+"""Files of certificates and keys: reads them, and explains each error in a sentence.
 
-OpenSSL says of most wrong files only that something failed, so `cryptography` reads them. It takes 20 MiB and
-60 ms: this module is imported when the first file is read, and a gateway without TLS does without it. It
-makes no connection, and keeps no key.
+OpenSSL explains few errors, so `cryptography` reads the files. It takes 20 MiB and 60 ms, so this module is
+imported when the first file is read. It makes no connection, and keeps no key.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from gateway.errors import CertificateError
 from gateway.tls.values import CertificateFiles
 
 MAX_FILE: Final = 1024 * 1024
-"""Bytes. A bundle of all public CAs has a quarter of that."""
+"""Maximum bytes of a file. A bundle of all public CAs has a quarter of that."""
 _CERTIFICATE_MARK: Final = b"-----BEGIN CERTIFICATE-----"
 _KEY_MARK: Final = b"PRIVATE KEY-----"
 
@@ -36,17 +35,17 @@ _KEY_MARK: Final = b"PRIVATE KEY-----"
 @final
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """One certificate that was read, with what others need to know of it."""
+    """The data of a certificate that was read."""
 
     path: str
     names: tuple[str, ...]
     """DNS names in lower case (some with `*.` at the beginning) and IP addresses."""
     key_type: str
-    """`RSA`, `EC` and so on: clients take one kind or the other."""
+    """The kind of its key, `RSA`, `EC` and so on. Not every client accepts each."""
     not_after: float
     """Seconds since the epoch."""
     subject: str
-    """As in RFC 4514."""
+    """The subject in the form of RFC 4514."""
 
 
 def read_pair(files: CertificateFiles) -> Certificate:
@@ -94,7 +93,7 @@ def read_trusted(path: str, part: str = "ca") -> bytes:
 
 
 def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
-    """The names in the extension; a certificate without one has its common name."""
+    """The names of a certificate: those of the extension, or else its common name."""
     try:
         extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except (x509.ExtensionNotFound, ValueError):

@@ -2,9 +2,9 @@
 
     BackendTls -> read_contexts (at start and at each reload) -> ClientContexts -> connections
 
-The certificate of the backend is verified unless the operator has said otherwise. Why a handshake failed is
-one sentence here, for `status` and the log. `settings` checks files with the functions that read them here,
-so what was checked is what runs. This module makes no connection.
+The certificate of the backend is verified unless that is switched off. `reason_of` explains a failed
+handshake in a sentence, for `status` and the log. `settings` checks files with the functions that read them
+here. This module makes no connection.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ _REASONS: Final = {
     "TLSV1_UNRECOGNIZED_NAME": "it knows no server of this name",
     "DH_KEY_TOO_SMALL": "its key exchange is too weak",
 }
-"""By OpenSSL's word; the others are shown as they are."""
+"""Explanations of handshake errors, by OpenSSL's reason. Other reasons are shown as they are."""
 
 
 @final
 class ClientContext(ssl.SSLContext):
-    """A context that resumes the last session with a server name, unless it is for probes: those are to see
-    every certificate. asyncio gives no other way to do so."""
+    """A context that resumes the last session with a server name. asyncio has no other way to do so. Contexts
+    for probes do not resume, because probes check every certificate."""
 
     sessions: dict[str, tuple[float, ssl.SSLSession]] | None
 
@@ -97,14 +97,14 @@ class ContextPair(NamedTuple):
     requests: ClientContext
     probes: ClientContext
     certificate: Certificate | None = None
-    """That of the gateway, which they show."""
+    """The certificate of the gateway that they show."""
 
 
 Contexts: TypeAlias = Mapping[ContextKey, ContextPair]
 
 
 def backends_tls(services: Iterable[Service]) -> tuple[BackendTls, ...]:
-    """TLS of all backends that have it, those included that are yet to be discovered."""
+    """The TLS settings of all backends, those included that are yet to be discovered."""
     found: list[BackendTls | None] = []
     for service in services:
         found += [backend.tls for backend in service.backends]
@@ -181,20 +181,19 @@ class ClientContexts:
     def __init__(self) -> None:
         self._contexts: dict[ContextKey, ContextPair] = {}
         self._before: Contexts = {}
-        """Of the configuration before: its last requests may still connect."""
+        """The contexts of the configuration before, whose last requests may still connect."""
 
     def put_in_force(self, contexts: Contexts) -> None:
-        """From now on, use these. Connections that are open stay."""
+        """Use these contexts from now on. Open connections stay."""
         self._before, self._contexts = self._contexts, dict(contexts)
 
     def expiry(self) -> Mapping[str, float]:
-        """When each certificate of the gateway expires that backends are shown: seconds since the epoch, by
-        path."""
+        """Expiry times of the certificates that backends are shown: seconds since the epoch, by path."""
         shown = (pair.certificate for pair in self._contexts.values())
         return {each.path: each.not_after for each in shown if each is not None}
 
     def of(self, tls: BackendTls) -> ContextPair:
-        """The contexts for a backend. What was not read before is read now. Raises `OSError`."""
+        """The contexts for a backend, read now if they were not read before. Raises `OSError`."""
         found = self._contexts.get(tls.context_key) or self._before.get(tls.context_key)
         if found is None:
             try:
@@ -205,15 +204,15 @@ class ClientContexts:
 
 
 def keep_session(transport: asyncio.BaseTransport) -> None:
-    """Of a connection that has ended. Does nothing for one without TLS, or without a handshake."""
+    """Keep the session of a connection that has ended. Does nothing without TLS, or without a handshake."""
     connection = transport.get_extra_info("ssl_object")
     if isinstance(connection, ssl.SSLObject) and isinstance(connection.context, ClientContext):
         connection.context.keep_session(connection)
 
 
 def has_ended(transport: asyncio.BaseTransport) -> bool:
-    """Whether the other side has ended its data with close_notify. Without it somebody on the way may have
-    cut them off. All that came before it must have been read."""
+    """Whether the other side has ended its data with close_notify. Without it, an attacker may have cut them
+    off. All data before it must have been read."""
     connection = transport.get_extra_info("ssl_object")
     try:
         return isinstance(connection, ssl.SSLObject) and connection.read(1) == b""
@@ -227,8 +226,8 @@ def refused_by_peer(error: BaseException | None) -> bool:
 
 
 def reason_of(error: OSError) -> str:
-    """Why there is no connection, as part of a sentence: without numbers and addresses, which differ from
-    time to time."""
+    """The reason why there is no connection, as part of a sentence. It has no numbers and addresses, which
+    would differ from time to time."""
     if not isinstance(error, ssl.SSLError):
         text = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
         return text.lower()

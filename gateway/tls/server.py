@@ -1,9 +1,9 @@
-"""TLS of a listener: which certificate a client is shown, and what may be negotiated with it.
+"""TLS of a listener: its certificates, one of which each client is shown, and the profile of its contexts.
 
     ServerTls -> read_pair (each) -> one context for each set of names -> the context in front -> connections
 
 Mozilla's intermediate profile: TLS 1.2 and 1.3, forward secrecy and authenticated encryption only, the
-client's preference. A pair that is wrong is told and changes nothing. Reading blocks, so a running gateway
+client's preference. A wrong pair raises an error and changes nothing. Reading blocks, so a running gateway
 does it in a thread.
 """
 
@@ -27,19 +27,20 @@ CIPHERS: Final = ":".join(
     for cipher in ("AES128-GCM-SHA256", "AES256-GCM-SHA384", "CHACHA20-POLY1305")
     for key in ("ECDSA", "RSA")
 )
-"""Of TLS 1.2, by OpenSSL's names. Those of TLS 1.3 are OpenSSL's default, all of which Mozilla lists."""
+"""Ciphers of TLS 1.2, by OpenSSL's names. Those of TLS 1.3 are OpenSSL's default, all of which Mozilla
+lists."""
 ALPN: Final = ("http/1.1",)
 
 MAX_CHAIN_ENDS: Final = 4096
-"""Clients whose chain expires before their own certificate. CAs outlive what they issue, or nearly so."""
+"""Maximum of remembered clients whose chain expires before their own certificate, which is rare."""
 _DER: Final = 2
-"""OpenSSL's number of that encoding, as Python passes it on (`_ssl.ENCODING_DER`)."""
+"""OpenSSL's number of the encoding DER (`_ssl.ENCODING_DER`)."""
 
 _Stamp: TypeAlias = tuple[int, ...]
 
 
 def apply_profile(context: ssl.SSLContext) -> None:
-    """Have a context, of a listener or of connections to backends, negotiate by the profile."""
+    """Set the profile for a context of a listener or of connections to backends."""
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
     context.set_alpn_protocols(ALPN)
@@ -58,7 +59,7 @@ def server_context(client_ca: bytes | None = None, *, client_required: bool = Tr
 
 
 def _verify_clients(context: ssl.SSLContext, *, client_required: bool) -> None:
-    """Clients are asked for a certificate."""
+    """Ask clients for a certificate."""
     # The operator has named these CAs: an intermediate one is enough, and needs no root beside it.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_mode = ssl.CERT_REQUIRED if client_required else ssl.CERT_OPTIONAL
@@ -90,7 +91,7 @@ def check_pair(files: CertificateFiles) -> Certificate:
 
 
 class _Contexts:
-    """What was read at one time: the certificates, and a context for each server name."""
+    """The certificates that were read at one time, and a context for each server name."""
 
     __slots__ = ("by_name", "certificates", "client_ca", "default", "default_indices")
 
@@ -150,17 +151,17 @@ class ServerCertificates:
         self._resumption = resumption
         self._front = self._new_front()
         self._ends_by_chain: dict[str, float] = {}
-        """When the chain of a client's certificate expires, by the fingerprint, where that is sooner than the
-        certificate itself. Learned in full handshakes: a session does not hold the chain."""
+        """Expiry times of the chains of client certificates, by fingerprint, where that is sooner than the
+        certificate itself. Learned in full handshakes, because a session does not hold the chain."""
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The context for a new connection. It shows what was read last."""
+        """The context for a new connection. It shows the certificates that were read last."""
         return self._front if self._resumption else self._front_for_one()
 
     @property
     def certificates(self) -> tuple[Certificate, ...]:
-        """Those in force."""
+        """The certificates in force."""
         return self._contexts.certificates
 
     def changed(self) -> bool:
@@ -168,7 +169,7 @@ class ServerCertificates:
         return _stamps(self.settings) != self._stamps
 
     def reload(self, settings: ServerTls | None = None) -> None:
-        """Read every file again. Blocks. Raises `CertificateError`: then what was in force stays so, and
+        """Read every file again. Blocks. Raises `CertificateError`: then the certificates in force stay, and
         `changed` is False until a file changes again."""
         settings = settings or self.settings
         stamps = _stamps(settings)
@@ -257,12 +258,12 @@ def _verified_chain(connection: ssl.SSLObject) -> Sequence[bytes]:
 
 
 def _stamps(settings: ServerTls) -> tuple[_Stamp, ...]:
-    """What changes when a file does. Certificates are replaced by links, too, which `stat` follows."""
+    """The stamps of all files. Certificates are replaced by links, too, which `stat` follows."""
     return tuple(map(file_stamp, settings.paths))
 
 
 def file_stamp(path: str) -> _Stamp:
-    """What changes when this file is written or replaced; empty if it is not there."""
+    """A stamp of a file that changes when it is written or replaced; empty if it is not there."""
     try:
         status = os.stat(path)  # noqa: PTH116 - a text that may be no valid path
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What an operator says about TLS, as frozen values. `settings` makes them. Nothing here opens a file."""
+"""The TLS settings of listeners, as frozen values. `settings` makes them. Nothing here opens a file."""
 
 from __future__ import annotations
 
@@ -87,14 +87,14 @@ class ServerTls:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Every file that is read."""
+        """The paths of all files."""
         files = [path for pair in self.certificates for path in (pair.certificate, pair.key)]
         return tuple(files) if self.client_ca is None else (*files, self.client_ca)
 
 
 LISTENER_TLS: Final = section(ServerTls, "TLS on a listener for clients.", title="ListenerTls")
 SERVER_TLS: Final = without(LISTENER_TLS, "forward_client_cert", ABOUT_SERVER_TLS, "ServerTls")
-"""A listener that passes requests on to nobody."""
+"""TLS of a listener that forwards no request."""
 
 
 @final
@@ -103,7 +103,7 @@ class ClientCertificate:
     """The certificate of a client, which was verified in the handshake."""
 
     subject: str
-    """As in RFC 4514."""
+    """The subject in the form of RFC 4514."""
     fingerprint: str
     """SHA-256, hexadecimal."""
     line: bytes = b""
