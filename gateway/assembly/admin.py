@@ -1,8 +1,8 @@
-"""What people see and command of a gateway, made from its parts: the admin listener and, where it is
-configured, the one for metrics. They share what may be connected.
+"""The admin listener of a gateway and, if it is configured, the one for metrics. They share a connection
+limit.
 
-Made when everything that they show and command is there, and closed before any of that: a command under way
-ends while what it changes still runs, and no later one comes. Knows no endpoint: `admin` has them.
+They are made when all parts that they show and command are there, and closed before them: so a command under
+way ends while these still run. The endpoints are in `admin`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def now(parts: Parts, admin_connections: Mapping[str, tuple[int, int]]) -> Now:
 
 
 def status(parts: Parts) -> GatewayStatus:
-    """Makes the status of this moment."""
+    """The status of this moment."""
     plan, plane = parts.plan, parts.plane
     return GatewayStatus(
         snapshot=plan.known.snapshot_holder.current,
@@ -78,7 +78,7 @@ def status(parts: Parts) -> GatewayStatus:
 
 
 def admin_context(parts: Parts) -> AdminContext:
-    """What the admin listener shows and may change."""
+    """The context of the admin listener: all that it shows and may change."""
     plan, plane = parts.plan, parts.plane
     return AdminContext(
         snapshots=plan.known.snapshot_holder,
@@ -161,12 +161,12 @@ class AdminListeners:
         )
 
     async def start(self) -> None:
-        """Accept operators and scrapes from now on."""
+        """Accept operators and scrapes."""
         for site in self.sites.values():
             await site.start()
 
     async def stop(self) -> None:
-        """Accept nobody any more, and close all connections."""
+        """Stop accepting, and close all connections."""
         for site in self.sites.values():
             await site.stop()
 
@@ -181,14 +181,14 @@ class AdminListeners:
 
     @property
     def metrics_url(self) -> str | None:
-        """The same of the listener for metrics, if there is one."""
+        """The bound address of the listener for metrics, if there is one."""
         return self.sites["metrics"].url if "metrics" in self.sites else None
 
 
 @asynccontextmanager
 async def admin_listeners(parts: Parts) -> AsyncIterator[AdminListeners]:
     """Lets the metrics read the parts, and accepts operators and scrapes. In a take-over the other gateway
-    goes on doing that: `serving` starts the listeners of this one when it has stopped."""
+    does so first, and `accept_clients` starts these listeners when it has stopped."""
     listeners = AdminListeners(parts)
     parts.plan.metrics.watch(parts.plan.known.snapshot_holder, lambda: now(parts, listeners.connections()))
     async with AsyncExitStack() as stack:

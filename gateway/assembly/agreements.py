@@ -1,10 +1,15 @@
-"""How what is offered comes to be agreed on: by this gateway alone, or by several replicas.
+"""The agreement on what is offered: of one process, of its workers, or of several replicas.
 
-one process                     views without records (`WorkerAgreement` for the time of a take-over)
-several workers, or an engine   `WorkerAgreement`
-several replicas                `Replication`, over a store
+    one process                     views without records (`WorkerAgreement` during a take-over)
+    several workers, or an engine   `WorkerAgreement`
+    several replicas                `Replication`, over a store
 
-It is made before those who serve by it (`late_parts`), and closed after them.
+    agreement  ->  LateParts  ->  data plane, engine, state file
+               <-  acknowledged, to_save
+
+The agreement asks data plane, engine and state keeper what they hold, and they need it to be made. So it is
+made first, with `LateParts`; they are put there as they are made, and it starts when all are there
+(`running`). It is closed after them.
 """
 
 from __future__ import annotations
@@ -15,40 +20,80 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from gateway import __version__
-from gateway.assembly.late_parts import LateParts
 from gateway.assembly.plan import Plan
 from gateway.controlplane.agreement import Agreement
+from gateway.controlplane.state.keeper import StateKeeper
 from gateway.controlplane.worker_agreement import WorkerAgreement, restored_records
 from gateway.core.agreement.attachment import Registered
 from gateway.settings import AgreementSettings
-from gateway.telemetry.neighbours import AgreementReport
+from gateway.telemetry.neighbours import AgreementReport, EngineReport, with_engine
+from gateway.workers.data_plane import DataPlane
 
 if TYPE_CHECKING:
     from gateway.controlplane.replication.replication import Replication
+    from gateway.engines.haproxy.driver import HaproxyDriver
 
 
 @final
-class Agreed(NamedTuple):
+class LateParts:
+    """The parts that are made after the agreement, which asks them. Each attribute is None until that part is
+    made, or for ever if the gateway has none."""
+
+    def __init__(self) -> None:
+        self.plane: DataPlane | None = None
+        self.engine: HaproxyDriver | None = None
+        self.keeper: StateKeeper | None = None
+
+    def held(self, service: str) -> int | None:
+        """The lowest seq of the service's record that any of them holds; None: none serves it."""
+        each = [one.held(service) for one in (self.plane, self.engine) if one is not None]
+        return min((held for held in each if held is not None), default=None)
+
+    def in_flight(self) -> Mapping[str, int]:
+        """Requests in flight by member key, those of the engine included."""
+        return with_engine({} if self.plane is None else self.plane.in_flight_by_member, self.engine_report())
+
+    def engine_report(self) -> EngineReport | None:
+        """The report of the engine; None: there is none."""
+        return None if self.engine is None else self.engine.report()
+
+    def deadlines(self, deadlines: Mapping[str, float]) -> None:
+        """Send every worker the times until which this replica is attached, by service."""
+        assert self.plane is not None, "the agreement starts when there is a data plane"
+        self.plane.deadlines(deadlines)
+
+    async def save(self) -> bool:
+        """Write the state file. Returns whether it has been written."""
+        return self.keeper is not None and await self.keeper.write()
+
+    def kill(self) -> None:
+        """Kill all other processes of the data plane, because this one ends now, perhaps while it starts."""
+        if self.plane is not None:
+            self.plane.kill()
+
+
+@final
+class GatewayAgreement(NamedTuple):
     """The agreement that the settings ask for."""
 
     agreement: Agreement
     replication: Replication | None
-    """The same object if it is one of several replicas; None: this gateway stands alone."""
+    """The same object if this gateway is one of several replicas, else None."""
 
     def report(self) -> AgreementReport | None:
-        """How this replica stands to the others; None: this gateway stands alone."""
+        """The report of this replica; None: there are no others."""
         return None if self.replication is None else self.replication.report()
 
     def registrations(self) -> Mapping[str, Registered]:
-        """Registrations of this replica, for the state file."""
+        """The registrations of this replica, for the state file."""
         return {} if self.replication is None else self.replication.registrations()
 
 
-def make_agreement(plan: Plan, late_parts: LateParts) -> Agreed:
-    """The agreement, not started. It asks `late_parts` for nothing before it is."""
+def make_agreement(plan: Plan, late_parts: LateParts) -> GatewayAgreement:
+    """Make the agreement, without starting it."""
     if plan.settings.agreement is not None:
         replication = _replication(plan, late_parts, plan.settings.agreement)
-        agreed = Agreed(replication, replication)
+        agreed = GatewayAgreement(replication, replication)
     else:
         restored = restored_records(plan.known.saved)
         agreement = WorkerAgreement(
@@ -56,30 +101,30 @@ def make_agreement(plan: Plan, late_parts: LateParts) -> Agreed:
             late_parts.held,
             restored=restored,
             alone=plan.alone,
-            # One that stood alone has left no records, and no workers.
+            # A gateway without workers has left no records, and no orphans.
             orphans=plan.handover.orphans_left if restored or not plan.alone else lambda: False,
             save=None if plan.known.state_file is None else late_parts.save,
         )
-        agreed = Agreed(agreement, None)
+        agreed = GatewayAgreement(agreement, None)
     plan.handover.orphans_ended = agreed.agreement.acknowledged
     return agreed
 
 
 @asynccontextmanager
-async def agreeing(agreed: Agreed) -> AsyncIterator[None]:
-    """Closes the agreement on the way out: when nobody is served any more, because a replica signs off with
-    that, and before the state file, into which it signs off. `begin_to_agree` starts it."""
+async def agreeing(agreed: GatewayAgreement) -> AsyncIterator[None]:
+    """Closes the agreement on the way out: after the data plane, because a replica signs off when it serves
+    nobody, and before the state file, to which that is written. `begin_to_agree` starts it."""
     try:
         yield
     finally:
         await agreed.agreement.close()
 
 
-def begin_to_agree(plan: Plan, agreed: Agreed) -> None:
-    """Give every view its record: all followers are in their cell, nothing is saved yet, nobody serves.
+def begin_to_agree(plan: Plan, agreed: GatewayAgreement) -> None:
+    """Start the agreement, which gives every view its record. All late parts are there, and none serves yet.
 
-    In a take-over the other gateway serves by records that are restored here. They stand still from the
-    beginning: even the first steps, which are taken at once, must not be ahead of what it serves.
+    In a take-over the other gateway serves by records that are restored here. They do not move at first: even
+    the first steps must not be ahead of what that gateway serves.
     """
     if plan.handover.taken is not None:
         agreed.agreement.hold(everything=False)
@@ -87,7 +132,6 @@ def begin_to_agree(plan: Plan, agreed: Agreed) -> None:
 
 
 def _replication(plan: Plan, late_parts: LateParts, replicas: AgreementSettings) -> Replication:
-    """Its rooms are imported where there are several replicas."""
     from gateway.controlplane.replication.replication import Replication  # noqa: PLC0415
     from gateway.controlplane.stores.etcd import EtcdStore  # noqa: PLC0415
 

@@ -1,7 +1,6 @@
-"""The gateway as `run`, `demo` and the tests hold it: made from settings, served inside `async with`.
+"""The gateway object for `run`, `demo` and the tests: made from settings, serving inside `async with`.
 
-So what is shown and tested is what runs. `running` has its parts. Decides nothing about requests and knows no
-command-line verb.
+So the demonstration and the tests use what runs. `running` has its parts.
 
     Prober, Reloader                   ->  SnapshotHolder       what is known and configured
     Resolver                           ->  DataPlane, Prober    the addresses of names
@@ -23,7 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, final
 
 from gateway.assembly import admin
-from gateway.assembly.late_parts import LateParts
+from gateway.assembly.agreements import LateParts
 from gateway.assembly.parts import Parts
 from gateway.assembly.plan import Plan, known_at_start, number_of_workers
 from gateway.assembly.running import Running, running
@@ -44,15 +43,13 @@ if TYPE_CHECKING:
 
 @final
 class Gateway:
-    """One gateway in this process and event loop. It serves inside `async with`; leaving that drains it.
+    """A gateway in this process and event loop. It serves inside `async with`; leaving that drains it.
 
-    The constructor reads the state file. `source` is the file that a reload reads; without one, a reload
-    finds the same settings again. `seen`: the files that `configured` is from, which are watched (unless it
-    says otherwise). `service_manager` is told how the gateway is. `listeners` are called with every request
-    record, after metrics and access log; they must neither block nor raise. `process_log`: the one that this
-    process has installed, for the metrics. `resolver`: closed here; by default one that goes by the files of
-    the system. `handover`: the gateway before this one, and after. `engine`: makes the one beside this
-    gateway.
+    The constructor reads the state file. `source`: the file that a reload reads; without one, a reload finds
+    the same settings again. `seen`: the files that `configured` is from, which are watched if it says so.
+    `listeners`: called with every request record, after metrics and access log; they must neither block nor
+    raise. `process_log`: the one that this process has installed, for the metrics. `resolver`: closed here.
+    `engine`: makes the engine beside this gateway.
     """
 
     def __init__(
@@ -108,11 +105,11 @@ class Gateway:
         """Finish the requests under way (not after an error), then close everything."""
         await self._stack.__aexit__(kind, error, trace)
 
-    # --- what it is
+    # --- its state
 
     @property
     def parts(self) -> Parts:
-        """The parts, after the start: for tests, and for whoever looks closely."""
+        """The parts, after the start, for tests."""
         return self._served.parts
 
     @property
@@ -122,7 +119,7 @@ class Gateway:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The same as URLs; a Unix socket as it is written in the configuration."""
+        """The URL of each listener for clients; a Unix socket as it is written in the configuration."""
         return self.parts.sockets.clients.urls
 
     @property
@@ -132,16 +129,16 @@ class Gateway:
 
     @property
     def metrics_url(self) -> str | None:
-        """The same of the listener for metrics, if there is one."""
+        """The bound address of the listener for metrics, if there is one."""
         return self._served.admin.metrics_url
 
     @property
     def frozen(self) -> str:
-        """Why commands and reloads are refused at this moment, a sentence; empty: they are not."""
+        """The reason why commands and reloads are refused at this moment, a sentence; empty: they are not."""
         return self._plan.handover.frozen()
 
     def status(self) -> GatewayStatus:
-        """Makes the status of this moment."""
+        """The status of this moment."""
         return admin.status(self.parts)
 
     @property
@@ -152,18 +149,15 @@ class Gateway:
     # --- signals
 
     def on_sighup(self) -> None:
-        """For SIGHUP: reopen the access log and reload in the background. The log reports the outcome.
-
-        Does nothing while the gateway starts, since the file has just been read.
-        """
+        """Reopen the access log, and reload in the background. Does nothing while the gateway starts."""
         if self._running is not None:
             self._running.signals.reload()
 
     def on_sigusr1(self) -> None:
-        """For SIGUSR1: reopen the access log. Does nothing while the gateway starts."""
+        """Reopen the access log. Does nothing while the gateway starts."""
         if self._running is not None:
             self._running.signals.reopen_logs()
 
     def on_second_stop(self) -> None:
-        """For a second SIGTERM or SIGINT: this process ends now, and leaves no other one behind."""
+        """Kill the worker processes, because this process ends at once."""
         self._late_parts.kill()

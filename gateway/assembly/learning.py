@@ -1,8 +1,7 @@
 """The parts that change the snapshot without a request: timer, probes, discovery.
 
-Begins when every port is bound and the agreement has begun; nothing before has asked a backend. The first
-probes are sent before anything that waits: for the disk, or for worker processes, which take longer than the
-backends' responses.
+They begin when every port is bound and the agreement has begun. The first probes are sent before the start
+waits for the disk or for worker processes, which take longer than the backends' responses.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from gateway.tls.client import ClientContexts
 
 @asynccontextmanager
 async def learning(plan: Plan, client_contexts: ClientContexts) -> AsyncIterator[Prober]:
-    """Learns while it is entered, also during a drain: requests that are still under way need it."""
+    """Runs timer, prober and discovery, also during a drain, because requests under way need them."""
     holder, services = plan.known.snapshot_holder, plan.known.services
     timer = StabilizationTimer(holder, monotonic)
     prober = Prober(
@@ -28,7 +27,7 @@ async def learning(plan: Plan, client_contexts: ClientContexts) -> AsyncIterator
         plan.metrics,
         services,
         resolve=plan.resolver.resolve,
-        # The clock by which the data plane dates passive observations: facts are compared by age.
+        # The data plane dates passive observations by the same clock: facts are compared by age.
         clock=monotonic,
         client_contexts=client_contexts,
     )

@@ -1,16 +1,12 @@
-"""The parts of one gateway as one value, for those that work on several of them: what people see, what a
-scrape reads, what is handed over. `running` makes it when all are there.
-"""
+"""The parts of one gateway as one value, for the admin listeners, scrapes and hand-overs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import final
 
-from gateway.assembly.agreements import Agreed
-from gateway.assembly.certificates import Certificates
-from gateway.assembly.late_parts import LateParts
-from gateway.assembly.listening import Sockets
+from gateway.assembly.agreements import GatewayAgreement, LateParts
+from gateway.assembly.listeners import Certificates, Sockets
 from gateway.assembly.plan import Plan
 from gateway.assembly.telemetry import Samplers
 from gateway.controlplane.certificate_watch import CertificateWatch
@@ -25,14 +21,14 @@ from gateway.workers.data_plane import DataPlane
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Parts of a gateway, each of which is there."""
+    """The parts of a gateway. `running` makes this when all of them are there."""
 
     plan: Plan
     history: History
     certificates: Certificates
     sockets: Sockets
     late_parts: LateParts
-    agreed: Agreed
+    agreed: GatewayAgreement
     keeper: StateKeeper | None
     """None: no `state` is configured."""
     plane: DataPlane
@@ -42,5 +38,5 @@ class Parts:
     reloader: Reloader
 
     def state_writes(self) -> StateWrites | None:
-        """How writing the state file goes; None: there is none."""
+        """The writes of the state file; None: there is none."""
         return None if self.keeper is None else self.keeper.writes()

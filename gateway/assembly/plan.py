@@ -1,8 +1,8 @@
-"""What a gateway is made of and begins with: one value, complete before any part runs.
+"""The plan of a gateway: all that its parts are made of, as one value that is complete before any part runs.
 
-    settings, state file, what tests and commands put in  ->  Plan  ->  every part
+    settings, state file, arguments of `Gateway`  ->  Plan  ->  every part
 
-Reading the state file is the only thing that happens here. Nothing has to be closed if it all ends here.
+The state file is read here. Nothing has to be closed if the start ends here.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
 
 @final
 class Known(NamedTuple):
-    """What is known when a gateway starts."""
+    """The knowledge with which a gateway starts."""
 
     state_file: StateFile | None
     saved: Mapping[str, SavedState]
-    """What the state file says, by service."""
+    """The saved state by service."""
     services: tuple[Service, ...]
-    """Services with the backends that discovery had found before."""
+    """The services, with the backends that discovery had found before."""
     snapshot_holder: SnapshotHolder
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything that the parts of a gateway are made of. The meaning of each is in `Gateway`."""
+    """Everything that the parts of a gateway are made of. `Gateway` explains the arguments."""
 
     settings: Settings
     source: Path | None
@@ -69,7 +69,7 @@ class Plan:
     workers: int
     """Number of processes that serve requests; 1: this one."""
     alone: bool
-    """This process is the only one that serves: no worker process does, and no engine."""
+    """Whether this process alone serves, without worker processes and engine."""
 
 
 def number_of_workers(settings: Settings) -> int:
@@ -78,12 +78,12 @@ def number_of_workers(settings: Settings) -> int:
 
 
 def known_at_start(settings: Settings, handover: Handover, discovery: Discovery, *, alone: bool) -> Known:
-    """Read the state file, and restore what it says. Blocks. Raises `ForeignFileError`."""
+    """Read the state file, and restore the snapshot. Blocks. Raises `ForeignFileError`."""
     state_file = handover.state_file()
     saved = {} if state_file is None else load_state(state_file, settings.services)
     discovery.restore(settings.services, saved)
     services = discovery.completed(settings.services)
-    # What is agreed on about a service that is new.
+    # The agreement about a new service.
     begins = NOT_JOINED if settings.agreement is not None else None if alone else NOTHING_AGREED
     snapshot = Snapshot.configured(
         services,

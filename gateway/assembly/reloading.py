@@ -1,7 +1,6 @@
-"""How a configuration is read again and given to the parts, and what asks for it: files that change, signals.
+"""Reloads: how a configuration is read again and put in force, after signals and changes of files.
 
-That begins when the workers have started: nothing is configured anew before somebody can serve it. The admin
-listener asks for reloads, too.
+They begin when the workers have started. The admin listener can start a reload, too.
 """
 
 from __future__ import annotations
@@ -18,12 +17,13 @@ from gateway.controlplane.certificate_watch import CertificateWatch
 from gateway.controlplane.config_watch import ConfigWatch
 from gateway.controlplane.prober import Prober
 from gateway.controlplane.reload import Reloader
+from gateway.runtime.process import end_tasks
 from gateway.settings import Loaded, Settings, read_file
 from gateway.tls.client import ClientContexts
 from gateway.workers.data_plane import DataPlane
 
 READ_AGAIN: Final = 3
-"""Times that the configuration is read anew because a file has changed meanwhile."""
+"""Maximum of further attempts to read the files, if one has changed meanwhile."""
 
 
 def make_reloader(
@@ -34,10 +34,10 @@ def make_reloader(
     certificates: CertificateWatch,
     client_contexts: ClientContexts,
 ) -> Reloader:
-    """The reloader of these parts."""
+    """Make the reloader of these parts."""
 
     def applied(settings: Settings) -> None:
-        """Parts of a configuration that no other part of the gateway asks for."""
+        """Put the rest of a configuration in force, which no other part reads."""
         plane.configured(settings)
         if plan.process_log is not None:
             plan.process_log.configure(settings.log)
@@ -59,8 +59,8 @@ def make_reloader(
 
 
 def read_again(plan: Plan) -> Loaded:
-    """The files as they are together: of one moment, also when somebody swaps them meanwhile. Without a file
-    the settings are the same again."""
+    """Read all files as of one moment, also if some are replaced meanwhile. Without a file, the settings are
+    the same again."""
     if plan.source is None:
         return Loaded("", plan.settings, ())
     loaded = read_file(plan.source, environ=os.environ, again=True)
@@ -73,7 +73,7 @@ def read_again(plan: Plan) -> Loaded:
 
 @final
 class Signals:
-    """Signals that this process gets, until `close`."""
+    """The actions for signals of this process, until `close`."""
 
     def __init__(self, plane: DataPlane, reloader: Reloader) -> None:
         self._plane = plane
@@ -82,7 +82,7 @@ class Signals:
         self._closed = False
 
     def reload(self) -> None:
-        """Reopen the access log, and reload in the background. The log reports the outcome."""
+        """Reopen the access log, and reload in the background. The result is logged."""
         if self._closed:
             return
         self._plane.reopen_logs()
@@ -97,17 +97,15 @@ class Signals:
             self._plane.reopen_logs()
 
     async def close(self) -> None:
-        """Give up a reload that is under way: what it would put in force is being closed."""
+        """Cancel a reload that is under way, because the parts are being closed."""
         self._closed = True
-        reloads = tuple(self._reloads)
-        for task in reloads:
-            task.cancel()
-        await asyncio.gather(*reloads, return_exceptions=True)
+        await end_tasks(*self._reloads)
 
 
 @asynccontextmanager
 async def watching(parts: Parts) -> AsyncIterator[Signals]:
-    """Watches until the drain is over: logs are rotated and certificates renewed meanwhile, too."""
+    """Watches files and signals, also during the drain: logs are rotated and certificates renewed then,
+    too."""
     plan, signals = parts.plan, Signals(parts.plane, parts.reloader)
     async with AsyncExitStack() as stack:
         parts.certificate_watch.start()

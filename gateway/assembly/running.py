@@ -1,4 +1,4 @@
-"""A whole gateway from its start to its end, in one place: each part is entered here, and left in reverse.
+"""The start and the end of a whole gateway: each part is entered here, and left in reverse order.
 
     outermost        history, hand-over, service manager, names
     listening        every port is bound before any backend is asked
@@ -14,9 +14,9 @@
     driving          the engine beside it
     in_service       ready; on the way out the drain
 
-A part is entered where it has to be left: it outlives all that come below. If it must *start* later than
-that, the line that starts it stands below as well, with the reason. A start that fails or is cancelled leaves
-the parts that it has entered, in reverse, and then nothing runs.
+A part is entered where it has to be left: it outlives all parts below. If it must *start* later than that, a
+line below starts it, with the reason. A start that fails or is cancelled leaves the parts that it has
+entered, in reverse, and then nothing runs.
 """
 
 from __future__ import annotations
@@ -27,18 +27,17 @@ from dataclasses import dataclass
 from typing import final
 
 from gateway.assembly.admin import AdminListeners, admin_listeners
-from gateway.assembly.agreements import agreeing, begin_to_agree, make_agreement
-from gateway.assembly.certificates import read_certificates
-from gateway.assembly.data_planes import DataPlaneNeeds, data_plane, driving, make_engine
-from gateway.assembly.late_parts import LateParts
+from gateway.assembly.agreements import LateParts, agreeing, begin_to_agree, make_agreement
+from gateway.assembly.data_planes import data_plane, driving, make_engine
 from gateway.assembly.learning import learning
-from gateway.assembly.listening import listening
+from gateway.assembly.listeners import listening, read_certificates
 from gateway.assembly.parts import Parts
 from gateway.assembly.plan import Plan
 from gateway.assembly.reloading import Signals, make_reloader, watching
 from gateway.assembly.serving import accept_clients, in_service
 from gateway.assembly.state import begin_saving, state
 from gateway.assembly.telemetry import follow_snapshot, open_logs, sampling
+from gateway.controlplane.certificate_watch import CertificateWatch
 from gateway.telemetry.history import History
 
 
@@ -54,8 +53,8 @@ class Running:
 
 @asynccontextmanager
 async def running(plan: Plan, late_parts: LateParts) -> AsyncIterator[Running]:
-    """Starts everything, and drains and closes it on the way out. `late_parts` has the data plane as soon as
-    there is one. Raises `StartupError`, and then nothing runs."""
+    """Starts everything, and drains and closes it on the way out. Raises `StartupError`, and then nothing
+    runs."""
     async with AsyncExitStack() as up:
         enter = up.enter_async_context
         history = await enter(_outermost(plan))
@@ -65,21 +64,28 @@ async def running(plan: Plan, late_parts: LateParts) -> AsyncIterator[Running]:
         agreed = make_agreement(plan, late_parts)
         keeper, observer = await enter(state(plan, agreed, late_parts))
         await enter(agreeing(agreed))
-        needs = DataPlaneNeeds(
+        serving_plane = data_plane(
+            plan,
+            late_parts,
             agreed=agreed,
             certificates=certificates,
             sockets=sockets.clients,
             logs=logs,
             observer=observer,
         )
-        plane = await enter(data_plane(plan, late_parts, needs))
+        plane = await enter(serving_plane)
         engine = make_engine(plan, agreed, plane, late_parts)
         await enter(follow_snapshot(plan))
         begin_to_agree(plan, agreed)  # not before: it asks the data plane and the engine what they hold
         samplers = await enter(sampling(plan, agreed))
         prober = await enter(learning(plan, certificates.for_backends))
         await begin_saving(keeper)  # not before: probes are on their way while the disk is slow
-        certificate_watch = certificates.watch(plan.metrics, plane)
+        certificate_watch = CertificateWatch(
+            certificates.of_listeners,
+            plan.metrics,
+            certificates.for_backends.expiry,
+            on_read=plane.read_certificates,
+        )
         reloader = make_reloader(
             plan,
             prober=prober,
@@ -112,15 +118,14 @@ async def running(plan: Plan, late_parts: LateParts) -> AsyncIterator[Running]:
 
 @asynccontextmanager
 async def _outermost(plan: Plan) -> AsyncIterator[History]:
-    """The parts that start first and end last: history, hand-over, service manager, names.
-
-    Begins with the history, so that all others may log, and with the lookups of names, which take long."""
+    """Starts the parts that end last: history, hand-over, service manager, name lookups. The history comes
+    first, so that all others may log."""
     history = History()
     async with AsyncExitStack() as stack:
         history.start()
         stack.callback(history.close)
-        # After every other part: for the gateway that has taken over, the closed line is the end of this one.
-        # Then it moves what both have served by.
+        # After every other part: for the gateway that has taken over, the closed connection is the end of
+        # this one. Then it moves the records by which both have served.
         stack.push_async_callback(plan.handover.close)
         stack.callback(plan.service_manager.close)
         # After the data plane: a request that finishes in the drain may need another connection.

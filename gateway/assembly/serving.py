@@ -1,10 +1,10 @@
-"""The last steps of a start and the first ones of an end: who may connect, and who is told so.
+"""The last steps of a start and the first ones of an end: accepting clients, and the drain.
 
-first facts  ->  the gateway that is taken over stops  ->  listen          `accept_clients`
-ready, offered  ->  …  ->  stopping, nobody takes over  ->  drain          `in_service`
+    first facts  ->  the gateway that is taken over stops  ->  listen          `accept_clients`
+    ready, offered  ->  …  ->  stopping, no more take-over  ->  drain          `in_service`
 
-Clients are accepted once everybody who serves holds what the first probes brought. They wait in the sockets
-meanwhile: those of systemd, or of a gateway that is taken over. Each wait has an end.
+Clients are accepted once every worker holds the results of the first probes. Until then they wait in the
+sockets of systemd, or of a gateway that is taken over. Each wait has an end.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ from gateway.handover.inheritance import FIRST_OFFER
 from gateway.handover.predecessor import Predecessor
 
 FIRST_PROBES: Final = 1.0
-"""Seconds for which a gateway that has been restarted waits for its first probes before it serves."""
+"""Seconds for which a restarted gateway waits for its first probes before it serves."""
 
 
 async def _first_facts(parts: Parts) -> None:
-    """Wait for the probes of what was offered before, and until every live worker holds what they brought.
+    """Wait for the probes of services that were offered before, until every live worker holds the results.
 
-    What was offered before a restart is known to be served by somebody first. A gateway that takes over waits
-    for them while the other one serves. Where clients wait in sockets of systemd, nothing may be known any
-    more of what was offered: they wait for the first offer. Without the last wait `listen` would overtake the
-    update that holds the offer.
+    So before the first request, some backend is known to serve what was offered before a restart. A gateway
+    that takes over waits while the other one serves. Clients in sockets of systemd wait for the first offer
+    even if nothing is saved. Without the last wait `listen` would overtake the update with the offer.
     """
     plan, replication = parts.plan, parts.agreed.replication
     holder, handover = plan.known.snapshot_holder, plan.handover
@@ -70,14 +69,14 @@ def has_offer(view: ServiceView) -> bool:
 
 
 async def accept_clients(parts: Parts, admin: AdminListeners) -> None:
-    """Accept clients from now on. If this gateway takes over, the other one serves by the records that are
-    held here as well, until there is nothing left to wait for; then it stops, and this one goes on. Raises
-    `StartupError`."""
+    """Accept clients. In a take-over the other gateway serves, by the same records, until there is nothing
+    left to wait for; then it stops, and this one goes on. Raises `StartupError`."""
     handover, agreement = parts.plan.handover, parts.agreed.agreement
     await _first_facts(parts)
     if handover.taken is not None:
         await handover.taken.ready()
-        # In this order: the state file has nobody else now, and operators see what is about to serve.
+        # In this order: no other process writes the state file now, and operators see this gateway before it
+        # serves.
         if parts.keeper is not None:
             parts.keeper.resume()
         await admin.start()
@@ -87,10 +86,10 @@ async def accept_clients(parts: Parts, admin: AdminListeners) -> None:
 
 @asynccontextmanager
 async def in_service(parts: Parts, admin: AdminListeners) -> AsyncIterator[None]:
-    """Tells the service manager that this gateway serves, and lets the next one take over.
+    """Notifies the service manager that this gateway serves, and lets the next one take over.
 
     On the way out it drains, before any other part is left: meanwhile backends are probed, offers move, and
-    operators see it all. An error waits for no request. Neither does a start that fails: it never comes here.
+    operators see it all. After an error it waits for no request.
     """
     plan, plane = parts.plan, parts.plane
     plan.service_manager.ready(lambda: _status_line(parts))
@@ -101,18 +100,18 @@ async def in_service(parts: Parts, admin: AdminListeners) -> AsyncIterator[None]
         failed = False
     finally:
         plan.service_manager.stopping(0.0 if failed else drain)
-        # Before clients are refused: who would take over must not inherit sockets that nobody serves.
+        # Before clients are refused: the next gateway must not inherit sockets that no process serves.
         await plan.handover.give_up()
         if plan.handover.is_handed_over:
-            await admin.stop()  # who has a connection here finds the new gateway so
+            await admin.stop()  # operators reconnect, to the new gateway
         if not failed:
             await plane.stop_accepting()
-            parts.sockets.clients.close()  # who connects now is refused, unless somebody else has them
+            parts.sockets.clients.close()  # new clients are refused, unless another process has the sockets
             await plane.drain(drain)
 
 
 def _offer_hand_over(parts: Parts, admin: AdminListeners) -> None:
-    """The next gateway may take over from now on. Without a state file it does not find this one."""
+    """Let the next gateway take over. Without a state file it cannot find this one."""
     plan, state_file = parts.plan, parts.plan.known.state_file
     if state_file is None or parts.keeper is None:
         return
@@ -133,7 +132,7 @@ def _offer_hand_over(parts: Parts, admin: AdminListeners) -> None:
 
 
 def _status_line(parts: Parts) -> str:
-    """For the service manager: what is served, and whether the file is in force."""
+    """The status for the service manager: services with an offer, and whether the file is in force."""
     views, config = parts.plan.known.snapshot_holder.current.views.values(), parts.reloader.config
     serving = sum(map(has_offer, views))
     line = f"{serving} of {len(views)} services have an offer, configuration {config.hash}"

@@ -1,10 +1,9 @@
-"""What outlives this process: the state file, and facts that wait to get into it.
+"""The state file of a gateway, and the observer whose facts go into it.
 
     requests  ->  PassiveObserver  ->  SnapshotHolder  ->  StateKeeper  ->  file
 
-Both are closed when nothing changes the snapshot any more, the observer first: what still waits in it is a
-part of the last state. Therefore they are made before whatever changes the snapshot, but writing begins later
-(`begin_saving`).
+Both are closed when nothing changes the snapshot any more, the observer first: its last facts belong to the
+last state. So they are made before all parts that change the snapshot. Writing begins later (`begin_saving`).
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple, final
 
-from gateway.assembly.agreements import Agreed
-from gateway.assembly.late_parts import LateParts
+from gateway.assembly.agreements import GatewayAgreement, LateParts
 from gateway.assembly.plan import Plan
 from gateway.controlplane.passive_observation import PassiveObserver
 from gateway.controlplane.state.keeper import StateKeeper, report_no_state_file
@@ -22,7 +20,7 @@ from gateway.controlplane.state.keeper import StateKeeper, report_no_state_file
 
 @final
 class State(NamedTuple):
-    """Keeper and observer."""
+    """The keeper of the state file, and the passive observer."""
 
     keeper: StateKeeper | None
     """None: no `state` is configured."""
@@ -30,8 +28,8 @@ class State(NamedTuple):
 
 
 @asynccontextmanager
-async def state(plan: Plan, agreed: Agreed, late_parts: LateParts) -> AsyncIterator[State]:
-    """Makes both. During a take-over the other gateway writes the file: this one is silent until `resume`."""
+async def state(plan: Plan, agreed: GatewayAgreement, late_parts: LateParts) -> AsyncIterator[State]:
+    """Makes keeper and observer. In a take-over the other gateway writes the file, until `resume`."""
     known = plan.known
     async with AsyncExitStack() as stack:
         if known.state_file is not None:
@@ -49,11 +47,11 @@ async def state(plan: Plan, agreed: Agreed, late_parts: LateParts) -> AsyncItera
 
 
 async def begin_saving(keeper: StateKeeper | None) -> None:
-    """Write the first state, and from here on each that follows.
+    """Write the first state, and from then on every later one.
 
-    To be called after the first probes, which are sent before anything that waits for a disk; after the
-    agreement has begun, which gives views what has to be in the file; and before a response of a backend is
-    read, because the steps that it causes are saved before workers take them.
+    Call this after the first probes, which must not wait for a disk; after the agreement has begun, since its
+    records belong in the file; and before a response of a backend is read, because the steps that it causes
+    are saved before workers take them.
     """
     if keeper is None:
         report_no_state_file()

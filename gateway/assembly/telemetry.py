@@ -1,4 +1,4 @@
-"""What records and counts in a gateway: its logs and traces, the series of /metrics, samples, the change log.
+"""The telemetry parts of a gateway: logs and traces, the series of /metrics, samples, the change log.
 
 `open_logs` comes before the data plane and is closed after it: cut requests are logged, too, and the last
 spans are sent after the last request. `follow_snapshot` comes before the first probe and the first change of
@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from time import monotonic
 from typing import NamedTuple, final
 
-from gateway.assembly.agreements import Agreed
+from gateway.assembly.agreements import GatewayAgreement
 from gateway.assembly.plan import Plan
 from gateway.controlplane.change_log import ChangeLog
 from gateway.controlplane.ejection_log import EjectionLog
@@ -26,21 +26,14 @@ from gateway.workers.request_recorder import open_access_log
 
 
 @final
-class RequestLogs(NamedTuple):
-    """Access log and traces of a worker that runs in this process."""
-
-    access_log: AccessLog
-    tracing: Tracing | None
-    """None: the environment does not ask for it."""
-
-
-@final
 class Logs(NamedTuple):
-    """Logs that this process writes."""
+    """The logs that this process writes."""
 
     ejections: EjectionLog
-    requests: RequestLogs | None
-    """None: worker processes serve, and write them."""
+    access_log: AccessLog | None
+    """None: worker processes serve, and each writes its own."""
+    tracing: Tracing | None
+    """None: the environment does not ask for it, or worker processes serve."""
 
 
 @asynccontextmanager
@@ -51,14 +44,14 @@ async def open_logs(plan: Plan) -> AsyncIterator[Logs]:
         stack.callback(ejections.close)
         stack.callback(plan.known.snapshot_holder.subscribe(ejections.on_change))
         if plan.workers > 1:
-            yield Logs(ejections, None)
+            yield Logs(ejections, None, None)
             return
         access_log = open_access_log(plan.settings.access_log)
         stack.callback(access_log.close)
         traces = start_tracing(os.environ)
         if traces is not None:
             stack.push_async_callback(traces.close)
-        yield Logs(ejections, RequestLogs(access_log, None if traces is None else traces.tracing))
+        yield Logs(ejections, access_log, None if traces is None else traces.tracing)
 
 
 @asynccontextmanager
@@ -83,7 +76,7 @@ class Samplers(NamedTuple):
 
 
 @asynccontextmanager
-async def sampling(plan: Plan, agreed: Agreed) -> AsyncIterator[Samplers]:
+async def sampling(plan: Plan, agreed: GatewayAgreement) -> AsyncIterator[Samplers]:
     """Samples the counters, and logs what is in force and from here on what changes."""
     holder, metrics, replication = plan.known.snapshot_holder, plan.metrics, agreed.replication
     recent = RecentRequests(metrics.served, monotonic)

@@ -19,9 +19,8 @@ import aiohttp
 import pytest
 
 from gateway.assembly import Gateway, reloading
-from gateway.assembly.agreements import make_agreement
-from gateway.assembly.late_parts import LateParts
-from gateway.assembly.listening import listening
+from gateway.assembly.agreements import LateParts, make_agreement
+from gateway.assembly.listeners import listening
 from gateway.assembly.plan import Plan
 from gateway.assembly.state import begin_saving, state
 from gateway.controlplane.passive_observation import CHANGES_PER_SECOND
