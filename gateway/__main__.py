@@ -54,8 +54,7 @@ def import_aiohttp() -> None:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """End at once. An exception could be raised anywhere inside an import. `process.handle_signals` replaces
-    this handler as soon as the event loop runs."""
+    """End at once: an exception could be raised anywhere inside an import."""
     os._exit(0)
 
 

@@ -105,8 +105,7 @@ class FramingError(SkewgateError):
 
 
 class CertificateError(SkewgateError):
-    """A file of TLS cannot be used. `part` is the key that names it: `certificate`, `key`, `client_ca` or
-    `ca`."""
+    """A file of TLS cannot be used. `part`: its key, `certificate`, `key`, `client_ca` or `ca`."""
 
     path = ""
     """The path of the file, if it is known where the error is raised."""
@@ -123,8 +122,7 @@ class StartupError(SkewgateError):
 
 
 class AddressTakenError(StartupError):
-    """An address of `listen` belongs to somebody else: another gateway, or workers whose main process is
-    gone."""
+    """An address of `listen` is in use: by another gateway, or by orphaned workers."""
 
 
 class BuildError(SkewgateError):

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 
 @final
 class LateParts:
-    """The parts that are made after the agreement, which asks them. Each attribute is None until that part is
-    made, or for ever if the gateway has none."""
+    """The parts that are made after the agreement, which asks them. Each is None until it is made."""
 
     def __init__(self) -> None:
         self.plane: DataPlane | None = None

@@ -34,8 +34,7 @@ class Sockets(NamedTuple):
 
 @asynccontextmanager
 async def listening(plan: Plan) -> AsyncIterator[Sockets]:
-    """Binds all sockets or none. Raises `StartupError`. A drain closes them; after an error, or a start that
-    fails, they are closed here."""
+    """Binds all sockets or none, and closes them, unless a drain has done so. Raises `StartupError`."""
     handover, settings, admin = plan.handover, plan.settings, plan.settings.admin
     with ExitStack() as stack:
         clients = await handover.bind(settings.listen, plan.workers, settings.timeouts.drain)

@@ -59,8 +59,7 @@ def make_reloader(
 
 
 def read_again(plan: Plan) -> Loaded:
-    """Read all files as of one moment, also if some are replaced meanwhile. Without a file, the settings are
-    the same again."""
+    """Read all files as of one moment, also if some are replaced meanwhile."""
     if plan.source is None:
         return Loaded("", plan.settings, ())
     loaded = read_file(plan.source, environ=os.environ, again=True)
@@ -104,8 +103,7 @@ class Signals:
 
 @asynccontextmanager
 async def watching(parts: Parts) -> AsyncIterator[Signals]:
-    """Watches files and signals, also during the drain: logs are rotated and certificates renewed then,
-    too."""
+    """Watches files and signals, also during the drain."""
     plan, signals = parts.plan, Signals(parts.plane, parts.reloader)
     async with AsyncExitStack() as stack:
         parts.certificate_watch.start()

@@ -53,8 +53,7 @@ class Running:
 
 @asynccontextmanager
 async def running(plan: Plan, late_parts: LateParts) -> AsyncIterator[Running]:
-    """Starts everything, and drains and closes it on the way out. Raises `StartupError`, and then nothing
-    runs."""
+    """Starts everything, and drains and closes it on the way out. Raises `StartupError`."""
     async with AsyncExitStack() as up:
         enter = up.enter_async_context
         history = await enter(_outermost(plan))
@@ -118,8 +117,7 @@ async def running(plan: Plan, late_parts: LateParts) -> AsyncIterator[Running]:
 
 @asynccontextmanager
 async def _outermost(plan: Plan) -> AsyncIterator[History]:
-    """Starts the parts that end last: history, hand-over, service manager, name lookups. The history comes
-    first, so that all others may log."""
+    """Starts the parts that end last. The history comes first, so that all others may log."""
     history = History()
     async with AsyncExitStack() as stack:
         history.start()

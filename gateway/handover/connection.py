@@ -76,8 +76,7 @@ class HandoverConnection:
         return PeerProcess(pid, uid)
 
     async def send(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
-        """Send a message and descriptors, which stay the caller's. Raises `HandoverError` when the other end
-        is gone."""
+        """Send a message and descriptors, which stay the caller's. Raises `HandoverError`."""
         data = json.dumps(message, ensure_ascii=True).encode()
         data = _LENGTH.pack(len(data)) + data
         view = memoryview(data)
@@ -90,8 +89,7 @@ class HandoverConnection:
             await self._when("writer", lambda: self._sock.sendmsg([b"\0"], ancillary))  # noqa: B023 - at once
 
     async def receive(self) -> object:
-        """The next message, as JSON values. Raises `HandoverError` if the other end is gone or sends no
-        JSON."""
+        """The next message, as JSON values. Raises `HandoverError`."""
         (length,) = _LENGTH.unpack(await self._bytes(_LENGTH.size))
         if length > MAX_SIZE:
             raise HandoverError(f"it has sent a message of {length} bytes, more than {MAX_SIZE}")
@@ -176,8 +174,7 @@ def path_of(state: str | Path, users: Collection[int] | None = None) -> Path:
 
 @contextmanager
 def short(path: Path) -> Iterator[str]:
-    """The path of a Unix socket in a form that the kernel accepts: a long one goes through its open folder.
-    Raises `OSError`."""
+    """The path of a Unix socket, as short as the kernel wants it. Raises `OSError`."""
     if len(os.fsencode(path)) <= _MAX_PATH:
         yield os.fspath(path)
         return

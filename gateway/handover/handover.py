@@ -74,8 +74,7 @@ class Handover:
     # --- the start
 
     def state_file(self) -> StateFile | None:
-        """The state file of this gateway, with lock and state of the gateway that it takes over. Raises
-        `ForeignFileError`."""
+        """The state file, with lock and state of a gateway that is taken over. Raises `ForeignFileError`."""
         if self._state is None:
             return None
         lock, text = (None, None) if self.taken is None else (self.taken.lock, self.taken.state)
@@ -177,8 +176,7 @@ class Handover:
             await self._server.give_up()
 
     async def close(self) -> None:
-        """Close the connections, as the last action of a gateway: the others learn from it that it has
-        ended."""
+        """Close the connections, last of all: the others learn from it that this gateway has ended."""
         if self._orphans is not None:
             self._orphans.cancel()
         if self._waiting is not None:

@@ -39,8 +39,7 @@ class HandoverError(SkewgateError):
 
 @final
 class Described(NamedTuple):
-    """The description of a descriptor that follows the message. `written` and `managed` are as in
-    `dataplane.edge.listening_sockets.Inherited`."""
+    """A descriptor that follows the message. `written` and `managed`: as in `Inherited`."""
 
     role: str
     written: str = ""

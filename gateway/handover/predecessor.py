@@ -33,16 +33,8 @@ from gateway.controlplane.state.text import format_state
 from gateway.dataplane.edge.listening_sockets import Inherited, ListeningSockets, remove_stale
 from gateway.handover import messages
 from gateway.handover.connection import BACKLOG, HandoverConnection, short
-from gateway.handover.messages import (
-    READY,
-    SERVING,
-    STOPPED,
-    Described,
-    HandoverError,
-    HandoverOffer,
-    PlainMessage,
-    TakeOver,
-)
+from gateway.handover.messages import HandoverError, HandoverOffer, PlainMessage, TakeOver
+from gateway.runtime.process import end_tasks
 from gateway.runtime.service_manager import ServiceManager
 
 UNDER_WAY: Final = "another gateway is taking over: try again in a moment"
@@ -80,8 +72,7 @@ class Site(Server, Protocol):
 @final
 @dataclass(slots=True, kw_only=True, eq=False)
 class Predecessor:
-    """The gateway of this process, as one that can be taken over. `sites`: listeners by role. `end`: called
-    when another process serves."""
+    """This gateway, as one that can be taken over. `end`: called when another process serves."""
 
     agreement: Agreement
     snapshot_holder: SnapshotHolder
@@ -148,24 +139,23 @@ class Predecessor:
         self.service_manager.hand_over(pid)
         self.end()
 
-    def _descriptors(self) -> tuple[tuple[Described, ...], list[int]]:
+    def _descriptors(self) -> tuple[tuple[messages.Described, ...], list[int]]:
         described, numbers = [], []
         roles = [(messages.CLIENTS, self.sockets.all())]
         roles += [(role, site.sockets) for role, site in self.sites.items()]
         for role, sockets in roles:
             for one in sockets:
-                described.append(Described(role, one.written, one.managed))
+                described.append(messages.Described(role, one.written, one.managed))
                 numbers.append(one.sock.fileno())
         if self.state_file.lock is not None:
-            described.append(Described(messages.LOCK))
+            described.append(messages.Described(messages.LOCK))
             numbers.append(self.state_file.lock)
         return tuple(described), numbers
 
 
 @final
 class HandoverServer:
-    """The server at `path`, to which a new gateway connects. Call `start`, then `close`, in one event
-    loop."""
+    """The server at `path`, to which a new gateway connects."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -226,13 +216,9 @@ class HandoverServer:
             self._owner = None
 
     async def close(self) -> None:
-        """Close all connections. After a hand-over the new gateway learns by this that the old one is gone,
-        so it is closed last."""
+        """Close all connections, last of all: the new gateway learns by this that the old one is gone."""
         self.stop_listening()
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
 
     # --- connections
 
@@ -291,8 +277,7 @@ class HandoverServer:
             await asyncio.get_running_loop().create_future()
 
     async def _is_served(self, connection: HandoverConnection, new: TakeOver, owner: Predecessor) -> bool:
-        """Take the steps of a hand-over. If one fails, those before it are undone. Returns whether the new
-        gateway serves."""
+        """Take the steps of a hand-over, or undo them. Returns whether the new gateway serves."""
         log.info("process %d (skewgate %s) takes over", new.pid, new.release)
         try:
             offer, descriptors = await owner.freeze()
@@ -303,11 +288,11 @@ class HandoverServer:
         stopped = served = False
         try:
             await connection.send(offer.write(), descriptors)
-            await self._expect(connection, READY, START_TIME)
+            await self._expect(connection, messages.READY, START_TIME)
             stopped, self._under_way = True, None
             await owner.stop()
-            await connection.send(STOPPED.write())
-            await self._expect(connection, SERVING, SERVE_TIME)
+            await connection.send(messages.STOPPED.write())
+            await self._expect(connection, messages.SERVING, SERVE_TIME)
             served = True
         except (HandoverError, TimeoutError) as error:
             why = "it takes too long" if isinstance(error, TimeoutError) else str(error)

@@ -30,8 +30,7 @@ answer = int(sys.argv[1])
 os.set_inheritable(answer, False)
 os.write(answer, b"%d" % os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ))
 """
-"""The program of the launcher. It writes the process id of the successor to the descriptor in its first
-argument."""
+"""The program of the launcher. Its first argument is the descriptor for the successor's process id."""
 _LEFT_OUT: Final = frozenset({*VARIABLES, "WATCHDOG_PID"})
 """Variables of the service manager that are about this process alone."""
 
@@ -47,8 +46,7 @@ class Successor:
         self._pid = 0
         """The process id of the successor; 0: not known yet."""
         self._watched = -1
-        """The descriptor that becomes readable next: the launcher's answer, then the pidfd of the
-        successor."""
+        """The descriptor that is read next: the launcher's answer, then the pidfd of the successor."""
 
     def start(self) -> None:
         """Start a successor, unless one is on its way. Logs errors."""

@@ -49,8 +49,7 @@ class TakenOver:
         """The process id of the old gateway."""
         self.release = offer.release
         self.state = offer.state
-        """The text of the state file, with the records by which both serve for a while; None: it has
-        none."""
+        """The text of the state file, with the records by which both serve; None: it has none."""
         self.lock: int | None = None
         """The descriptor by which the state file is locked."""
         self.manager = offer.manager
@@ -92,8 +91,7 @@ class TakenOver:
             raise StartupError(f"process {self.pid} does not stop accepting clients")
 
     async def serving(self) -> None:
-        """Tell the old gateway that this one accepts clients. Raises `StartupError` if it has given up
-        waiting."""
+        """Tell the old gateway that this one accepts clients. Raises `StartupError` if it has given up."""
         try:
             await self._connection.send(SERVING.write())
         except HandoverError as error:

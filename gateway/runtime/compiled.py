@@ -61,8 +61,7 @@ def build_info() -> BuildInfo:
 
 
 def chosen_loop() -> str:
-    """The name of the loop. Raises `SettingsError` if the variable names one that is unknown or not
-    installed."""
+    """The name of the event loop. Raises `SettingsError` if the variable names one that cannot be used."""
     wanted = os.environ.get(LOOP_VARIABLE, "")
     installed = find_spec(UVLOOP) is not None
     if wanted not in ("", ASYNCIO, UVLOOP):
@@ -96,8 +95,7 @@ def require(*, runs_gateway: bool = True) -> None:
 
 
 def use_compiled() -> None:
-    """Import modules of the matching compiled build instead of their sources from now on. Call this before
-    any of them is imported."""
+    """Import the modules of the matching compiled build from now on, instead of their sources."""
     if os.environ.get(VARIABLE) == "0" or not builds():
         return
     folder = BUILDS / stamp(SOURCES)
@@ -144,8 +142,7 @@ def code_of(package: Path) -> Iterator[bytes]:
 
 @final
 class CompiledModules:
-    """The finder of one build's modules. Python's own finders find packages and modules that are not
-    compiled."""
+    """The finder of one build's compiled modules. Python's own finders find all others."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

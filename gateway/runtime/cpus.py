@@ -14,8 +14,7 @@ ROOT: Final = Path("/")
 
 
 def usable_cpus(root: Path = ROOT) -> int:
-    """The number of usable CPUs, at least 1. A part of a CPU counts as one. `root`: the folder of `proc` and
-    `sys`."""
+    """The number of usable CPUs, at least 1. `root`: the folder of `proc` and `sys`."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([allowed, *_quotas(root)]))
 

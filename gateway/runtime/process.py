@@ -120,8 +120,7 @@ async def end_tasks(*tasks: asyncio.Task[Any] | None) -> None:
 
 
 def boot_time() -> float:
-    """Seconds of the clock for deadlines of replicas. It also counts while the machine sleeps, and is the
-    same in all processes."""
+    """Seconds of the clock for deadlines of replicas, which also counts while the machine sleeps."""
     return time.clock_gettime(_BOOT_CLOCK)
 
 

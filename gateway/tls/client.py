@@ -79,8 +79,7 @@ class ClientContext(ssl.SSLContext):
         return super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
     def keep_session(self, connection: ssl.SSLObject) -> None:
-        """Keep what the next connection to the same server can resume. Called when a connection has ended: in
-        TLS 1.3 the server sends it after the handshake."""
+        """Keep the session of a connection that has ended: in TLS 1.3 it comes after the handshake."""
         sessions, session, name = self.sessions, connection.session, connection.server_hostname
         if sessions is None or session is None or name is None or not session.has_ticket:
             return
@@ -113,8 +112,7 @@ def backends_tls(services: Iterable[Service]) -> tuple[BackendTls, ...]:
 
 
 def read_contexts(configured: Iterable[BackendTls]) -> Contexts:
-    """The contexts of a configuration. Blocks. Raises `CertificateError`: a file was changed since it was
-    checked."""
+    """The contexts of a configuration. Blocks. Raises `CertificateError` if a file has changed."""
     contexts: dict[ContextKey, ContextPair] = {}
     for tls in configured:
         if tls.context_key not in contexts:
@@ -144,8 +142,7 @@ def client_context(tls: BackendTls) -> ClientContext:
 
 
 def read_digest(tls: BackendTls) -> str:
-    """The digest of the files that `tls` names. Blocks. Raises `CertificateError` for the first that is
-    wrong."""
+    """The digest of the files that `tls` names. Blocks. Raises `CertificateError`."""
     from gateway.tls.certificate import read_pair, read_trusted, read_whole  # noqa: PLC0415 - as above
 
     digest = sha256()
@@ -226,8 +223,7 @@ def refused_by_peer(error: BaseException | None) -> bool:
 
 
 def reason_of(error: OSError) -> str:
-    """The reason why there is no connection, as part of a sentence. It has no numbers and addresses, which
-    would differ from time to time."""
+    """The reason why there is no connection, as part of a sentence, without numbers and addresses."""
     if not isinstance(error, ssl.SSLError):
         text = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
         return text.lower()

@@ -27,8 +27,7 @@ CIPHERS: Final = ":".join(
     for cipher in ("AES128-GCM-SHA256", "AES256-GCM-SHA384", "CHACHA20-POLY1305")
     for key in ("ECDSA", "RSA")
 )
-"""Ciphers of TLS 1.2, by OpenSSL's names. Those of TLS 1.3 are OpenSSL's default, all of which Mozilla
-lists."""
+"""Ciphers of TLS 1.2, by OpenSSL's names. For TLS 1.3 its default is what Mozilla lists."""
 ALPN: Final = ("http/1.1",)
 
 MAX_CHAIN_ENDS: Final = 4096
@@ -130,8 +129,7 @@ class _Contexts:
 
 
 def _shown(certificates: Iterable[Certificate]) -> dict[str, tuple[int, ...]]:
-    """For each name the certificates that are shown for it: the first of each kind of key. The client says
-    which kinds it takes."""
+    """The certificates for each name, the first of each kind of key. The client says which kinds it takes."""
     kinds: dict[str, dict[str, int]] = {}
     for index, certificate in enumerate(certificates):
         for name in certificate.names:
@@ -141,8 +139,7 @@ def _shown(certificates: Iterable[Certificate]) -> dict[str, tuple[int, ...]]:
 
 @final
 class ServerCertificates:
-    """The certificates of one listener. `resumption`: clients may resume sessions. Raises
-    `CertificateError`."""
+    """The certificates of a listener. `resumption`: whether sessions resume. Raises `CertificateError`."""
 
     def __init__(self, settings: ServerTls, *, resumption: bool = True) -> None:
         self.settings = settings

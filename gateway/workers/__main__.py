@@ -36,8 +36,7 @@ def main() -> int:
 
 
 def _arguments(arguments: list[str]) -> tuple[int | None, str]:
-    """The descriptor of the channel and the build id of the main process; None: not the arguments of a main
-    process."""
+    """The descriptor of the channel and the build id of the main process; None: other arguments."""
     match arguments:
         case ["--channel", number, "--code", code] if number.isdecimal() and number.isascii():
             return int(number), code

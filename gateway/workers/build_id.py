@@ -15,8 +15,7 @@ from gateway import __version__
 from gateway.runtime.compiled import code_of, is_compiled
 
 OTHER_CODE: Final = 76
-"""The exit code of a worker that would run other code than its main process. It is the same in every
-release, since the two may be of different ones."""
+"""The exit code of a worker that would run other code than its main process, in every release."""
 OTHER_CODE_REASON: Final = (
     "it would run another build of skewgate than this gateway, because the one on the disk was replaced; let "
     "a new gateway take over: send SIGUSR2 to this one, or start `skewgate run --take-over`"

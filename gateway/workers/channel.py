@@ -70,8 +70,7 @@ class Channel(asyncio.Protocol):
             self._ended.set()
 
     async def closed(self, seconds: float) -> bool:
-        """Wait, after `close`, until the other end has taken everything or is gone. False: it takes
-        longer."""
+        """Wait, after `close`, until all is sent or the other end is gone. False: it takes longer."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._ended.wait()

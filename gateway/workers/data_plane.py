@@ -56,8 +56,7 @@ class OwnWorker:
         await self._worker.listen(found, self._certificates)
 
     async def stop_accepting(self) -> None:
-        """Stop accepting; accepted connections are served on. When this returns, new clients wait in the
-        listening sockets, as long as a process holds them."""
+        """Stop accepting. New clients wait in the listening sockets, as long as a process holds them."""
         await self._worker.stop_accepting()
 
     async def drain(self, seconds: float) -> None:
@@ -72,16 +71,15 @@ class OwnWorker:
         """Kill all other processes of the data plane, because this one ends now."""
 
     def configured(self, settings: Settings) -> None:
-        """Put settings in force together with the present snapshot. A worker in this process already reads
-        that, and needs nothing else of a reload."""
+        """Put settings in force together with the present snapshot, which `OwnWorker` reads anyway."""
 
     async def in_force(self) -> bool:
         """Wait until the present snapshot is in force in every worker. False: one of them takes too long."""
         return True
 
     def held(self, service: str) -> int | None:
-        """The lowest seq of the service's record that live worker processes have acknowledged, 0 for none;
-        None: no such process is live."""
+        """The lowest seq of the service's record in worker processes, 0 for none; None: there is no
+        process."""
         return None
 
     def deadlines(self, deadlines: Mapping[str, float]) -> None:
@@ -97,8 +95,7 @@ class OwnWorker:
         """Read certificate files that have changed. In this process they are in force already."""
 
     async def collect(self, *, counters: bool) -> None:
-        """Ask the workers for reports, so that the properties below are up to date. Takes a second at most.
-        `counters`: bring `Metrics` up to date, too."""
+        """Wait for the reports of all workers, a second at most. `counters`: with those of `Metrics`."""
 
     # --- its state
 

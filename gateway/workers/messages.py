@@ -27,7 +27,6 @@ class Start(NamedTuple):
     settings: Settings
     """`Settings.for_workers`. Their `services` are those of the file; those in force are in `publication`."""
     publication: Publication
-    """The whole snapshot, for a worker that knows nothing."""
     slot: int
     """The slot, from 0. A worker that replaces another one has its slot."""
     workers: int
@@ -35,7 +34,6 @@ class Start(NamedTuple):
     listeners: tuple[tuple[int, int], ...]
     """(position in `settings.listen`, file descriptor of a listening socket of this slot)."""
     balance: Descriptors
-    """Descriptors for balancing connections over the workers."""
 
 
 @final
@@ -43,12 +41,12 @@ class Update(NamedTuple):
     """The changes since the message that the worker has acknowledged last."""
 
     number: int
-    """The number to acknowledge. 1 is `Start`."""
+    """The number to acknowledge. `Start` has 1."""
     publication: Publication
     facts_seen: int
     """The number of the last `LearnedFacts` of this worker that are in the publication."""
     settings: Settings | None = None
-    """The configuration to put in force with it; None: no new one."""
+    """The configuration to put in force with it, if it is a new one."""
 
 
 @final
@@ -58,11 +56,7 @@ class Serve(NamedTuple):
 
 @final
 class ReportRequest(NamedTuple):
-    """A request for a `Report` of this number, sent at every beat.
-
-    `counters`: with the counts since the last such report. Counts that were never reported are lost if the
-    worker is killed.
-    """
+    """A request for a `Report` with this number; `counters`: with the counts since the last such report."""
 
     number: int
     counters: bool
@@ -95,30 +89,27 @@ class HeldBack(NamedTuple):
     held_back: Mapping[str, int]
     """All of them by member key, as for `selection.select`."""
     failing: frozenset[str]
-    """Keys of members that have failed in some worker since the last such message. The worker reports their
-    next complete response."""
+    """Keys of members that have failed in some worker since. Their next complete response is reported."""
 
 
 @final
 class Deadlines(NamedTuple):
-    """The times until which this replica is attached (`DataPlane.deadlines`)."""
+    """The times until which this replica is attached, for all services (`DataPlane.deadlines`)."""
 
     deadlines: Mapping[str, float]
-    """All deadlines, by service."""
 
 
 @final
 class Leases(NamedTuple):
-    """Leases for this worker (`dataplane.limits.sharing`). It answers with `LeaseUse`."""
+    """Leases for this worker (`dataplane.limits.sharing`), which answers with `LeaseUse`. `recalled` and
+    `exhausted` replace those that it has."""
 
     number: int
     """The number of the message, from 1."""
     granted: Mapping[str, int]
-    """Leases by key, in addition to those that the worker has."""
+    """New leases by key, in addition to those that the worker has."""
     recalled: Mapping[str, int]
-    """The whole of `SharedLimits.recalled`."""
     exhausted: frozenset[str]
-    """The whole of `SharedLimits.exhausted`."""
 
 
 @final
@@ -153,10 +144,9 @@ class Serving(NamedTuple):
 
 @final
 class LearnedFacts(NamedTuple):
-    """Facts that requests of this worker have shown."""
+    """Facts that requests of this worker have shown. The messages are numbered from 1."""
 
     number: int
-    """1 for the first message, then one more each time."""
     facts: tuple[ObservedFact, ...]
 
 

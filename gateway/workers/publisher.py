@@ -27,8 +27,7 @@ from gateway.workers.messages import LearnedFacts, Start, Update
 PAUSE: Final = 0.01
 """Minimum seconds between two Updates to a worker."""
 FACTS_PAUSE: Final = 0.1
-"""The same for an Update that only says which facts of the worker are taken in, so that it may forget
-them."""
+"""The same for an Update that only says which facts of the worker are taken in."""
 
 MakeStart: TypeAlias = Callable[[Settings, Publication], Start]
 
@@ -43,7 +42,7 @@ class Recipient:
     number: int = 0
     """The number of the last message to it."""
     held: Snapshot | None = None
-    """The snapshot that it has acknowledged; None: none yet."""
+    """The snapshot that it has acknowledged."""
     changes: int = 0
     """Number of changes in `held`, as `Publisher.changes` counts them."""
     sent: Snapshot | None = None
@@ -133,8 +132,7 @@ class Publisher:
         return recipient.sent_at + FACTS_PAUSE if recipient.facts_seen > recipient.facts_seen_there else None
 
     def _schedule(self, recipient: Recipient) -> None:
-        """Set the timer for a worker, at the earliest for the end of this iteration of the event loop, which
-        may bring many changes."""
+        """Set the timer for a worker, at the earliest for the end of this event-loop iteration."""
         due = self._when_due(recipient)
         if due is None or (self._timer is not None and self._due <= due):
             return
@@ -178,8 +176,7 @@ class Publisher:
 
 
 def lowest_held(service: str, current: Snapshot, held: Iterable[Snapshot]) -> int | None:
-    """The lowest `seq` of the service's record that the workers hold, 0 if one holds none; None: there is no
-    worker."""
+    """The lowest `seq` of the service's record in workers, 0 if one has none; None: there is no worker."""
     present = _record(current.views.get(service))
     lowest: int | None = None
     for each in held:

@@ -26,7 +26,6 @@ class CutOff(NamedTuple):
     """Tunnels, which do not count as requests any more."""
 
     def __str__(self) -> str:
-        """The end of a log line; empty: nothing was under way."""
         if not any(self):
             return ""
         return f" (by its last report: requests under way {self.requests}, tunnels {self.tunnels})"
@@ -45,7 +44,6 @@ class Reports:
         """Requests in flight by member key; None: to be added up again."""
 
     def received(self, handle: WorkerHandle, report: Report) -> None:
-        """Take in a report."""
         handle.report = report
         self._in_flight = None
         if report.counted is not None:
@@ -58,8 +56,7 @@ class Reports:
             self._ended = plus(self._ended, handle.report.worker.lasting())
 
     def count_cut_off(self, handle: WorkerHandle) -> CutOff:
-        """Count the requests and tunnels that were under way in a worker that has ended unexpectedly. It has
-        logged none of them."""
+        """Count what was under way in a worker that has ended unexpectedly: it has logged none of it."""
         if handle.report is None:
             return CutOff()
         last = handle.report.worker

@@ -26,8 +26,7 @@ def open_access_log(configured: AccessLogSettings) -> AccessLog:
 
 
 def reads_ids(tracing: Tracing | None, configured: AccessLogSettings) -> bool:
-    """Whether `RequestHead.trace` and `ResponseHead.request_id` are used. Reading them costs a hundredth of a
-    request."""
+    """Whether `RequestHead.trace` and `ResponseHead.request_id` are used. That costs 1 % of a request."""
     return tracing is not None or configured.format != "off"
 
 

@@ -33,8 +33,7 @@ from gateway.workers.messages import AttemptFailed, ClientUse, HeldBack, Leases,
 TICK: Final = 0.25
 """Seconds between two checks for ejections that end, and for members that have come or gone."""
 EXCHANGE: Final = 0.05
-"""Seconds for which the main process adds up the use of clients, and each worker before it. So the other
-workers know after a tenth of a second."""
+"""Seconds for which workers and then the main process add up the use of clients."""
 FAILURES: Final = 0.01
 """Seconds between two messages about members that have failed."""
 
@@ -106,7 +105,6 @@ class TokenBroker:
             self._on_tick()
 
     def left(self, slot: int) -> None:
-        """Remove a worker that has ended."""
         worker = self._workers.pop(slot, None)
         if worker is None:
             return
@@ -122,7 +120,6 @@ class TokenBroker:
             self._tick = self._failures = self._exchange = None
 
     def received(self, slot: int, message: AttemptFailed | LeaseUse | ClientUse) -> None:
-        """Take in a message from a worker."""
         worker = self._workers.get(slot)
         if worker is None:
             return
@@ -145,7 +142,6 @@ class TokenBroker:
         return self._ejections.held_back
 
     def ejected(self) -> Mapping[str, Ejected]:
-        """Ejected members, by key."""
         return self._ejections.ejected()
 
     def _failed(self, worker: _Worker, message: AttemptFailed) -> None:
@@ -168,7 +164,6 @@ class TokenBroker:
         self._tell_held_back()
 
     def _tell_held_back(self) -> None:
-        """Send every worker the changes in what is held back."""
         held_back = dict(self._ejections.held_back)
         for worker in self._workers.values():
             if worker.held_back != held_back or worker.failing:
@@ -201,7 +196,6 @@ class TokenBroker:
         return True
 
     def _deal_soon(self) -> None:
-        """Deal leases at the end of this event-loop iteration."""
         if not self._dealing:
             self._dealing = True
             asyncio.get_running_loop().call_soon(self._deal)
@@ -275,8 +269,7 @@ def _clients(by_client: Mapping[str, Iterable[int]]) -> Iterator[tuple[str, int]
 
 @final
 class BrokerClient:
-    """The client of the token broker in a worker process. `worker` was made with `shared`, and runs in the
-    current event loop. `send`: to the main process."""
+    """The client of the token broker, in a worker process. `send`: to the main process."""
 
     def __init__(self, shared: SharedLimits, worker: Worker, send: Callable[[object], None]) -> None:
         self._shared = shared
@@ -305,7 +298,6 @@ class BrokerClient:
             timer.cancel()
 
     def received(self, message: HeldBack | Leases | ClientUse) -> None:
-        """Put a message in force."""
         match message:
             case HeldBack():
                 failures = self._worker.context.ejections

@@ -33,8 +33,7 @@ _log = logging.getLogger("skewgate.workers")
 
 @final
 class StandInAcceptor:
-    """Accepts for vacant slots, in one event loop. `sockets` and `connection_counts` stay the caller's, and
-    are open until `close`."""
+    """Accepts for vacant slots, in one event loop. `sockets` and `connection_counts` stay the caller's."""
 
     def __init__(self, sockets: ListeningSockets, connection_counts: ConnectionCounts) -> None:
         self._sockets = sockets
@@ -74,7 +73,6 @@ class StandInAcceptor:
         self._untaken.clear()
 
     def _watch(self) -> None:
-        """Watch the sockets to accept from, and no others."""
         loop = asyncio.get_running_loop()
         wanted = self._wanted if self._pause_timer is None else {}
         for number in self._watched - wanted.keys():

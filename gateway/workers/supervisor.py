@@ -104,7 +104,6 @@ class WorkerProcesses:
         self._stand_in = StandInAcceptor(sockets, self._connection_counts)
         self._publisher = Publisher(snapshot_holder, settings)
         self._handles: dict[int, WorkerHandle] = {}
-        """Running workers, by slot."""
         self._reports = Reports(self._handles.values(), count)
         self._restarts = dict.fromkeys(range(number), 0)
         self._slots: set[asyncio.Task[None]] = set()
@@ -124,8 +123,7 @@ class WorkerProcesses:
     # --- its life
 
     async def start(self) -> None:
-        """Start every worker, and wait until each holds everything. Raises `StartupError`, and then nothing
-        runs."""
+        """Start every worker, and wait until each holds everything. Raises `StartupError`."""
         for slot in range(self._number):
             # Owned by `_slots` until `abort`.
             self._slots.add(asyncio.get_running_loop().create_task(self._keep(slot), name=f"worker {slot}"))
@@ -178,7 +176,6 @@ class WorkerProcesses:
         await self.abort()
 
     async def abort(self) -> None:
-        """End all workers at once. Nothing of them is left when this returns."""
         self._ending = True
         self._cover()
         serving = [handle for handle in self._handles.values() if handle.stage is WorkerStage.SERVING]
@@ -197,7 +194,6 @@ class WorkerProcesses:
         self._connection_counts.close()
 
     def kill(self) -> None:
-        """Kill all workers, without waiting for their end."""
         self._ending = True
         self._cover()
         for handle in self._handles.values():
@@ -404,7 +400,6 @@ class WorkerProcesses:
     # --- what is in force
 
     def configured(self, settings: Settings) -> None:
-        """Send settings to every worker with its next Update."""
         self._publisher.configured(settings)
 
     async def in_force(self) -> bool:
@@ -502,8 +497,7 @@ class WorkerProcesses:
 
 @final
 class Changes:
-    """A condition variable of one event loop: `until` waits for a condition, `changed` has it checked
-    again."""
+    """A condition variable of one event loop: `until` waits, `changed` checks all conditions again."""
 
     def __init__(self) -> None:
         self._next = asyncio.Event()

@@ -47,21 +47,18 @@ class WorkerStage(Enum):
 
 @final
 class WorkerHandle:
-    """One worker process. `on_message` is called with the handle and each message. No message is delivered
-    after `kill`."""
+    """A worker process. `on_message`: called with the handle and each message, until `kill`."""
 
     def __init__(self, slot: int, on_message: Callable[[WorkerHandle, object], None]) -> None:
         self.slot = slot
         self.stage = WorkerStage.STARTING
         self.began_at = monotonic()
         self.serving_at: float | None = None
-        """The time at which it began to serve."""
         self.recipient: Recipient | None = None
         """Its entry in the publisher; None: it was sent nothing yet."""
         self.unanswered = 0
         """Beats since its last acknowledgement or report."""
         self.report: Report | None = None
-        """Its last report."""
         self.stops_due = 0
         """Number of `Stopped` messages that it has yet to send."""
         self.stopped = False
@@ -81,8 +78,7 @@ class WorkerHandle:
 
     @property
     def held(self) -> Snapshot | None:
-        """The snapshot that it has acknowledged; None: none yet. From then to its end, records wait for
-        it."""
+        """The snapshot that it has acknowledged. From then to its end, records wait for it."""
         return None if self.recipient is None else self.recipient.held
 
     async def start(self, program: Sequence[str], code: str, inherited: Sequence[int]) -> None:
@@ -109,7 +105,7 @@ class WorkerHandle:
         await self._channel.open()
 
     def send(self, message: object) -> None:
-        """Send a message after all earlier ones. Does nothing after the end."""
+        """Send a message. Does nothing after the end."""
         if self._channel is not None:
             self._channel.send(message)
 
@@ -125,13 +121,11 @@ class WorkerHandle:
         self._kill()
 
     def pause(self) -> None:
-        """Stop it from accepting, until it is told to serve again."""
         self.stopped = False
         self.stops_due += 1
         self.send(Pause())
 
     def serve(self) -> None:
-        """Let it accept clients."""
         self.stopped = False
         self.send(Serve())
 
@@ -187,8 +181,7 @@ def ending_of(code: int) -> str:
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a worker. It must find the package that the main process runs, which is not
-    installed if that runs from a checkout."""
+    """The environment of a worker, which must find the package of the main process, also in a checkout."""
     place = str(SOURCES)
     if place in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
         return dict(environ)

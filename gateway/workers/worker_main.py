@@ -39,8 +39,7 @@ _log = logging.getLogger("skewgate.workers")
 
 
 def run(channel: int) -> int:
-    """Run a worker until its end. `channel`: descriptor of the socket to the main process. Returns the exit
-    code."""
+    """Run a worker until its end. `channel`: descriptor of the socket to the main process."""
     process_log = ProcessLog()
     process_log.install()
     try:
@@ -94,7 +93,6 @@ class WorkerMain:
         self._stopping = False
         """The main process is gone, and a stop signal has come."""
         self._parts: WorkerParts | None = None
-        """The parts, from `Start` on."""
 
     async def run(self) -> None:
         """Follow the messages until the end, and close everything. Raises `StartupError`."""

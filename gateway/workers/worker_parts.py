@@ -33,6 +33,7 @@ from gateway.dataplane.edge.balance import Balance
 from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.dataplane.worker import Worker
 from gateway.errors import CertificateError, StartupError
+from gateway.runtime.process import end_tasks
 from gateway.settings.sections.listen import Listen
 from gateway.settings.values import Settings
 from gateway.telemetry.metrics import Metrics
@@ -56,15 +57,12 @@ class WorkerParts:
 
     def __init__(self, start: messages.Start, send: Callable[[object], None]) -> None:
         self.settings = start.settings
-        """The settings in force."""
         self.slot = start.slot
         self.workers = start.workers
         self.sockets = [(position, socket.socket(fileno=number)) for position, number in start.listeners]
-        """Listening sockets of this slot: (position in `settings.listen`, socket). The main process has them
-        open, too."""
+        """Listening sockets of this slot: (position in `settings.listen`, socket)."""
         self._descriptors = start.balance
         self._balance: Balance | None = None
-        """Made by `listen`."""
         self.own_facts = OwnFacts(send)
         self._send = send
         self.serves = False
@@ -119,10 +117,7 @@ class WorkerParts:
 
     async def close(self) -> None:
         """Close everything at once."""
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
         await self._stack.aclose()
 
     # --- clients
@@ -137,8 +132,7 @@ class WorkerParts:
         self.serves = True
 
     async def stop_accepting(self) -> None:
-        """Stop accepting, and close the listening sockets. New clients wait for another process that has
-        them."""
+        """Stop accepting, and close the listening sockets, which other processes have as well."""
         await self.worker.stop_accepting()
         for _, sock in self.sockets:
             sock.close()
@@ -158,12 +152,10 @@ class WorkerParts:
     # --- what is known and configured
 
     def update(self, update: messages.Update) -> None:
-        """Put an update in force."""
         self._follow(published(self._published, update.publication), update.facts_seen)
 
     async def configure(self, update: messages.Update, settings: Settings) -> None:
-        """Put an update with another configuration in force. Slow work is done in threads, and requests go on
-        meanwhile."""
+        """Put an update with another configuration in force. Slow work is done in threads."""
         await self.tls.configure(settings)
         snapshot = await asyncio.to_thread(published, self._published, update.publication)
         self._follow(snapshot, update.facts_seen)
@@ -176,7 +168,6 @@ class WorkerParts:
         self.snapshot_holder.follow(snapshot, self.own_facts.unseen())
 
     def _on_change(self, before: Snapshot, after: Snapshot) -> None:
-        """Look up the names of the services that are in force now."""
         if len(before.views) != len(after.views) or any(
             old is None or old.service is not view.service for old, view in after.news_since(before)
         ):
@@ -188,14 +179,12 @@ class WorkerParts:
     # --- other messages
 
     def received(self, message: messages.AtOnce) -> None:
-        """Take in a message that is put in force at once."""
         if isinstance(message, messages.Deadlines):
             self.worker.context.refusals.deadlines = message.deadlines
         else:
             self.shares.received(message)
 
     def do(self, what: str) -> None:
-        """Carry out a command: `reopen_logs` or `read_certificates`."""
         if what == "reopen_logs":
             self._access_log.reopen()
         elif what == "read_certificates":
@@ -205,7 +194,6 @@ class WorkerParts:
             task.add_done_callback(self._tasks.discard)
 
     def report(self, beat: messages.ReportRequest, process_log: ProcessLog) -> messages.Report:
-        """The report of this worker."""
         stats = read_stats()
         process = WorkerStats(
             cpu_seconds=stats.cpu_seconds, resident_bytes=stats.resident_bytes, open_fds=stats.open_fds
@@ -234,7 +222,6 @@ class OwnFacts:
         self._main_process_is_gone = False
 
     def learned(self, facts: Sequence[ObservedFact]) -> None:
-        """Send facts that have changed the snapshot."""
         if self._main_process_is_gone:
             return
         self._number += 1
@@ -272,8 +259,7 @@ class WorkerTls:
         self._lock = asyncio.Lock()
 
     async def read(self, settings: Settings) -> None:
-        """Read everything for the first time. Raises `StartupError` if files have changed since they were
-        checked."""
+        """Read everything for the first time. Raises `StartupError` if files have changed meanwhile."""
         try:
             for position, listen in enumerate(settings.listen):
                 if listen.tls is not None:
@@ -293,7 +279,7 @@ class WorkerTls:
         await self._read_contexts(settings)
 
     async def check_for_changes(self) -> None:
-        """Read again the certificates whose files have changed."""
+        """Read the certificates whose files have changed."""
         for certificates in self._certificates.values():
             if await asyncio.to_thread(certificates.changed):
                 await self._reload(certificates, None)
@@ -306,8 +292,7 @@ class WorkerTls:
                 _tls_log.error("the certificates stay as they were: %s (%s)", error, error.path or error.part)
 
     async def _read_contexts(self, settings: Settings) -> None:
-        """Read the contexts for backends. One that cannot be read is tried again when a connection needs
-        it."""
+        """Read the contexts for backends. One that cannot be read is tried again by a connection."""
         try:
             contexts = await asyncio.to_thread(read_contexts, backends_tls(settings.services))
         except CertificateError as error:
