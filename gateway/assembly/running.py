@@ -29,11 +29,10 @@ from typing import final
 from gateway.assembly.admin import AdminListeners, admin_listeners
 from gateway.assembly.agreements import LateParts, agreeing, begin_to_agree, make_agreement
 from gateway.assembly.data_planes import data_plane, driving, make_engine
-from gateway.assembly.learning import learning
+from gateway.assembly.learning import Signals, learning, make_reloader, watching
 from gateway.assembly.listeners import listening, read_certificates
 from gateway.assembly.parts import Parts
 from gateway.assembly.plan import Plan
-from gateway.assembly.reloading import Signals, make_reloader, watching
 from gateway.assembly.serving import accept_clients, in_service
 from gateway.assembly.state import begin_saving, state
 from gateway.assembly.telemetry import follow_snapshot, open_logs, sampling

@@ -123,7 +123,6 @@ class WorkerProcesses:
     # --- its life
 
     async def start(self) -> None:
-        """Start every worker, and wait until each holds everything. Raises `StartupError`."""
         for slot in range(self._number):
             # Owned by `_slots` until `abort`.
             self._slots.add(asyncio.get_running_loop().create_task(self._keep(slot), name=f"worker {slot}"))
@@ -136,7 +135,6 @@ class WorkerProcesses:
         self._started = True
 
     async def listen(self) -> None:
-        """Let every worker that can accept clients. Raises `StartupError` if none can."""
 
         def serves() -> bool:
             stages = {handle.stage for handle in self._handles.values()}
@@ -150,7 +148,6 @@ class WorkerProcesses:
             raise StartupError("the workers do not serve; the log says why")
 
     async def stop_accepting(self) -> None:
-        """Stop accepting in every worker, until `listen`. Accepted connections are served on."""
         self._listening, self._paused = False, True
         self._cover()
         # A worker that is about to serve sends `Serving` before `Stopped`.
@@ -384,7 +381,6 @@ class WorkerProcesses:
                 handle.send(messages.ReportRequest(self._beat, counters=True))
 
     async def collect(self, *, counters: bool) -> None:
-        """Ask all workers for reports, and wait a second for those that do not answer."""
         self._beat += 1
         number = self._beat
         asked = [handle for handle in self._handles.values() if handle.held is not None]
@@ -418,8 +414,6 @@ class WorkerProcesses:
         )
 
     def held(self, service: str) -> int | None:
-        """The lowest `seq` of the service's record that the workers hold, which decides when the next step
-        may be taken. 0: one of them holds none. None: there is no worker."""
         held = [handle.held for handle in self._handles.values() if handle.held is not None]
         return lowest_held(service, self._snapshot_holder.current, held)
 
@@ -457,7 +451,6 @@ class WorkerProcesses:
         return "the gateway is starting: it does not listen yet"
 
     def report(self) -> WorkerReport:
-        """The sum of all last reports, with what the main process knows of its workers."""
         serving = {slot for slot, handle in self._handles.items() if handle.stage is WorkerStage.SERVING}
         processes = {
             str(slot): WorkerStats(up=slot in serving, restarts=restarts)
@@ -480,7 +473,6 @@ class WorkerProcesses:
         return _PROBED
 
     def workers(self) -> Iterator[WorkerState]:
-        """The state of every slot. One that waits to start another worker has no process."""
         for slot, restarts in self._restarts.items():
             handle = self._handles.get(slot)
             if handle is None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import aiohttp
 import pytest
 
-from gateway.assembly import Gateway, reloading
+from gateway.assembly import Gateway, learning
 from gateway.demo.ironic import SERVED
 from gateway.errors import CLIENT_ERROR_REASONS, StartupError
 from gateway.settings import Loaded, read_file
@@ -84,7 +84,7 @@ async def test_a_reload_under_way_at_the_end_is_given_up(
         assert may_end.wait(10)
         return read_file(file, environ=os.environ)
 
-    monkeypatch.setattr(reloading, "read_file", slowly)
+    monkeypatch.setattr(learning, "read_file", slowly)
     try:
         async with Gateway(configured, source=file) as gateway:
             gateway.on_sighup()

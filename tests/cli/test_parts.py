@@ -18,7 +18,7 @@ from time import monotonic
 import aiohttp
 import pytest
 
-from gateway.assembly import Gateway, reloading
+from gateway.assembly import Gateway, learning
 from gateway.assembly.agreements import LateParts, make_agreement
 from gateway.assembly.listeners import listening
 from gateway.assembly.plan import Plan
@@ -244,7 +244,7 @@ async def test_a_command_under_way_ends_before_what_it_changes_is_closed(
     async with nothing_left():
         async with gateway:
             await ready(session, gateway.admin_url)
-            monkeypatch.setattr(reloading, "read_file", slowly)
+            monkeypatch.setattr(learning, "read_file", slowly)
             file.write_text(changed)
             asked = asyncio.create_task(session.post(f"{gateway.admin_url}/-/reload"))
             assert await asyncio.to_thread(reading.wait, 10)
