@@ -68,7 +68,6 @@ class Worker:
         self._released_from: object = None
         """Views whose removed backends and services are released already."""
         self._balance: Balance | None = None
-        """None: it keeps every accepted connection."""
         self._expires_at = NEVER  # wall-clock seconds: no certificate of a client expires before
         self._no_clients = asyncio.Event()
         self._next_tick: asyncio.TimerHandle | None = None
@@ -372,21 +371,19 @@ class Worker:
             connections={(pool.service, pool.backend.name): pool.counts() for pool in self._pools.values()},
             tunnels_open=dict(Counter(tunnel.service for tunnel in context.tunnels)),
             ejected=context.ejections.ejected(),
-            use={self.name: self._use()},
+            use={
+                self.name: WorkerUse(
+                    clients=self.number_of_clients(),
+                    max_clients=self._room.most,
+                    handshakes=self.accept_phase.active,
+                    max_handshakes=context.limits.handshakes,
+                    held_body_bytes=context.held_bodies.size,
+                    max_held_body_bytes=context.limits.replay_total,
+                    shedding_level=context.admission.shedder.level,
+                )
+            },
         )
 
     def number_of_clients(self) -> int:
         """Number of client connections, pending ones included."""
         return len(self._room)
-
-    def _use(self) -> WorkerUse:
-        held, limits = self.context.held_bodies, self.context.limits
-        return WorkerUse(
-            clients=self.number_of_clients(),
-            max_clients=self._room.most,
-            handshakes=self.accept_phase.active,
-            max_handshakes=limits.handshakes,
-            held_body_bytes=held.size,
-            max_held_body_bytes=limits.replay_total,
-            shedding_level=self.context.admission.shedder.level,
-        )

@@ -191,10 +191,8 @@ class BackendConnection:
         self._tickets_due = False
         """Whether readable bytes are most likely session tickets: a TLS 1.3 handshake was just made."""
         self._quick_ack: QuickAck | None = None
-        """None until it is needed."""
         # Of the request
         self._receiver: ResponseReceiver | None = None
-        """None while there is no request."""
         self._request_body: RequestBody | None = None
         self._is_head_request = False
         self._written = 0
@@ -206,7 +204,6 @@ class BackendConnection:
         # Of its response
         self._reader: ResponseReader
         self._buffer = b""
-        """Beginning of an incomplete head."""
         self._interim = 0
         self._framing = NO_BODY
         """How the content that is being read ends."""
@@ -216,7 +213,6 @@ class BackendConnection:
         """Whether reading has stopped because the client takes no more. The backend has no deadline then."""
         self._reads_bounded = False
         self._last_response = False
-        """Whether the connection closes after this response."""
 
     # -- lifetime
 
@@ -315,8 +311,7 @@ class BackendConnection:
         self.transport.write(data)
 
     def readable(self) -> bool:
-        """Whether the backend has closed or sent something, known to the event loop or not. One system
-        call."""
+        """Whether the backend has closed or sent something, reported by the event loop or not."""
         return self.transport.is_closing() or (bool(self._poll(0)) and not self._has_tickets_only())
 
     def _has_tickets_only(self) -> bool:
@@ -556,7 +551,6 @@ class BackendConnection:
         self._last_response = True
 
     def _begin_content(self, receiver: ResponseReceiver, response: ResponseHead, data: bytes) -> None:
-        """Begin to read content that is incomplete, or has more bytes behind it."""
         self._framing = framing = response.framing
         if framing == CHUNKED:
             self._decoder = ChunkedDecoder()

@@ -72,9 +72,7 @@ class _Record:
         self.service = member.service
         self.backend: Backend = member.backend
         self.failures = 0
-        """Number of failures in a row."""
         self.ejections = 0
-        """Number of ejections that are not forgotten."""
         self.since = 0.0
         """Time of the last ejection."""
         self.until = 0.0
@@ -177,7 +175,6 @@ class Ejections(MemberFailures):
         self._clock = clock
         self._on_change = on_change
         self._records: dict[str, _Record] = {}
-        """By member key."""
 
     # -- what requests have met
 

@@ -3,10 +3,8 @@
 A member with a bound (`max_requests`, `max_connections`) takes only so many requests at a time. A request for
 which all are full is counted in the shortest of their queues, and goes to whichever member has room first.
 Requests for the same members go in their order, one for each request that ends, so nothing is sent all at
-once. The exchange decides what a request does when its turn has come.
-
-With several workers each has a part of every queue, and leases for some of the requests that a member takes
-(`sharing`). A request waits here, too, while a lease may come from another worker.
+once. With several workers each has a part of every queue, and leases for some of a member's requests
+(`sharing`); a request waits here, too, while a lease may come from another worker.
 """
 
 from __future__ import annotations
@@ -65,7 +63,6 @@ class _QueueEntry(NamedTuple):
     member: Member
     """Member in whose queue it is counted."""
     number: int
-    """As in `Turn`."""
     until: float
 
 
@@ -229,8 +226,8 @@ class RequestQueue:
         self._admit()
 
     def _admit(self) -> None:
-        """Let every request go that has a member with room, oldest first. A line stops at its first that has
-        none."""
+        """Let every request go that has a member with room, oldest first. A line ends at its first without
+        one."""
         heads = [(next(iter(waiting.values())).number, line) for line, waiting in self._lines.items()]
         heapify(heads)
         while heads:

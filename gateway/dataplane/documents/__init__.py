@@ -1,5 +1,5 @@
-"""Responses that are read whole before the client gets them: discovery documents and refusals.
+"""Discovery documents, and other responses that are read whole before the client gets them.
 
-How a document changes is `rewrite_document` of its dialect. `buffered` collects a response and calls that,
-`rewritten` caches what came of it, `known` remembers originals for the time when no backend can be reached.
+`buffered` collects a response and has the dialect rewrite it, `rewrite_cache` caches the result, and `cached`
+has the originals for the time when no backend can be reached.
 """

@@ -76,8 +76,8 @@ def request_whole_document(fields: bytes) -> bytes:
 
 
 def must_buffer(resolution: Resolution, response: ResponseHead, rewrite: ResponseRewrite) -> bool:
-    """Whether a response must be buffered: it may refuse the version, or a document is expected. Redirects
-    and errors are no documents."""
+    """Whether a response may refuse the version or is expected to be a document; errors and redirects are
+    none."""
     if rewrite.served.version_refusal is VersionRefusal.READ_BODY:
         return response.framing != NO_BODY
     success = 200 <= response.status < 300 and not resolution.endpoint.choices

@@ -67,7 +67,6 @@ class CachedDocument:
     version: Version | None
     """Negotiated version of its request. What a document lists depends on it (Ironic's `/v1`)."""
     vary: tuple[str, ...]
-    """The backend's own `Vary`."""
     fields: tuple[Header, ...]
     """Fields about the content. No others are repeated: they were about another request."""
     body: bytes
@@ -217,7 +216,6 @@ def _highest(member: Member) -> Version:
 
 
 def _is_at(key: DocumentKey, document: ProbedDocument) -> bool:
-    """Whether a document is the one of `key`."""
     dialect = key.service.dialect
     same = dialect.document_path(document.path) == key.target
     return same and dialect.endpoint("GET", document.path, "") == key.endpoint

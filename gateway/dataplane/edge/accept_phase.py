@@ -5,12 +5,10 @@
         -> its first record is here: parked -> a slot is free: active -> steps, some in each loop iteration
           -> `ClientConnection` over `TlsTransport`
 
-Only connections of listeners with one of the two go through it. A failure here ends the connection, is
-counted, and leaves nothing behind.
-
-A handshake costs a thousand times more than the bytes that begin it. So their number is bounded, no loop
-iteration spends more than `STEP_TIME` on them, and slots and time are shared fairly between sources. A client
-that has not sent a whole first record has no slot.
+A failure here ends the connection, is counted, and leaves nothing behind. A handshake costs a thousand times
+more than the bytes that begin it. So their number is bounded, no loop iteration spends more than `STEP_TIME`
+on them, and slots and time are shared fairly between sources. A client that has not sent a whole first record
+has no slot.
 """
 
 from __future__ import annotations
@@ -62,8 +60,7 @@ class _Turns:
         self._by_source.setdefault(one.source, deque()).append(one)
 
     def next(self, having: Callable[[str], int] | None = None) -> PendingConnection:
-        """Take the first connection of the next source. `having`: prefer, of a few sources, the one that has
-        least."""
+        """Take the first connection of the next source; with `having`, of the one of a few that has least."""
         sources = iter(self._by_source)
         source = next(sources) if having is None else min(islice(sources, MAX_COMPARED), key=having)
         waiting = self._by_source.pop(source)
@@ -81,9 +78,7 @@ class AcceptPhase:
         self._bound = bound
         self._loop = asyncio.get_running_loop()
         self._all: dict[PendingConnection, None] = {}
-        """Oldest first."""
         self._active: dict[str, dict[PendingConnection, None]] = {}
-        """Connections with a slot, by source."""
         self.active = 0
         """Number of connections with a slot."""
         self._parked = _Turns()
@@ -163,8 +158,7 @@ class AcceptPhase:
         return len(self._active.get(source, ()))
 
     def _make_room(self, source: str) -> None:
-        """Close the oldest waiting connection of the source with most slots, if it has two more than
-        `source`."""
+        """Close the oldest waiting connection of the source with most slots, if `source` has two less."""
         mine = self._slots_of(source)
         greediest = max(self._active.values(), key=len)
         if len(greediest) > mine + 1:
@@ -217,8 +211,7 @@ MAX_HANDSHAKE: Final = 128 * 1024
 MAX_PARKED: Final = 16 * 1024
 """Maximum bytes that are read before a connection has a slot."""
 LINGER: Final = 2.0
-"""Seconds for a refused client to read the reason. Closed at once, with bytes unread, it would get a
-reset."""
+"""Seconds for a refused client to read the reason. An immediate close, with bytes unread, is a reset."""
 
 _PROXY_HEADER: Final = 0
 _FIRST_BYTE: Final = 1
@@ -478,7 +471,6 @@ class PendingConnection:
         tls.begin(cast(asyncio.Protocol, client))
 
     def _begin_http(self) -> None:
-        """Hand the connection over to HTTP without TLS."""
         rest, self._buffer = self._buffer, b""
         self._stage = _ENDING
         client = ClientConnection(self._home, self._listener.peer(self._address, self._scheme))

@@ -2,10 +2,9 @@
 
     kernel -> a worker, by chance -> `AcceptedConnection` -> kept, or given to the worker with fewest
 
-The kernel chooses a listening socket by a hash: of 64 connections 4 workers get 9 to 24 each (measured). So
-before a byte of a new connection is read, the worker compares its count with those of the others, in a table
-in shared memory. No byte is lost: the socket itself is passed on. The main process owns the table
-(`ConnectionCounts`).
+The kernel chooses a listening socket by a hash: of 64 connections 4 workers get 9 to 24 each (measured). So a
+worker compares its count with those of the others, in shared memory, before it reads a byte of a connection.
+No byte is lost: the socket itself is passed on.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ equal numbers each would be passed back and forth."""
 SLACK_SHARE: Final = 16
 """One more is allowed for each so many connections of the other worker."""
 _ENTRY: Final = 8
-"""Bytes of a table entry."""
 _MAX_BATCH: Final = 64
 """Maximum number of connections taken from other workers in one loop iteration."""
 
@@ -122,7 +120,7 @@ MakeProtocol: TypeAlias = Callable[[], asyncio.Protocol]
 
 @final
 class Balance:
-    """A worker's side. It owns `descriptors` now. `connections`: returns the number of the worker's
+    """A worker's side. It owns `descriptors` now. `connections`: returns the worker's number of
     connections."""
 
     def __init__(self, slot: int, descriptors: Descriptors, connections: Callable[[], int]) -> None:
@@ -211,7 +209,6 @@ class Balance:
 
 
 def _opened(number: int) -> socket.socket:
-    """Socket object of an inherited descriptor."""
     sock = socket.socket(fileno=number)
     sock.setblocking(False)  # noqa: FBT003 - the name of the method says it
     return sock

@@ -48,8 +48,8 @@ MAX_PIPELINED: Final = 64 * 1024
 """Maximum bytes that wait after the current request before reading stops."""
 MAX_REQUESTS: Final = 10_000
 MAX_AGE: Final = 3600.0
-"""Seconds. After this age, or `MAX_REQUESTS`, a response has `Connection: close`: clients reconnect, perhaps
-elsewhere."""
+"""Seconds. After this age, or `MAX_REQUESTS`, a response has `Connection: close`, so that clients
+reconnect."""
 LINGER: Final = 5.0
 """Seconds for which data from a refused client is read and dropped. If the connection were closed with bytes
 unread, or while more come, it would be reset and the refusal lost (RFC 9112 9.6)."""
@@ -125,28 +125,22 @@ class ClientConnection(Downstream):
         self.deadline = NEVER
         self.exchange: Exchange | None = None
         self.requests = 0
-        """Number of requests that have come."""
         # Reading
         self._buffer = b""
         self._receive_rate = ReceiveRate(context.min_rate_grace)
-        """Rate of the head or body that is being read."""
         self._empty_line_before = -1
         """Number of requests before the last empty line that was skipped."""
         self._head_deadline = NEVER
         """Deadline for the whole of an incomplete head."""
         self._head_received = 0
-        """Bytes received of an incomplete head."""
         self._discarding: RequestBody | None = None
         """Request body whose rest is still to be discarded: its exchange has ended."""
         self._linger_left = 0
-        """Bytes that may still be dropped after a refusal."""
         self._half_closed = False
         """Whether the client has closed its sending side. What it has sent is still answered."""
         self._reading = True
         self._body_paused = False
-        """Whether the exchange has asked to stop reading its body."""
         self._reading_heads = False
-        """Whether `_read_heads` is running, perhaps further up the stack."""
         self._reads_bounded = False
         # Writing
         self._timeouts = context.timeouts
@@ -475,8 +469,7 @@ class ClientConnection(Downstream):
         self.transport.close()
 
     def _linger(self) -> None:
-        """Read and drop what the client still sends, until it closes or for `LINGER`, then close (threats
-        R3-V11)."""
+        """Drop what the client still sends, until it closes or for `LINGER`, then close (threats R3-V11)."""
         self.context.flush()
         if self._half_closed or self.transport.is_closing() or not self.transport.can_write_eof():
             self.close()

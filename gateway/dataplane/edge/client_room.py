@@ -87,7 +87,6 @@ class ClientRoom:
         self.unproven: dict[ClientConnection, None] = {}
         """Clients that have not sent a whole head yet, oldest first."""
         self._backends: set[BackendConnection] = set()
-        """Backend connections that are open or being made."""
         self._found: deque[tuple[ClientConnection, float]] = deque()
         """Some idle clients, longest idle first, with their deadlines when they were found."""
         self._looked_at, self._looked = float("-inf"), 0

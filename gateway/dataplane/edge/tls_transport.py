@@ -53,12 +53,9 @@ class TlsTransport:
         self._without_content = 0
         """Bytes given to OpenSSL since the last content."""
         self._is_1_3 = False
-        """Whether the version is TLS 1.3; set at the end of the handshake."""
         self._paused = False
         self._reading = False
-        """Whether `_read` is running, perhaps further up the stack."""
         self._resumes = False
-        """Whether `_read` is scheduled for this loop iteration."""
         self._closing = False
         self._ended = False
         """Whether the socket has ended. Earlier bytes may still wait here."""
@@ -288,8 +285,7 @@ class TlsTransport:
         self._raw.write(self._outgoing.read())
 
     def can_write_eof(self) -> bool:
-        """True: one side closes alone in TLS 1.3, and a TLS 1.2 client that has closed its side still
-        reads."""
+        """True: TLS 1.3 can close one side alone, and a TLS 1.2 client that has closed its own reads on."""
         return True
 
     def write_eof(self) -> None:

@@ -181,8 +181,7 @@ class Attempt(ResponseReceiver):
             self.connection.send_more(piece)
 
     def end(self) -> None:
-        """Stop counting the request at its member. A connection still in use is abandoned and never
-        reused."""
+        """Stop counting the request at its member. A connection still in use is closed, not reused."""
         self.ended = True
         context = self._owner.context
         if context.request_queue.watches:
@@ -296,7 +295,9 @@ class Attempt(ResponseReceiver):
         if done:
             self.connection = None
             if self._owner.context.ejections.watching:
-                self._report_complete()
+                buffered, owner = self._buffered, self._owner
+                status = owner.record.status if buffered is None else buffered.response.status
+                owner.context.ejections.responded(self.member, status)
         if self._buffered is not None:
             self._buffer(self._buffered, piece, done=done)
         else:
@@ -334,11 +335,6 @@ class Attempt(ResponseReceiver):
             owner.context.cached_documents.keep(key, buffered.cached_document)
         return True
 
-    def _report_complete(self) -> None:
-        buffered, owner = self._buffered, self._owner
-        status = owner.record.status if buffered is None else buffered.response.status
-        owner.context.ejections.responded(self.member, status)
-
     def on_failure(self, failure: Failure) -> None:
         """Report a failed, broken or late connection."""
         self.connection = None
@@ -367,7 +363,6 @@ class Attempt(ResponseReceiver):
 
 
 def _first_segments(path: str) -> str:
-    """The first two segments of a path. One odd resource does not stand for the whole API (semantics,
-    Knowing)."""
+    """First two segments of a path: one odd resource does not stand for the API (semantics, Knowing)."""
     segments = [segment for segment in path.split("/") if segment]
     return f"/{'/'.join(segments[:2])}"[:MAX_MISMATCH_PATH]

@@ -54,8 +54,7 @@ class Downstream:
         raise NotImplementedError
 
     def hand_over(self) -> tuple[bytes, bool]:
-        """Give the connection to a tunnel: the bytes behind the request, and whether the client sends no
-        more."""
+        """Give the connection to a tunnel: the bytes behind the request, and whether no more will come."""
         raise NotImplementedError
 
     def connection_lost(self, exc: Exception | None) -> None:

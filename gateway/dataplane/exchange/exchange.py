@@ -124,13 +124,10 @@ class Exchange(AttemptOwner):
         """Member selected while the request body is still awaited."""
         self._attempt: Attempt | None = None
         self._retries: Retries | None = None
-        """None until the first failure."""
         self._counted: CountedRequest | None = None
         """Counts the request for its client."""
         self._keep_alive = True
-        """Whether the client connection stays open after this exchange."""
         self._chunked = False
-        """Whether the response to the client is chunked."""
         self._started = context.clock()
 
     # -- stops 2 to 6
@@ -354,8 +351,7 @@ class Exchange(AttemptOwner):
     # -- what the two connections report
 
     def end(self, reason: str) -> None:
-        """End without a response, or after a part of one. Nothing is sent again, and the connection
-        closes."""
+        """End without a response, or after a part of one, and close. Nothing is sent again."""
         self.record.reason = reason
         self._keep_alive = False
         self._end()

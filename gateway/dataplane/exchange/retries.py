@@ -31,7 +31,6 @@ class Retries:
         self.only_if_not_executed = False
         """Whether to retry only if nothing was sent or the version was refused: an upgrade was requested."""
         self.holds_budget = False
-        """Whether the request is counted in the retry budget."""
         self.exhausted = False
         """Whether nothing may be sent again: the client has got an interim response."""
         self.unanswered: Failure | None = None
@@ -39,9 +38,7 @@ class Retries:
         whatever comes later, so that it does not take the request for one that was not sent. No other version
         is negotiated any more."""
         self._timed_out = False
-        """Whether a backend has not responded in time."""
         self._refused_version = False
-        """Whether a backend has refused the version."""
 
     def end_attempt(self, key: str, failure: Failure, *, reused: bool) -> None:
         """Note that the attempt at the member `key` has failed. A reused connection that was closed proves no

@@ -4,10 +4,9 @@
     client <-- 101 Switching Protocols --- gateway <--- 101 Switching Protocols ---------- backend
     client <========================= bytes, both ways, as they come ====================> backend
 
-It begins with a 101 that the request has asked for, and with nothing else. From then on neither connection is
-read as HTTP again, and neither is used for anything else. Each side is read only as fast as the other one
-takes it. The end of one side's bytes is passed on, and the other side may still send. A tunnel never looks
-into the bytes. Which upgrades a request may ask for is in `core.http.upgrade`.
+It begins with a 101 that the request has asked for. From then on neither connection is read as HTTP again.
+Each side is read only as fast as the other one takes it. The end of one side's bytes is passed on, and the
+other side may still send. `core.http.upgrade` has the upgrades that a request may ask for.
 """
 
 from __future__ import annotations
@@ -296,7 +295,6 @@ class Tunnel(OpenTunnel):
         self._end(ending)
 
     def _close(self) -> None:
-        """Close both connections as soon as everything is written."""
         if not self._closing:
             self._closing = True
             self._idle = min(self._idle, self._owner.resolution.timeouts.client_write_idle)

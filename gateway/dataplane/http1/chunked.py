@@ -28,7 +28,6 @@ _EXCESS_OF_ONE: Final = 1 + _FRAME - 2 * 1
 _EXCESS_OF_TWO: Final = 1 + _FRAME - 2 * 2
 
 _SMALL_SIZES: Final = range(1, 16)
-"""Sizes of one digit."""
 _ONE_BYTE_CHUNKS: Final = re.compile(rb"(?s:1\r\n.\r\n){2,}+")
 _SMALL_CHUNKS: Final = re.compile(
     b"(?is:%b)++" % b"|".join(b"%x\r\n.{%d}\r\n" % (size, size) for size in _SMALL_SIZES)
@@ -97,13 +96,16 @@ class ChunkedDecoder:
         if data[position + 1 : position + 3] == b"\r\n":
             run = _ONE_BYTE_CHUNKS.match(data, position)
             if run is not None:
-                pieces = run[0][3::6]
-                self._count_excess(_EXCESS_OF_ONE * len(pieces))
-                content.append(pieces)
+                ones = run[0][3::6]
+                self._count_excess(_EXCESS_OF_ONE * len(ones))
+                content.append(ones)
                 return run.end()
             run = _SMALL_CHUNKS.match(data, position)
             if run is not None:
-                self._read_small_chunks(data, run, content)
+                pieces = _SMALL_CONTENT.findall(data, run.start(), run.end())
+                sizes = list(map(len, pieces))
+                self._count_excess(_EXCESS_OF_ONE * sizes.count(1) + _EXCESS_OF_TWO * sizes.count(2))
+                content += pieces
                 return run.end()
         line = _SIZE_LINE.match(data, position)
         after = line.end() if line is not None else len(data)
@@ -129,14 +131,7 @@ class ChunkedDecoder:
         self._state = _DATA
         return after
 
-    def _read_small_chunks(self, data: bytes, run: re.Match[bytes], content: list[bytes]) -> None:
-        pieces = _SMALL_CONTENT.findall(data, run.start(), run.end())
-        sizes = list(map(len, pieces))
-        self._count_excess(_EXCESS_OF_ONE * sizes.count(1) + _EXCESS_OF_TWO * sizes.count(2))
-        content += pieces
-
     def _read_data_end(self, data: bytes, position: int) -> int:
-        """Read the CRLF after the content of a chunk."""
         end = data[position : position + 2]
         if len(end) < 2:
             return _INCOMPLETE

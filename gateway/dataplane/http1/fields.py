@@ -64,8 +64,7 @@ def is_loop(via: Sequence[bytes]) -> bool:
 
 
 def read_length(value: bytes) -> int:
-    """Read `Content-Length`. Signs, blanks inside, lists and non-ASCII digits are refused (threats S3,
-    S4)."""
+    """Read `Content-Length`. Signs, blanks inside, lists, non-ASCII digits are refused (threats S3, S4)."""
     digits = value.rstrip(OWS)
     if not digits.isdigit() or len(digits) > MAX_LENGTH_DIGITS:  # bytes.isdigit: ASCII only
         raise FramingError("content_length")

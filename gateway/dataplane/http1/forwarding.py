@@ -64,8 +64,7 @@ _LinesKey: TypeAlias = tuple[object, ...]
 
 @final
 class ForwardingLines:
-    """Cache of written lines for all connections of a worker. Most requests of a client to one Host share
-    them."""
+    """Cache of written lines for all connections of a worker: requests of a client to one Host share them."""
 
     def __init__(self) -> None:
         self._lines: dict[_LinesKey, bytes] = {}
@@ -171,8 +170,7 @@ class Peer:
         return read_ip(self.client_address(request)) or self._ip
 
     def is_allowed(self, access: Access, request: ReceivedHead) -> bool:
-        """Whether access rules allow the client. Decided once for each connection of a peer that is itself
-        the client."""
+        """Whether access rules allow the client. Cached per connection if the peer is itself the client."""
         if self.is_trusted:
             return self._forwarded_is_allowed(access, request)
         if self._access is not access:
@@ -228,8 +226,7 @@ class Peer:
         return fields
 
     def _lines_of_hops(self, request: RequestHead, host: str, prefix: str) -> bytes:
-        """Lines for requests through proxies. `X-Forwarded-For` differs between clients, the rest hardly
-        ever."""
+        """Lines for requests through proxies: only `X-Forwarded-For` differs from client to client."""
         before, size = b"", 0
         others: list[tuple[str, bytes]] = []
         if self.is_trusted:

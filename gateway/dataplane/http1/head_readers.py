@@ -1,9 +1,8 @@
-"""Readers of heads: each uses a layout if there is one, else the strict reader.
+"""Readers of heads: each uses a layout if there is one, else the strict reader, with the same result.
 
 One reader serves all connections of a worker that read heads with the same table of names. It makes a layout
 when a sequence of names comes for the second time. Peers choose these sequences, and a layout takes about a
-millisecond to make, so their number and the rate of making them are bounded; the least used goes first. The
-way in which a head is read changes its cost and not the result.
+millisecond to make, so their number and the rate of making them are bounded; the least used goes first.
 """
 
 from __future__ import annotations
@@ -41,8 +40,7 @@ _SIGNATURE: Final = re.compile(
 
 @final
 class LayoutBudget:
-    """Number of layouts that may be made now. Requests have one, so that clients do not use up that of
-    responses."""
+    """Number of layouts that may be made now. Requests and responses have separate ones."""
 
     def __init__(self) -> None:
         self._left = MAX_NEW_LAYOUTS

@@ -1,13 +1,10 @@
 """Layouts: heads with one sequence of field names, read in one step.
 
 A layout is one regular expression, made from a head that the strict reader and llhttp have accepted. Its
-field names are literal, in their own letters, and so are the values of `Connection`, `Transfer-Encoding` and
-`Expect`. All other values are as strict as the grammar. One match checks a whole head and cuts out what
-matters, and the runs of fields between that pass on.
-
-A layout accepts nothing that the strict reader refuses, and gives the same value (tests/dataplane compares
-the two). It keeps nothing of the heads that it reads. Which layouts are made, and how many, is decided by
-`head_readers`.
+field names are literal, and so are the values of `Connection`, `Transfer-Encoding` and `Expect`; all other
+values are as strict as the grammar. One match checks a whole head, and cuts out what matters and the runs of
+fields that pass on. A layout accepts nothing that the strict reader refuses, and gives the same value
+(tests/dataplane compares the two). `head_readers` decides which layouts are made.
 """
 
 from __future__ import annotations

@@ -64,7 +64,6 @@ class RequestBody:
         self.limits = limits
         self._held = held
         self._size = 0
-        """Bytes held by this body."""
         self._decoder = ChunkedDecoder() if request.framing == CHUNKED else None
         self._chunked = False
         """Whether it is sent chunked: its length was unknown when its first byte was sent."""
@@ -87,7 +86,11 @@ class RequestBody:
         piece, rest = self._split(data)
         self._received += len(piece)
         if piece:
-            self._append(piece)
+            # Small ones are joined: each object costs as much as 33 bytes of content.
+            if self._pieces and len(self._pieces[-1]) < SMALL_PIECE:
+                self._pieces[-1] += piece
+            else:
+                self._pieces.append(piece)
             self._size += len(piece)
             self._held.add(len(piece))
         if self._decoder is not None:
@@ -96,13 +99,6 @@ class RequestBody:
         if self._held.full:  # others hold too much: this one is not held
             self.streams = True
         return rest
-
-    def _append(self, piece: bytes) -> None:
-        """Keep a piece. Small ones are joined: each object costs as much as 33 bytes of content."""
-        if self._pieces and len(self._pieces[-1]) < SMALL_PIECE:
-            self._pieces[-1] += piece
-        else:
-            self._pieces.append(piece)
 
     def skip(self, data: bytes) -> bytes:
         """Discard bytes as they arrive; returns the bytes after the body. Raises `FramingError`."""
@@ -150,7 +146,6 @@ class RequestBody:
         return self._declared - self._received <= self.limits.replay_body
 
     def _split(self, data: bytes) -> tuple[bytes, bytes]:
-        """Content in `data`, and the bytes after the body."""
         if self._decoder is not None:
             piece = self._decoder.feed(data)
             self.done = self._decoder.done

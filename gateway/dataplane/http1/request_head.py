@@ -1,10 +1,9 @@
-"""The head of a request, from its request line to the empty line.
+"""The head of a request, from its request line to the empty line: the strict reader.
 
-The strict reader: our own grammar checks every line, and llhttp reads the head as well. A head that two
-readers could read differently is refused: bare CR or LF, folded lines, control bytes, two Hosts, any length
-or coding with two meanings (RFC 9112 6.3, threats S1-S19). It gives values: a head never changes once it is
-made. Nothing here depends on API versions, routes or sockets. Most heads are read by a layout instead
-(`http1.layouts`), with the same result.
+Our own grammar checks every line, and llhttp reads the head as well. A head that two readers could read
+differently is refused: bare CR or LF, folded lines, control bytes, two Hosts, any length or coding with two
+meanings (RFC 9112 6.3, threats S1-S19). Most heads are read by a layout instead (`http1.layouts`), with the
+same result.
 """
 
 from __future__ import annotations
@@ -372,8 +371,7 @@ def refusal_sentence(refusal: FramingError) -> str:
 
 
 def _check_path(path: bytes) -> None:
-    """Check a path with escapes or dots. Raises `FramingError` if it can be read as another one (threats
-    P1-P6)."""
+    """Check a path with escapes or dots. Raises `FramingError` for an ambiguous one (threats P1-P6)."""
     if escape := _BAD_ESCAPE.search(path):
         raise FramingError("path", detail=f"the path contains the escape `{escape[0].decode()}`")
     decoded = unquote_to_bytes(path)

@@ -1,10 +1,11 @@
-"""The id by which a request is found in the logs of the gateway and of the servers (semantics, Sending).
+"""Request ids, by which a request is found in the logs of the gateway and of the servers (semantics,
+Sending).
 
-A request has one id: the well-formed one that came in the field of its API, else one that came in
-`X-Request-Id` or `X-Openstack-Request-Id`, else one that is made. The backend, the log and the gateway's own
-responses get the same one; this module says in which fields. An id differs for every request, so it must
-never become a part of what is cached. The ids in a backend's response are its own and pass as they came; one
-that this gateway has made for an earlier request shows that connection and responses have come apart.
+A request has one id: the well-formed one in the field of its API, else one in `X-Request-Id` or
+`X-Openstack-Request-Id`, else one that is made. The backend, the log and the gateway's own responses get the
+same one. It differs for every request, so it must never be a part of what is cached. The ids in a backend's
+response pass as they came; one that was made here for an earlier request shows that the connection is out of
+step.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The head of a response, from its status line to the empty line.
+"""The head of a response, from its status line to the empty line: the strict reader.
 
-The strict reader: what two readers could read differently is refused (RFC 9112 6.3, threats). Status lines
-are checked by our own grammar. Field lines are checked by llhttp only, which is no laxer (tests/dataplane
-compares both). It gives values: a head never changes once it is made. Nothing here depends on API versions,
-routes or sockets. Most heads are read by a layout instead (`http1.layouts`), with the same result.
+What two readers could read differently is refused (RFC 9112 6.3, threats). Our own grammar checks status
+lines; llhttp checks field lines, and is no laxer (tests/dataplane compares both). Most heads are read by a
+layout instead (`http1.layouts`), with the same result.
 """
 
 from __future__ import annotations
@@ -88,8 +87,7 @@ class ResponseHead:
 
 
 def read_response_head(head: bytes, table: NameTable, *, is_head_request: bool) -> ResponseHead:
-    """Read a whole response head. Raises `FramingError` for anything that two readers could read
-    differently."""
+    """Read a whole response head. Raises `FramingError` for whatever two readers could read differently."""
     end = head.find(b"\r")
     status, status_line, minor = read_status_line(head[:end])
     if len(head) > MIN_FIELD_SIZE * MAX_RESPONSE_FIELDS and head.count(b"\r\n") - 2 > MAX_RESPONSE_FIELDS:

@@ -1,6 +1,5 @@
-"""How much clients may use: admission, rates, requests in flight, retries, refusal while the loop is late.
+"""Limits for clients: admission, rates, requests in flight, retries, load shedding.
 
-The keys are declared in `core.fleet` (`limits`, `admission`). Bounds on single messages (`limits.head`,
-`limits.body`) are enforced by their readers in `http1`; requests that wait for a backend belong to
-`backends.queue`.
+The keys are declared in `core.fleet` (`limits`, `admission`). Limits of single messages are enforced by their
+readers in `http1`; requests that wait for a backend belong to `backends.queue`.
 """

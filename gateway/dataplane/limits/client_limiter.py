@@ -1,11 +1,9 @@
 """Limits for each client of one service: requests a second, and requests in flight.
 
-A client is an IPv4 address or an IPv6 /64, since a customer has at least as many addresses (RFC 6177). The
-table of buckets is bounded (`rate_limiter`); requests in flight are bounded by the connections.
-
-With several workers each tells the others what its clients have used (`Use`), ten times a second or more
-often (`sharing`). So a client may exceed its limits by what it does at several workers in that time; of a
-rate this is subtracted afterwards.
+A client is an IPv4 address or an IPv6 /64, since a customer has at least as many addresses (RFC 6177). With
+several workers each reports to the others what its clients have used, ten times a second or more often
+(`sharing`). So a client may exceed its limits by what it does at several workers in that time; of a rate this
+is subtracted afterwards.
 """
 
 from __future__ import annotations
@@ -114,8 +112,7 @@ class ClientLimiter:
         return self._in_flight.get(client, 0) + elsewhere < most
 
     def wait(self, client: int, now: float) -> float:
-        """Count a request of the client: 0, or the seconds until one is allowed. A refused one is not
-        counted."""
+        """Count a request: 0, or the seconds until one is allowed. A refused one is not counted."""
         if self._buckets is None:
             return 0.0
         wait = self._buckets.take(client, now, neighbourhood(client))

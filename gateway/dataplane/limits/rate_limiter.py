@@ -1,14 +1,12 @@
-"""Token buckets, as many as there are keys: how often something may happen. Two limiters use them.
+"""Token buckets by key: how often something may happen. Two limiters use them.
 
     RateLimiter      documents that cost the gateway more than a refusal, by service
     ClientLimiter    requests, by client (`client_limiter`)
 
-A bucket is one number, the time at which it will be full again: there is nothing to refill. A full one says
-nothing, and is forgotten. The number of buckets is bounded, and none that is not full is ever dropped, so
-nobody gets rid of a limit by coming from many addresses. Reads no clock.
-
-Of several workers each has buckets of its own, and takes from them what the others tell (`debit`). So a
-bucket can owe tokens, at most as many as the others' buckets hold together.
+A bucket is one number, the time at which it will be full again; a full one is forgotten. The number of
+buckets is bounded, and none that is not full is ever dropped, so nobody gets rid of a limit by coming from
+many addresses. With several workers each has its own buckets, and subtracts from them what the others report
+(`debit`). So a bucket can owe tokens, at most as many as the others' buckets hold together.
 """
 
 from __future__ import annotations

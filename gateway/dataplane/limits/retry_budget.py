@@ -2,11 +2,8 @@
 
 A backend that dies or hangs leaves many requests at once. All sent again together, they would overload the
 other backends. So at most a fifth of a service's requests in flight, but at least 3, may be retried at the
-same time (threats R4). The others wait in order, and are given up when their time is over. Requests of which
-nothing was sent do not count.
-
-With several workers each goes by its own requests in flight, and the 3 are leased to whichever wants them
-(`sharing`).
+same time (threats R4); of several workers each goes by its own, and the 3 are leased (`sharing`). The others
+wait in order, and are given up when their time is over. Requests of which nothing was sent do not count.
 """
 
 from __future__ import annotations
@@ -54,7 +51,6 @@ class RetryBudget:
         self._shared = shared
         self._active: defaultdict[str, int] = defaultdict(int)
         self._queues: defaultdict[str, dict[RetryableRequest, _QueuedRetry]] = defaultdict(dict)
-        """By service, oldest first."""
 
     def acquire(self, service: str) -> bool:
         """Count one more retry if it is within the budget; False if it is not."""
@@ -66,8 +62,7 @@ class RetryBudget:
         return True
 
     def release(self, service: str) -> None:
-        """Note that a retry has ended. The next one begins in the next loop iteration, not within this
-        call."""
+        """Note that a retry has ended. The next one begins in the next loop iteration, not in this call."""
         self._active[service] -= 1
         if self._shared is not None and service in self._shared.recalled:
             self._shared.give_turn(service, self.leases_used(service))

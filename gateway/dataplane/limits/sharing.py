@@ -5,7 +5,7 @@
 
 A worker never uses more leases than it was granted, so the bound of a member holds for all workers together.
 Leases that others want go back: unused ones at once, and of the others so many that no worker keeps more than
-its part. A gateway with one worker has no such object. `workers.shares` sends the messages.
+its part. `workers.shares` sends the messages.
 """
 
 from __future__ import annotations

@@ -7,19 +7,17 @@
                                     3 all           every one of clients
 
 The lag is how late a timer fires. A loop handles everything that is ready in one iteration, so the lag is how
-long an iteration lasts, and how long whatever becomes ready waits: the queueing delay. A request waits a few
-times, until its head and until its response is read, so its latency is bounded by a few times the lag.
+long whatever becomes ready waits. A request waits a few times, until its head and until its response is read,
+so its latency is bounded by a few times the lag.
 
 One late tick proves nothing (a reload, a stopped process, a page of swap). The lag must stay over the limit,
-as in CoDel, which reacts to a standing queue and not to a long one (RFC 8289). With more requests than the
-loop can serve each iteration is longer than the one before, so the second late tick shows how much is too
-much, and may lead to the second level at once. It never leads to the third: established clients are refused
-only if refusing all others has not helped, and if they are most of what is left. Clients that open one
-connection after the other can keep the loop late by their refusals alone.
+as in CoDel, which reacts to a standing queue and not to a long one (RFC 8289). If the loop has too many
+requests each iteration is longer than the one before, so the second late tick shows how much is too much, and
+may lead to the second level at once. The third refuses established clients: only if refusing all others has
+not helped, and if they are most of what is left.
 
 A level ends when the lag has stayed below half of the limit for a second, or for up to half a minute if
-shedding began again soon after its end: each end admits what made the loop late, until it is late again.
-Pure: reads no clock, refuses nothing itself.
+shedding began again soon after its end. Pure: reads no clock, refuses nothing itself.
 """
 
 from __future__ import annotations
@@ -55,7 +53,6 @@ class Shedder:
     def __init__(self, limit: float) -> None:
         self._limit = limit
         self.lag = 0.0
-        """The last measured lag."""
         self.level = 0
         self.sheds_from = NOTHING
         """Requests of connections made at this time or later are refused."""
@@ -63,19 +60,16 @@ class Shedder:
         """Time since which the loop was late when shedding began. Later connections are new."""
         self._late_ticks = 0
         self._late_since = 0.0
-        """Time of the first late tick in a row."""
         self._calm = CALM
         self._calm_since = NOTHING
         self._ended = -NOTHING
-        """Time at which shedding has ended last."""
         self._established = 0
         """Requests of established clients since the level was last considered."""
         self._others = 0
         """Requests of all others, and their connections that were closed at once."""
 
     def sheds(self, opened: float) -> bool:
-        """Whether a request on a connection made at `opened` is refused. Call it once for each request: it
-        counts."""
+        """Whether a request on a connection made at `opened` is refused. It counts: call it once for each."""
         if opened >= self.since - YOUNG_AGE:
             self._others += 1
         else:

@@ -1,5 +1,4 @@
-"""Responses that the gateway makes itself: for what failure, with what reason, as what bytes.
+"""Responses that the gateway makes itself: for which failure, with which reason, as which bytes.
 
-Bodies after routing come from the dialect, through `core.decision.local_responses`. Here are values and
-tables only; the exchange and the client connection write them.
+Values and tables only. After routing the dialect writes the content (`core.decision.local_responses`).
 """

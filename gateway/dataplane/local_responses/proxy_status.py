@@ -1,10 +1,9 @@
-"""Why the gateway itself made a response: the closed set of reasons, and the `Proxy-Status` line of each.
+"""Reasons for local responses, a closed set, and the `Proxy-Status` line of each.
 
     reason -> the access log (`reason`), and `details` of the line
     reason -> the registered error type of RFC 9209 2.3, `error` of the line
 
-So a 503 of the gateway is told from one of the API. A response of a backend that is passed on has no line of
-ours, and keeps those that it has. Only the table: nothing is decided here, only named.
+The line distinguishes a 503 of the gateway from one of the API, which passes on with its own lines only.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Reads from a connection in pieces of at most `READ_SIZE`, or of `SMALL_READ_SIZE` while memory is short.
 
-uvloop reads up to 256 kB at a time, and from up to a thousand connections in one turn. Of a large response
-that a slow client takes, one such piece waits for each client; of a request body, until its backend
-connection is made (threats R-B13). A connection to a backend reads this way from its first large response
-on, one to a client from the first time that held bodies fill their total. Not before: it costs a third of a
-microsecond for each read, and one if it asks how much. Knows nothing about what it reads.
+uvloop reads up to 256 kB at a time, and from up to a thousand connections in one iteration. One such piece
+waits for each slow client of a large response, and for each request body without a backend connection
+(threats R-B13). So a backend connection reads this way from its first large response on, a client connection
+from the first time that held bodies fill their total. It costs a third of a microsecond or more for each
+read.
 """
 
 from __future__ import annotations

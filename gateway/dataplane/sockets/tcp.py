@@ -1,11 +1,11 @@
-"""What the kernel does for one socket beyond reading and writing, and what it tells of its queues.
+"""What the kernel does for a socket beyond reading and writing, and what it says about its queues.
 
-    keep_asking      TCP keepalive: a peer that is silent for long is asked whether it is still there
-    QuickAck         what has come is acknowledged at once, not with the next data
+    keep_asking      TCP keepalive: the kernel checks whether a silent peer is still there
+    QuickAck         received bytes are acknowledged at once, not with the next data
     reset            a connection is closed with a reset, so that nobody takes its end for that of a message
-    untaken, unread  bytes that the peer has not taken, and bytes that nobody has read here
+    untaken, unread  bytes that the peer has not taken, and bytes that were not read here
 
-Options that a system lacks are left out there. Knows sockets and transports only, and sets no deadline.
+Options that a system lacks are left out.
 """
 
 from __future__ import annotations
