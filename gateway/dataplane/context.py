@@ -228,7 +228,7 @@ class Context:
         self.request_layouts, self.response_layouts = LayoutBudget(), LayoutBudget()
         self._request_reader = self._trusted_request_reader = self._new_request_reader(frozenset())
         self._response_readers: dict[frozenset[str], ResponseReader] = {}
-        """By owned names: services with the same ones share a reader."""
+        """Readers by owned names: services with the same ones share a reader."""
         self.forwarding_lines = ForwardingLines()
         self.rate_limiter = RateLimiter()
         self.refusals = Refusals()

@@ -46,7 +46,7 @@ CUT: Final = 0.5
 
 @final
 class Worker:
-    """One event loop that serves clients."""
+    """Data plane of one event loop: serves clients on its listeners."""
 
     def __init__(self, context: Context, resolve: Resolve, name: str = "0") -> None:
         self.name = name

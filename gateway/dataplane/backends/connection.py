@@ -206,7 +206,7 @@ class BackendConnection:
         self._buffer = b""
         self._interim = 0
         self._framing = NO_BODY
-        """How the content that is being read ends."""
+        """End of the content that is being read: one of the constants of `fields`."""
         self._remaining = 0
         self._decoder: ChunkedDecoder | None = None
         self._paused = False

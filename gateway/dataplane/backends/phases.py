@@ -14,13 +14,13 @@ class BackendPhase(IntEnum):
     """Phase of a connection to a backend."""
 
     CONNECTING = 0
-    """It is being made."""
+    """The connection is being made."""
     UNWANTED = 1
-    """It was given up while it was being made. Should it be made nevertheless, it is closed at once."""
+    """The connection was given up while being made. If it is made nevertheless, it is closed at once."""
     IDLE = 2
-    """It carries no request."""
+    """The connection carries no request."""
     UNSENT = 3
-    """It has a request, of which no byte was written."""
+    """The connection has a request, of which no byte was written."""
     SENDING = 4
     """A request with a body is written, and not known to be taken whole. No final head has come."""
     AWAITING_HEAD = 5
@@ -32,11 +32,11 @@ class BackendPhase(IntEnum):
     FINISHED = 8
     """The backend has ended content that lasts until the end of the connection: it was not cut off."""
     TUNNELLING = 9
-    """It is one end of a tunnel."""
+    """The connection is one end of a tunnel."""
     CLOSING = 10
-    """The gateway closes it. Whatever still comes is nobody's."""
+    """The gateway closes the connection. Whatever still comes is dropped."""
     CLOSED = 11
-    """It has ended."""
+    """The connection has ended."""
 
 
 CONNECTING: Final = BackendPhase.CONNECTING

@@ -29,7 +29,7 @@ LEASE_WAIT: Final = 0.1
 """Seconds for which a request without a place in a queue waits for a lease of another worker."""
 
 Line: TypeAlias = tuple[object, ...]
-"""What decides which members may get a request: (service, whether it is transparent, version, endpoint,
+"""Key of the requests that may get the same members: (service, whether it is transparent, version, endpoint,
 members tried). Requests of one line go in their order. A reload makes a new service: requests from before it
 wait for the old members, and do not hold up the others."""
 

@@ -91,7 +91,7 @@ class BufferedResponse:
     body = b""
     """Content for the client, of a complete response."""
     cached_document: CachedDocument | None = None
-    """What is cached of it after it was rewritten."""
+    """The document to cache, after it was rewritten."""
 
     def __init__(
         self,

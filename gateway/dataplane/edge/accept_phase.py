@@ -251,7 +251,7 @@ class AcceptPhaseHome(ClientHome, Protocol):
 
 @final
 class ListenerFilter:
-    """What the connections of one listener go through before HTTP."""
+    """Steps before HTTP for the connections of one listener: balance, PROXY header, TLS."""
 
     def __init__(
         self, home: AcceptPhaseHome, listen: Listen, certificates: ServerCertificates | None = None

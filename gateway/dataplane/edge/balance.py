@@ -23,7 +23,7 @@ SLACK: Final = 2
 """Number of connections that a worker may have more than another. Giving one away costs about 60 µs, and at
 equal numbers each would be passed back and forth."""
 SLACK_SHARE: Final = 16
-"""One more is allowed for each so many connections of the other worker."""
+"""Connections of the other worker for each further one that is allowed."""
 _ENTRY: Final = 8
 _MAX_BATCH: Final = 64
 """Maximum number of connections taken from other workers in one loop iteration."""

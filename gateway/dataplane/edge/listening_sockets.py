@@ -40,14 +40,14 @@ class Inherited(NamedTuple):
 
     sock: socket.socket
     written: str = ""
-    """Its address as written in the configuration of its former owner; needed for port 0."""
+    """Address as written in the configuration of the former owner; needed for port 0."""
     managed: bool = False
     """Whether the service manager keeps it, and its file."""
 
 
 @final
 class _Address:
-    """One address and its sockets."""
+    """A listen address and its sockets."""
 
     def __init__(self, position: int, listen: Listen, sockets: list[socket.socket], *, managed: bool) -> None:
         self.position = position

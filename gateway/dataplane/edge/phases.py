@@ -24,13 +24,13 @@ class ClientPhase(IntEnum):
     DISCARDING = 4
     """The response is written. The rest of the request body is still coming, and is dropped."""
     TUNNELLING = 5
-    """It is one end of a tunnel."""
+    """The connection is one end of a tunnel."""
     LINGERING = 6
     """A refusal and the end are written. What the client still sends is dropped for a while."""
     CLOSING = 7
-    """It is closed when everything is written, or at once. Nothing is read any more."""
+    """The connection closes when everything is written, or at once. Nothing is read any more."""
     CLOSED = 8
-    """It has ended."""
+    """The connection has ended."""
 
 
 IDLE: Final = ClientPhase.IDLE

@@ -79,7 +79,8 @@ class AttemptOwner(TunnelOwner):
 
 @final
 class Attempt(ResponseReceiver):
-    """One attempt, counted in `Context.in_flight_by_member` from `begin` to `end`."""
+    """An attempt of an exchange at one member, counted in `Context.in_flight_by_member` from `begin` to
+    `end`."""
 
     __slots__ = ("_began", "_buffered", "_owner", "connection", "ended", "member", "reused", "sent_at")
 

@@ -86,7 +86,7 @@ if TYPE_CHECKING:
 
 @final
 class Exchange(AttemptOwner):
-    """One request and its response."""
+    """Exchange of one request and its response."""
 
     __slots__ = (
         "_attempt",

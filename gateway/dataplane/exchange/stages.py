@@ -14,9 +14,9 @@ class Stage(IntEnum):
     """Stage of a request. Small integers, because an exchange compares them many times."""
 
     DECIDING = 0
-    """Its head is complete. Nothing is in flight yet."""
+    """The head is complete, and nothing is in flight yet."""
     ADMITTED = 1
-    """It is to be forwarded, and counts as in flight. A member is sought."""
+    """The request is to be forwarded, and counts as in flight. A member is sought."""
     READING_BODY = 2
     """A member is selected; the rest of a body that is held is awaited before it is sent."""
     CONNECTING = 3

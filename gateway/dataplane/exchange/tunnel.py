@@ -113,7 +113,7 @@ def switched_head(response: ResponseHead, rewrite: ResponseRewrite, protocol: st
 
 @final
 class TunnelEnd:
-    """One connection of a tunnel, in place of its HTTP protocol. Has the methods of `asyncio.Protocol`; not
+    """A connection of a tunnel, in place of its HTTP protocol. Has the methods of `asyncio.Protocol`; not
     derived, so that it compiles."""
 
     def __init__(
@@ -130,7 +130,7 @@ class TunnelEnd:
         self.transport = transport
         self.other: TunnelEnd
         self.gone = gone
-        """How the tunnel has ended if this connection breaks."""
+        """Ending of the tunnel if this connection breaks."""
         self.bytes_in = 0
         self.is_finished = False
         """Whether this side sends nothing more."""

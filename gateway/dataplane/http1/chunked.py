@@ -166,5 +166,6 @@ class ChunkedDecoder:
 
 
 def encode_chunk(content: bytes) -> bytes:
-    """One chunk; empty for empty content, because a chunk of size 0 would end the body."""
+    """Encode content as a chunk. Empty content gives nothing, because a chunk of size 0 would end the
+    body."""
     return b"%x\r\n%b\r\n" % (len(content), content) if content else b""

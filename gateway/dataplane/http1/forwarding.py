@@ -188,8 +188,8 @@ class Peer:
         return address is not None and access.allows(address)
 
     def _forwarded_client(self, request: ReceivedHead) -> str | None:
-        """What a trusted peer names as the client, an address or not; empty if its `X-Forwarded-For` names
-        none. None: there is no such field, or the peer is not trusted."""
+        """Client named by a trusted peer, an address or not; empty if its `X-Forwarded-For` names none. None:
+        there is no such field, or the peer is not trusted."""
         if not self.is_trusted:
             return None
         values = [value for name, value in request.forwarded if name == "x-forwarded-for"]
@@ -202,9 +202,9 @@ class Peer:
         return next((hop for hop in reversed(hops) if not _is_in(read_ip(hop), trusted)), outermost)
 
     def _origin(self, request: RequestHead, fields: dict[str, bytes]) -> _Origin:
-        """Where the client sent its request. `fields`: those of a trusted peer. The gateway's own port says
-        nothing: the client may know another one (a port mapping, a proxy in front), and servers write
-        `X-Forwarded-Port` into their links."""
+        """Server to which the client sent its request. `fields`: those of a trusted peer. The gateway's own
+        port says nothing: the client may know another one (a port mapping, a proxy in front), and servers
+        write `X-Forwarded-Port` into their links."""
         scheme = fields.get("x-forwarded-proto", b"").decode("latin-1").lower() or self.scheme
         host = fields.get("x-forwarded-host", b"").decode("latin-1") or request.host
         port = fields.get("x-forwarded-port", b"").decode("latin-1") or _split_port(host)[1]

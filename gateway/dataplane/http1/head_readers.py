@@ -99,7 +99,7 @@ class LayoutTable(Generic[_Key, _Layout]):
     def __init__(self, signatures: Signatures) -> None:
         self._signatures = signatures
         self.by_key: dict[_Key, list[_Layout]] = {}
-        """In the order in which they are tried: about the most used first."""
+        """Layouts in the order in which they are tried: about the most used first."""
 
     def add(self, key: _Key, layout: _Layout) -> None:
         """Add a layout, replacing the least used one if there is no room."""

@@ -158,7 +158,7 @@ class _Expression:
 
 
 def _passthrough(runs: list[int]) -> tuple[int, _Cut | None]:
-    """How the fields that pass on are put together: from one group, or from several; (-1, None): none."""
+    """Group with all fields that pass on, or function that joins several such groups; (-1, None): none."""
     if len(runs) == 1:
         return runs[0], None
     return -1, itemgetter(*runs) if runs else None

@@ -97,17 +97,17 @@ class RequestHead:
 
     method: str
     target: bytes
-    """In origin form, or `*`."""
+    """Request target in origin form, or `*`."""
     path: str
     query: str
     host: str
-    """As the client wrote it; empty only in HTTP/1.0."""
+    """`Host` as the client wrote it; empty only in HTTP/1.0."""
     minor: int
     """Minor version of HTTP: 0 or 1."""
     close: bool
     """Whether the client will not use this connection again."""
     framing: int
-    """How the content ends: one of the constants of `fields`, but `UNTIL_CLOSE`."""
+    """End of the content: one of the constants of `fields`, but `UNTIL_CLOSE`."""
     length: int
     """Bytes of content; -1: unknown."""
     expects_continue: bool
@@ -174,7 +174,7 @@ class RequestHead:
 
     @property
     def forwards_left(self) -> int | None:
-        """How often this request may still be forwarded; None: no limit. That is `Max-Forwards` of
+        """Number of times that this request may still be forwarded; None: no limit. That is `Max-Forwards` of
         OPTIONS; a recipient may ignore it in other methods (RFC 9110 7.6.2). What is no number cannot be
         counted down."""
         fields = self.max_forwards

@@ -54,7 +54,7 @@ class ResponseHead:
     selected: tuple[bytes, ...]
     """Fields that the dialect reads or owns: name, value, name, value, as they came. Part of cache keys."""
     framing: int
-    """How the content ends: one of the constants of `fields`."""
+    """End of the content: one of the constants of `fields`."""
     length: int
     """Bytes of content; -1: unknown."""
     close: bool

@@ -35,7 +35,7 @@ def neighbourhood(key: int) -> int:
 
 @final
 class Use:
-    """What clients have used of one service: here since the last report, and at the other workers."""
+    """Use of one service by clients: here since the last report, and at the other workers."""
 
     def __init__(self, shared: SharedLimits) -> None:
         self._shared = shared

@@ -42,7 +42,7 @@ class TokenBuckets:
         """Seconds of a whole bucket."""
         self._max_buckets = max_buckets
         self._younger: dict[object, float] = {}
-        """When each bucket will be full again, for those used since the last turn."""
+        """Times at which the buckets used since the last turn will be full again."""
         self._older: dict[object, float] = {}
         self._turns_at = 0.0
         self._owes = False

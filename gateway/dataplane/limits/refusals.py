@@ -25,8 +25,8 @@ class Refusals:
         """Time until which this replica is attached, by service. Without an entry it is not."""
 
     def in_time(self, refuse: Refuse) -> Refuse:
-        """What may be written now in place of `refuse`, mostly the same. After its deadline a replica refuses
-        no version, because the others may offer it."""
+        """Check the deadline of `refuse`, and return it or its replacement. After the deadline a replica
+        refuses no version, because the others may offer it."""
         resolution = refuse.resolution
         agreed = resolution.view.agreed
         if (

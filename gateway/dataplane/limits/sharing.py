@@ -42,7 +42,7 @@ class SharedLimits:
         self.on_failure: OnFailure = lambda _key, _url, _reason: None
 
     def places(self, length: int) -> int:
-        """This worker's part of a queue of `length`."""
+        """Places that this worker has in a queue of `length`."""
         return -(-length // self.workers)
 
     def give_turn(self, key: str, used: int) -> None:

@@ -46,7 +46,7 @@ _DETAILS_OF_REASON: Final = {
 
 @final
 class LocalAnswer(NamedTuple):
-    """One local response."""
+    """A local response, with its reason."""
 
     response: Response
     reason: str

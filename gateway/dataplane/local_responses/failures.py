@@ -17,7 +17,7 @@ from gateway.core.versions.ranges import VersionSet
 
 
 class Resend(StrEnum):
-    """When a failed request may be sent to another backend."""
+    """Condition under which a failed request may be sent to another backend."""
 
     ALWAYS = "always"
     """Always: nothing was sent, or nothing was executed."""
@@ -29,7 +29,7 @@ class Resend(StrEnum):
 
 
 class Failure(StrEnum):
-    """What went wrong: the `error` in the access log, and the label `reason` of skewgate_retries_total."""
+    """Kind of failure: the `error` in the access log, and the label `reason` of skewgate_retries_total."""
 
     CONNECT = "connect"
     CONNECT_TIMEOUT = "connect_timeout"
@@ -62,7 +62,7 @@ class FailureRule(NamedTuple):
     """Registered error type (RFC 9209 2.3) that the response shows."""
     retry: Resend
     detail: str
-    """One fixed sentence for the client."""
+    """Fixed sentence for the client."""
 
     @property
     def is_of_client(self) -> bool:

@@ -73,8 +73,8 @@ class WriteProgress:
         self._stalled_at = 0.0
 
     def next_check(self, taken: int, now: float, idle: float) -> float:
-        """When to check again: `now` or earlier if nothing was taken for `idle` seconds. `taken`: any number
-        that changes whenever the peer takes something, and only then."""
+        """Time of the next check: `now` or earlier if nothing was taken for `idle` seconds. `taken`: any
+        number that changes whenever the peer takes something, and only then."""
         if taken != self._taken:
             self._taken, self._stalled_at = taken, now + idle
         return min(self._stalled_at, now + min(CHECK_INTERVAL, idle / 4))

@@ -35,7 +35,7 @@ _UNSIGNED: Final = struct.Struct("@I")
 
 
 class _Socket(Protocol):
-    """What event loops call a socket."""
+    """Any socket object, of the standard library or of an event loop."""
 
     @property
     def family(self) -> int: ...
