@@ -69,7 +69,7 @@ async def test_who_is_ejected_is_told_everywhere(
 
     assert statuses == [502, 502, 200, 200], "the backup serves"
     assert "fresh ejected" in status.out
-    assert "s more: connections broke, or what came was no valid response, 2 in a row" in status.out
+    assert "s more: connections broke, or responses were invalid, 2 in a row" in status.out
     assert "ejected: connections broke" in explained.out
     assert 'skewgate_backend_ejected{backend="api-1",service="baremetal"} 1' in metrics
     assert reloaded.code == 0

@@ -101,7 +101,7 @@ def test_so_many_failures_in_a_row_eject() -> None:
     assert fleet.share(0) == 0
     (line,) = fleet.told
     assert line == (
-        "baremetal/b0: ejected for 10 s: connections broke, or what came was no valid response, "
+        "baremetal/b0: ejected for 10 s: connections broke, or responses were invalid, "
         "3 in a row; check http://127.0.0.1:6385"
     )
     samples = b"".join(fleet.metrics.exposition("")[0]).decode()
@@ -226,7 +226,7 @@ def test_its_share_grows_when_it_comes_back() -> None:
     assert shares[:10] == [0] * 9 + [0.1]
     assert shares[10:20] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1], abs=0.01)
     assert fleet.ejections.held_back == {}, "costs nothing any more"
-    assert fleet.told[-1] == "baremetal/b0: no longer ejected, gets all its requests again within 10 s"
+    assert fleet.told[-1] == "baremetal/b0: no longer ejected; back to its full share of requests within 10 s"
 
 
 def test_one_that_comes_back_is_ejected_by_its_first_failure() -> None:

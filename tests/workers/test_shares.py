@@ -342,7 +342,7 @@ async def test_failures_at_all_workers_count_together(fleets: Any) -> None:
     assert fleet.broker.held_back == {KEY: 0}
     assert set(fleet.broker.ejected()) == {KEY}
     (line,) = fleet.told
-    assert line.startswith("ejected for 10 s: connections broke, or what came was no valid response, 4 in")
+    assert line.startswith("ejected for 10 s: connections broke, or responses were invalid, 4 in")
 
 
 async def test_an_answer_at_another_worker_ends_the_row(fleets: Any) -> None:

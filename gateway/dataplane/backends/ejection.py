@@ -49,7 +49,7 @@ _CLOSED_IDLE: Final = frozenset({Failure.NOT_SENT, Failure.NO_REPLY})
 
 _TEXTS: Final[Mapping[EjectionReason, str]] = {
     EjectionReason.CONNECT: "no connection could be made",
-    EjectionReason.BAD_GATEWAY: "connections broke, or what came was no valid response",
+    EjectionReason.BAD_GATEWAY: "connections broke, or responses were invalid",
     EjectionReason.TIMEOUT: "no response came in time",
     EjectionReason.SERVER_ERROR: "it answered with server errors",
 }
@@ -261,7 +261,7 @@ class Ejections(MemberFailures):
         record.until, record.failures = 0.0, 0
         record.returned_at = record.well_since = now
         self.held_back[record.key] = int(FIRST_SHARE * ALL_REQUESTS)
-        self._tell(record, f"no longer ejected, gets all its requests again within {plan.time:g} s")
+        self._tell(record, f"no longer ejected; back to its full share of requests within {plan.time:g} s")
 
     def _forget(self, record: _Record, plan: Ejection, now: float) -> None:
         """Forget one ejection for each `time` without failures, in the end the member."""

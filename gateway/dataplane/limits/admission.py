@@ -42,7 +42,7 @@ MAX_CACHED_VERSION_SIZE: Final = 64
 
 _ERRORS: Final = {
     LocalReason.ACCESS: (403, "Requests from this address are not allowed."),
-    LocalReason.OVERLOAD: (503, "The gateway has more requests than it can serve."),
+    LocalReason.OVERLOAD: (503, "The gateway is overloaded."),
     LocalReason.CLIENT_CONCURRENCY: (429, "This client has too many requests in flight."),
     LocalReason.CLIENT_RATE: (429, "This client sends too many requests."),
 }

@@ -34,9 +34,9 @@ _PLAIN_DETAILS: Final = {
     417: "This expectation cannot be met.",
     431: "The request's header fields are too large.",
     501: "This transfer coding is not supported.",
-    503: "This gateway has more requests than it can serve.",
-    505: "Only HTTP/1.1 and HTTP/1.0 are spoken here.",
-    508: "This request has passed through this gateway too often.",
+    503: "This gateway is overloaded.",
+    505: "This gateway supports HTTP/1.1 and HTTP/1.0 only.",
+    508: "This request is in a loop: it has passed through this gateway too often.",
 }
 _DETAILS_OF_REASON: Final = {
     "plain_http": "This port speaks TLS: use https:// here.",

@@ -99,13 +99,13 @@ FAILURES: Final[dict[Failure, FailureRule]] = {
         502,
         "connection_terminated",
         Resend.IF_IDEMPOTENT,
-        "The backend closed the connection without a reply.",
+        "The backend closed the connection without a response.",
     ),
     Failure.REPLY_TIMEOUT: FailureRule(
-        504, "http_response_timeout", Resend.IF_IDEMPOTENT, "The backend did not reply in time."
+        504, "http_response_timeout", Resend.IF_IDEMPOTENT, "The backend did not respond in time."
     ),
     Failure.BAD_REPLY: FailureRule(
-        502, "http_protocol_error", Resend.NEVER, "The backend's reply was not valid HTTP."
+        502, "http_protocol_error", Resend.NEVER, "The backend's response was not valid HTTP."
     ),
     Failure.MISPLACED: FailureRule(
         502,
@@ -114,13 +114,13 @@ FAILURES: Final[dict[Failure, FailureRule]] = {
         "The backend sent the response to another request.",
     ),
     Failure.REPLY_CUT: FailureRule(
-        502, "http_response_incomplete", Resend.NEVER, "The backend's reply was cut off."
+        502, "http_response_incomplete", Resend.NEVER, "The backend's response was cut off."
     ),
     Failure.REPLY_STALLED: FailureRule(
         504,
         "connection_read_timeout",
         Resend.NEVER,
-        "The backend stopped in the middle of its reply.",
+        "The backend stopped in the middle of its response.",
     ),
     Failure.BAD_DOCUMENT: FailureRule(  # it could show this backend's own range
         502,
@@ -142,7 +142,7 @@ FAILURES: Final[dict[Failure, FailureRule]] = {
         503,
         "connection_limit_reached",
         Resend.ALWAYS,
-        "All backends that serve the requested API version have as many requests as they take.",
+        "All backends that serve the requested API version are busy.",
     ),
     Failure.QUEUE_TIMEOUT: FailureRule(
         503,
