@@ -239,7 +239,13 @@ class BackendConnection:
         self.pool.on_connection_lost(self)
         if self._quick_ack is not None:
             self._quick_ack.end()
-        refused = self._is_tls and self._tls_connection_lost(exc)
+        refused = False
+        if self._is_tls:
+            keep_session(self.transport)
+            # In TLS 1.3 the handshake has seemed complete before. The backend has executed nothing.
+            refused = self._tickets_due and refused_by_peer(exc)
+            if refused:
+                self.pool.on_refused(exc)
         receiver, self._receiver = self._receiver, None
         if receiver is None:
             return
@@ -251,15 +257,6 @@ class BackendConnection:
             receiver.on_failure(Failure.BAD_REPLY if self._any_byte_received else Failure.NO_REPLY)
         else:
             receiver.on_failure(Failure.REPLY_CUT)
-
-    def _tls_connection_lost(self, exc: BaseException | None) -> bool:
-        """Whether the backend has refused the gateway's certificate, and so executed nothing. In TLS 1.3 the
-        handshake has seemed complete before."""
-        keep_session(self.transport)
-        refused = self._tickets_due and refused_by_peer(exc)
-        if refused:
-            self.pool.on_refused(exc)
-        return refused
 
     def give_up(self) -> None:
         """Close the connection, which is open or being made: nobody waits for it any more."""

@@ -60,7 +60,7 @@ class _Turns:
         self._by_source.setdefault(one.source, deque()).append(one)
 
     def next(self, having: Callable[[str], int] | None = None) -> PendingConnection:
-        """Take the first connection of the next source; with `having`, of the one of a few that has least."""
+        """Take the first connection of the next source; with `having`, of whichever of a few has least."""
         sources = iter(self._by_source)
         source = next(sources) if having is None else min(islice(sources, MAX_COMPARED), key=having)
         waiting = self._by_source.pop(source)
@@ -158,7 +158,7 @@ class AcceptPhase:
         return len(self._active.get(source, ()))
 
     def _make_room(self, source: str) -> None:
-        """Close the oldest waiting connection of the source with most slots, if `source` has two less."""
+        """Close the oldest waiting connection of the source with most slots, if `source` has two fewer."""
         mine = self._slots_of(source)
         greediest = max(self._active.values(), key=len)
         if len(greediest) > mine + 1:

@@ -54,7 +54,7 @@ class Downstream:
         raise NotImplementedError
 
     def hand_over(self) -> tuple[bytes, bool]:
-        """Give the connection to a tunnel: the bytes behind the request, and whether no more will come."""
+        """Give the connection to a tunnel; returns the bytes behind the request, and whether no more come."""
         raise NotImplementedError
 
     def connection_lost(self, exc: Exception | None) -> None:
