@@ -29,10 +29,7 @@ class PassiveObserver:
     monotonic seconds, for the rate only; it dates no fact."""
 
     def __init__(
-        self,
-        snapshot_holder: SnapshotHolder,
-        metrics: Counting,
-        clock: Callable[[], float] = monotonic,
+        self, snapshot_holder: SnapshotHolder, metrics: Counting, clock: Callable[[], float] = monotonic
     ) -> None:
         self._snapshot_holder = snapshot_holder
         self._metrics = metrics

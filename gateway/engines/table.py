@@ -18,14 +18,7 @@ from gateway.core.decision.decision import Forward, NegotiationResult, Resolutio
 from gateway.core.decision.local_responses import error_response
 from gateway.core.decision.routing import Routes
 from gateway.core.decision.selection import Candidates
-from gateway.core.dialect import (
-    BackendResponse,
-    Dialect,
-    DirectPaths,
-    Endpoint,
-    Served,
-    VersionRefusal,
-)
+from gateway.core.dialect import BackendResponse, Dialect, DirectPaths, Endpoint, Served, VersionRefusal
 from gateway.core.fleet.backend import Member
 from gateway.core.fleet.match import Match
 from gateway.core.fleet.service import Service

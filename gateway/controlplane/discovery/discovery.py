@@ -22,24 +22,12 @@ from typing import Final, Protocol, TypeAlias, final
 
 from gateway.controlplane.discovery.listers import Answer, Lister, lister_of
 from gateway.controlplane.name_lookup import NO_ANSWER, Failed, NameLookup
-from gateway.controlplane.resolver import (
-    LONGEST_LOOKUP,
-    FewLines,
-    pause_after,
-    pause_after_failures,
-)
+from gateway.controlplane.resolver import LONGEST_LOOKUP, FewLines, pause_after, pause_after_failures
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.backend import Backend, Member
 from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.service import Service
-from gateway.core.fleet.source import (
-    MAX_BACKENDS,
-    Address,
-    Source,
-    after_answer,
-    after_time,
-    why_refused,
-)
+from gateway.core.fleet.source import MAX_BACKENDS, Address, Source, after_answer, after_time, why_refused
 from gateway.settings.own_addresses import OwnAddress, own_address_of
 from gateway.settings.target_file import restored_address
 from gateway.telemetry.access_log import printable

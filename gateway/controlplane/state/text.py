@@ -17,16 +17,11 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from types import MappingProxyType, UnionType
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from gateway.core.agreement.attachment import LastAttached, Registered
-from gateway.core.agreement.record import (
-    AgreedRecord,
-    UnreadableRecord,
-    read_record,
-    write_record,
-)
+from gateway.core.agreement.record import AgreedRecord, UnreadableRecord, read_record, write_record
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.offer_state import SavedAdvertisement, SavedState
 from gateway.core.fleet.service import AtLeast, Policy, Service
@@ -186,16 +181,16 @@ def _quoted(text: str) -> str:
 
 def _entries(text: str) -> Mapping[str, dict[str, Any]]:
     try:
-        document = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError):
         raise StateTextError("it is not JSON") from None
-    if not isinstance(document, dict) or type(document.get("skewgate_state")) is not int:
+    if not isinstance(content, dict) or type(content.get("skewgate_state")) is not int:
         raise StateTextError("it is not a state file of skewgate")
-    found = document["skewgate_state"]
+    found = content["skewgate_state"]
     if found not in (FORMAT, _WITHOUT_ADVERTISEMENTS):
         reads = f"{_WITHOUT_ADVERTISEMENTS} and {FORMAT}"
         raise StateTextError(f"its format is {_quoted(str(found))}, this release reads {reads}")
-    entries = document.get("services")
+    entries = content.get("services")
     if not isinstance(entries, dict):
         raise StateTextError("it has no `services`")
     for name, entry in entries.items():
@@ -226,45 +221,32 @@ def _registered(entry: object) -> Registered | None:
             return None
 
 
+def _has(entry: object, **kinds: type | UnionType) -> TypeGuard[dict[str, Any]]:
+    """Whether `entry` is an object with fields of these types."""
+    return (
+        isinstance(entry, dict)
+        and kinds.keys() <= entry.keys()
+        and all(isinstance(entry[name], kind) for name, kind in kinds.items())
+    )
+
+
 def _is_entry(entry: object) -> bool:
-    match entry:
-        case {
-            "dialect": str(),
-            "scheme": list(),
-            "versions": list(ranges),
-            "policy": str() | None,
-            "at_least": str() | None,
-            "cut": bool(),
-            "pin": str() | None,
-            "drained": list(names),
-            "advertisements": dict(advertisements),
-        }:
-            return (
-                all(isinstance(name, str) for name in names)
-                and all(map(_is_range, ranges))
-                and all(map(_is_advertisement, advertisements.values()))
-            )
-        case _:
-            return False
+    return (
+        _has(entry, dialect=str, scheme=list, versions=list, policy=str | None, at_least=str | None)
+        and _has(entry, cut=bool, pin=str | None, drained=list, advertisements=dict)
+        and all(isinstance(name, str) for name in entry["drained"])
+        and all(map(_is_range, entry["versions"]))
+        and all(map(_is_advertisement, entry["advertisements"].values()))
+    )
 
 
 def _is_advertisement(entry: object) -> bool:
-    match entry:
-        case {
-            "url": str(),
-            "versions": list(ranges),
-            "default": str() | None,
-            "legacy": bool(),
-            "at": int() | float() as at,
-            **others,
-        }:
-            return (
-                all(map(_is_range, ranges))
-                and -_LATEST_TIME <= at <= _LATEST_TIME
-                and _is_source(others.get("source", ""), others.get("leaves_at"))
-            )
-        case _:
-            return False
+    return (
+        _has(entry, url=str, versions=list, default=str | None, legacy=bool, at=int | float)
+        and all(map(_is_range, entry["versions"]))
+        and -_LATEST_TIME <= entry["at"] <= _LATEST_TIME
+        and _is_source(entry.get("source", ""), entry.get("leaves_at"))
+    )
 
 
 def _is_source(source: object, leaves_at: object) -> bool:
