@@ -31,14 +31,14 @@ from gateway.core.versions.version import Scheme, Version
 
 
 class Endpoint(NamedTuple):
-    """What a request target is to the dialect, by method, path and query alone: header values never matter.
+    """A request target as the dialect sees it, by method, path and query alone: header values never matter.
 
     `Dialect.endpoint` finds it for every request, and it is a part of the key of the decision cache. So it is
     a plain tuple, which hashes fast; a dialect normally returns one of a few constants.
     """
 
     name: str
-    """For explain: `resource`, `root`, `v1`."""
+    """Name that `explain` shows: `resource`, `root`, `v1`."""
     negotiated: bool = True
     """False: a version means nothing here. Owned request headers are dropped, none is written (Ironic
     `/`)."""
@@ -50,23 +50,24 @@ class Endpoint(NamedTuple):
     """True: legacy members never get it (Nova `/v2.1`; any document). False: a legacy member may get it, if
     the versions that it stands for hold the negotiated one."""
     served_always: bool = False
-    """True: the servers of this API name the served version on every successful response here. One without it
-    is from a server whose version is unknown (semantics, Knowing)."""
+    """True: servers of this API name the served version on every successful response here. If one is missing,
+    the server's version is unknown (semantics, Knowing)."""
     version_in_target: str | None = None
-    """What the target itself says about the version (path, query); None where it says nothing. The dialect
-    bounds its length, because clients choose it and it is cached."""
+    """Version as the target itself gives it (path, query); None: it gives none. Bounded by the dialect,
+    because clients choose it and it is cached."""
     rate_limited: bool = False
-    """True, with `answered`: the response costs more than a refusal. Beyond a bounded rate for each service
-    it is 429. `read_requested` is called here, too, for what the 429 says."""
+    """True, with `answered`: the response costs more than a refusal, so each service answers it at a bounded
+    rate, and then with 429. `read_requested` is called here, too, for what the 429 says."""
     choices: bool = False
     """True, with `document`: only a response of status 300 is one. Every other is the API's own, which a
     request header may select at any path (Nova outside its mounts)."""
     mount: str | None = None
-    """The part of the API that this is below. Only members that have it get the request (Cinder `/v2`)."""
+    """The part of the API that this is below, such as Cinder's `/v2`. Only members that have it get the
+    request."""
 
 
 class RequestedKind(StrEnum):
-    """The label `requested` of skewgate_negotiations_total."""
+    """How a request names its version: the label `requested` of `skewgate_negotiations_total`."""
 
     EXACT = "exact"
     LATEST = "latest"
@@ -77,13 +78,13 @@ class RequestedKind(StrEnum):
 @final
 @dataclass(frozen=True, slots=True)
 class RequestedVersion:
-    """What a request says about its version."""
+    """The version that a request names, and how."""
 
     kind: RequestedKind
     version: Version | None = None
-    """Only with `EXACT`."""
+    """Set only with `EXACT`."""
     text: str = ""
-    """As the client spelled it, for refusals that quote it. Bounded by the limit for a header line."""
+    """The client's own spelling, for refusals that quote it. Bounded by the limit for a header line."""
     signed: bool = False
     """True: the client signed the header that holds its version (Chef protocol 1.3). The request is routed by
     its version and not rewritten: owned headers pass as they came."""
@@ -93,7 +94,7 @@ NO_VERSION_REQUESTED = RequestedVersion(RequestedKind.NONE)
 
 
 class DefaultKind(Enum):
-    """What a request without a version means."""
+    """Meaning of a request without a version."""
 
     MINIMUM = "minimum"
     MAXIMUM = "maximum"
@@ -104,14 +105,14 @@ class DefaultKind(Enum):
 @final
 @dataclass(frozen=True, slots=True)
 class DefaultVersion:
-    """The rule for requests that name no version. `constant` only with `CONSTANT`."""
+    """The rule for requests that name no version. `constant` is set only with `CONSTANT`."""
 
     kind: DefaultKind
     constant: Version | None = None
 
 
 class VersionMatch(Enum):
-    """Which version on offer an exactly requested version leads to."""
+    """Rule by which an exactly requested version is matched with the offer."""
 
     EXACT = "exact"
     NEAREST_EARLIER = "nearest_earlier"
@@ -140,14 +141,14 @@ class Refusal:
     reason: RefusalReason
     requested: RequestedVersion
     version: Version | None
-    """The requested version, or the constant of the default version; None when malformed."""
+    """Requested version, or the constant of the default version; None: malformed."""
     offered: VersionSet
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class GatewayError:
-    """An error that the gateway itself answers with after routing: 502, 503, 504, 413, a missing
+    """Any error that the gateway itself answers with after routing: 502, 503, 504, 413, a missing
     operation."""
 
     status: int
@@ -174,11 +175,11 @@ class MissingOperation:
     requested: RequestedVersion
     offered: VersionSet
     status: int | None = None
-    """The status that the operator configured, 400 or 404. None: the dialect's own."""
+    """Configured status, 400 or 404; None: the dialect's own."""
 
     @property
     def error(self) -> GatewayError:
-        """The same with the configured status or 404: for servers without a response of their own."""
+        """The error for APIs without a response of their own: the configured status, or 404."""
         detail = "This operation does not exist in the requested API version."
         return GatewayError(self.status or 404, detail, offered=self.offered, requested=self.requested)
 
@@ -189,13 +190,14 @@ class MissingOperation:
 @final
 @dataclass(frozen=True, slots=True)
 class Advertisement:
-    """What a backend claims to serve; of a legacy one the versions that it stands for, perhaps none."""
+    """The versions that a backend says it serves; of a legacy one those that it stands for, perhaps none."""
 
     versions: VersionSet
     legacy: bool = False
     default: Version | None = None
     mounts: frozenset[str] | None = None
-    """Which `Endpoint.mount` it has, of those that come and go with releases; None: it does not say."""
+    """Mounts (`Endpoint.mount`) that the backend has, of those that only some releases have; None:
+    unknown."""
 
 
 class VersionRefusal(Enum):
@@ -205,48 +207,48 @@ class VersionRefusal(Enum):
     YES = "yes"
     """Nothing was executed: the gateway's advertisement of this backend is out of date."""
     READ_BODY = "read_body"
-    """Only the body shows it: hold it (up to 64 KiB) and call `read_refusal`."""
+    """Only the body shows it: buffer up to 64 KiB of it and call `read_refusal`."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a response head says about versions. All defaults: nothing."""
+    """Version information in a response head. With all defaults: none."""
 
     version: Version | None = None
-    """The version that was executed, as the backend says; None also for what is no version (threats V8)."""
+    """The version that the backend says it executed; None: it names none, or no valid one (threats V8)."""
     advertisement: Advertisement | None = None
     """The backend's own range, if the response carries one: a passive observation."""
     version_refusal: VersionRefusal = VersionRefusal.NO
     has_range: bool = False
     """True: this response has range headers, so those of the offer must replace them."""
     text: str = ""
-    """The owned header's own text, for dialects whose `write_response` repeats it or a part of it."""
+    """Value of the owned header, for dialects whose `write_response` repeats it or a part of it."""
     repeated: Version | None = None
-    """The requested version as the response repeats it; None: it repeats none. If it is not the version of
-    our request, the response says nothing about our request (chef-zero: always `0`)."""
+    """Requested version as the response repeats it; None: it repeats none. If it differs from our request's,
+    the response tells nothing about our request (chef-zero always repeats `0`)."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class BackendResponse:
-    """The head of a backend's response, with all that decides which version lines the client gets."""
+    """Head of a backend's response, with everything that decides which version headers the client gets."""
 
     endpoint: Endpoint
     status: int
     served: Served
     negotiated: Version | None
-    """None where nothing was negotiated."""
+    """None: nothing was negotiated."""
     offered: VersionSet
     """Replaces the backend's own range."""
     legacy: bool = False
-    """True: of a legacy backend. The client gets what a new one would have sent."""
+    """True: the backend is legacy. The client gets what a newer one would have sent."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """One GET on a backend's own address. `path` is relative to the backend's URL."""
+    """One GET on a backend. `path` is relative to the backend's URL."""
 
     path: str
     headers: tuple[Header, ...] = ()
@@ -255,7 +257,7 @@ class ProbeRequest:
 @final
 @dataclass(frozen=True, slots=True)
 class ProbeResponse:
-    """The response to one: a body of at most `limits.document`, already decoded."""
+    """Response to a probe request: a body of at most `limits.document`, already decoded."""
 
     status: int
     headers: Mapping[str, str]
@@ -265,7 +267,7 @@ class ProbeResponse:
 @final
 @dataclass(frozen=True, slots=True)
 class ProbeFault:
-    """The responses hold nothing that can be believed."""
+    """Failed probe: the responses hold nothing that can be relied on."""
 
     reason: str
     """A metric label of a closed set: `status`, `document`, `range`, `unauthorized` …"""
@@ -274,7 +276,7 @@ class ProbeFault:
 
 
 ProbeStep: TypeAlias = Advertisement | ProbeRequest | ProbeFault
-"""What a dialect makes of the responses so far: a result, one more request, or a failed probe."""
+"""Result of one step of a probe: an advertisement, one more request, or a failure."""
 
 
 # --- documents ---------------------------------------------------------------------------------------------
@@ -283,27 +285,26 @@ ProbeStep: TypeAlias = Advertisement | ProbeRequest | ProbeFault
 @final
 @dataclass(frozen=True, slots=True)
 class Links:
-    """How links of a document become links that the client can reach."""
+    """Rewrites the links of a document so that the client can follow them."""
 
     backend: str
-    """`http://10.0.0.5:6385`: the backend's own scheme, authority and base path."""
+    """The backend's own scheme, authority and base path: `http://10.0.0.5:6385`."""
     host: str
-    """The client's Host. The backend got it, too, and builds its links from it."""
+    """The client's Host, which the backend got too and builds its links from."""
     public: str
-    """`https://api.example:443/baremetal`: scheme, authority and prefix under which the client reached the
-    gateway."""
+    """Scheme, authority and prefix under which the client reached the gateway:
+    `https://api.example:443/baremetal`."""
     moved_to: str | None = None
-    """For a cached document, which was fetched for another client: under what the present one reached the
-    gateway. `host` and `public` are then those of the first one."""
+    """Public address of the present client, if the document was cached for another one. `host` and `public`
+    are then those of the first client."""
     _rewriter: LinkRewriter = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Take the bases apart once, not for every link."""
         rewriter = LinkRewriter(backend=self.backend, host=self.host, public=self.public)
         object.__setattr__(self, "_rewriter", rewriter)
 
     def rewrite(self, link: str) -> str:
-        """`link` as the client can follow it; links to third parties stay as they are."""
+        """`link` as the client can follow it. Links to third parties stay unchanged."""
         public = self._rewriter.rewrite(link)
         return public if self.moved_to is None else move(public, before=self.public, after=self.moved_to)
 
@@ -315,19 +316,19 @@ class Links:
 @dataclass(frozen=True, slots=True)
 class DirectPaths:
     """Paths below which every request without escapes is for a negotiated endpoint and no document, whatever
-    its method and query: an engine may send it straight to a backend, at the version in its headers."""
+    its method and query. An engine may send it straight to a backend, at the version in its headers."""
 
     prefix: str
-    """What they begin with: `/v1/`."""
+    """Beginning of the paths: `/v1/`."""
     first: str = "A-Za-z0-9"
-    """What the next character may be, as in the brackets of a regular expression."""
+    """Allowed next characters, as in the brackets of a regular expression."""
     besides: tuple[str, ...] = ()
-    """Beginnings that are none of them, in lower case: the case of a path does not count."""
+    """Excluded beginnings, in lower case: the case of a path does not count."""
 
 
 @final
 class OptionWarning(NamedTuple):
-    """Something in a dialect's options, `at` this position, that is allowed and will mislead somebody."""
+    """A misleading but valid value in a dialect's options, `at` this position."""
 
     at: tuple[str | int, ...]
     message: str
@@ -337,37 +338,37 @@ class OptionWarning(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class ConfigurationRules:
-    """What a dialect demands of its service's configuration beyond its own options, for settings to check."""
+    """What a dialect demands of its service's configuration beyond its own options. Settings check it."""
 
     missing_option: str = ""
-    """The option without which probes cannot read what a server serves, as an operator writes it. Until it is
-    set, every backend must declare its versions. Empty: backends can be probed."""
+    """The option without which probes cannot read versions, as an operator writes it. Until it is set, every
+    backend must declare its versions. Empty: backends can be probed."""
     path_is_signed: bool = False
     """True: clients sign the path, so a configuration under which backends get another one is refused."""
     option_paths: tuple[tuple[tuple[str | int, ...], str], ...] = ()
     """Paths in its options, each with its position there, as `endpoint` gets paths."""
     warnings: tuple[OptionWarning, ...] = ()
     notes: tuple[str, ...] = ()
-    """What `check` says about the service although nothing is wrong: one sentence each."""
+    """Notes that `check` prints about a correct service, one sentence each."""
     says_default: bool = False
-    """True: `check` says what a request without a version gets, because no server's habit decides it."""
+    """True: `check` prints what a request without a version gets, because no server's habit decides it."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ProbePaths:
-    """What probes request, by the service's configuration. A dialect that wants to know it has an option
+    """The paths that probes request, by the service's configuration. A dialect that needs them has an option
     `probes` of this type, which no operator writes."""
 
     path: str | None = None
     """`probe.path`; None: the dialect's own."""
     health: str | None = None
-    """None: there is no health check."""
+    """Path of the health check; None: there is none."""
     prefix: str = ""
-    """The route's prefix, if backends get it, too."""
+    """The route's prefix, if backends get it."""
 
     def local(self, path: str) -> str | None:
-        """The path of a server as `Dialect.endpoint` gets it. None: no client gets there."""
+        """The path of a server as `Dialect.endpoint` gets it; None: clients cannot reach it."""
         if not self.prefix:
             return path
         rest = path[len(self.prefix) :]
@@ -382,7 +383,7 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 @final
 @dataclass(frozen=True, slots=True)
 class NoOptions:
-    """For dialects that have nothing to configure."""
+    """Options of a dialect that has nothing to configure."""
 
 
 class Dialect(ABC):
@@ -408,51 +409,54 @@ class Dialect(ABC):
     vary: tuple[str, ...]
     """Names that `Vary` lists on every response, canonical."""
     vary_separately: bool = False
-    """Whether each of these names gets a `Vary` line of its own (Nova). False: one line lists them."""
+    """True: each of these names gets a `Vary` line of its own (Nova). False: one line lists them."""
     default_version: DefaultVersion
-    """Where the service does not configure one."""
+    """Rule for requests without a version, unless the service configures one."""
     version_match: VersionMatch = VersionMatch.EXACT
     legacy_versions: VersionSet = VersionSet()
-    """What a backend without versions stands for in a mixed fleet; empty: it takes no part in the offer."""
+    """Versions that a backend without versions stands for in a mixed fleet; empty: it takes no part in the
+    offer."""
     releases: Mapping[str, Version] = {}
-    """Highest version by release name, for ceilings."""
+    """Highest version of each release, by its name, for ceilings."""
 
     retry_after: bool = True
-    """Whether a 503 carries `Retry-After`, where the service does not say it. False: clients break on it."""
+    """Default of `retry_after` of a service: whether a 503 carries `Retry-After`. False: clients break on
+    it."""
     method_override: tuple[str, ...] = ()
-    """Request headers (normalized, also in `reads`) that may hold the method of a POST: the first one
+    """Request headers (normalized, also in `reads`) that may hold the method of a POST. The first one
     counts."""
     method_parameter: str | None = None
-    """The query parameter that its servers take for the method; None: they read none."""
+    """Query parameter that servers of this API take for the method; None: they read none."""
 
     request_ids: RequestIds = PLAIN_IDS
-    """Those of its own, where its servers have some."""
+    """Request id headers of the API."""
     target_has_version: bool = False
     """True: the version is in the request target, in its path or its query. `write_target` writes it."""
     configuration_rules: ConfigurationRules = ConfigurationRules()
 
     direct_paths: tuple[DirectPaths, ...] = ()
-    """Where its requests may go past the gateway, through another engine."""
+    """Where requests may bypass the gateway, through an engine."""
     made_of: object = None
-    """The options that `made` got; None: it was made in another way."""
+    """Argument of `made`; None: this instance was made in another way."""
 
     @classmethod
     def configured(cls, options: object) -> Self:
-        """The dialect of one service; `options` is an instance of `Options`. Raises `VersionTextError` or
-        `ValueError`, preferably an `OptionsError`, which has the position."""
+        """Make the dialect of one service; `options` is an instance of `Options`. Raises `VersionTextError`
+        or `ValueError`, preferably an `OptionsError`, which has the position."""
         return cls()
 
     @classmethod
     @final
     def made(cls, options: object) -> Self:
-        """The same, and it can be made in another process, too. Raises what `configured` raises."""
+        """Make a dialect that can be pickled. Raises what `configured` raises."""
         dialect = cls.configured(options)
         dialect.made_of = options
         return dialect
 
     @final
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
-        """In another process it is made anew: it may hold what cannot be pickled."""
+        """Pickle the options alone: another process makes the dialect anew, which may hold what cannot be
+        pickled."""
         if self.made_of is None:
             return super().__reduce_ex__(protocol)
         return type(self).made, (self.made_of,)
@@ -461,7 +465,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
-        """What this target is. Runs on every request: keep it to a few comparisons."""
+        """Classify a request target. Runs on every request: keep it to a few comparisons."""
 
     @abstractmethod
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
@@ -478,24 +482,24 @@ class Dialect(ABC):
         of `Accept`), the rest of the value is there."""
 
     def write_target(self, endpoint: Endpoint, target: str, version: Version) -> str:
-        """With `target_has_version`: the target with the negotiated version in it. Runs on every negotiated
+        """The target with the negotiated version in it, if `target_has_version`. Runs on every negotiated
         request."""
         return target
 
     def without_version(self, headers: Mapping[str, str]) -> tuple[Header, ...]:
-        """The owned header lines for an endpoint where nothing is negotiated: what they say besides a
+        """The owned header lines for an endpoint where nothing is negotiated: what they hold besides a
         version. None, unless versions are only a part of a header's value."""
         return ()
 
     def operation_path(self, path: str) -> str:
-        """The one spelling of `path` by which operations are looked up: without a version segment, and with
-        those spellings made equal that its servers take for the same. Runs on every negotiated request of a
-        service with operations."""
+        """The one spelling of `path` by which operations are looked up: without a version segment, all
+        spellings that its servers take for the same made equal. Runs on every negotiated request of a service
+        with operations."""
         return path
 
     def document_path(self, path: str) -> str:
-        """The one spelling of a document's path: all that its servers take for the same lead to one cached
-        document. Without escapes and slashes at its ends, unless they read more."""
+        """The one spelling of a document's path, so that all that servers take for the same lead to one
+        cached document. Without escapes and trailing slashes, unless servers read more."""
         plain = unquote(path) if "%" in path else path
         return "/" + plain.strip("/")
 
@@ -514,25 +518,27 @@ class Dialect(ABC):
 
     @abstractmethod
     def error_response(self, error: GatewayError) -> Response:
-        """An error in the dialect's shape. The caller adds `Retry-After` and `Vary`."""
+        """An error in the API's own format. The caller adds `Retry-After` and `Vary`."""
 
     def refuse_operation(self, missing: MissingOperation) -> Response:
         """The response to an operation outside its versions, as its servers give it: 404, unless they use
-        another status. `missing.status` goes before either. The caller adds `Vary`."""
+        another status. `missing.status` overrides both. The caller adds `Vary`."""
         return self.error_response(missing.error)
 
     def write_request_id(self, response: Response, request_id: str) -> Response:
-        """A response made by the gateway, with the id of the request."""
+        """The same response, made by the gateway, with the request id."""
         return response.with_headers(*((name, request_id) for name in self.request_ids.response_headers))
 
     # -- 3. the backend's response
 
     @abstractmethod
     def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
-        """What a response head says. `headers` is a multidict that holds the headers of `owned_response`."""
+        """Version information of a response head. `headers` is a multidict with the headers of
+        `owned_response`."""
 
     def read_refusal(self, status: int, body: bytes) -> Advertisement | None:
-        """After `VersionRefusal.READ_BODY`: the range that the body names; None: another reason."""
+        """The range that a refusal's body names, after `VersionRefusal.READ_BODY`; None: refused for another
+        reason."""
         return None
 
     @abstractmethod
@@ -554,13 +560,13 @@ class Dialect(ABC):
 
     @classmethod
     def recognize(cls, answer: ProbeResponse) -> Mapping[str, str] | ProbeFault | None:
-        """The options under which the server with this document at `/` can be probed; a fault if it is one of
-        this dialect and does not tell them. None: `probe` says all that there is to say."""
+        """The options that let `probe` read the server with this document at `/`. A fault: the server speaks
+        this dialect, and the document does not name them. None: `probe` needs no options."""
         return None
 
     @abstractmethod
     def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
-        """The next step of a probe. Without responses: the first request (`path` replaces the dialect's own).
+        """The next step of a probe. Without `answers`: the first request (`path` replaces the dialect's own).
 
         Called again with all responses so far until it returns an `Advertisement` or a `ProbeFault`; at most
         4 requests.

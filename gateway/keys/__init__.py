@@ -1,7 +1,7 @@
-"""DECLARES: how a key of the configuration file is declared, once.
+"""DECLARES: each key of the configuration file, once.
 
 A section of the file is a frozen dataclass, and each of its fields is a key: `KIND.key(default, meaning)`.
-From that one declaration follow how the file is read, the JSON Schema, the reference page, what a service
-inherits, and the value that core and data plane use. `kinds` has the shapes, `texts`, `addresses` and
-`secrets` how single texts are read. This package knows no key, no YAML and no file.
+Derived from that one declaration are the reader of the file, the JSON Schema, the reference page, inheritance
+by services, and the value that core and data plane use. `kinds` has the shapes; `texts`, `addresses` and
+`secrets` read single texts. This package contains no key, no YAML and no file.
 """

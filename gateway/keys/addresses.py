@@ -1,6 +1,6 @@
-"""Addresses as texts of the file: hosts, networks, URLs, path prefixes.
+"""Readers of addresses in the file: hosts, networks, URLs, path prefixes.
 
-Each type reads one text strictly and brings its own JSON Schema. This module looks up no name and opens no
+Each reads one text strictly and brings its own JSON Schema. Nothing here looks up a name or opens a
 connection.
 """
 
@@ -19,11 +19,12 @@ _PATH_CHARACTERS: Final = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/-]*", re.ASCII
 _URL: Final = r"[Hh][Tt][Tt][Pp][Ss]?://[^@?#/]+(?:/[^?#@%]*)?|unix:/.*[^/]"
 _URL_OF_NAME: Final = r"[Hh][Tt][Tt][Pp][Ss]?://[^@?#/]+(?:/[^?#@%]*)?"
 UNIX: Final = "unix:"
-"""The beginning of an address that is the path of a Unix socket. Among trusted peers: all that connect so."""
+"""Beginning of an address that is the path of a Unix socket. As a trusted peer: every client on such
+sockets."""
 LOCALHOST: Final = "localhost"
-"""The one name that is always this machine."""
+"""The one name that always means this machine."""
 MAX_SOCKET_PATH: Final = 107
-"""Bytes, of `sun_path` in Linux without the zero at its end."""
+"""Bytes of `sun_path` in Linux without the zero at its end."""
 _PATH: Final = r"/|(?:/[A-Za-z0-9._~!$&'()*+,;=:@-]+)+"
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 _MAPPED: Final = 96
@@ -50,23 +51,23 @@ class UnixAddress(NamedTuple):
 
 
 class BackendUrl(NamedTuple):
-    """The address of a backend. `path` is empty, or begins with a slash and does not end with one."""
+    """Address of a backend. `path` is empty, or begins with a slash and does not end with one."""
 
     host: str
     port: int
     path: str
     tls: bool = False
     socket_path: str = ""
-    """Of a Unix socket; host and port have no meaning then."""
+    """Path of a Unix socket; host and port have no meaning then."""
 
 
 def addresses_of(host: str) -> tuple[str, ...]:
-    """The addresses of `localhost`; of any other host the text itself, because no name is looked up."""
+    """Addresses of `localhost`; of any other host the text itself, because no name is looked up."""
     return ("127.0.0.1", "::1") if host == LOCALHOST else (host,)
 
 
 def read_host(text: str) -> str:
-    """A host name in lower case, or an IP address without brackets."""
+    """Read a host name in lower case, or an IP address without brackets."""
     inner = text[1:-1] if text.startswith("[") and text.endswith("]") else None
     try:
         address = ip_address(text if inner is None else inner)
@@ -84,8 +85,8 @@ def read_host(text: str) -> str:
 
 
 def read_host_pattern(text: str) -> str:
-    """The name or address of a `Host` field, as `core.decision.routing` compares it, or a wildcard,
-    `*.example.org`, which stands for names with one label or more in its place."""
+    """Read the host of a `Host` field, in the form that `core.decision.routing` compares, or a wildcard:
+    `*.example.org` stands for names with one label or more in place of the `*`."""
     name = text.removesuffix(".")
     if name in {"*", "*."}:
         reject("`*` alone is not a host", "leave this key out: then any host matches")
@@ -110,7 +111,7 @@ def read_host_pattern(text: str) -> str:
 
 
 def read_address(text: str) -> Address:
-    """`HOST:PORT`, IPv6 as `[::1]:8080`."""
+    """Read `HOST:PORT`, IPv6 as `[::1]:8080`."""
     host, colon, port = text.rpartition(":")
     if text.lower().startswith("https://"):
         reject(
@@ -133,7 +134,7 @@ def read_address(text: str) -> Address:
 
 
 def read_socket_path(text: str) -> str:
-    """The path of a Unix socket, without `unix:`."""
+    """Read the path of a Unix socket, without `unix:`."""
     if text.startswith("//"):
         reject("after unix: comes the path itself, without //", "write unix:/run/skewgate/http.sock")
     if read_text(text).rpartition("/")[2] in {"", ".", ".."}:
@@ -144,27 +145,27 @@ def read_socket_path(text: str) -> str:
 
 
 def read_client_address(text: str) -> Address | UnixAddress:
-    """`HOST:PORT` or `unix:PATH`."""
+    """Read `HOST:PORT` or `unix:PATH`."""
     if text.startswith(UNIX):
         return UnixAddress(read_socket_path(text.removeprefix(UNIX)))
     return read_address(text)
 
 
 def read_trusted_peer(text: str) -> IPv4Network | IPv6Network | str:
-    """A network, or `unix:`."""
+    """Read a network, or `unix:`."""
     return UNIX if text == UNIX else read_network(text)
 
 
 def read_port(text: str, *, lowest: int) -> int:
-    """The number of a port."""
+    """Read the number of a port."""
     if re.fullmatch(r"[0-9]{1,5}", text, re.ASCII) is None or not lowest <= int(text) <= 65_535:
         reject(f"the port must be a number from {lowest} to 65535", "write it at the end: HOST:8080")
     return int(text)
 
 
 def read_network(text: str) -> IPv4Network | IPv6Network:
-    """`10.0.0.0/8`, `fd00::/8` or a single address. IPv4 written as IPv6 (`::ffff:10.0.0.0/104`) is IPv4:
-    addresses of clients are read so, too."""
+    """Read `10.0.0.0/8`, `fd00::/8` or a single address. IPv4 written as IPv6 (`::ffff:10.0.0.0/104`) becomes
+    IPv4, as do addresses of clients."""
     try:
         network = ip_network(text)
         mapped = network.network_address.ipv4_mapped if isinstance(network, IPv6Network) else None
@@ -183,7 +184,7 @@ def read_network(text: str) -> IPv4Network | IPv6Network:
 
 
 def read_url(text: str) -> BackendUrl:
-    """`http://HOST[:PORT][/base]`, the same with `https`, or `unix:/PATH`."""
+    """Read `http://HOST[:PORT][/base]`, the same with `https`, or `unix:/PATH`."""
     if text.startswith(UNIX):
         path = read_socket_path(text.removeprefix(UNIX))
         if not path.startswith("/"):
@@ -217,7 +218,7 @@ def read_url(text: str) -> BackendUrl:
 
 
 def read_dns_url(text: str) -> BackendUrl:
-    """`http://NAME[:PORT][/base]`: a URL whose host is looked up."""
+    """Read `http://NAME[:PORT][/base]`: a URL whose host is looked up."""
     url = _read_url_of_name(text, "http://NAME:PORT")
     if url.host.startswith("_"):
         reject("this is the name of SRV records", "write `srv` instead of `dns`")
@@ -225,7 +226,7 @@ def read_dns_url(text: str) -> BackendUrl:
 
 
 def read_srv_url(text: str) -> BackendUrl:
-    """`http://_SERVICE._PROTOCOL.NAME[/base]`: the records bring the ports."""
+    """Read `http://_SERVICE._PROTOCOL.NAME[/base]`: SRV records bring the ports."""
     url = _read_url_of_name(text, "http://_api._tcp.NAME")
     if re.match(r"_[^.]+\._[^.]+\.", url.host) is None:
         reject("not the name of SRV records", "write http://_SERVICE._tcp.NAME")
@@ -248,7 +249,7 @@ def _read_url_of_name(text: str, example: str) -> BackendUrl:
 
 
 def read_path(text: str) -> str:
-    """A path prefix. It begins with a slash, does not end with one, and can be written in one way only."""
+    """Read a path prefix. It begins with a slash, does not end with one, and has only one spelling."""
     if not text.startswith("/"):
         reject("a path must begin with a slash", "write /baremetal")
     if text == "/":

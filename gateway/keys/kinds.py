@@ -4,7 +4,7 @@
     class Queue:
         length: int = count(0, 100_000).key(32, "How many requests may wait ...", reason="...", example=100)
 
-    QUEUE = section(Queue, "How requests wait for a backend that is full.")
+    QUEUE = section(Queue, "Queue of the requests that wait for a full backend.")
 
 A kind is a text, a list, a table (names that the operator chooses), a section (names that the gateway knows),
 or either of two of these. The values of a file are walked together with the kinds by `settings.yaml.reader`,
@@ -26,43 +26,43 @@ from gateway.errors import TextRefused
 T = TypeVar("T")
 Schema = dict[str, Any]
 Definitions = dict[str, Schema]
-"""The schemas of sections by title, to which `$ref` leads."""
+"""Schemas of sections by title, the targets of `$ref`."""
 
 DIVIDED: Final = "divided"
-"""Each of several workers has an equal part, and no worker more."""
+"""Each of several workers has an equal part of the limit."""
 SHARED: Final = "shared"
-"""It holds for all workers together."""
+"""The limit holds for all workers together."""
 PER_WORKER: Final = "per worker"
-"""Each worker has all of it."""
+"""Each worker has the whole limit."""
 
 VARIABLE_PATTERN: Final = r"\$\{"
-"""With this pattern the schema accepts a value that contains a variable."""
+"""Pattern by which the schema accepts a value that contains a variable."""
 TEXT: Final = {"type": "string", "minLength": 1}
-"""The schema of any text."""
+"""Schema of any text."""
 
 _KEY: Final = "key"
-"""The place of the `Key` in the metadata of a dataclass field."""
+"""Place of the `Key` in the metadata of a dataclass field."""
 _REQUIRED: Final = object()
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The declaration of one key. `default` and `example` are written as an operator writes them."""
+    """Declaration of one key. `default` and `example` are written as an operator writes them."""
 
     kind: Kind[Any]
     meaning: str
     reason: str
-    """Why the default is what it is, or why there is none."""
+    """Reason for the default, or for having none."""
     example: object
     default: object = _REQUIRED
     workers: str = ""
-    """What a limit that adds up over requests or connections means for several workers. It begins with
+    """Meaning for several workers, of a limit that adds up over requests or connections. It begins with
     `divided`, `shared` or `per worker`."""
     whole_file: str = ""
-    """Why the key has no meaning in a service, where its section may be written there, too."""
+    """Reason why the key has no meaning in a service, although its section may be written there."""
     form: str = ""
-    """How a required value is written, for hints: what the operator chooses is in capitals."""
+    """Form of a required value, for hints: placeholders are in capitals."""
     more: Mapping[str, int] = field(default_factory=dict)
     """Further entries of its JSON Schema."""
 
@@ -71,7 +71,7 @@ class Key:
         return self.default is _REQUIRED
 
     def schema(self, definitions: Definitions) -> Schema:
-        """Its JSON Schema, without the entries that only repeat those of the section to which it leads."""
+        """JSON Schema, without the entries that only repeat those of the section that it refers to."""
         about: Schema = {"description": self.meaning, "examples": [self.example], "x-reason": self.reason}
         if self.workers:
             about["x-workers"] = self.workers
@@ -87,10 +87,10 @@ class Key:
 
 
 class Kind(ABC, Generic[T]):
-    """How the value of a key is read. `T` is the type of the value."""
+    """Reader and JSON Schema of a key's value. `T` is the type of the value."""
 
     about: str = ""
-    """What a key of this kind means if its declaration does not say so; only sections have a sentence."""
+    """Default meaning of a key of this kind. Only sections have one."""
 
     @abstractmethod
     def value(self, written: Any) -> T:  # noqa: ANN401 - as an operator writes it
@@ -122,8 +122,8 @@ class Kind(ABC, Generic[T]):
     def required(
         self, meaning: str = "", *, reason: str, example: object, form: str = "", **more: int
     ) -> Mapping[str, Key]:
-        """The metadata of a dataclass field for a required key: `field(metadata=KIND.required(...))`. `more`
-        adds to its JSON Schema."""
+        """Metadata of a dataclass field for a required key: `field(metadata=KIND.required(...))`. `more` adds
+        to its JSON Schema."""
         return {_KEY: Key(self, meaning or self.about, reason, example, form=form, more=more)}
 
 
@@ -133,7 +133,7 @@ def reject(message: str, hint: str = "", quoting: str = "") -> NoReturn:
 
 
 def matching(pattern: str) -> Schema:
-    """The schema of a text that matches a pattern as a whole."""
+    """Schema of a text that matches a pattern as a whole."""
     return {"type": "string", "pattern": f"^(?:{pattern})$"}
 
 
@@ -153,7 +153,7 @@ class Text(Kind[T]):
     ) -> None:
         self.read = read
         self.json = schema
-        """The schema of the text, without what every text may be: a variable."""
+        """Schema of the text, without the variable that any text may be."""
         self._is_key = is_key
         """True: the text is a name in a table, in which no variable is replaced."""
         self.has_commas = has_commas
@@ -163,7 +163,7 @@ class Text(Kind[T]):
         return self.read(str(written).lower() if isinstance(written, bool) else str(written))
 
     def read_in(self, folder: str, text: str) -> T:
-        """The value of a text in a file whose relative paths begin in `folder`."""
+        """Read a text of a file whose relative paths begin in `folder`."""
         return self.read(text)
 
     def schema(self, definitions: Definitions) -> Schema:
@@ -177,7 +177,7 @@ class Text(Kind[T]):
 
 @final
 class PathText(Text[T]):
-    """A text with the path of a file: a relative one begins in the folder of the configuration."""
+    """Text with the path of a file. A relative one begins in the folder of the configuration."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class PathText(Text[T]):
     ) -> None:
         super().__init__(read, schema)
         self._before = before
-        """What comes before the path. A text without it has no path."""
+        """Prefix before the path. A text without it has no path."""
         self._unplaced = frozenset(unplaced)
         """Texts that are no path."""
 
@@ -206,7 +206,7 @@ class PathText(Text[T]):
 
 @final
 class ListOf(Kind[Any]):
-    """A list of values of one kind. `into`: makes the value of them. `least`: items that it must have."""
+    """List of values of one kind. `into`: makes the value from them. `least`: fewest items."""
 
     def __init__(self, item: Kind[Any], *, into: Callable[[list[Any]], Any] = tuple, least: int = 0) -> None:
         self.item = item
@@ -223,7 +223,7 @@ class ListOf(Kind[Any]):
 
 @final
 class Table(Kind[Mapping[str, Any]]):
-    """A mapping in which the operator chooses the names."""
+    """Mapping in which the operator chooses the names."""
 
     def __init__(self, name: Text[str], item: Kind[Any]) -> None:
         self.name = name
@@ -246,7 +246,7 @@ class Table(Kind[Mapping[str, Any]]):
 
 @final
 class Either(Kind[Any]):
-    """A text of one kind, or a list or mapping of another."""
+    """Text of one kind, or a list or mapping of another."""
 
     def __init__(self, text: Text[Any], other: Kind[Any]) -> None:
         self.text = text
@@ -262,14 +262,14 @@ class Either(Kind[Any]):
 @final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Section(Kind[T]):
-    """A mapping of the file with the keys that the gateway knows; any other is an error."""
+    """Mapping of the file with a fixed set of keys; any other is an error."""
 
     make: Callable[..., T]
     """Called with a value for each key that is written. It has the defaults of the others."""
     keys: Mapping[str, Key]
     about: str
     title: str
-    """The name of its JSON Schema."""
+    """Name of its JSON Schema."""
     more: Mapping[str, object] = field(default_factory=dict)
     """Further entries of its JSON Schema."""
     whole_file: Mapping[str, str] = field(default_factory=dict)
@@ -285,7 +285,7 @@ class Section(Kind[T]):
         return {"$ref": f"#/$defs/{self.title}"}
 
     def definition(self, definitions: Definitions) -> Schema:
-        """Its JSON Schema, written out."""
+        """Write out the JSON Schema."""
         required = [name for name, key in self.keys.items() if key.is_required]
         return {
             "type": "object",
@@ -299,15 +299,15 @@ class Section(Kind[T]):
 
 
 def keys_of_class(of: type) -> dict[str, Key]:
-    """The keys that a dataclass declares, in order. Its other fields are none."""
+    """Keys that a dataclass declares, in order, without its other fields."""
     declared = ((each.name, each.metadata.get(_KEY)) for each in dataclasses.fields(of))
     return {name: key for name, key in declared if key is not None}
 
 
 def section(of: type[T], about: str = "", *, title: str = "", **more: object) -> Section[T]:
-    """The section that a frozen dataclass declares. `about`: one sentence; by default the docstring of the
-    class, which a compiled class does not keep. `title`: by default the name of the class. `more`: further
-    entries of its JSON Schema."""
+    """Make the section that a frozen dataclass declares. `about`: one sentence; by default the docstring of
+    the class, which a compiled class does not keep. `title`: by default the name of the class. `more`:
+    further entries of its JSON Schema."""
     about = about or inspect.cleandoc(of.__doc__ or "")
     if not about:
         raise TypeError(f"the section of {of.__name__} needs a sentence about it")
@@ -324,8 +324,8 @@ def without(whole: Section[T], name: str, about: str, title: str) -> Section[T]:
 
 
 def inherited(whole: Section[Any], group: str, about: str, title: str) -> Section[Mapping[str, Any]]:
-    """The section of a service that has the keys of `whole`, the section of the whole file under `group`, but
-    for those with a `whole_file`. Its value has what is written, for `dataclasses.replace`."""
+    """Section of a service with the keys of `whole`, the section of the whole file under `group`, but for
+    those with a `whole_file`. Its value holds only the written keys, for `dataclasses.replace`."""
     keys = {
         name: dataclasses.replace(
             key,

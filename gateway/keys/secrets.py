@@ -1,4 +1,4 @@
-"""Texts that no dump, log or error may show. Their type marks them (threats O9)."""
+"""Secrets: texts that no dump, log or error may show (threats O9)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hmac
 from typing import Any, Final, NoReturn, final
 
 HIDDEN: Final = "***"
-"""Replaces a secret. It always has the same length, because a length would be a hint."""
+"""Text shown for a secret. It always has the same length, because a length would be a hint."""
 
 
 @final
@@ -19,7 +19,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself. Never log what this returns."""
+        """The text itself. Never log it."""
         return self._text
 
     def matches(self, text: str) -> bool:
@@ -44,7 +44,7 @@ class Secret:
 
 @final
 class MaskedText(str):
-    """A text that is sent as it is, but hidden where a value is dumped: header values of probes."""
+    """Text that is sent unchanged, but hidden where a value is dumped: header values of probes."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Single texts of the file: words, numbers, durations, sizes, names, headers, paths.
+"""Readers of single texts of the file: words, numbers, durations, sizes, names, headers, paths.
 
 Each reader takes one text strictly and returns its value, or refuses it with a message and a hint. Messages
 never quote the text, because it may come from the environment; the caret shows it as it was written.
@@ -21,7 +21,7 @@ Word = TypeVar("Word", bound=StrEnum)
 
 
 def one_of(*words: str) -> Text[str]:
-    """One of some words."""
+    """Kind of a text that is one of `words`."""
 
     def read(text: str) -> str:
         if text not in words:
@@ -36,18 +36,18 @@ def one_of(*words: str) -> Text[str]:
 
 
 def literal(words: Any) -> Text[str]:  # noqa: ANN401 - a `Literal` is no class
-    """One of the words of a `Literal`, which is also the type of the value."""
+    """Kind of a text that is one of the words of a `Literal`, which is also the type of the value."""
     return one_of(*get_args(words))
 
 
 def member_of(words: type[Word]) -> Text[Word]:
-    """One of the words of a `StrEnum`, which is the value."""
+    """Kind of a text that is one of the words of a `StrEnum`, which is the value."""
     word = one_of(*words)
     return Text(lambda text: words(word.read(text)), word.json)
 
 
 def off() -> Text[None]:
-    """The word `off`, which stands for no value."""
+    """Kind of the word `off`, which stands for no value."""
     word = one_of("off")
 
     def read(text: str) -> None:
@@ -87,7 +87,7 @@ def _with_our_unit(text: str, units: Mapping[str, str]) -> str:
 
 
 def read_duration(text: str, otherwise: str = "") -> float:
-    """`250ms`, `5s`, `2m`, `24h` as seconds. `otherwise`: what else may be written, for the hint."""
+    """Read `250ms`, `5s`, `2m`, `24h` as seconds. `otherwise`: other allowed texts, for the hint."""
     seconds = read_wait(text, otherwise)
     if not seconds:
         reject("a duration must be more than 0")
@@ -95,7 +95,7 @@ def read_duration(text: str, otherwise: str = "") -> float:
 
 
 def read_wait(text: str, otherwise: str = "") -> float:
-    """A duration that may be zero, `0s`."""
+    """Read a duration that may be zero: `0s`."""
     found = _DURATION.fullmatch(text)
     if found is None:
         hint = f"write a whole number and its unit: 250ms, 5s, 2m or 24h{otherwise}"
@@ -107,14 +107,14 @@ def read_wait(text: str, otherwise: str = "") -> float:
 
 
 def read_percentage(text: str) -> int:
-    """`50%` as 50."""
+    """Read `50%` as 50."""
     if re.fullmatch("(?:[1-9][0-9]?|100)%", text, re.ASCII) is None:
         reject("not a valid percentage", "write a percentage from 1% to 100%")
     return int(text.removesuffix("%"))
 
 
 def read_size(text: str) -> int:
-    """`512B`, `64KiB`, `1MiB`, `1GiB` as bytes."""
+    """Read `512B`, `64KiB`, `1MiB`, `1GiB` as bytes."""
     found = _SIZE.fullmatch(text)
     if found is None:
         hint = "write a whole number and its unit: 512B, 64KiB, 1MiB or 1GiB"
@@ -123,21 +123,21 @@ def read_size(text: str) -> int:
 
 
 def read_count(text: str) -> int:
-    """A whole number in plain digits."""
+    """Read a whole number in plain digits."""
     if re.fullmatch(r"0|[1-9][0-9]{0,8}", text, re.ASCII) is None:
         reject("not a whole number", "write digits only")
     return int(text)
 
 
 def read_flag(text: str) -> bool:
-    """`true` or `false`."""
+    """Read `true` or `false`."""
     if text not in {"true", "false"}:
         reject("not true or false", "write true or false; yes, no, on and off are plain texts here")
     return text == "true"
 
 
 def count(low: int, high: int, hint: str = "") -> Text[int]:
-    """A whole number from `low` to `high`. `hint`: what to do instead of writing another one."""
+    """Kind of a whole number from `low` to `high`. `hint`: the alternative to writing another one."""
 
     def read(text: str) -> int:
         value = read_count(text)
@@ -149,7 +149,7 @@ def count(low: int, high: int, hint: str = "") -> Text[int]:
 
 
 def size(low: str, high: str) -> Text[int]:
-    """A number of bytes, from `low` to `high` as an operator writes them."""
+    """Kind of a number of bytes, from `low` to `high` as an operator writes them."""
     lowest, highest = read_size(low), read_size(high)
 
     def read(text: str) -> int:
@@ -164,7 +164,7 @@ def size(low: str, high: str) -> Text[int]:
 # --- names, headers, secrets, other texts
 
 MIN_SECRET: Final = 16
-"""Characters: nobody guesses so many by trying."""
+"""Fewest characters: nobody guesses so many by trying."""
 NAME_PATTERN: Final = r"[A-Za-z0-9_.-]{1,64}"
 BACKEND_NAME_PATTERN: Final = r"[A-Za-z0-9_.:\[\]-]{1,255}"
 HEADER_NAME_PATTERN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -174,7 +174,7 @@ _CONNECTION_HEADERS: Final = frozenset(
 
 
 def written_as(pattern: str, message: str, hint: str = "", *, is_key: bool = False) -> Text[str]:
-    """A text that matches a pattern as a whole; `message` and `hint` refuse any other."""
+    """Kind of a text that matches a pattern as a whole; `message` and `hint` refuse any other."""
     compiled = re.compile(pattern, re.ASCII)
 
     def read(text: str) -> str:
@@ -186,7 +186,7 @@ def written_as(pattern: str, message: str, hint: str = "", *, is_key: bool = Fal
 
 
 def read_header_name(text: str) -> str:
-    """The name of a header that a probe may carry."""
+    """Read the name of a header that a probe may carry."""
     HEADER_TOKEN.read(text)
     if text.lower() in _CONNECTION_HEADERS:
         reject("this header describes the connection; a probe cannot set it")
@@ -194,14 +194,14 @@ def read_header_name(text: str) -> str:
 
 
 def read_header_value(text: str) -> MaskedText:
-    """The value of a header: visible ASCII with blanks inside."""
+    """Read the value of a header: visible ASCII with blanks inside."""
     if re.fullmatch(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?", text) is None:
         reject("a header value must be visible ASCII without blanks at its ends")
     return MaskedText(text)
 
 
 def read_secret(text: str) -> Secret:
-    """A token that fits into an `Authorization: Bearer` line."""
+    """Read a token that fits into an `Authorization: Bearer` line."""
     if re.fullmatch(r"[\x21-\x7e]+", text) is None:
         reject("a token must be visible ASCII without blanks", "clients send it in a header")
     if len(text) < MIN_SECRET:
@@ -210,26 +210,26 @@ def read_secret(text: str) -> Secret:
 
 
 def read_text(text: str) -> str:
-    """Any text on one line."""
+    """Read any text on one line."""
     if not text.isprintable():
         reject("the text contains a character that cannot be printed")
     return text
 
 
 def read_lines(text: str) -> str:
-    """Any text, on one line or several."""
+    """Read any text, on one line or several."""
     if not text.replace("\n", " ").isprintable():
         reject("the text contains a character that cannot be printed")
     return text
 
 
 def read_file_path(text: str) -> str:
-    """The path of a file that the gateway writes."""
+    """Read the path of a file that the gateway writes."""
     return _not_a_folder(text, "a folder, not a file", "add a file name, such as state.json")
 
 
 def read_pattern(text: str) -> str:
-    """The path of files that the gateway reads, with `*`, `?` and `[ ]` as in a shell."""
+    """Read a path of files that the gateway reads, with `*`, `?` and `[ ]` as in a shell."""
     return _not_a_folder(text, "a folder, not files", "add a pattern of file names, such as *.yaml")
 
 
@@ -263,7 +263,7 @@ HEADER_TOKEN: Final = written_as(
     "a header name has no blanks and no colon",
     is_key=True,
 )
-"""The name of any header. Which may be changed depends on the dialect, and is checked in `settings`."""
+"""The name of any header. The dialect limits which of them may be changed; `settings` checks it."""
 HEADER_TOKEN_TEXT: Final = Text(HEADER_TOKEN.read, HEADER_TOKEN.json)
 HEADER_PATTERN_TEXT: Final = written_as(
     r"[A-Za-z0-9][A-Za-z0-9-]{0,62}\*?",
@@ -282,7 +282,7 @@ VARIABLE_NAME: Final = written_as(
     "write NAME without ${ }: letters, digits and _",
 )
 VERSION: Final = Text(read_text, {"type": ["string", "integer"], "minLength": 1})
-"""A version as it was written. Whole numbers need no quotation marks. 1.90 needs them where other tools read
-the file."""
+"""A version as written. Whole numbers need no quotation marks. 1.90 needs them where other tools read the
+file."""
 VERSIONS: Final = Text(VERSION.read, VERSION.json, has_commas=True)
-"""Versions and ranges, as they were written."""
+"""Versions and ranges, as written."""

@@ -17,45 +17,47 @@ from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Scheme, Version
 
 DEADLINE_SHARE: Final = 0.9
-"""Of the TTL, after which a replica is detached by its own clock."""
+"""Part of the TTL after which a replica is detached by its own clock."""
 
 REMOVAL_SHARE: Final = 1.1
-"""Of the TTL without a new beat, after which others remove `live`. Between two clocks whose rates differ by
-at most 10 %, that is never before the deadline."""
+"""Part of the TTL without a new beat after which others remove `live`. Between two clocks whose rates differ
+by at most 10 %, that is never before the deadline."""
 
 BEATS_IN_TTL: Final = 4
-"""Beats that are sent within one TTL."""
+"""Beats sent within one TTL."""
 
 FORGET_SHARE: Final = 1.1
-"""Of `forget` without `live`, after which others end a registration: the replica answers no more by then."""
+"""Part of `forget` without `live` after which others end a registration. The replica answers no more by
+then."""
 
 WARNING_SHARE: Final = 0.5
-"""Of `forget`, after which a detached replica warns."""
+"""Part of `forget` after which a detached replica warns."""
 
 
 class Answer(Enum):
-    """What a client that requests exactly one version gets."""
+    """Answer to a request for exactly one version."""
 
     SERVE = "serve"
     UNAVAILABLE = "unavailable"
-    """503: later, or elsewhere, the answer may be another."""
+    """503: later, or at another replica, the answer may differ."""
     REFUSE = "refuse"
-    """The dialect's refusal."""
+    """Refusal in the dialect's own format."""
 
 
 def answer(level: Level, *, attached: bool) -> Answer:
-    """What a replica does with a version. A detached one refuses none: the others may offer it by now."""
+    """The answer for a version at this level. A detached replica refuses none: the others may offer it by
+    now."""
     if level >= Level.ACCEPTED:
         return Answer.SERVE
     return Answer.REFUSE if attached and level is Level.REFUSED else Answer.UNAVAILABLE
 
 
 class Attachment(Enum):
-    """Whether a replica may answer by the record that it holds, and how."""
+    """Right of a replica to answer by the record that it holds."""
 
     ATTACHED = "attached"
     DETACHED = "detached"
-    """It keeps the record, and refuses no version."""
+    """It still answers by its record, and refuses no version."""
     FORGOTTEN = "forgotten"
     """It answers nothing: others may have ended its registration."""
 
@@ -66,12 +68,13 @@ def beat_interval(ttl: float) -> float:
 
 
 def deadline(sent_at: float, ttl: float) -> float:
-    """Until when a replica is attached whose last good beat was sent at `sent_at`."""
+    """End of the time for which a beat sent at `sent_at` keeps a replica attached."""
     return sent_at + DEADLINE_SHARE * ttl
 
 
 def attachment_at(now: float, sent_at: float, ttl: float, forget: float | None) -> Attachment:
-    """Where a replica stands whose last good beat was sent at `sent_at`. `forget` None: never."""
+    """Attachment of a replica whose last good beat was sent at `sent_at`. `forget` None: it is never
+    forgotten."""
     if now < deadline(sent_at, ttl):
         return Attachment.ATTACHED
     return Attachment.DETACHED if forget is None or now < sent_at + forget else Attachment.FORGOTTEN
@@ -88,7 +91,7 @@ def may_end_registration(now: float, live_seen_at: float, forget: float | None) 
 
 
 def seconds_to_forget(now: float, sent_at: float, forget: float | None) -> float | None:
-    """How long a detached replica goes on answering, once that is worth a warning; None: it is not."""
+    """Seconds for which a detached replica still answers, once that is worth a warning; None: it is not."""
     if forget is None or now < sent_at + WARNING_SHARE * forget:
         return None
     return max(0.0, sent_at + forget - now)
@@ -96,20 +99,20 @@ def seconds_to_forget(now: float, sent_at: float, forget: float | None) -> float
 
 @final
 class LastAttached(NamedTuple):
-    """When the process that has written a state file was attached last."""
+    """Time at which the process that wrote a state file was last attached."""
 
     boot: str
-    """Which start of the machine `boot_time` counts from."""
+    """Boot id of the machine, from whose start `boot_time` counts."""
     boot_time: float
     wall_time: float
 
 
 @final
 class Registered(NamedTuple):
-    """What a state file says about the registration of the process that has written it."""
+    """Registration of the process that wrote a state file."""
 
     ids: tuple[str, ...]
-    """Its own, then those of processes before it whose registrations are still to be ended."""
+    """Its own id, then those of earlier processes whose registrations are still to be ended."""
     last: LastAttached | None = None
     """None: it was never attached."""
 
@@ -147,15 +150,15 @@ def joined_record(held: AgreedRecord | None, stored: AgreedRecord | None) -> Agr
 @final
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """The record that it holds, and what else it knows from the others."""
+    """The record that a replica or worker holds, and the rest of what it knows from the others."""
 
     record: AgreedRecord | None
     attached: bool = True
-    """False: its deadline has passed. Whoever is about to refuse a version looks at the clock, too."""
+    """False: its deadline has passed. A request that is about to refuse a version checks the clock, too."""
     transparent: bool = False
     """True: nothing is negotiated, because every live replica sees legacy backends only."""
     voting: bool = False
-    """True: this is one of several replicas. The offer state of its view is what it remembers for its vote
+    """True: this is one of several replicas. The view's offer state is what it remembers for its vote
     (`votes.remember`), and it refuses a version only before its deadline. False: nobody votes, because the
     workers of one gateway hold the record."""
     legacy_only: bool = False
@@ -164,22 +167,21 @@ class Agreed:
 
     @property
     def offered(self) -> VersionSet:
-        """What clients are told."""
+        """Versions shown to clients."""
         return NO_VERSIONS if self.record is None else self.record.offered
 
     def level(self, version: Version) -> Level:
-        """Where `version` stands."""
         return level(self.record, version)
 
     def read_anew(self, before: Scheme, scheme: Scheme) -> Agreed:
-        """The same in a scheme that has only gained versions since `before`."""
+        """Its versions in a scheme that has only gained names since `before`."""
         if self.record is None or before.key == scheme.key:
             return self
         return replace(self, record=record_anew(self.record, before, scheme))
 
 
 NOTHING_AGREED: Final = Agreed(None)
-"""Of a service that is new: nothing is on offer before all have agreed."""
+"""State of a new service: nothing is on offer before all have agreed."""
 
 NOT_JOINED: Final = Agreed(None, attached=False, voting=True)
-"""Of one of several replicas that has not joined the others, or has been away too long: it answers 503."""
+"""State of a replica that has not joined the others, or was away too long: it answers 503."""

@@ -25,18 +25,18 @@ from gateway.core.versions.version import Scheme, Version
 @final
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """What one replica wants, by its own knowledge and its own clock (`core.agreement.votes`)."""
+    """Wishes of one replica, by its own knowledge and its own clock (`core.agreement.votes`)."""
 
     rule: str
-    """Its policy, with its number."""
+    """Policy with its number."""
     floor: VersionSet
-    """What it would keep of the state."""
+    """Versions of the state that it would keep."""
     want: VersionSet
-    """What it would add; if `floor` is empty, what it would form anew."""
+    """Versions that it would add; if `floor` is empty, those that it would form anew."""
     gives: VersionSet
-    """What its policy gives."""
+    """Versions that its policy gives."""
     cap: Version | None = None
-    """The ceiling of its file."""
+    """Ceiling in its file."""
 
 
 @final
@@ -45,20 +45,20 @@ class LiveReplica:
     """One attached replica, as the others see it."""
 
     ack: int
-    """The seq of the record that it and all its workers hold; 0: it holds none."""
+    """Number of the record that it and all its workers hold; 0: none."""
     vote: Vote | None = None
-    """None: its first round of probes has not ended with an advertisement. That holds everything."""
+    """None: its first round of probes has not ended with an advertisement, which holds every step."""
     transparent: bool = False
     """True: it sees legacy backends only, and nothing is on offer. Its vote is None then."""
 
 
 class Target(NamedTuple):
-    """Where a step leads to."""
+    """Rule, versions and limit that steps lead to."""
 
     rule: str
     state: VersionSet
     limit: Version | None
-    """The highest version to be offered; None: the state's own."""
+    """Highest version to be offered; None: that of the state."""
 
 
 FIRST_SEQ: Final = 1
@@ -84,7 +84,7 @@ def next_record(
 
 
 def target(record: AgreedRecord | None, votes: Sequence[Vote], pin: Version | None, scheme: Scheme) -> Target:
-    """Where `votes`, of every live replica, lead to."""
+    """The target that `votes`, of every live replica, agree on."""
     rule, state = _agreed_state(record, votes, scheme)
     caps = [vote.cap for vote in votes if vote.cap is not None]
     return Target(rule, state, min(caps, default=None) if pin is None else pin)
@@ -93,7 +93,7 @@ def target(record: AgreedRecord | None, votes: Sequence[Vote], pin: Version | No
 def _agreed_state(
     record: AgreedRecord | None, votes: Sequence[Vote], scheme: Scheme
 ) -> tuple[str, VersionSet]:
-    """The four rules of votes but the last, in their order."""
+    """Apply the first four rules of votes, in their order."""
     rules = sorted({vote.rule for vote in votes})
     wanted = reduce(and_, (vote.want for vote in votes))
     if record is None:
@@ -131,8 +131,8 @@ def step(
 
 
 def _begun(record: AgreedRecord | None, towards: Target) -> AgreedRecord | None:
-    """The record with which versions are offered about which nothing was decided. All replicas answer 503
-    until they hold it, which is one level below `ACCEPTED` and one above `REFUSED`."""
+    """The first record that offers versions about which nothing was decided. All replicas answer 503 until
+    they hold it, which is one level below `ACCEPTED` and one above `REFUSED`."""
     state = towards.state
     if record is None:
         return AgreedRecord(FIRST_SEQ, towards.rule, state, NO_VERSIONS, state, state) if state else None
@@ -160,6 +160,7 @@ def legacy_only(record: AgreedRecord | None, live: Iterable[LiveReplica]) -> boo
 
 
 def awaited(record: AgreedRecord | None, live: Mapping[str, LiveReplica]) -> tuple[str, ...]:
-    """The live replicas for which the next step waits: they have not acknowledged, or have no vote yet."""
+    """Ids of the live replicas that the next step waits for: they have not acknowledged, or have no vote
+    yet."""
     seq = seq_of(record)
     return tuple(sorted(name for name, replica in live.items() if replica.ack != seq or replica.vote is None))

@@ -1,8 +1,7 @@
-"""The record: what all replicas of a service hold about its offer, and its form in a store.
+"""The record that all replicas of a service share about its offer, and its form in a store.
 
-Four sets of versions say on which level of the ladder each version is (`core.agreement.ladder`). Whatever a
-store holds is read strictly: a replica that cannot read all of a record does not follow it, and does not
-follow a part of it either. What `pin` and `drained` say is no part of it.
+Four sets of versions give the level of each version on the ladder (`core.agreement.ladder`). Reading is
+strict: a replica that cannot read all of a record follows no part of it. `pin` and `drained` are not in it.
 """
 
 from __future__ import annotations
@@ -17,41 +16,40 @@ from gateway.core.versions.version import Scheme, Version
 from gateway.errors import SkewgateError
 
 FORM: Final = 1
-"""The form that this release writes. Raised when an older release could misread what a newer one writes."""
+"""Form that this release writes. Raised when an older release could misread what a newer one writes."""
 
 FORMS: Final = frozenset({FORM})
-"""The forms that this release reads and writes."""
+"""Forms that this release reads and writes."""
 
 MAX_ITEMS: Final = 4096
-"""Ranges or versions of a set: no API has as many, and whoever may write to the store may write anything."""
+"""Ranges or versions of a set. No API has as many, and whoever may write to the store may write anything."""
 
 MAX_SEQ: Final = 2**53 - 1
 """The largest whole number that every reader of JSON reads as it stands."""
 
 _MAX_RULE: Final = 64
-"""Characters of a policy with its number."""
+"""Most characters of a policy with its number."""
 
 _MAX_QUOTED: Final = 80
-"""Characters of a foreign text in a message."""
+"""Most characters of a foreign text in a message."""
 
 _KEYS: Final = ("form", "dialect", "scheme", "seq", "rule", "state", "offered", "accepted", "open")
 
 
 class UnreadableRecord(SkewgateError):
-    """What a store holds for a service is no record that this release and this configuration can follow."""
+    """The store's value for a service is no record that this release and this configuration can follow."""
 
 
 class Level(IntEnum):
-    """What the replicas that hold a record do with a version."""
+    """Treatment of a version by the replicas that hold a record."""
 
     REFUSED = 0
-    """They refuse it."""
     UNDECIDED = 1
-    """They answer 503."""
+    """Answered with 503."""
     ACCEPTED = 2
-    """They serve requests for exactly it, and do not tell it."""
+    """Served if requested exactly, and not shown to clients."""
     OFFERED = 3
-    """They serve and tell it."""
+    """Served and shown."""
 
 
 @final
@@ -60,16 +58,16 @@ class AgreedRecord:
     """What all replicas of a service agree on. `offered` is in `accepted`, and that in `open`."""
 
     seq: int
-    """Each record has the number after that of the one before."""
+    """Number of the record, one above that of the record before."""
     rule: str
-    """The policy, with its number, under which `state` stands."""
+    """Policy, with its number, that gave `state`."""
     state: VersionSet
     """The offer state, beneath any ceiling."""
     offered: VersionSet
     accepted: VersionSet
     open: VersionSet
     scheme_key: tuple[object, ...] = ()
-    """The scheme in which it was written: this replica's, or one with fewer names. Empty: this replica's."""
+    """Scheme in which it was written: this replica's, or one with fewer names. Empty: this replica's."""
 
     @property
     def is_empty(self) -> bool:
@@ -78,7 +76,7 @@ class AgreedRecord:
 
 
 def level(record: AgreedRecord | None, version: Version) -> Level:
-    """Where `version` stands; without a record nothing is decided about it."""
+    """Level of `version`; without a record it is undecided."""
     if record is None:
         return Level.UNDECIDED
     if version in record.offered:
@@ -96,12 +94,12 @@ def decides_nothing(record: AgreedRecord | None) -> bool:
 
 
 def seq_of(record: AgreedRecord | None) -> int:
-    """The number of a record; 0: there is none."""
+    """Number of a record; 0: there is none."""
     return 0 if record is None else record.seq
 
 
 def record_anew(record: AgreedRecord, before: Scheme, scheme: Scheme) -> AgreedRecord:
-    """The same record in a scheme that has only gained versions since `before`."""
+    """The same record in a scheme that has only gained names since `before`."""
     return replace(
         record,
         state=read_anew(record.state, before, scheme),
@@ -116,10 +114,10 @@ def record_anew(record: AgreedRecord, before: Scheme, scheme: Scheme) -> AgreedR
 
 
 def write_record(record: AgreedRecord, dialect: str, scheme: Scheme, form: int = FORM) -> dict[str, object]:
-    """The record as values of JSON. Versions are texts, so a named scheme may gain names.
+    """The record as JSON values. Versions are texts, so a named scheme may gain names.
 
-    As long as no name is in it that the scheme of its last writer lacks, it is written in that scheme: so a
-    replica whose configuration has not gained the names can go on reading it.
+    If no name is in it that the scheme of its last writer lacks, it is written in that scheme, so that a
+    replica whose configuration has not gained the names can still read it.
     """
     if form not in FORMS:
         raise ValueError(f"form {form} cannot be written")
@@ -138,7 +136,7 @@ def write_record(record: AgreedRecord, dialect: str, scheme: Scheme, form: int =
 
 
 def read_record(value: object, dialect: str, scheme: Scheme) -> AgreedRecord:
-    """The record that a store holds, read from JSON. Raises `UnreadableRecord`."""
+    """Read a record from the JSON value of a store. Raises `UnreadableRecord`."""
     if not isinstance(value, Mapping):
         raise UnreadableRecord("it is no object")
     form = value.get("form")
@@ -173,14 +171,14 @@ def read_record(value: object, dialect: str, scheme: Scheme) -> AgreedRecord:
 
 
 def write_versions(versions: VersionSet, scheme: Scheme) -> list[object]:
-    """Integers and X.Y as `[low, high]`; of dates and names, which are not counted, each version."""
+    """The versions as `[low, high]` ranges (integers, X.Y), or one by one (dates, names)."""
     if scheme.contiguous:
         return [[scheme.format(one.low), scheme.format(one.high)] for one in versions.ranges]
     return [scheme.format(version) for version in versions]
 
 
 def read_versions(value: object, scheme: Scheme, name: str) -> VersionSet:
-    """The versions of a set that a store holds under `name`. Raises `UnreadableRecord`."""
+    """Read the set of versions under `name`. Raises `UnreadableRecord`."""
     if not isinstance(value, list) or len(value) > MAX_ITEMS:
         raise UnreadableRecord(f"`{name}` is no list of at most {MAX_ITEMS} items")
     if not scheme.contiguous:
@@ -189,7 +187,7 @@ def read_versions(value: object, scheme: Scheme, name: str) -> VersionSet:
 
 
 def read_version(value: object, scheme: Scheme, name: str) -> Version:
-    """One version. Raises `UnreadableRecord`."""
+    """Read one version. Raises `UnreadableRecord`."""
     version = scheme.parse(value) if isinstance(value, str) else None
     if version is None:
         raise UnreadableRecord(f"{_quoted(value)} in `{name}` is not a version of the form {scheme.example}")
@@ -197,7 +195,7 @@ def read_version(value: object, scheme: Scheme, name: str) -> Version:
 
 
 def read_rule(value: object) -> str:
-    """A policy with its number, as text. Raises `UnreadableRecord`."""
+    """Read a policy with its number. Raises `UnreadableRecord`."""
     if not isinstance(value, str) or not 0 < len(value) <= _MAX_RULE or not value.isprintable():
         raise UnreadableRecord(f"its rule is {_quoted(value)}")
     return value
@@ -231,5 +229,5 @@ def _read_range(item: object, scheme: Scheme, name: str) -> VersionRange:
 
 
 def _quoted(value: object) -> str:
-    """A foreign value in a message: short, and without control characters."""
+    """A foreign value for a message: short, and without control characters."""
     return repr(str(value)[:_MAX_QUOTED])

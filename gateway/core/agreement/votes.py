@@ -1,9 +1,9 @@
-"""What one replica votes: the rules of the offer, applied to the state that all replicas share.
+"""The vote of one replica: the rules of the offer, applied to the state that all replicas share.
 
-Each replica has an offer state of its own, whose versions are those of the record: beside them it remembers
-since when its policy has given more, and what has fallen. It never moves the versions itself, as
-`offer_state.advance` does for one that stands alone: it says in its vote what it would keep and add, and
-the ladder moves them. Time is a parameter. No pin enters here.
+Each replica has an offer state of its own, whose versions are those of the record. Beside them it remembers
+since when its policy has given more, and what has fallen. `offer_state.advance` moves the versions of a
+service that stands alone; here the vote names what to keep and add, and the ladder moves them. Time is a
+parameter. No pin enters here.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, joined, unbrok
 def remember(
     offer_state: OfferState, record: AgreedRecord | None, service: Service, members: MemberSet, now: float
 ) -> OfferState:
-    """A replica's offer state after all that is known at `now`, and with the record that it holds. The same
-    object when nothing changes. What was due before counts: call it when something is `vote_due`."""
+    """A replica's offer state after all that is known at `now`, with the record that it holds. Returns the
+    same object if nothing changes. Call it when something is `vote_due`: what was due before counts."""
     state = NO_VERSIONS if record is None else record.state
     after = replace(offer_state, falls=offer_state.falls.at(now))
     if not after.initialized:
@@ -57,8 +57,8 @@ def remember(
 def vote(
     offer_state: OfferState, record: AgreedRecord | None, service: Service, members: MemberSet, now: float
 ) -> Vote | None:
-    """The vote of a replica, by its offer state of now; None: its first round of probes has not ended with an
-    advertisement, or it sees legacy backends only and nothing is on offer."""
+    """The vote of a replica, by its present offer state; None: its first round of probes has not ended with
+    an advertisement, or it sees legacy backends only and nothing is on offer."""
     if not offer_state.initialized or votes_transparent(offer_state, record, service, members):
         return None
     state = offer_state.versions
@@ -84,7 +84,8 @@ def wanted(
     members: MemberSet,
     now: float | None,
 ) -> VersionSet | None:
-    """What would be on offer if all voted the same; None: it has no vote. `now` None: nothing is due."""
+    """Versions that would be on offer if all voted the same; None: the replica has no vote. `now` None:
+    nothing is due."""
     own = vote(offer_state, record, service, members, float("-inf") if now is None else now)
     if own is None:
         return None
@@ -105,7 +106,7 @@ def votes_transparent(
 
 
 def vote_due(offer_state: OfferState, service: Service, members: MemberSet, now: float) -> float | None:
-    """When time alone will change the vote next; None: never."""
+    """Time at which the vote changes next without any new fact; None: never."""
     if not offer_state.initialized:
         return due(offer_state, service, members)
     dues = [part.due(service.stabilization) for part in offer_state.pending]
@@ -123,8 +124,8 @@ def policy_text(service: Service) -> str:
 def _first_round(
     offer_state: OfferState, record: AgreedRecord | None, service: Service, members: MemberSet, now: float
 ) -> OfferState:
-    """A first offer waits for all that can be known; where something is offered, one advertisement
-    suffices."""
+    """Decide on a first offer: it waits for all that can be known. If something is offered already, one
+    advertisement suffices."""
     after = first_round(offer_state, service, members, now)
     heard = any(group.summary.advertised is not None for group in members.groups)
     if not decides_nothing(record) and after.round_ended is not None and heard:
@@ -133,5 +134,5 @@ def _first_round(
 
 
 def _floor(state: VersionSet, service: Service, members: MemberSet) -> VersionSet:
-    """What it would keep: the versions that are in the last report of some configured backend."""
+    """Versions of `state` that it would keep: those in the last report of some configured backend."""
     return unbroken(state & last_reports(members), service.dialect.scheme)

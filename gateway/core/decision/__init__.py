@@ -1,5 +1,5 @@
-"""What happens to a request: route, negotiation, operations, selection, and the lines of its response.
+"""Decisions about requests: route, negotiation, operations, selection, and the headers of responses.
 
-`decision.decide` is the entrance. Everything is computed from one snapshot. Nothing here changes what is
-known (`core.fleet`), opens a connection or tries again (`dataplane`).
+`decision.decide` is the entry point. Everything is computed from one snapshot. Nothing here applies facts
+(`core.fleet`), opens a connection or retries (`dataplane`).
 """

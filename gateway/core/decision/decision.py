@@ -1,5 +1,5 @@
-"""decide() says what happens to a request, from its head and one snapshot; reselect() chooses another backend
-after the first attempt failed. Routing, negotiation and the choice of a backend are decided only here.
+"""Decisions: `decide` takes a request's head and one snapshot, and routes, negotiates and chooses a backend.
+`reselect` chooses another backend after the first attempt failed. Nothing else decides this.
 
 The numbers in the bodies are the stops of docs/ARCHITECTURE.md:
 
@@ -15,7 +15,7 @@ A *dialect* is how one API family writes versions and errors. A *view* is one se
 headers. A *transparent* service has only such members: its requests are forwarded without negotiation.
 
 Pure: requests in flight and random bits are parameters. `decide` reads and fills the caller's decision cache,
-which changes the cost and not the result. `core.decision.explanation` tells people why a decision was made.
+which changes the cost and not the result. `core.decision.explanation` explains decisions to people.
 """
 
 from __future__ import annotations
@@ -62,16 +62,17 @@ from gateway.core.versions.version import Version
 
 @final
 class DocumentKey(NamedTuple):
-    """Which document, and whose."""
+    """Identity of a discovery document: service, endpoint, target, and the members that may have sent it."""
 
     service: Service
     endpoint: Endpoint
     target: str
-    """The local path in the dialect's one spelling, and the query as it came."""
+    """Local path in the dialect's one spelling, and the query unchanged."""
     members: MemberSet | None = None
-    """The members whose probes may have read it; None: none of them."""
+    """Members whose probes may have read it; None: none."""
     from_legacy: bool = True
-    """False: what a probe of a legacy member read does not count, because such a member can be asked."""
+    """False: documents that probes got from legacy members do not count, because such a member can be
+    asked."""
 
 
 def document_key(
@@ -84,17 +85,17 @@ def document_key(
 
 
 DOCUMENT_METHODS = frozenset({"GET", "HEAD"})
-"""The methods by which clients fetch a discovery document."""
+"""Methods by which clients fetch a discovery document."""
 
 MAX_CACHED_REQUEST_SIZE = 512
 """Bytes of selected header lines up to which a resolution is cached: no real version is longer."""
 
 MAX_CACHED_DECISIONS = 4096
-"""Entries; a fleet sees a few dozen different requested versions. A full cache is emptied."""
+"""Most entries. A fleet sees a few dozen different requested versions. A full cache is emptied."""
 
 
 class NegotiationResult(StrEnum):
-    """The label `result` of skewgate_negotiations_total."""
+    """Result of a negotiation: the label `result` of `skewgate_negotiations_total`."""
 
     SERVED = "served"
     BELOW_MIN = "below_min"
@@ -107,47 +108,48 @@ class NegotiationResult(StrEnum):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Resolution:
-    """What a requested version at an endpoint leads to under one view: all but the choice of the backend."""
+    """Decision about a requested version at an endpoint under one view: all of it but the choice of the
+    backend."""
 
     view: ServiceView
     endpoint: Endpoint
     requested: RequestedVersion | None = None
-    """None where nothing is negotiated."""
+    """None: nothing is negotiated here."""
     result: NegotiationResult | None = None
-    """None where nothing is negotiated."""
+    """None: nothing is negotiated here."""
     version: Version | None = None
-    """The negotiated version; of a refusal the one that was wanted."""
+    """Negotiated version, or the refused one."""
     candidates: Candidates = NO_CANDIDATES
     response: Response | None = None
     """The local response: a refusal, a document of the gateway, or the 503 when there is no candidate."""
     request_field_lines: bytes = b""
-    """The header lines that tell a member the version, as members with version headers read them."""
+    """Header lines that name the version to a member with version headers."""
     legacy_request_field_lines: bytes = b""
-    """The same for a legacy member."""
+    """Header lines that name the version to a legacy member."""
     offered: VersionSet | None = None
     detached_response: Response | None = None
-    """Of a refused version: the 503 in its place once this replica is detached; None: there is none."""
+    """503 in place of a version refusal once this replica is detached; None: there is none."""
     missing_operation: Operation | None = None
-    """The operation that does not exist in the negotiated version. Such a resolution is not cached."""
+    """Operation that does not exist in the negotiated version. Such a resolution is not cached."""
     version_text: str = field(init=False)
-    """The version, canonical; empty without one."""
+    """Canonical text of the version; empty without one."""
     service: str = field(init=False)
     requested_kind: RequestedKind | None = field(init=False)
     prefix: str = field(init=False)
-    """The path prefix that backends do not see; empty: they see the whole path."""
+    """Path prefix that is removed for backends; empty: they get the whole path."""
     target_has_version: bool = field(init=False)
-    """The dialect's `write_target` writes the version into the target."""
+    """Whether the dialect's `write_target` writes the version into the target."""
     request_ids: RequestIds = field(init=False)
     rewrites_document: bool = field(init=False)
     prefers_cached_document: bool = field(init=False)
-    """True: this document is answered from the cache; `candidates` are for when it is not there."""
+    """True: this document is answered from the cache; `candidates` are for a cache miss."""
     operations: Operations | None = field(init=False)
-    """Those that the request may be refused by; None: there are none, or no version was negotiated."""
+    """Operations to check the request against; None: there are none, or no version was negotiated."""
     timeouts: Timeouts = field(init=False)
     limits: Limits = field(init=False)
     request_edits: HeaderEdits | None = field(init=False)
     response_edits: HeaderEdits | None = field(init=False)
-    """Of responses from backends: `response` has them already."""
+    """Changes of responses from backends. `response` has them already."""
 
     def __post_init__(self) -> None:
         """Compute what the hot path would otherwise look up through four objects on every request."""
@@ -181,26 +183,27 @@ _NEGOTIATED = frozenset({NegotiationResult.SERVED, NegotiationResult.UNAVAILABLE
 
 @final
 class Forward:
-    """Send the request to `member`; None: those that are to get it are full, so it waits (`awaited`).
+    """Decision: send the request to `member`; None: all suitable members are full, so it waits (`awaited`).
 
     `resolution.candidates` are all members that can take it; `reselect` may choose another of them. A class
     of its own and no tuple: one is made for nearly every request, and the compiled build makes it in a tenth
-    of the time."""
+    of the time.
+    """
 
     __slots__ = ("member", "methods", "path", "resolution")
 
     resolution: Resolution
     member: Member | None
     path: str
-    """The local path: the API's own, without the route's prefix."""
+    """Local path: the API's own, without the route's prefix."""
     methods: tuple[str, ...]
-    """Every method that the backend may execute; more than one where a server also takes it from elsewhere
-    than the request line. It is sent again only if all of them allow it."""
+    """Methods that the backend may execute; more than one where a server also takes it from elsewhere than
+    the request line. The request is sent again only if all of them allow it."""
 
 
 @final
 class Refuse(NamedTuple):
-    """The gateway refuses the request, finally or for the moment. No backend gets it."""
+    """Decision: the gateway refuses the request, finally or for the moment. No backend gets it."""
 
     resolution: Resolution
     response: Response
@@ -209,7 +212,7 @@ class Refuse(NamedTuple):
 
 @final
 class Answer(NamedTuple):
-    """The gateway answers the request itself. No backend gets it."""
+    """Decision: the gateway answers the request itself. No backend gets it."""
 
     resolution: Resolution
     response: Response
@@ -217,7 +220,7 @@ class Answer(NamedTuple):
 
 @final
 class AnswerCached(NamedTuple):
-    """The gateway answers a discovery document that a backend gave before: none that may give it is there."""
+    """Decision: the gateway answers with a cached discovery document, because no member can give it now."""
 
     resolution: Resolution
     key: DocumentKey
@@ -225,7 +228,7 @@ class AnswerCached(NamedTuple):
 
 @final
 class Unrouted(NamedTuple):
-    """No service matches: 404, without a dialect."""
+    """Decision: no service matches, so the answer is 404, without a dialect."""
 
 
 NO_ROUTE = Unrouted()
@@ -249,7 +252,7 @@ def decide(
     held_back: Mapping[str, int] = NOBODY,
     leases: Mapping[str, int] | None = None,
 ) -> Decision:
-    """What happens to this request.
+    """Decide about a request.
 
     `in_flight_by_member`: requests in flight by member key. `random_bits`: 64 of them. `decision_cache`: a
     table that the caller keeps from call to call; entries of a view that is no longer current are ignored.
@@ -300,7 +303,7 @@ def decide(
 def _missing_operation(
     resolution: Resolution, operations: Operations, methods: tuple[str, ...], path: str
 ) -> Resolution | None:
-    """The refusal of an operation outside its versions; None where it exists or is not restricted.
+    """The refusal of an operation outside its versions; None: it exists, or is not restricted.
 
     `methods`: all by which a server may look it up.
     """
@@ -402,7 +405,8 @@ def resolve(
 
 
 def _negotiated(view: ServiceView, requested: RequestedVersion) -> Version | Refusal | None:
-    """None: nothing is on offer, or it is not decided whether this version is; 503."""
+    """The negotiated version, or a refusal; None (503): nothing is on offer, or nothing is decided about this
+    version."""
     dialect, offered, agreed = view.service.dialect, view.offer.offered, view.agreed
     default = view.service.effective_default_version
     if agreed is not None:
@@ -420,7 +424,7 @@ def _negotiated(view: ServiceView, requested: RequestedVersion) -> Version | Ref
 def _answer(
     view: ServiceView, endpoint: Endpoint, head: Request, path: str, throttled: Container[str]
 ) -> Response:
-    """The response at an endpoint that the gateway answers; 429 when that happened too often."""
+    """The response at an endpoint that the gateway answers; 429 if it has answered too often."""
     dialect, offered = view.service.dialect, view.offer.offered
     if endpoint.rate_limited and view.service.name in throttled:
         return error_response(
@@ -443,7 +447,7 @@ def _answer(
 def _refused_version(
     view: ServiceView, endpoint: Endpoint, refusal: Refusal, response: Response
 ) -> Resolution:
-    """The refusal of a version, with what is said in its place once this replica is detached."""
+    """The refusal of a version, with the response in its place once this replica is detached."""
     agreed = view.agreed is not None and refusal.reason is not RefusalReason.MALFORMED
     return Resolution(
         view,
@@ -458,8 +462,8 @@ def _refused_version(
 
 
 def as_detached(refuse: Refuse) -> Refuse:
-    """The same decision of a replica whose deadline has passed: it refuses no version, because the others may
-    offer it by now. To be called when the refusal is about to be written, by the clock of that moment."""
+    """The same decision for a replica whose deadline has passed: it refuses no version, because the others
+    may offer it by now. Call it when the refusal is about to be written, by the clock of that moment."""
     response = refuse.resolution.detached_response
     if response is None:
         return refuse
@@ -516,10 +520,10 @@ def reselect(
     *,
     leases: Mapping[str, int] | None = None,
 ) -> Member | None:
-    """Choose another backend for the request of `resolution` by what `snapshot` knows; None: none is left, or
-    `awaited` are full.
+    """Choose another backend for the request of `resolution` by `snapshot`; None: none is left, or `awaited`
+    are full.
 
-    The negotiated version stands. A member that was drained or lost the version since then is not chosen,
+    The negotiated version stays. A member that was drained or has lost the version since then is not chosen,
     and one to which a connection failed only if no other is left. Members of `tried` are never chosen.
     `in_flight_by_member`, `random_bits`, `tried`, `held_back` and `leases` as in `selection.select`.
     """
@@ -539,13 +543,13 @@ def awaited(
     tried: Collection[str] = (),
     held_back: Mapping[str, int] = NOBODY,
 ) -> tuple[Member, ...]:
-    """The members for which the request waits when none was chosen; empty: none is left."""
+    """Members that the request waits for if none was chosen; empty: none is left."""
     candidates = _present_candidates(resolution, snapshot.views.get(resolution.service))
     return tuple(member for tier in eligible(candidates, tried, held_back) for member in tier.members)
 
 
 def _present_candidates(resolution: Resolution, view: ServiceView | None) -> Candidates:
-    """The members that can take the request now.
+    """Members that can take the request now.
 
     A head is written for one dialect, and with or without negotiation. If a reload replaced or removed the
     service, or it became transparent or ceased to be, the candidates stay those of the resolution.

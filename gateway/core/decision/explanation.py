@@ -1,8 +1,7 @@
-"""explain() says what would happen to a request, and why, in the JSON that the admin listener serves.
+"""Explanations of decisions: `explain` returns what would happen to a request, and why, as JSON values.
 
-It decides nothing: it calls `decision.decide` with the same snapshot that a request would take, and puts the
-result beside what is known of every backend. Nothing is sent and nothing is cached. Texts of the client are
-its own: escape them before they are shown.
+It calls `decision.decide` with the snapshot that a request would take, and adds what is known of every
+backend. Nothing is sent and nothing is cached. Texts of the client are unchanged: escape them for display.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from gateway.core.versions.version import Scheme
 
 
 class DecisionKind(StrEnum):
-    """The four kinds of a decision."""
+    """Kind of a decision."""
 
     FORWARD = "forward"
     REFUSE = "refuse"
@@ -46,7 +45,7 @@ class DecisionKind(StrEnum):
 
 
 class ExclusionReason(StrEnum):
-    """Why a backend would not get the request."""
+    """Reason why a backend does not get the request."""
 
     NOT_ASKED = "not_asked"
     """The gateway answers or refuses the request itself; no backend gets it."""
@@ -55,7 +54,7 @@ class ExclusionReason(StrEnum):
     LEAVING = "leaving"
     LEGACY = "legacy"
     MOUNT = "mount"
-    """Its release does not have this part of the API."""
+    """Its release lacks this part of the API."""
     VERSION = "version"
     MISMATCH = "mismatch"
     """A response to a request for this version named another served version."""
@@ -67,13 +66,13 @@ NO_REQUESTS_IN_FLIGHT: Mapping[str, int] = {}
 
 @final
 class Load(NamedTuple):
-    """What the data plane knows of members at this moment, each by member key."""
+    """State of members in the data plane, by member key."""
 
     in_flight: Mapping[str, int] = NO_REQUESTS_IN_FLIGHT
     held_back: Mapping[str, int] = NOBODY
-    """As for `selection.select`."""
+    """Shares as for `selection.select`."""
     ejected: Mapping[str, str] = MappingProxyType({})
-    """Why each ejected one is, one sentence."""
+    """Reason of each ejection, one sentence."""
 
 
 NO_LOAD: Final = Load()
@@ -86,7 +85,7 @@ def explain(
     load: Load = NO_LOAD,
     cached_documents: Container[DocumentKey] = (),
 ) -> dict[str, Any]:
-    """Explain a request. `head` is what the data plane's reader makes of it, so both read the same.
+    """Explain a request. `head` is read by the data plane's reader, so that both see the same.
 
     `host`: the value of `Host`. `cached_documents`: as for `decide`.
     """
@@ -192,12 +191,12 @@ def _without_backends(resolution: Resolution) -> Resolution:
 
 
 def ends(versions: VersionSet, scheme: Scheme) -> tuple[str | None, str | None]:
-    """Lowest and highest, both None for the empty set."""
+    """Lowest and highest version, both None for the empty set."""
     return (scheme.format(versions.lowest), scheme.format(versions.highest)) if versions else (None, None)
 
 
 def _local_path(resolution: Resolution, path: str, query: str) -> str:
-    """The path as the API knows it; the whole target where the version is in it."""
+    """The path as the API sees it; the whole target if the version is in it."""
     version = resolution.version
     if not resolution.target_has_version or version is None or not resolution.candidates.tiers:
         return path
@@ -238,7 +237,7 @@ WAITS: Final = "; all that are to get it are full, so it waits"
 
 
 def _because(resolution: Resolution, kind: DecisionKind) -> str:
-    """The reason for the decision, in one sentence. The client's own text is not repeated."""
+    """Reason for the decision, in one sentence. It does not repeat the client's own text."""
     view, requested = resolution.view, resolution.requested
     offered = view.offer.versions.format(view.service.dialect.scheme)
     if view.service.maintenance is not None:
@@ -270,7 +269,7 @@ def _because(resolution: Resolution, kind: DecisionKind) -> str:
 
 
 def _without_offer(view: ServiceView) -> str:
-    """Where nothing is on offer, or nothing is negotiated."""
+    """Reason if nothing is on offer, or nothing is negotiated."""
     agreed = view.agreed
     if agreed is not None and agreed.legacy_only and not agreed.transparent:
         return "some replica sees legacy backends only, so nothing is negotiated and only these get requests"
@@ -296,14 +295,15 @@ _REQUESTED: Mapping[RequestedKind, str] = {
 
 
 def _refused_version(requested: RequestedVersion, text: str) -> str:
-    """What was refused; `text` is the version that was wanted, if any."""
+    """The refused version in words; `text` is the version, if there is one."""
     if requested.kind is RequestedKind.NONE and text:
         return f"the default version ({text})"
     return f"{_REQUESTED[requested.kind]} ({text})" if text else _REQUESTED[requested.kind]
 
 
 def _candidates(resolution: Resolution, load: Load) -> tuple[dict[str, Any], ...]:
-    """In the order in which tiers are tried. Within one, chance and the requests in flight decide."""
+    """Candidates in the order in which tiers are tried. Within a tier, chance and requests in flight
+    decide."""
     scheme = resolution.view.service.dialect.scheme
     return tuple(
         {
@@ -323,7 +323,7 @@ def _candidates(resolution: Resolution, load: Load) -> tuple[dict[str, Any], ...
 
 
 def _not_ejected(candidates: Candidates, load: Load) -> list[list[Member]]:
-    """The members of each tier without those that are ejected; all of them where nobody else is usable."""
+    """The members of each tier without those that are ejected; all of them if no other is usable."""
 
     def left(tier: Tier) -> list[Member]:
         return [member for member in tier.members if load.held_back.get(member.key) != 0]
@@ -334,7 +334,7 @@ def _not_ejected(candidates: Candidates, load: Load) -> list[list[Member]]:
 
 
 def _why_not_now(member: Member, load: Load) -> str:
-    """What keeps requests from it at this moment, though it may get them; mostly nothing."""
+    """Reason why a candidate gets no requests at this moment; empty: there is none."""
     if is_full(member, load.in_flight):
         return f"; it is full, it takes {member.bound} requests at a time"
     share = load.held_back.get(member.key, ALL_REQUESTS)
@@ -373,7 +373,7 @@ _FRESHNESS_REASONS: Mapping[Freshness, str] = {
 def _left_out(
     view: ServiceView, resolution: Resolution, scheme: Scheme, load: Load
 ) -> tuple[dict[str, Any], ...]:
-    """Every other backend, with the reason, and whether it serves the version that the request leads to."""
+    """Every other backend, with the reason, and whether it serves the negotiated version."""
     able = {member.key for member in resolution.candidates.members}
     chosen = {member.key for tier in _not_ejected(resolution.candidates, load) for member in tier}
     left_out = []
@@ -399,7 +399,7 @@ def _left_out(
 
 
 def _reason(member: Member, resolution: Resolution, scheme: Scheme) -> tuple[ExclusionReason, str]:
-    """Why a member is not a candidate: the first reason that holds."""
+    """Reason why a member is not a candidate: the first that applies."""
     if member.advertisement is None:
         error = f" ({member.error})" if member.error else ""
         return ExclusionReason.UNKNOWN, f"its versions are not known yet{error}"
@@ -444,7 +444,7 @@ _OUTSIDE = frozenset({NegotiationResult.BELOW_MIN, NegotiationResult.ABOVE_MAX, 
 
 
 def _outside(resolution: Resolution) -> bool:
-    """Whether no version was negotiated because of what the request asks for."""
+    """Whether no version was negotiated because of the requested one."""
     return resolution.result in _OUTSIDE and resolution.missing_operation is None
 
 

@@ -1,7 +1,7 @@
-"""The responses of the gateway itself after routing, in the dialect's shape: 503, errors, maintenance.
+"""Responses that the gateway makes itself after routing, in the dialect's format: 503, errors, maintenance.
 
-Each leaves through `for_client`, which adds what every response of a service has. Version refusals and
-documents are made by the dialects. Pure.
+All of them pass through `for_client`, which adds the parts that every response of a service has. Dialects
+make version refusals and documents. Pure.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ RETRY_AFTER = 2
 """Seconds: about the time until the next probes, and the pause that OpenStack clients make by themselves."""
 
 NO_BACKEND_AVAILABLE = "No backend that serves the requested API version is available at the moment."
-"""What a 503 says: also when a backend refused a version that it advertised."""
+"""Text of a 503, also of one after a backend refused a version that it advertised."""
 
 IN_MAINTENANCE = "This service is in maintenance."
-"""What a client is told where the operator has written nothing else."""
+"""Default text for clients in maintenance."""
 
 THROTTLED_RETRY_AFTER = 1
-"""Seconds: the header has whole ones only, and by then a rate-limited endpoint answers again."""
+"""Seconds. The header has whole ones only, and by then a rate-limited endpoint answers again."""
 
 
 def unavailable(view: ServiceView, requested: RequestedVersion | None) -> Response:
-    """503: no backend serves the negotiated version at this moment, or nothing is on offer yet. Never 404 or
-    406, which clients treat as permanent (semantics, Negotiating)."""
+    """503: no backend serves the negotiated version now, or nothing is on offer yet. Never 404 or 406, which
+    clients treat as permanent (semantics, Negotiating)."""
     return error_response(
         view,
         GatewayError(
@@ -44,8 +44,8 @@ def unavailable(view: ServiceView, requested: RequestedVersion | None) -> Respon
 
 
 def maintenance_response(view: ServiceView, maintenance: Maintenance) -> Response:
-    """The answer to every request of a service in maintenance, documents included: whoever reads a document
-    goes on to the API. A body of the operator stands in the head of the dialect's own error."""
+    """The answer to every request of a service in maintenance, documents included, since clients that read a
+    document continue to the API. The operator's body stands in the head of the dialect's own error."""
     status = maintenance.status
     error = GatewayError(status, IN_MAINTENANCE, offered=view.offer.offered)
     response = view.service.dialect.error_response(error)
@@ -59,7 +59,7 @@ def maintenance_response(view: ServiceView, maintenance: Maintenance) -> Respons
 
 
 def error_response(view: ServiceView, error: GatewayError) -> Response:
-    """An error that the gateway itself answers with after routing, in the dialect's shape."""
+    """An error that the gateway itself answers with after routing, in the dialect's format."""
     response = view.service.dialect.error_response(error)
     if error.retry_after is not None:
         response = with_retry_after(view, response, error.retry_after)
@@ -67,28 +67,28 @@ def error_response(view: ServiceView, error: GatewayError) -> Response:
 
 
 def with_retry_after(view: ServiceView, response: Response, seconds: int) -> Response:
-    """When to try again, if the service allows it: many OpenStack clients break on it (decision 0021)."""
+    """Add `Retry-After`, if the service allows it: many OpenStack clients break on it (decision 0021)."""
     if not view.service.effective_retry_after:
         return response
     return response.with_headers(("Retry-After", str(seconds)))
 
 
 def for_client(view: ServiceView, response: Response) -> Response:
-    """A local response as clients get it, with `Vary` (threats V10) and the service's own changes."""
+    """Add `Vary` (threats V10) and the service's own changes to a local response."""
     dialect, edits = view.service.dialect, view.service.response_edits
     response = response.with_headers(*vary_header(dialect.vary, separately=dialect.vary_separately))
     return response if edits is None else edits.edit_response(response)
 
 
 def vary_header(names: Sequence[str], *, separately: bool) -> tuple[Header, ...]:
-    """The `Vary` lines that list `names`: one for all of them, or one for each; none for no names."""
+    """`Vary` lines that list `names`: one for all of them, or one for each; none for no names."""
     if separately:
         return tuple(("Vary", name) for name in names)
     return (("Vary", ", ".join(names)),) if names else ()
 
 
 def type_of_text(text: str) -> str:
-    """The media type of a body that an operator has written."""
+    """Media type of a body that an operator has written."""
     if isinstance(read_json(text), dict | list):
         return "application/json"
     return "text/html; charset=utf-8" if text.lstrip().startswith("<") else "text/plain; charset=utf-8"

@@ -1,10 +1,8 @@
-"""Requested version and offer -> the negotiated version, or the reason for a refusal.
+"""Negotiation: from requested version and offer to the negotiated version, or the reason for a refusal.
 
-Where several replicas or workers agree on an offer, a version that is requested exactly goes by its level in
-their record (`negotiate_agreed`).
-
-The only place that negotiates a version. Which backend serves it is `core.decision.selection`; how a refusal
-reads is the dialect's.
+Where several replicas or workers agree on an offer, the level of an exactly requested version in their record
+decides (`negotiate_agreed`). Nowhere else is a version negotiated. `core.decision.selection` chooses the
+backend; dialects write the refusals.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ def negotiate(
     """A version on offer, or a refusal (semantics, Negotiating).
 
     `latest` is the offer's maximum, before any backend is chosen. A constant default version is treated as if
-    the client had requested it: when it is not on offer, it is refused.
+    the client had requested it: if it is not on offer, it is refused.
     """
     wanted = _wanted(requested, offered, default_version)
     if wanted is None:
@@ -61,9 +59,9 @@ def negotiate_agreed(
     default_version: DefaultVersion,
     match: VersionMatch = VersionMatch.EXACT,
 ) -> Version | Refusal | None:
-    """The same by a record on which replicas agree; None: 503.
+    """A version, or a refusal, by the agreed record; None: 503.
 
-    `offered` None: nothing is. Then there is no range that a refusal could tell, so nothing is refused.
+    `offered` None: nothing is on offer. A refusal could name no range then, so nothing is refused.
     """
     wanted = _exact(requested, default_version)
     if wanted is not None:
@@ -80,7 +78,7 @@ def negotiate_agreed(
 
 
 def _exact(requested: RequestedVersion, default_version: DefaultVersion) -> Version | None:
-    """The version that the request means whatever is on offer; None: what it means depends on that."""
+    """The version that the request means, independent of the offer; None: the offer decides."""
     if requested.kind is RequestedKind.NONE and default_version.kind is DefaultKind.CONSTANT:
         return default_version.constant
     return requested.version if requested.kind is RequestedKind.EXACT else None
@@ -89,7 +87,7 @@ def _exact(requested: RequestedVersion, default_version: DefaultVersion) -> Vers
 def _wanted(
     requested: RequestedVersion, offered: VersionSet, default_version: DefaultVersion
 ) -> Version | None:
-    """The version that the request means, on offer or not; None when it means none."""
+    """The version that the request means, on offer or not; None: it means none."""
     match requested.kind:
         case RequestedKind.EXACT:
             return requested.version

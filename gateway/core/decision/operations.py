@@ -5,7 +5,7 @@ exists in the union of their versions. An operation without a rule is not restri
 `core.decision.decision` does that, with the dialect's response.
 
 Paths are compared decoded, without empty segments and without path parameters (`;a=b`), as the servers behind
-most dialects read them: another spelling of a path must not avoid the rule for the plain one. For the same
+most dialects read them: another spelling of a path must not bypass the rule for the plain one. For the same
 reason a method is read as the servers read it, which may take that of a POST from a header.
 """
 
@@ -25,7 +25,7 @@ from gateway.core.versions.version import Scheme
 from gateway.errors import PathTemplateError
 
 NEXT = "next"
-"""In the configuration: an operation that is still being developed (RFC 041). It is in no version yet."""
+"""Configured version of an operation that is still being developed (RFC 041). It is in no version yet."""
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
 _LITERAL = re.compile(r"[A-Za-z0-9._~!$&'()*+,=@-][A-Za-z0-9._~!$&'()*+,=:@-]*", re.ASCII)
@@ -45,7 +45,7 @@ class PathTemplate:
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Raises `PathTemplateError`."""
+        """Parse a template. Raises `PathTemplateError`."""
         if not text.startswith("/"):
             raise PathTemplateError("a path begins with a slash")
         parts = text[1:].split("/") if text != "/" else []
@@ -56,12 +56,12 @@ class PathTemplate:
 
     @property
     def rfc041_text(self) -> str:
-        """The path with its names as RFC 041 writes them: `/v1/nodes/:id/vifs`."""
+        """The path in the notation of RFC 041: `/v1/nodes/:id/vifs`."""
         return _PLACEHOLDER.sub(r":\1", self.text)
 
 
 def _segment(part: str) -> str | None:
-    """One segment of a template: its text, None for a placeholder."""
+    """One segment of a template: its text, or None for a placeholder."""
     if _PLACEHOLDER.fullmatch(part):
         return None
     if not part or part in {".", ".."}:
@@ -76,8 +76,8 @@ def _segment(part: str) -> str | None:
 
 
 def segments_of(path: str) -> tuple[str, ...]:
-    """The segments of a request's path as its servers look it up: escapes are decoded, then the path is
-    split, and path parameters and empty segments are dropped."""
+    """Segments of a request's path as its servers look it up: escapes are decoded, then the path is split,
+    and path parameters and empty segments are dropped."""
     plain = unquote(path) if "%" in path else path
     segments = plain.split("/")
     if ";" in plain:
@@ -89,8 +89,8 @@ def segments_of(path: str) -> tuple[str, ...]:
 
 
 def effective_method(head: Request, overrides: tuple[str, ...]) -> str:
-    """The method by which servers look up a request that take that of a POST from a header: the first of
-    `overrides` (normalized names) that is present. Of several values the first counts, as in Express, and one
+    """The method by which servers look up a request if they take that of a POST from a header: the first of
+    `overrides` (normalized names) that is present. Of several values the first counts, as in Express. One
     that is no method is ignored (semantics, Choosing)."""
     if head.method != "POST":
         return head.method
@@ -103,8 +103,8 @@ def effective_method(head: Request, overrides: tuple[str, ...]) -> str:
 
 
 def possible_methods(head: Request, overrides: tuple[str, ...], parameter: str | None) -> tuple[str, ...]:
-    """Every method that a server may execute for this request. First the one of `effective_method`, last
-    those that the query names, for servers that take one from there (routes and pecan: `_method`).
+    """Methods that a server may execute for this request. First the one of `effective_method`, last those
+    that the query names, for servers that take one from there (routes and pecan: `_method`).
 
     Of several values in headers Express takes the first, others the last, and Rack none: then it stays POST.
     """
@@ -126,7 +126,7 @@ def possible_methods(head: Request, overrides: tuple[str, ...], parameter: str |
 
 
 class OperationStatus(StrEnum):
-    """The stage of an operation, with the words of RFC 041."""
+    """Stage of an operation, with the words of RFC 041."""
 
     ACTIVE = "active"
     DEPRECATED = "deprecated"
@@ -141,10 +141,10 @@ class OperationRule:
     methods: tuple[str, ...]
     path: PathTemplate
     versions: VersionSet
-    """May have open ends and span majors. Empty: `next`."""
+    """Versions, perhaps with open ends and spanning majors. Empty: `next`."""
     status: OperationStatus = OperationStatus.ACTIVE
     refusal: int | None = None
-    """The status of the refusal outside its versions, 400 or 404. None: the dialect's own."""
+    """Status of the refusal outside its versions, 400 or 404; None: the dialect's own."""
 
 
 @final
@@ -155,9 +155,9 @@ class Operation:
     method: str
     path: PathTemplate
     rules: tuple[OperationRule, ...]
-    """In the order of the file; never empty."""
+    """Rules in the order of the file; never empty."""
     versions: VersionSet
-    """The union of the rules' versions. Empty: in no version yet."""
+    """Union of the rules' versions. Empty: in no version yet."""
     refusal: int | None
 
     @classmethod
@@ -167,11 +167,11 @@ class Operation:
         return cls(method, rules[0].path, rules, versions, refusal)
 
     def format_versions(self, scheme: Scheme) -> str:
-        """`1.0-1.3, 2.4 and later`, or `no version yet`: for people."""
+        """The versions for people: `1.0-1.3, 2.4 and later`, or `no version yet`."""
         return self.versions.format(scheme) if self.versions else "no version yet"
 
     def format(self, scheme: Scheme) -> str:
-        """`GET /v1/nodes/{id} exists only in 1.5 and later`."""
+        """The operation for people: `GET /v1/nodes/{id} exists only in 1.5 and later`."""
         verb = "exists only in" if self.versions else "exists in"
         return f"{self.method} {self.path.text} {verb} {self.format_versions(scheme)}"
 
@@ -183,17 +183,17 @@ _Tables: TypeAlias = Mapping[tuple[str, int], tuple[tuple[tuple[int, ...], _ByLi
 @final
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """Every operation of a service in tables for look-up. `of` makes them."""
+    """All operations of a service, in tables for look-up. `of` makes them."""
 
     listed: tuple[Operation, ...] = ()
-    """In the order of the file."""
+    """Operations in the order of the file."""
     _tables: _Tables = field(default_factory=lambda: MappingProxyType({}), repr=False, compare=False)
-    """By method and number of segments: the positions of the literal segments, and the operations by these
-    literals. The template with the leftmost literals is first."""
+    """Positions of the literal segments, and the operations by these literals, by method and number of
+    segments. The template with the leftmost literals is first."""
 
     @classmethod
     def of(cls, rules: Iterable[OperationRule]) -> Self:
-        """The operations that `rules` make."""
+        """Make the operations from `rules`."""
         grouped: dict[tuple[str, PathTemplate], list[OperationRule]] = {}
         for rule in rules:
             for method in dict.fromkeys(rule.methods):

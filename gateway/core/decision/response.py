@@ -1,7 +1,8 @@
-"""What a backend's response head says about versions, and the header lines that the client gets instead.
+"""Rewriting of response heads: the version information of a backend's head, and the headers that clients get
+instead.
 
 Pure, and equal for equal heads under one resolution, so the data plane caches it. Nothing here reads a body:
-the data plane holds documents and refusals that only a body shows, and the dialect reads them.
+the data plane buffers documents and refusals that only a body shows, and the dialect reads them.
 """
 
 from __future__ import annotations
@@ -22,25 +23,25 @@ from gateway.core.versions.version import Version
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class ResponseRewrite:
-    """What follows from one response head."""
+    """Result of reading one response head."""
 
     lines: bytes
     """Owned headers and `Vary` for the client."""
     served: Served
     fact: Advertisement | None
-    """The backend's own range, if it differs from what is known of that member: to be observed."""
+    """The backend's own range, if it differs from the member's known one: a fact to observe."""
     mismatch: bool = False
-    """The backend names another served version than the negotiated one (threats V9). The client gets what the
-    backend sent, and it is counted."""
+    """True: the backend names another served version than the negotiated one (threats V9). The client gets
+    the backend's own headers, and the mismatch is counted."""
     served_missing: bool = False
-    """The response lacks the served version, which the servers of this API always name here: the member's
-    version is unknown (semantics, Knowing)."""
+    """True: the response lacks the served version, which servers of this API always name here. The member's
+    version is unknown then (semantics, Knowing)."""
     served_text: str = ""
-    """With `mismatch` or `served_missing`: the version that the client is told, canonical; empty: none."""
+    """With `mismatch` or `served_missing`: the version shown to the client, canonical; empty: none."""
     edits: HeaderEdits | None = None
-    """What the service changes in its responses; None: nothing."""
+    """Changes that the service makes in its responses; None: none."""
     plain: bool = field(init=False)
-    """Nothing to observe, to count or to hold: nearly always."""
+    """True: nothing to observe, to count or to buffer, as nearly always."""
 
     def __post_init__(self) -> None:
         special = self.mismatch or self.served_missing or self.fact is not None
@@ -89,8 +90,8 @@ def rewrite_head(
 
 
 def _contradicts(served: Served, negotiated: Version | None) -> bool:
-    """Whether a response says that our request was executed at another version. One that repeats another
-    requested version than ours is not about our request (chef-zero: always 0)."""
+    """Whether a response shows that our request was executed at another version. One that repeats another
+    requested version than ours is not about our request (chef-zero always repeats 0)."""
     return (
         None not in (served.version, negotiated)
         and served.version != negotiated
@@ -100,7 +101,7 @@ def _contradicts(served: Served, negotiated: Version | None) -> bool:
 
 
 def _always_named(resolution: Resolution, member: Member, status: int) -> bool:
-    """Whether every server of this API that has versions names the served one in such a response."""
+    """Whether every server of this API with versions names the served one in such a response."""
     endpoint = resolution.endpoint
     return (
         endpoint.served_always
@@ -114,14 +115,14 @@ def _always_named(resolution: Resolution, member: Member, status: int) -> bool:
 def vary_lines(
     received: tuple[str, ...], names: tuple[str, ...], *, separately: bool = False
 ) -> tuple[Header, ...]:
-    """The backend's own `Vary` lines, and those of `names` that they lack; none when one of them is `*`."""
+    """The backend's own `Vary` lines, and those of `names` that they lack; none if one of them is `*`."""
     listed = {name.strip().lower() for value in received for name in value.split(",")}
     missing = [] if "*" in listed else [name for name in names if name.lower() not in listed]
     return (*(("Vary", value) for value in received), *vary_header(missing, separately=separately))
 
 
 def _fact(member: Member, served: Served) -> Advertisement | None:
-    """The advertisement of a response, if it differs from the known one. Declared backends learn none."""
+    """Advertisement of a response, if it differs from the known one. Declared backends learn none."""
     if served.advertisement is None or member.backend.declared is not None:
         return None
     known = member.advertisement

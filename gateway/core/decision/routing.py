@@ -1,12 +1,13 @@
-"""Host and path -> service. The host decides first, then the longest path prefix on a segment boundary.
+"""Routing: from host and path to a service. The host decides first, then the longest path prefix on a segment
+boundary.
 
 An exact host goes before a wildcard, a longer wildcard before a shorter one, and any of them before services
-without a host. Where the services of one host have no matching path, the next less specific host is asked.
-All of it is found by dictionaries: no service is compared one by one.
+without a host. If no service of a host matches the path, the next less specific host is tried. All look-ups
+use dictionaries: services are not compared one by one.
 
-Hosts are compared without case, port and the dot at the end of a full name. Paths are compared as they came,
-with their escapes, so that routing, access log and backend see the same bytes. Nothing here checks either:
-the data plane did that when it read the head.
+Hosts are compared without case, port and trailing dot. Paths are compared unchanged, with their escapes, so
+that routing, access log and backend see the same bytes. The data plane has validated both when it read the
+head.
 """
 
 from __future__ import annotations
@@ -20,43 +21,43 @@ from gateway.core.fleet.match import Match
 from gateway.core.fleet.service import Service
 
 FEW: Final = 4
-"""Routes of one host that are compared one by one (measured)."""
+"""Most routes of one host that are compared one by one (measured)."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One service's match in the form that is compared with requests."""
+    """Match of one service in the form that is compared with requests."""
 
     service: str
     match: Match
     host: str | None
-    """That of `match.hosts` which this route is for; None: any."""
+    """Host of the route, one of `match.hosts`; None: any."""
     prefix: str
-    """Without trailing slash; empty matches everything."""
+    """Path prefix without trailing slash; empty: every path."""
     inside: str
-    """What every path below the prefix begins with."""
+    """Beginning of every path below the prefix."""
 
     def local(self, path: str) -> str:
-        """The path as the API itself knows it: without the prefix, never empty."""
+        """Path as the API itself sees it: without the prefix, never empty."""
         return path[len(self.prefix) :] or "/" if self.prefix else path
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Prefixes:
-    """The routes of one host, or of any. Finding one costs what the deepest prefix does, however many there
+    """Routes of one host, or of any. A look-up costs as much as the deepest prefix, however many there
     are."""
 
     few: tuple[Route, ...]
-    """All of them, the longest prefix first, while they are so few that comparing each is cheaper."""
+    """All routes, the longest prefix first, if so few that comparing each is cheaper."""
     by_prefix: Mapping[str, Route]
     deepest: int
-    """The most segments that one of them has."""
+    """Most segments of a prefix."""
     root: Route | None
-    """The one without a prefix."""
+    """Route without a prefix."""
     less_specific: Prefixes | None = None
-    """Those of the next less specific host, for paths that none of these covers."""
+    """Routes of the next less specific host, for paths that none of these covers."""
 
     @classmethod
     def of(cls, routes: Iterable[Route], less_specific: Prefixes | None = None) -> Prefixes:
@@ -93,12 +94,12 @@ class Routes:
 
     by_host: Mapping[str, Prefixes]
     by_wildcard: Mapping[str, Prefixes]
-    """By what a host ends with: `.example.org` for `*.example.org`."""
+    """Routes by the ending of a host: `.example.org` for `*.example.org`."""
     most_labels: int
-    """Of the longest of these endings."""
+    """Most labels of these endings."""
     any_host: Prefixes
     everything: Route | None
-    """The only route, when it matches every request."""
+    """The only route, if it matches every request."""
 
     @classmethod
     def of(cls, services: Iterable[Service]) -> Routes:
@@ -168,8 +169,8 @@ def _longest(by_wildcard: Mapping[str, Prefixes], host: str) -> Prefixes | None:
 
 
 def plain_host(host: str) -> str:
-    """The value of `Host`, in lower case, in the one form in which hosts are compared: without its port and
-    the dot at its end, an IPv6 address as RFC 5952 writes it."""
+    """The value of `Host` in the one form in which hosts are compared: in lower case, without port and
+    trailing dot, an IPv6 address as in RFC 5952."""
     name, colon, port = host.rpartition(":")
     if not colon or port.strip("0123456789"):
         name = host

@@ -1,8 +1,8 @@
-"""Which members can serve a version, and which of them gets the request.
+"""Selection: the members that can serve a version, and the one that gets the request.
 
 The tables are made once for each change of a service and used on every request: finding the candidates of a
-version is one bisection, choosing among them two draws. Random bits, requests in flight and what is held back
-are parameters. Nothing here decides why a member is fresh or down, or who is ejected and for how long.
+version is one bisection, choosing among them two draws. Random bits, requests in flight and held back members
+are parameters. Nothing here makes a member fresh, down or ejected.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from gateway.core.versions.version import Version
 _FRESHNESS_ORDER: Final = {freshness: at for at, freshness in enumerate(Freshness)}
 
 Rank: TypeAlias = tuple[bool, bool, bool, bool, int]
-"""Of a tier, the lowest first: (a connection failed, down, unhealthy, backup, freshness)."""
+"""Order of a tier, the lowest first: (a connection failed, down, unhealthy, backup, freshness)."""
 
 RANDOM_BITS = 64
 _ALL_BITS: Final = (1 << RANDOM_BITS) - 1
 _HALF = RANDOM_BITS // 2
 _MASK = (1 << _HALF) - 1
 _MIX: Final = 0x9E37_79B9_7F4A_7C15
-"""Odd and irregular: multiplied by it, bits that are known to have led to one member are random again."""
+"""Odd and irregular multiplier: bits that are known to have led to one member become random again."""
 
 ALL_REQUESTS: Final = 1 << 16
-"""The share of a member that is not held back. An ejected one has 0, one that re-enters something between."""
+"""Share of a member that is not held back. An ejected one has 0, one that re-enters something between."""
 
 NOBODY: Final[Mapping[str, int]] = MappingProxyType({})
 """No member is held back."""
 
 
 def rank(summary: MemberSummary) -> Rank:
-    """Which tier a member of this summary is in."""
+    """Rank of the tier that a member with this summary is in."""
     return (
         summary.connect_failed,
         summary.freshness is Freshness.DOWN,
@@ -56,7 +56,7 @@ class Tier:
     members: tuple[Member, ...]
     cumulative: tuple[int, ...]
     even: bool
-    """All weights are the same: drawing needs no bisection."""
+    """True: all weights are the same, so drawing needs no bisection."""
     rank: Rank
 
     @classmethod
@@ -67,24 +67,24 @@ class Tier:
 
     @property
     def usable(self) -> bool:
-        """Nothing speaks against its members: they can be expected to respond."""
+        """Whether its members can be expected to respond: no doubt is known."""
         return not (self.rank[0] or self.rank[1])
 
     def is_beside(self, other: Tier) -> bool:
-        """Whether one takes the requests when the other is full: they differ only in fresh and stale."""
+        """Whether one takes the requests if the other is full: they differ only in fresh and stale."""
         return self.rank[:4] == other.rank[:4]
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """The members that may get a request, best tier first: fresh before stale, behind them the backups, those
-    whose health check says no, those that are down, and those to which a connection failed. No member that
-    serves the version is left out."""
+    """Members that may get a request, best tier first: fresh before stale, then backups, those whose health
+    check failed, those that are down, and those to which a connection failed. Every member that serves the
+    version is in it."""
 
     tiers: tuple[Tier, ...] = ()
     bounded: bool = field(init=False)
-    """One of them takes only so many requests at a time."""
+    """Whether the requests of any of them are limited."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bounded", any(member.bound for member in self.members))
@@ -113,13 +113,12 @@ def select(
     held_back: Mapping[str, int] = NOBODY,
     leases: Mapping[str, int] | None = None,
 ) -> Member | None:
-    """A member that was not tried, of the best tier that has one: of two drawn by weight, the one with fewer
-    requests in flight.
+    """Choose a member of the best tier that has an untried one: of two drawn by weight, the one with fewer
+    requests in flight. None: all were tried, or all `eligible` ones are full.
 
     `in_flight_by_member`: requests in flight by member key (absent: 0). `random_bits`: 64 of them. `tried`:
     keys of members that failed already. `held_back`: by member key the share of the requests, of
-    `ALL_REQUESTS`, for which it may be selected; 0: it is ejected. `leases`: as for `is_full`. None when all
-    were tried, or when all that are to get the request are full (`eligible` says who).
+    `ALL_REQUESTS`, for which it may be selected; 0: it is ejected. `leases`: as for `is_full`.
     """
     member: Member | None = None
     for tier in candidates.tiers:
@@ -146,8 +145,8 @@ def select(
 def is_full(
     member: Member, in_flight_by_member: Mapping[str, int], leases: Mapping[str, int] | None = None
 ) -> bool:
-    """Whether the member has as many requests as it takes at a time. `leases`: where several share its bound,
-    how many of these requests may be ours, by member key (absent: 0). None: all of them."""
+    """Whether the member has as many requests as it takes at a time. `leases`: by member key, this worker's
+    part of a bound that several share (absent: 0). None: all of it."""
     if not member.bound:
         return False
     bound = member.bound if leases is None else leases.get(member.key, 0)
@@ -162,7 +161,7 @@ def _select_among(
     held_back: Mapping[str, int],
     leases: Mapping[str, int] | None,
 ) -> Member | None:
-    """The choice where somebody is held back or full. Whoever has room is preferred to waiting."""
+    """Choose where some member is held back or full. One that has room is preferred to waiting."""
     least = _least_share(random_bits)
     random_bits = random_bits * _MIX & _ALL_BITS
     if held_back:
@@ -179,7 +178,7 @@ def _select_with_room(
     random_bits: int,
     leases: Mapping[str, int] | None,
 ) -> Member | None:
-    """The choice among the members that have room; None: they are all full."""
+    """Choose among the members that have room; None: all are full."""
     for tier in tiers:
         free = [member for member in tier.members if not is_full(member, in_flight_by_member, leases)]
         if len(free) == 1:
@@ -192,9 +191,9 @@ def _select_with_room(
 def eligible(
     candidates: Candidates, tried: Collection[str] = (), held_back: Mapping[str, int] = NOBODY
 ) -> tuple[Tier, ...]:
-    """The tiers whose members are to get the request, full or not; none when all were tried.
+    """Tiers whose members should get the request, full or not; none if all were tried.
 
-    An ejected member is left out while another one is usable. Where nobody usable is left, ejections do not
+    An ejected member is left out while another one is usable. If no usable one is left, ejections do not
     count: so they never take away the last member that serves a version.
     """
     usable = _best(candidates.usable, tried, held_back, 0) if held_back else ()
@@ -204,8 +203,8 @@ def eligible(
 def _best(
     tiers: Iterable[Tier], tried: Collection[str], held_back: Mapping[str, int], least: int
 ) -> tuple[Tier, ...]:
-    """The best tier with untried members of more than `least`, and those beside it, with these members
-    only."""
+    """The best tier with untried members whose share is above `least`, and those beside it, with these
+    members only."""
     found: list[Tier] = []
     for tier in tiers:
         if found and not tier.is_beside(found[0]):
@@ -221,8 +220,8 @@ def _best(
 
 
 def _least_share(random_bits: int) -> int:
-    """A member gets this request if its share is larger. The lowest bits: draws use the highest of each
-    half."""
+    """Lower bound of this request: a member gets it if its share is larger. Uses the lowest bits, since draws
+    use the highest of each half."""
     return random_bits & (ALL_REQUESTS - 1)
 
 
@@ -247,10 +246,10 @@ def _better_of_two(tier: Tier, in_flight_by_member: Mapping[str, int], random_bi
 
 @final
 class SelectionTable:
-    """For every version the members that serve it, by segments in which they are the same.
+    """Members that serve each version, by segments of versions with the same members.
 
     Each part is made when a request first needs it. Most snapshots are replaced before that, and of a
-    thousand segments few are asked for.
+    thousand segments few are used.
     """
 
     __slots__ = ("_candidates", "_everyone", "_members", "_segments", "_starts", "_summaries", "_tiers")
@@ -275,7 +274,7 @@ class SelectionTable:
             and not summary.absent
             and not (non_legacy and (summary.legacy or summary.version_unknown))
         }
-        """The summaries with which a member may get requests, with the rank of each, by their ids."""
+        """Summaries of members that may get requests, with their ranks, by their ids."""
         self._everyone: Candidates | None = None
         self._starts: list[Version] | None = None
         self._segments: list[VersionRange] = []
@@ -296,13 +295,13 @@ class SelectionTable:
 
     @property
     def segments(self) -> Sequence[VersionRange]:
-        """The versions, cut where a member's range starts or ends; between two cuts the candidates are the
+        """The versions, cut where a member's range starts or ends. Between two cuts the candidates are the
         same."""
         self._cut()
         return self._segments
 
     def candidates(self, version: Version) -> Candidates:
-        """The members that serve `version`; none when no advertisement in service holds it."""
+        """Members that serve `version`; none if no advertisement in service holds it."""
         at = bisect_right(self._cut(), version) - 1
         if at < 0 or version not in self._segments[at]:
             return NO_CANDIDATES
@@ -315,14 +314,14 @@ class SelectionTable:
         return found
 
     def _cut(self) -> list[Version]:
-        """The starts of the segments, which are made by the first call."""
+        """Starts of the segments. The first call makes them."""
         if self._starts is None:
             self._segments = segments(summary.usable for summary, _ in self._tiers.values())
             self._starts = [segment.low for segment in self._segments]
         return self._starts
 
     def _made(self, ranks: Mapping[int, Rank]) -> Candidates:
-        """The members of these summaries, in order, each in its tier."""
+        """Members with these summaries, in order, each in its tier."""
         chosen: dict[Rank, list[Member]] = {each: [] for each in sorted(set(ranks.values()))}
         for member, summary in zip(self._members, self._summaries, strict=True):
             at = ranks.get(id(summary))

@@ -1,8 +1,7 @@
-"""Access to a service: allowed networks, limits for each client, and the answer in maintenance.
+"""Access to a service: allowed networks, limits for each client, and the fixed answer in maintenance.
 
-Values that an operator has written, and the one rule that they need: which of two lists of networks has an
-address. They are applied by `core.decision.decision` (maintenance) and `dataplane.limits.admission` (the
-rest).
+Values of the configuration, and the rule for which of two lists of networks covers an address.
+`core.decision.decision` applies maintenance, `dataplane.limits.admission` the rest.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ _BITS = {4: 32, 6: 128}
 
 @final
 class Access:
-    """Which addresses may use a service.
+    """Allow and deny lists of networks for a service.
 
     Of all networks that hold an address the one with the longest prefix decides. Without one, the address is
-    refused if any network is allowed, and allowed if networks are only denied. An address that is not known
-    (the peer of a unix socket has none) is in no network.
+    refused if any network is allowed, and allowed if networks are only denied. An unknown address (the peer
+    of a Unix socket has none) is in no network.
     """
 
     def __init__(self, allow: Iterable[Network], deny: Iterable[Network]) -> None:
@@ -47,11 +46,12 @@ class Access:
         self._ipv6 = sorted(tables[6].items(), key=_shift)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """In another process the tables are made anew: a compiled class cannot be filled in."""
+        """Pickle the networks alone: another process makes the tables anew, since a compiled class cannot be
+        filled in."""
         return Access, self._lists
 
     def allows(self, address: IpAddress | None) -> bool:
-        """Whether this client may use the service. It costs one look for each length of prefix."""
+        """Whether this client may use the service. Costs one lookup for each length of prefix."""
         if address is not None:
             number = int(address)
             for shift, verdicts in self._ipv4 if isinstance(address, IPv4Address) else self._ipv6:
@@ -68,14 +68,14 @@ def _shift(item: tuple[int, dict[int, bool]]) -> int:
 # --- how much one client may use ---------------------------------------------------------------------------
 
 MIN_BURST: Final = 10
-"""Requests at once, at least, where the operator sets no burst."""
+"""Fewest requests at once if the operator sets no burst."""
 _BURST_SECONDS: Final = 2
 _RATE: Final = r"[1-9][0-9]{0,6}/[smh]"
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 
 
 def read_rate(text: str) -> float:
-    """`100/s`, `30/m`, `10/h` as requests a second."""
+    """Read `100/s`, `30/m`, `10/h` as requests per second."""
     if re.fullmatch(_RATE, text, re.ASCII) is None:
         reject("not a valid rate", "write a whole number and its unit: 100/s, 30/m or 10/h")
     number, _, unit = text.partition("/")
@@ -88,7 +88,7 @@ RATE: Final = Text(read_rate, matching(_RATE))
 @final
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """How much of the service one client may use: one IPv4 address, or one /64 of IPv6."""
+    """Limits for one client of the service: one IPv4 address, or one /64 of IPv6."""
 
     rate: float | None = RATE.key(
         None,
@@ -117,14 +117,14 @@ class ClientLimits:
 
     @property
     def effective_burst(self) -> int:
-        """Requests at once, before the rate counts."""
+        """Requests at once before the rate counts."""
         if self.burst is not None:
             return self.burst
         return max(MIN_BURST, ceil((self.rate or 0.0) * _BURST_SECONDS))
 
 
 CLIENT_LIMITS: Final = section(
-    ClientLimits, "How much of the service one client may use: one IPv4 address, or one /64 of IPv6."
+    ClientLimits, "Limits for one client of the service: one IPv4 address, or one /64 of IPv6."
 )
 NO_CLIENT_LIMITS: Final = ClientLimits()
 
@@ -135,7 +135,7 @@ MAX_BODY: Final = 64 * 1024
 
 
 def read_body(text: str) -> str:
-    """A body that the operator has written."""
+    """Read the body of the answer in maintenance."""
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BODY:
         reject(
             f"the body is larger than {MAX_BODY // 1024}KiB", "it is sent to every client as often as asked"

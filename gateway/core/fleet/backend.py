@@ -30,23 +30,23 @@ ContextKey: TypeAlias = tuple[str | None, str | None, str | None, bool, str]
 @final
 @dataclass(frozen=True, slots=True)
 class BackendTls:
-    """TLS to one backend. Paths are those of PEM files."""
+    """TLS settings for one backend. Paths name PEM files."""
 
     server_name: str
-    """The name or IP address that its certificate must have; a name is also sent (SNI)."""
+    """Name or IP address that its certificate must have. A name is also sent (SNI)."""
     ca: str | None = None
-    """The certificates that are trusted; None: those of the system."""
+    """Trusted certificates; None: those of the system."""
     certificate: str | None = None
-    """The certificate that the gateway shows, with its chain; None: it shows none."""
+    """Client certificate of the gateway, with its chain; None: none."""
     key: str | None = None
     verify: bool = True
-    """Whether the certificate of the backend must be valid. If not, anyone on the way can take its place."""
+    """Whether the backend's certificate must be valid. If not, anyone on the way can impersonate it."""
     digest: str = ""
-    """Of the contents of the files. New contents make another backend: its connections are made anew."""
+    """Checksum of the files' contents. New contents make another backend, with new connections."""
 
     @property
     def context_key(self) -> ContextKey:
-        """Backends with the same one can share a context of OpenSSL."""
+        """Key of the OpenSSL context that equal backends share."""
         return self.ca, self.certificate, self.key, self.verify, self.digest
 
 
@@ -56,7 +56,7 @@ UNIX_AUTHORITY: Final = "localhost"
 @final
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """One replica's address."""
+    """Address and settings of one backend."""
 
     name: str
     host: str
@@ -65,25 +65,25 @@ class Backend:
     """Base path without a trailing slash, put before the path of every request."""
     weight: int = 1
     declared: VersionSet | None = None
-    """Versions from the configuration; such a backend is always fresh and never probed."""
+    """Versions from the configuration. A backend that has them is always fresh and never probed."""
     backup: bool = False
-    """It gets requests only where no other member that serves the version is usable."""
+    """True: it gets requests only if no other member that serves the version is usable."""
     max_requests: int = 0
-    """Requests in flight that it takes at a time; 0: any number."""
+    """Most requests in flight; 0: no limit."""
     max_connections: int = 0
-    """Connections that are open to it at a time; 0: any number."""
+    """Most open connections; 0: no limit."""
     queue: Queue = NO_QUEUE
-    """How requests wait for it while it is full."""
+    """Queue of the requests that wait while it is full."""
     tls: BackendTls | None = None
-    """How it is spoken to over TLS; None: it is spoken to without."""
+    """TLS to it; None: plain TCP."""
     socket_path: str = ""
-    """The path of its unix socket, instead of host and port. Empty: it is reached over TCP."""
+    """Path of its Unix socket, instead of host and port; empty: TCP."""
     source: str = ""
-    """`Source.key` of what has discovered it; empty: the configuration names it."""
+    """`Source.key` of the source that discovered it; empty: it is configured by name."""
     networks: tuple[Network, ...] | None = None
-    """Networks of the source that discovered it (`source.why_refused`). None: the configuration names it."""
+    """Networks of the source that discovered it (`source.why_refused`); None: it is configured by name."""
     leaves_at: float | None = None
-    """When it is removed, because its source names it no more: seconds of the clock that dates facts. Until
+    """Time of its removal, because its source lists it no more: seconds of the clock that dates facts. Until
     then its last advertisement counts, and it gets no request. None: it stays."""
 
     @property
@@ -92,30 +92,30 @@ class Backend:
 
     @property
     def authority(self) -> str:
-        """`host:port`, IPv6 in brackets, as in a link or a `Location`. A server on a unix socket has no
-        address; `localhost` is what clients of such servers send as Host."""
+        """`host:port` as in a link or a `Location`, IPv6 in brackets. `localhost` on a Unix socket, as
+        clients of such servers send it."""
         if self.socket_path:
             return UNIX_AUTHORITY
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def origin(self) -> str:
-        """The base of the links that it writes with an address of its own."""
+        """Base of the links that it writes with its own address."""
         return f"{'http' if self.tls is None else 'https'}://{self.authority}{self.path}"
 
     @property
     def url(self) -> str:
-        """Where it is reached. Two backends are the same one if name and URL are equal."""
+        """Its address. Two backends are the same one if name and URL are equal."""
         return f"unix:{self.socket_path}" if self.socket_path else self.origin
 
     @property
     def bound(self) -> int:
-        """Requests in flight that it takes at a time, each on a connection of its own; 0: any number."""
+        """Most requests in flight, each on a connection of its own; 0: no limit."""
         return min((each for each in (self.max_requests, self.max_connections) if each), default=0)
 
 
 class Freshness(StrEnum):
-    """How far the advertisement of a member can be relied on, in the order in which members are tried."""
+    """Reliability of a member's advertisement, in the order in which members are tried."""
 
     FRESH = "fresh"
     STALE = "stale"
@@ -129,9 +129,9 @@ FRESHNESS_AFTER_FAILURES: tuple[Freshness, ...] = (
     Freshness.STALE,
     Freshness.DOWN,  # three in a row, or more
 )
-"""The transition table: a successful probe leads to row 0, a failed one to the next row; the last row stays.
-A member that never answered is `UNKNOWN` in every row. A failed probe ages what is known and never erases
-it."""
+"""Transition table of failed probes: a successful probe leads to row 0, a failed one to the next row; the
+last row stays. A member that never answered is `UNKNOWN` in every row. A failed probe ages an advertisement
+and never erases it."""
 
 
 class MemberSummary(NamedTuple):
@@ -160,7 +160,7 @@ class MemberSummary(NamedTuple):
 
 @final
 class Mark:
-    """Something that is equal to itself alone."""
+    """Identity token: compares equal only to itself."""
 
     __slots__ = ()
 
@@ -168,7 +168,8 @@ class Mark:
 @final
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One backend as observed. Two are equal when the same is known; the times of the facts do not count."""
+    """One backend as observed. Two are equal if the same is known of them; the times of facts are not
+    compared."""
 
     service: str
     backend: Backend
@@ -177,47 +178,47 @@ class Member:
     """Failed probes in a row, capped at the table's last row."""
     drained: bool = False
     scheme_id: tuple[object, ...] = ()
-    """The dialect and scheme in which `advertisement` was read. In another one it has no meaning."""
+    """Dialect and scheme in which `advertisement` was read. In another one it has no meaning."""
     probe_error: str | None = None
-    """Why the last probe failed, one sentence."""
+    """Reason why the last probe failed, one sentence."""
     connect_failed: bool = False
-    """True: a connection to it failed, and no probe has succeeded since. Tried last."""
+    """True: a connection to it failed, and no probe has succeeded since. It is tried last."""
     connect_error: str = ""
-    """Why it failed, part of a sentence; has a meaning only with `connect_failed`."""
+    """Reason, a part of a sentence; has a meaning only with `connect_failed`."""
     mismatches: Mismatches = NO_MISMATCHES
     unknown_version: UnknownVersion = KNOWN_VERSION
     restored: bool = False
     """True: `advertisement` is from the state file, and the first probe has not ended. It counts for the
     offer, and the member gets no request (semantics, State across restarts)."""
     unhealthy: str | None = None
-    """What its health check has answered, if that was no: it gets no new request while another member that
-    serves the version is usable. Says nothing about versions."""
+    """Reason, if its health check failed: it gets no new request while another member that serves the version
+    is usable. Independent of versions."""
     returned: bool = False
     """True: it was leaving, its source names it again, and no probe has ended since. What answers at its
     address may be another server now, so it gets no request until a probe says which."""
     document: ProbedDocument | None = None
-    """A discovery document that a probe has read."""
+    """Discovery document that a probe read."""
     advertised_at: float = field(default=NEVER, compare=False)
-    """When the request was sent that brought `advertisement`."""
+    """Time at which the request was sent that brought `advertisement`."""
     connect_failed_at: float = field(default=NEVER, compare=False)
-    """When the connection failed. An older probe does not clear that."""
+    """Time at which the connection failed. An older probe does not clear it."""
     key: str = field(init=False, default="")
     """`service/backend`, unique in the gateway."""
     weight: int = field(init=False, default=1)
     bound: int = field(init=False, default=0)
     legacy: bool = field(init=False, default=False)
     mark: Mark = field(init=False, compare=False, repr=False, default_factory=Mark)
-    """Members with the same one are equal. `fleet` hands it on where only times are new."""
+    """Equal for equal members. `fleet` passes it on where only times are new."""
 
     def __post_init__(self) -> None:
-        """Compute what every request reads."""
+        """Compute the attributes that every request reads."""
         object.__setattr__(self, "key", f"{self.service}/{self.backend.name}")
         object.__setattr__(self, "weight", self.backend.weight)
         object.__setattr__(self, "bound", self.backend.bound)
         object.__setattr__(self, "legacy", self.advertisement is not None and self.advertisement.legacy)
 
     def has_mount(self, mount: str) -> bool:
-        """Whether it has this part of its API, as far as its probes have said."""
+        """Whether it serves this part of its API, as far as probes have shown."""
         known = self.advertisement
         return known is not None and (known.mounts is None or mount in known.mounts)
 
@@ -246,8 +247,8 @@ class Member:
 
     @property
     def probe_wanted_at(self) -> float | None:
-        """When the request was sent that last showed something which only a probe can clear up; None: nothing
-        waits for one. It is to be probed at once, once for each such time."""
+        """Time at which the request was sent that last raised a doubt which only a probe can clear; None:
+        there is none. It is probed at once, once for each such time."""
         times = [self.mismatches.last_at] if self.mismatches.wait_for_probe else []
         if self.unknown_version.wait_for_probe:
             times.append(self.unknown_version.missing_at)
@@ -255,7 +256,7 @@ class Member:
 
     @property
     def usable_versions(self) -> VersionSet:
-        """The versions at which it may get requests."""
+        """Versions at which it may get requests."""
         if self.advertisement is None or self.restored or self.version_unknown or self.absent:
             return NO_VERSIONS
         mismatched = self.mismatched
@@ -263,7 +264,7 @@ class Member:
 
     @property
     def error(self) -> str | None:
-        """Why it, or its advertisement, cannot be relied on, one sentence; None: there is no reason."""
+        """Reason why it, or its advertisement, cannot be relied on, one sentence; None: there is none."""
         if self.probe_error is not None:
             return self.probe_error
         if self.backend.leaves_at is not None:
@@ -287,19 +288,21 @@ class Member:
 
     @property
     def absent(self) -> bool:
-        """Whether it gets no request and still counts: it is leaving, or came back and is not probed yet."""
+        """True: it gets no request and still counts, because it is leaving, or came back and is not probed
+        yet."""
         return self.returned or self.backend.leaves_at is not None
 
     @property
     def probed(self) -> bool:
-        """Whether its first probe has ended. Nobody waits for one that is leaving: it is not probed."""
+        """Whether its first probe has ended. True if it is leaving, since nothing waits for its probe
+        then."""
         if self.backend.leaves_at is not None:
             return True
         return not self.restored and (self.advertisement is not None or self.failures > 0)
 
     @property
     def in_service(self) -> bool:
-        """Configured, not drained, and its advertisement is known (semantics, Words)."""
+        """Whether it is configured, not drained, and its advertisement is known (semantics, Words)."""
         return self.advertisement is not None and not self.drained
 
     @property

@@ -1,4 +1,4 @@
-"""How connections to backends are used: `services.NAME.reuse`, and `services.NAME.backends[].queue`."""
+"""Reuse of backend connections (`services.NAME.reuse`), and queues (`services.NAME.backends[].queue`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.keys.texts import DURATION, count
 @final
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    "How long a connection to a backend is used. It is closed between two requests."
+    """Reuse of one backend connection. It is closed between two requests."""
 
     requests: int = count(1, 1_000_000).key(
         1000,
@@ -29,16 +29,14 @@ class Reuse:
     )
 
 
-REUSE: Final = section(
-    Reuse, "How long a connection to a backend is used. It is closed between two requests."
-)
+REUSE: Final = section(Reuse, "Reuse of one backend connection. It is closed between two requests.")
 DEFAULT_REUSE: Final = Reuse()
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """How requests wait for a backend that is full."""
+    """Queue of the requests that wait for a full backend."""
 
     length: int = count(0, 100_000).key(
         32,
@@ -56,6 +54,6 @@ class Queue:
     )
 
 
-QUEUE: Final = section(Queue, "How requests wait for a backend that is full.")
+QUEUE: Final = section(Queue, "Queue of the requests that wait for a full backend.")
 NO_QUEUE: Final = Queue(length=0, timeout=0.0)
-"""For a backend without a bound, which is never full."""
+"""Queue of a backend without a bound, which is never full."""

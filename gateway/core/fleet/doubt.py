@@ -1,10 +1,8 @@
-"""Evidence that what is known of a backend's versions is wrong: responses that contradict it, and answers
-that show no versions.
+"""Doubts about a backend's known versions: responses that contradict them, and answers that show none.
 
-Two values that a member holds beside its advertisement. Both say which requests it does not get for a while,
-and neither changes what is offered. Nothing here applies a fact (`core.fleet.fleet`) or sends a probe. Times
-are those at which requests were sent, in seconds that the caller passes. They do not count when two values
-are compared.
+A member holds two values beside its advertisement. Both keep requests from it for a while, and neither
+changes the offer. Nothing here applies a fact (`core.fleet.fleet`) or sends a probe. Times are those at which
+requests were sent, in seconds that the caller passes; they are not compared.
 """
 
 from __future__ import annotations
@@ -20,10 +18,10 @@ MAX_MISMATCHED_RANGES: Final = 256
 choose these versions, and each range makes every later fact cost more."""
 
 MAX_MISMATCHED_PATHS: Final = 8
-"""Paths that are told apart: clients choose them, too. One more counts as the second of every version."""
+"""Paths that are distinguished: clients choose them, too. One more counts as the second of every version."""
 
 LEGACY_ANSWERS: Final = 3
-"""Probes in a row that a backend with known versions answers as a legacy one until it counts as legacy."""
+"""Legacy answers in a row until a backend with known versions counts as legacy."""
 
 NEVER: Final = float("-inf")
 
@@ -43,14 +41,14 @@ class Mismatches:
     by_several: VersionSet = NO_VERSIONS
     """Versions that two paths or more contradicted."""
     unanswered: VersionSet = NO_VERSIONS
-    """Those of `by_path` since which no probe has succeeded."""
+    """Versions of `by_path` since whose mismatch no probe has succeeded."""
     last_at: float = field(default=NEVER, compare=False)
     regular_probe_at: float = field(default=NEVER, compare=False)
     prompted_probe_at: float = field(default=NEVER, compare=False)
 
     @property
     def avoided(self) -> VersionSet:
-        """The versions at which the member gets no request now."""
+        """Versions at which the member gets no request now."""
         return self.by_several | self.unanswered
 
     @property
@@ -59,9 +57,9 @@ class Mismatches:
         return self.last_at > max(self.regular_probe_at, self.prompted_probe_at)
 
     def with_mismatch(self, version: Version, path: str, at: float, advertised: VersionSet) -> Mismatches:
-        """After a response to a request for `path`; this same object when it says nothing new.
+        """After a response to a request for `path`; this same object if it adds nothing.
 
-        A regular probe that was sent later has answered it. After a prompted one the path is remembered.
+        A regular probe sent later has cleared it. After a prompted one the path is remembered.
         """
         found = dict(self.by_path)
         if (
@@ -90,7 +88,7 @@ class Mismatches:
         )
 
     def after_probe(self, at: float, *, prompted: bool) -> Mismatches:
-        """After a successful probe. One that was sent before the last mismatch clears none."""
+        """After a successful probe. A probe sent before the last mismatch clears none."""
         if prompted:
             unanswered = self.unanswered if at < self.last_at else NO_VERSIONS
             return replace(self, unanswered=unanswered, prompted_probe_at=max(at, self.prompted_probe_at))
@@ -102,22 +100,22 @@ class Mismatches:
 @final
 @dataclass(frozen=True, slots=True)
 class UnknownVersion:
-    """Whether nobody knows what a member serves, though it has shown versions before: since then a response
-    lacked the served version that its API's servers always send, or a probe got a legacy answer.
+    """State of a member whose versions are unknown, though it has shown some: since then a response lacked
+    the served version that its API's servers always send, or a probe got a legacy answer.
 
-    It holds until a later probe or passive observation shows versions, or the third legacy answer in a row
+    It ends when a later probe or passive observation shows versions, or when the third legacy answer in a row
     makes the member legacy. An older server may run there now, and would execute anything at its own version.
     """
 
     holds: bool = False
     legacy_answers: int = field(init=False, default=0)
-    """In a row, by probes."""
+    """Legacy answers of probes in a row."""
     since: float = field(default=NEVER, compare=False)
-    """When the request was sent that last showed no versions."""
+    """Time at which the request was sent that last showed no versions."""
     missing_at: float = field(default=NEVER, compare=False)
-    """When the request was sent whose response last lacked the served version."""
+    """Time at which the request was sent whose response last lacked the served version."""
     answered_at: tuple[float, ...] = field(default=(), compare=False)
-    """When the probes with `legacy_answers` were sent."""
+    """Times at which the probes with `legacy_answers` were sent."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "legacy_answers", len(self.answered_at))
@@ -128,7 +126,7 @@ class UnknownVersion:
         return self.holds and not self.legacy_answers and self.missing_at == self.since
 
     def with_missing(self, at: float) -> UnknownVersion:
-        """After a response without the served version; this same object when it says nothing new."""
+        """After a response without the served version; this same object if it adds nothing."""
         if self.holds and at <= self.since:
             return self
         return replace(self, holds=True, since=max(at, self.since), missing_at=max(at, self.missing_at))
@@ -138,7 +136,8 @@ class UnknownVersion:
         return replace(self, holds=True, since=max(at, self.since), answered_at=(*self.answered_at, at))
 
     def after_failed_probe(self) -> UnknownVersion:
-        """The row of legacy answers has ended; which versions are served is as unknown as before."""
+        """After a failed probe: the row of legacy answers ends, and the versions stay as unknown as
+        before."""
         return replace(self, answered_at=()) if self.answered_at else self
 
     def after_versions(self, at: float, *, passive: bool = False) -> UnknownVersion:

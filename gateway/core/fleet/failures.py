@@ -1,5 +1,5 @@
-"""What follows when a backend fails: another gets the request (`services.NAME.retry`), and the one that fails
-gets none for a while (`services.NAME.ejection`). Values only: the data plane acts on them."""
+"""Reactions to a failing backend: another one gets the request (`services.NAME.retry`), and this one gets
+none for a while (`services.NAME.ejection`). Values only: the data plane acts on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.keys.texts import DURATION, PERCENTAGE, count, member_of, off
 
 
 class RetryCause(StrEnum):
-    """The kinds of failures after which a request may be sent again."""
+    """Failure after which a request may be sent again."""
 
     CONNECT = "connect"
     """No connection could be made, so nothing was sent."""
@@ -25,7 +25,7 @@ class RetryCause(StrEnum):
 @final
 @dataclass(frozen=True, slots=True)
 class Retry:
-    "When a request is sent again, nearly always to another backend."
+    """Rules for sending a request again, nearly always to another backend."""
 
     attempts: int = count(1, 10).key(
         3,
@@ -47,27 +47,27 @@ class Retry:
     )
 
 
-RETRY: Final = section(Retry, "When a request is sent again, nearly always to another backend.")
+RETRY: Final = section(Retry, "Rules for sending a request again, nearly always to another backend.")
 DEFAULT_RETRY: Final = Retry()
 
 
 class EjectionReason(StrEnum):
-    """The kinds of failures for which a backend is ejected, and the label `reason` of the metrics."""
+    """Failure for which a backend is ejected: the label `reason` of the metrics."""
 
     CONNECT = "connect"
     """No connection could be made."""
     BAD_GATEWAY = "bad_gateway"
-    """A connection broke, or what came was no valid response: what clients see as 502."""
+    """The connection broke, or the response was invalid: clients get 502."""
     TIMEOUT = "timeout"
-    """No response, or no rest of one, came in time: what clients see as 504."""
+    """No response, or no rest of one, came in time: clients get 504."""
     SERVER_ERROR = "server_error"
-    """The API itself answered with a status from 500 on."""
+    """The API answered with a status from 500 on."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Ejection:
-    "Outlier ejection: when a failing backend gets no requests for a while."
+    """Outlier ejection: a failing backend gets no requests for a while."""
 
     failures: int = count(1, 1000).key(
         5,
@@ -111,6 +111,6 @@ class Ejection:
     )
 
 
-EJECTION: Final = section(Ejection, "Outlier ejection: when a failing backend gets no requests for a while.")
+EJECTION: Final = section(Ejection, "Outlier ejection: a failing backend gets no requests for a while.")
 EJECTION_OR_OFF: Final = Either(off(), EJECTION)
 DEFAULT_EJECTION: Final = Ejection()

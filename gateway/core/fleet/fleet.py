@@ -1,7 +1,7 @@
-"""All that is known of all backends, and the methods that change it: `Fleet.observe_all` and `Fleet.observe`
-for facts, and `Fleet.apply` for an operator's commands.
+"""The fleet: everything known about all backends. Facts enter by `Fleet.observe_all` and `Fleet.observe`, an
+operator's commands by `Fleet.apply`.
 
-Immutable: a fact makes a new fleet, or the same object when it changes nothing. Nothing here forms an offer
+Immutable: a fact makes a new fleet, or the same object if it changes nothing. Nothing here forms an offer
 (`core.fleet.offer_state`, `core.fleet.offer`) or chooses a backend (`core.decision.selection`).
 """
 
@@ -24,21 +24,21 @@ from gateway.core.versions.version import Version
 @final
 @dataclass(frozen=True, slots=True)
 class ProbeSucceeded:
-    """A probe brought an advertisement. `at`: when its first request was sent, in seconds of any monotonic
-    clock. For a declared backend: what is declared was declared again."""
+    """Fact: a probe brought an advertisement. `at`: when its first request was sent, in seconds of any
+    monotonic clock. A declared backend declares its versions again this way."""
 
     advertisement: Advertisement
     at: float
     prompted: bool = False
-    """True: not a regular probe, but one that a response asked for."""
+    """False: a regular probe. True: one that a response prompted."""
     document: ProbedDocument | None = None
-    """A discovery document that it has read."""
+    """Discovery document among its responses."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ProbeFailed:
-    """A probe brought no advertisement."""
+    """Fact: a probe brought no advertisement."""
 
     error: str
     at: float
@@ -47,17 +47,18 @@ class ProbeFailed:
 @final
 @dataclass(frozen=True, slots=True)
 class HealthChecked:
-    """The health check of a backend answered. It says nothing of what the backend serves."""
+    """Fact: the health check of a backend was answered. Independent of versions."""
 
     error: str | None
-    """What it answered, if that was no."""
+    """Reason, if the health check failed."""
     at: float
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class PassiveObservation:
-    """A response to a request carried its backend's range. It is not a probe, so the freshness stays."""
+    """Fact: a response to a request carried its backend's range. It is not a probe, so the freshness
+    stays."""
 
     advertisement: Advertisement
     at: float
@@ -66,28 +67,29 @@ class PassiveObservation:
 @final
 @dataclass(frozen=True, slots=True)
 class ConnectFailed:
-    """No connection to the backend could be made for a request. What it serves stays known."""
+    """Fact: no connection to the backend could be made for a request. Its known versions stay."""
 
     at: float
     reason: str = ""
-    """Part of a sentence."""
+    """Reason, a part of a sentence."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class VersionMismatch:
-    """The response to a request at `version` named another served version (threats V9)."""
+    """Fact: the response to a request at `version` named another served version (threats V9)."""
 
     version: Version
     at: float
     path: str = ""
-    """The first two segments of the request's path: `/v1/nodes`."""
+    """First two segments of the request's path: `/v1/nodes`."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ServedVersionMissing:
-    """The response to a negotiated request lacked the served version, which its API's servers always send."""
+    """Fact: the response to a negotiated request lacked the served version, which its API's servers always
+    send."""
 
     at: float
 
@@ -95,8 +97,8 @@ class ServedVersionMissing:
 @final
 @dataclass(frozen=True, slots=True)
 class AdvertisementRestored:
-    """The state file holds what the backend advertised before a restart. It counts for the offer, and the
-    backend gets no request until its first probe has ended (semantics, State across restarts)."""
+    """Fact: the state file holds the backend's advertisement from before a restart. It counts for the offer,
+    and the backend gets no request until its first probe has ended (semantics, State across restarts)."""
 
     advertisement: Advertisement
     at: float
@@ -117,7 +119,7 @@ Fact: TypeAlias = (
 @final
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A ceiling at run time in place of the configuration's; None removes it."""
+    """Command: set a ceiling at run time in place of the configuration's; None removes it."""
 
     ceiling: Version | None
 
@@ -125,7 +127,7 @@ class Pin:
 @final
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Take a backend out of service, or (`drained` False) put it back."""
+    """Command: take a backend out of service, or put it back if `drained` is False."""
 
     backend: str
     drained: bool = True
@@ -135,31 +137,31 @@ OperatorCommand: TypeAlias = Pin | Drain
 
 
 ObservedFact: TypeAlias = tuple[str, str, Fact]
-"""(service, backend, fact)"""
+"""Service, backend, fact."""
 
 
 class Learned(NamedTuple):
-    """A fleet after facts."""
+    """A fleet after facts, and the services that they changed."""
 
     fleet: Fleet
     services: frozenset[str]
-    """Those whose member sets are other objects than before."""
+    """Services whose member sets are other objects than before."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Every service's member set by the service's name."""
+    """Member set of each service, by the service's name."""
 
     member_sets: Mapping[str, MemberSet]
 
     def observe(self, service: str, backend: str, fact: Fact) -> Fleet:
-        """The fleet after one fact; this same object when it changes nothing."""
+        """The fleet after one fact; this same object if it changes nothing."""
         return self.observe_all(((service, backend, fact),)).fleet
 
     def observe_all(self, facts: Iterable[ObservedFact]) -> Learned:
-        """The fleet after `facts`, one after the other; this same object when they change nothing. A member
-        set is made anew once, for all facts about its members.
+        """The fleet after `facts`, one after the other; this same object if they change nothing. A member set
+        is made anew once, for all facts about its members.
 
         A fact about a backend that is not configured changes nothing. Neither does an advertisement whose
         request was sent before the one that brought the known advertisement (semantics, Knowing).
@@ -185,7 +187,7 @@ class Fleet:
         return Learned(self._with(member_sets), frozenset(member_sets))
 
     def apply(self, service: str, command: OperatorCommand) -> Fleet:
-        """The fleet after `command`; this same object when it changes nothing that is configured."""
+        """The fleet after `command`; this same object if it changes nothing that is configured."""
         members = self.member_sets.get(service)
         if members is None:
             return self
@@ -210,9 +212,8 @@ class Fleet:
 def configured_member_set(service: Service, known: MemberSet | None) -> MemberSet:
     """The member set of a configured service.
 
-    What is `known` of a backend is kept if its name, address, dialect and scheme are the same: in another
-    scheme the known versions would be others. An operator's commands are kept, too: drained backends, and
-    the pin.
+    A backend keeps its `known` facts if its name, address, dialect and scheme are the same: in another scheme
+    the versions would be others. Drained backends and the pin are kept, too.
     """
     before = known or MemberSet(())
     members = tuple(_member(service, backend, before) for backend in service.backends)
@@ -244,7 +245,7 @@ def _member(service: Service, backend: Backend, before: MemberSet) -> Member:
 
 
 def _read_anew(member: Member, service: Service) -> Member | None:
-    """The member in the scheme of `service`; None: what is known of it has no meaning there."""
+    """The member in the scheme of `service`; None: its known versions have no meaning there."""
     if member.scheme_id == service.scheme_id:
         return member
     before, scheme = service.earlier_scheme(member.scheme_id), service.dialect.scheme
@@ -300,7 +301,7 @@ def _learn(member: Member, fact: Fact) -> Member:
 
 
 def _less_wanted(member: Member, fact: ConnectFailed | HealthChecked) -> Member:
-    """After what says nothing of its versions, only whether it should get requests."""
+    """The member after a fact that says only whether it should get requests."""
     if isinstance(fact, HealthChecked):
         return member if member.unhealthy == fact.error else replace(member, unhealthy=fact.error)
     if member.connect_failed or fact.at < member.advertised_at:
@@ -309,7 +310,7 @@ def _less_wanted(member: Member, fact: ConnectFailed | HealthChecked) -> Member:
 
 
 def _doubted(member: Member, fact: VersionMismatch | ServedVersionMissing) -> Member:
-    """After a response that does not fit the advertisement."""
+    """The member after a response that does not fit its advertisement."""
     if member.advertisement is None:
         return member
     if isinstance(fact, VersionMismatch):
@@ -323,7 +324,8 @@ def _doubted(member: Member, fact: VersionMismatch | ServedVersionMissing) -> Me
 
 
 def _probed(member: Member, fact: ProbeSucceeded) -> Member:
-    """After a probe that was answered. An older answer than the known one proves only that it answers."""
+    """The member after a probe that was answered. An answer older than the known one proves only that it
+    answers."""
     known, known_at, unknown = member.advertisement, member.advertised_at, member.unknown_version
     advertisement, at, document = fact.advertisement, fact.at, member.document
     if at >= known_at:
@@ -363,7 +365,8 @@ def _probed(member: Member, fact: ProbeSucceeded) -> Member:
 
 
 def _declared_again(member: Member, fact: ProbeSucceeded) -> Member:
-    """The declaration stands in for a probe: a prompted one confirms versions, a regular one clears all."""
+    """The declared member after a probe: a prompted one confirms versions, a regular one clears all
+    doubts."""
     at = fact.at
     if fact.prompted:
         if not member.mismatches.wait_for_probe:

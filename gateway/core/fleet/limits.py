@@ -1,8 +1,7 @@
-"""How much the gateway accepts: `limits` of the whole file, and of one service.
+"""Limits of the whole file and of one service: `limits` and `services.NAME.limits`.
 
-A key that means something before a request has its service says so (`whole_file`). The others may be written
-in a service, too, and a service inherits what it does not write. No rule is applied here but how several
-workers divide what is divided.
+A key that applies before a request has its service says so (`whole_file`). The others may be written in a
+service, too, which inherits those that it does not write. The data plane enforces them.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _CONNECTIONS: Final = Text(
 @final
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much the gateway accepts. Bytes as int."""
+    """Limits on connections, requests and messages. Sizes are in bytes."""
 
     head: int = size("1KiB", "1MiB").key(
         "32KiB",
@@ -133,13 +132,13 @@ class Limits:
     )
 
 
-LIMITS: Final = section(Limits, "How much the gateway accepts. Bytes as int.")
+LIMITS: Final = section(Limits, "Limits on connections, requests and messages. Sizes are in bytes.")
 SERVICE_LIMITS: Final = inherited(LIMITS, "limits", "How much this service accepts.", "ServiceLimitsSection")
 DEFAULT_LIMITS: Final = Limits()
 
 
 def share_of(limits: Limits, workers: int) -> Limits:
-    """The limits of each of several workers: its part of those that are divided, rounded up."""
+    """Limits of each of several workers: its part of those that are divided, rounded up."""
     if workers == 1:
         return limits
     connections = limits.connections

@@ -1,4 +1,4 @@
-"""Which requests belong to a service: `services.NAME.match`. `decision.routing` looks them up."""
+"""Hosts and path prefix of a service: `services.NAME.match`. `decision.routing` looks them up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ONE_HOST: Final = Text(lambda text: (HOST_PATTERN.read(text),), TEXT)
 @final
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Which requests belong to the service."""
+    """Hosts and path prefix whose requests belong to the service."""
 
     host: tuple[str, ...] | None = Either(ONE_HOST, ListOf(HOST_PATTERN)).key(
         None,
@@ -50,9 +50,9 @@ class Match:
         return "" if self.path == "/" else self.path
 
     def local(self, path: str) -> str | None:
-        """The path of a server as the dialect knows it. None: no client gets there."""
+        """The path of a server as the dialect knows it; None: clients cannot reach it."""
         return ProbePaths(prefix="" if self.strip_prefix else self.prefix).local(path)
 
 
-MATCH: Final = section(Match, "Which requests belong to the service.")
+MATCH: Final = section(Match, "Hosts and path prefix whose requests belong to the service.")
 DEFAULT_MATCH: Final = Match()

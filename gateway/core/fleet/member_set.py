@@ -1,8 +1,8 @@
 """The members of one service, found by name and counted by summary.
 
-Immutable. What depends on all members is kept beside them and follows each change of a few: so one fact costs
-about the same whether a service has two backends or a thousand. No rule is applied here: what a fact means is
-up to `core.fleet.fleet`, what is offered to `core.fleet.offer_state` and `core.fleet.offer`.
+Immutable. Values that depend on all members are kept beside them and updated for the few that change, so one
+fact costs about the same whether a service has two backends or a thousand. No rule is applied here:
+`core.fleet.fleet` interprets facts, `core.fleet.offer_state` and `core.fleet.offer` form offers.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ _Item = TypeVar("_Item")
 
 
 def with_items(mapping: Mapping[str, _Item], items: Mapping[str, _Item]) -> Mapping[str, _Item]:
-    """The mapping with `items` in place of those of the same names, in the same order."""
+    """The mapping with `items` in place of those with the same names, in the same order."""
     copy = mapping.copy() if isinstance(mapping, MappingProxyType) else dict(mapping)  # 20 times as fast
     copy.update(items)
     return MappingProxyType(copy)
 
 
 def names_of_others(before: Mapping[str, _Item], after: Mapping[str, _Item]) -> Iterator[str]:
-    """The names of the items that are other objects than in `before`, or were not there."""
+    """Names of the items that are other objects than in `before`, or were not there."""
     # Nearly all are the same, in the same order: they are compared without Python code.
     others = compress(after.items(), map(is_not, chain(before.values(), repeat(None)), after.values()))
     return (name for name, item in others if before.get(name) is not item)
 
 
 class Group(NamedTuple):
-    """How many members have one summary."""
+    """Number of members with one summary."""
 
     summary: MemberSummary
     number: int
 
 
 def _add(groups: dict[MemberSummary, Group], summary: MemberSummary) -> MemberSummary:
-    """Count one more of this summary, and give the one object for it."""
+    """Count one more of this summary, and return the one object for it."""
     group = groups.get(summary)
     if group is None:
         groups[summary] = Group(summary, 1)
@@ -68,18 +68,18 @@ class MemberSet:
     pin: Version | None = None
     """An operator's ceiling at run time."""
     scheme_id: tuple[object, ...] = ()
-    """The scheme in which `pin` was read, see `Member.scheme_id`."""
+    """Scheme in which `pin` was read, see `Member.scheme_id`."""
     undiscovered: bool = False
-    """True: some source of backends has not answered and not failed yet, so that more may come at once."""
+    """True: some source of backends has neither answered nor failed yet, so that more may come at once."""
     positions: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
-    """Where each member is, by its backend's name."""
+    """Position of each member, by its backend's name."""
     summaries: tuple[MemberSummary, ...] = field(default=(), compare=False, repr=False)
-    """Summary of each member, in order. Those that are equal are one object."""
+    """Summary of each member, in order. Equal ones are one object."""
     by_summary: Mapping[MemberSummary, Group] = field(default_factory=dict, compare=False, repr=False)
     mark: Mark = field(default_factory=Mark, compare=False, repr=False)
-    """Another one whenever something else is known of a member. Where only times are new it stays."""
+    """Replaced whenever something else is known of a member. It stays where only times are new."""
     counted: tuple[Member, ...] | None = field(default=None, compare=False, repr=False)
-    """The members from which the last four were made; they are made anew for others."""
+    """Members that the last four were computed for; they are computed again for others."""
 
     def __post_init__(self) -> None:
         if self.counted is not self.all:
@@ -94,7 +94,7 @@ class MemberSet:
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """How many members there are of each summary."""
+        """Each summary with its number of members."""
         return tuple(self.by_summary.values())
 
     @property
@@ -107,7 +107,7 @@ class MemberSet:
         return None if at is None else self.all[at]
 
     def with_members(self, changed: Mapping[int, Member]) -> MemberSet:
-        """The member set with these members in place of those at the same positions."""
+        """The set with these members in place of those at the same positions."""
         members, summaries, groups, mark = (
             list(self.all),
             list(self.summaries),
@@ -138,18 +138,18 @@ class MemberSet:
         )
 
     def knows_the_same(self, other: MemberSet) -> bool:
-        """Whether the same is known and commanded as in `other`, a state of the same member set; times do not
+        """Whether all facts and commands are the same as in `other`, a state of the same set; times do not
         count."""
         return self.mark is other.mark and self.pin == other.pin
 
     def others_than(self, before: MemberSet) -> Iterator[Member]:
-        """The members that are other objects than in `before`."""
+        """Members that are other objects than in `before`."""
         if self.positions is not before.positions:
             return iter(self.all)
         return compress(self.all, map(is_not, self.all, before.all))
 
     def news_since(self, before: MemberSet) -> Iterator[tuple[Member | None, Member]]:
-        """The members of which something else is known, each behind what it was (None: it was not there)."""
+        """Members of which something else is known, each behind its old state (None: it was not there)."""
         for member in self.others_than(before):
             old = before.member(member.backend.name)
             if old is None or (old.mark is not member.mark and old != member):

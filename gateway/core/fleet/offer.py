@@ -1,8 +1,8 @@
-"""What a service offers its clients now, and the phase of its upgrade.
+"""The offer of a service, with its reasons, and the phase of its upgrade.
 
-All that a client can see comes from the one offer: range headers, documents, refusals. It is the offer state
-(`core.fleet.offer_state`) as it shows under the ceiling, compared with what the fleet serves at this moment.
-No time enters here, and nothing here chooses a backend (`core.decision.selection`).
+Everything that clients see comes from this one offer: range headers, documents, refusals. It is the offer
+state (`core.fleet.offer_state`) under the ceiling, compared with the versions that the fleet serves at this
+moment. No time enters here, and nothing here chooses a backend (`core.decision.selection`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gateway.core.versions.version import Version
 
 
 class Phase(StrEnum):
-    """The stage of a rolling upgrade; the first that holds, in this order."""
+    """Stage of a rolling upgrade. The first that applies counts, in this order."""
 
     UNKNOWN = "unknown"
     MIXED = "mixed"
@@ -32,12 +32,12 @@ class Phase(StrEnum):
 
 
 class HeldRule(StrEnum):
-    """What keeps the offer from moving. Which one holds, and whom it names, is in `_held`."""
+    """Rule that keeps the offer from moving. `_held` finds it, and the backends that it names."""
 
     CEILING = "ceiling"
     """An operator's ceiling or pin hides versions."""
     AGREEMENT = "agreement"
-    """Something else is to be offered, and not all workers, or another process that serves, hold it yet."""
+    """Another offer is decided, and not all workers, or another process that serves, hold it yet."""
     STABILIZATION = "stabilization"
     """The policy gives more, but not for long enough yet."""
     STATE = "state"
@@ -49,13 +49,13 @@ class HeldRule(StrEnum):
 
 
 class Held(NamedTuple):
-    """What holds an offer."""
+    """Rule that holds an offer, with the versions and backends concerned."""
 
     rule: HeldRule | None = None
     versions: VersionSet = NO_VERSIONS
-    """The versions that the rule is about: those held back, or those that stay on offer."""
+    """Versions held back, or those that stay on offer."""
     by: tuple[str, ...] = ()
-    """The backends that an operator must upgrade, revive or remove for the offer to move."""
+    """Backends that an operator must upgrade, bring back or remove before the offer can move."""
 
 
 NOT_HELD: Final = Held()
@@ -80,16 +80,15 @@ class Offer:
     pending: VersionSet = NO_VERSIONS
     """Versions that join the offer when the policy has given them for long enough."""
     moving: bool = False
-    """True: the offer is on its way to the offer state, because several have to agree."""
+    """True: the offer is still moving to the offer state, because several have to agree."""
 
     @property
     def offered(self) -> VersionSet | None:
-        """The versions on offer; None: nothing is offered."""
         return self.versions or None
 
 
 def form_offer(service: Service, members: MemberSet, offer_state: OfferState) -> Offer:
-    """The offer of `service` by its offer state and what is known of its member set."""
+    """The offer of `service` by its offer state and its members."""
     sets = served_sets(members)
     serving = [group.summary for group in members.groups if group.summary.in_service]
     ceiling = service.ceiling if members.pin is None else members.pin
@@ -122,7 +121,7 @@ def form_offer(service: Service, members: MemberSet, offer_state: OfferState) ->
 
 
 def agreed_offer(offer: Offer, agreed: Agreed) -> Offer:
-    """The same with what is agreed on in place of what the offer state says."""
+    """The offer with the agreed versions in place of those of the offer state."""
     if agreed.offered == offer.versions and agreed.transparent is offer.transparent:
         return offer
     held, phase = offer.held, offer.phase
@@ -144,8 +143,8 @@ def agreed_offer(offer: Offer, agreed: Agreed) -> Offer:
 
 
 def voted_offer(offer: Offer, agreed: Agreed, wanted: VersionSet | None) -> Offer:
-    """The same of one of several replicas, with what all agree on. `wanted`: what would be on offer if the
-    others voted as this one does; None: it has no vote."""
+    """The offer of one of several replicas, with the versions that all agree on. `wanted`: what would be on
+    offer if the others voted as this one does; None: it has no vote."""
     held, phase, record = offer.held, offer.phase, agreed.record
     transparent = agreed.transparent or agreed.legacy_only
     waits = agreed.legacy_only or (not transparent and wanted != agreed.offered)
@@ -189,9 +188,10 @@ def _held(
     versions: VersionSet,
     unserved: VersionSet,
 ) -> Held:
-    """The first row that holds of the table in semantics, Rolling upgrade.
+    """The first row that applies of the table in semantics, Rolling upgrade.
 
-    `versions`: what is on offer. `unserved`: what of that none in service serves but ones that are down.
+    `versions`: those on offer. `unserved`: those of them that no member serves that is in service and not
+    down.
     """
     if versions != offer_state.versions:
         return Held(HeldRule.CEILING, offer_state.versions - versions)
@@ -220,12 +220,12 @@ _HELD_BACK_BY: Mapping[Policy, HeldRule] = {
     Policy.AT_LEAST: HeldRule.AT_LEAST,
     Policy.REACHABLE: HeldRule.STATE,
 }
-"""The rule by which versions of the newest backends are not offered. `reachable` holds back only what does
-not join on to what was offered before."""
+"""Rule that keeps versions of the newest backends from the offer. `reachable` holds back only those that
+leave a gap after the offer."""
 
 
 def _is_away(summary: MemberSummary) -> bool:
-    """Whether what it advertised last is not served now."""
+    """Whether its last advertised versions are not served now."""
     return summary.freshness is Freshness.DOWN or summary.absent
 
 
@@ -234,13 +234,13 @@ def _advertised(summary: MemberSummary) -> VersionSet:
 
 
 def _lacking(members: MemberSet, versions: VersionSet) -> tuple[str, ...]:
-    """The backends in service that serve any version, but not all of these."""
+    """Backends in service that serve any version, but not all of these."""
     serving = (group.summary for group in members.groups if group.summary.in_service)
     return _names(members, [each for each in serving if each.advertised and not versions <= each.advertised])
 
 
 def _names(members: MemberSet, summaries: Iterable[MemberSummary]) -> tuple[str, ...]:
-    """The backends with these summaries, in the configuration's order."""
+    """Backends with these summaries, in the configuration's order."""
     wanted = set(map(id, summaries))
     each = zip(members.all, members.summaries, strict=True)
     return tuple(member.backend.name for member, summary in each if id(summary) in wanted)

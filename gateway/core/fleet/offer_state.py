@@ -1,10 +1,11 @@
-"""The versions that a service has shown its clients, and how these grow and shrink (semantics, Offering).
+"""The versions that a service has shown its clients, and the rules by which they grow and shrink (semantics,
+Offering).
 
-The state makes an offer rise only when the policy has given more for a while, and fall only when a version is
-in nobody's last report or an operator says so. Versions that have fallen wait longer before they are offered
-again: without that, one backend that flaps would move the offer of everybody at every turn. Time is a
-parameter: seconds of any monotonic clock. No ceiling enters here (it is a view of the state,
-`core.fleet.offer`), no freshness, and nothing here chooses a backend.
+An offer rises only if the policy has given more for a while. It falls only if a version is in nobody's last
+report, or an operator changes the configuration. Versions that have fallen wait longer before they are
+offered again: without that, one backend that flaps would move everybody's offer again and again. Time is a
+parameter: seconds of any monotonic clock. No ceiling enters here (`core.fleet.offer` applies it), no
+freshness, and nothing here chooses a backend.
 """
 
 from __future__ import annotations
@@ -35,35 +36,35 @@ from gateway.core.versions.ranges import (
 from gateway.core.versions.version import Scheme, Version
 
 FORGOTTEN_AFTER: Final = 3600.0
-"""Seconds without a break on offer, after which the falls of a version count no more."""
+"""Seconds on offer without a break after which the falls of a version count no more."""
 
 MAX_DOUBLINGS: Final = 6
-"""A version waits at most 64 times `offer.stabilization`."""
+"""Most doublings: a version waits at most 64 times `offer.stabilization`."""
 
 MAX_RANGES: Final = 256
-"""Ranges of which falls are remembered. Backends choose their versions, so without a bound one that
-advertises others every time would cost more with every fact."""
+"""Most ranges whose falls are remembered. Backends choose their versions, so without a bound one that
+advertises others every time would make every fact cost more."""
 
 
 class FallenVersions(NamedTuple):
     """Versions that have fallen equally often."""
 
     doublings: int
-    """How often their wait is doubled."""
+    """Number of times that their wait is doubled."""
     offered_since: float | None
-    """Since when they are on offer again; None: they are not."""
+    """Time since when they are on offer again; None: they are not."""
     versions: VersionSet
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Falls:
-    """All versions with falls that still count. Every version is in one part, and equal parts are one."""
+    """All versions whose falls still count. Every version is in one part, and equal parts are one."""
 
     parts: tuple[FallenVersions, ...] = ()
 
     def split(self, versions: VersionSet) -> Iterable[tuple[VersionSet, int]]:
-        """`versions` in parts, each with its number of doublings."""
+        """Parts of `versions`, each with its number of doublings."""
         left = versions
         for doublings, _, fallen in self.parts:
             if found := fallen & left:
@@ -73,7 +74,7 @@ class Falls:
             yield left, 0
 
     def after_fall(self, fallen: VersionSet) -> Falls:
-        """After one more fall of each of these versions."""
+        """The falls after one more fall of each of these versions."""
         if not fallen:
             return self
         more = [
@@ -83,7 +84,7 @@ class Falls:
         return _of((*(part._replace(versions=part.versions - fallen) for part in self.parts), *more))
 
     def following(self, offered: VersionSet, at: float) -> Falls:
-        """When exactly `offered` is on offer from `at` on."""
+        """The falls if exactly `offered` is on offer from `at` on."""
         if not self.parts:
             return self
         parts = []
@@ -94,7 +95,7 @@ class Falls:
         return _of(parts)
 
     def at(self, now: float) -> Falls:
-        """Without those that are forgotten by `now`."""
+        """The falls without those that are forgotten by `now`."""
         left = tuple(
             part
             for part in self.parts
@@ -103,7 +104,7 @@ class Falls:
         return self if len(left) == len(self.parts) else Falls(left)
 
     def read_anew(self, read: Callable[[VersionSet], VersionSet]) -> Falls:
-        """The same in another scheme: `read` reads versions there."""
+        """The falls in another scheme: `read` reads versions there."""
         return _of(part._replace(versions=read(part.versions)) for part in self.parts)
 
 
@@ -134,52 +135,52 @@ class PendingVersions(NamedTuple):
     versions: VersionSet
     since: float
     doublings: int = 0
-    """How often their wait is doubled, because they have fallen before."""
+    """Number of times that their wait is doubled, because they have fallen before."""
 
     def due(self, stabilization: float) -> float:
-        """When their wait is over."""
+        """Time at which their wait ends."""
         return self.since + stabilization * 2.0**self.doublings
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class OfferState:
-    """The versions on offer beneath any ceiling, and those that wait to join them."""
+    """Versions on offer beneath any ceiling, and those that wait to join them."""
 
     versions: VersionSet = NO_VERSIONS
     pending: tuple[PendingVersions, ...] = ()
     initialized: bool = False
     """True: the first offer was made, even if of no version. What is empty then is formed anew at once."""
     round_ended: float | None = None
-    """When the first round of probes ended; None: it has not."""
+    """Time at which the first round of probes ended; None: it has not."""
     legacy_alone: bool = False
     """True: after the first round only legacy backends were known. The first offer then waits for nobody."""
     falls: Falls = NO_FALLS
     cut: bool = False
     """True: an operator has changed the policy, and the versions are still to be cut to what it gives."""
     removed: VersionSet = NO_VERSIONS
-    """In the last reports of removed backends: taken when the first probes after that reload have ended."""
+    """Versions in the last reports of removed backends. They leave when the first probes after that reload
+    end."""
 
     @property
     def pending_versions(self) -> VersionSet:
-        """All that waits to be offered."""
         return reduce(or_, (part.versions for part in self.pending), NO_VERSIONS)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class SavedAdvertisement:
-    """The last advertisement of a backend."""
+    """Last advertisement of a backend, as the state file has it."""
 
     url: str
-    """The address that gave it. Another one is another backend."""
+    """Address that gave it. Another address is another backend."""
     advertisement: Advertisement
     at: float = field(default=float("-inf"), compare=False)
-    """When its request was sent, by the clock that dates facts."""
+    """Time at which its request was sent, by the clock that dates facts."""
     source: str = ""
-    """`Source.key` of what has discovered it."""
+    """`Source.key` of the source that discovered it."""
     leaves_at: float | None = None
-    """When it is removed, by that clock; None: it stays."""
+    """Time of its removal, by that clock; None: it stays."""
 
 
 @final
@@ -188,27 +189,27 @@ class SavedState:
     """The part of a service's state that survives a restart. Falls do not: the next one counts again."""
 
     versions: VersionSet = NO_VERSIONS
-    """Those of the offer state."""
+    """Versions of the offer state."""
     pin: Version | None = None
     drained: frozenset[str] = frozenset()
     """Names of backends."""
     policy: tuple[Policy, AtLeast | None] | None = None
-    """The policy under which `versions` were offered, with its number; None: it is not known."""
+    """Policy under which `versions` were offered, with its number; None: unknown."""
     advertisements: Mapping[str, SavedAdvertisement] = field(default_factory=lambda: MappingProxyType({}))
-    """By the name of the backend, without those that are declared."""
+    """By the name of the backend, without declared backends."""
     cut: bool = False
-    """As in `OfferState`: that of the last change of the policy is still due."""
+    """True: the cut of the last change of the policy is still due (`OfferState.cut`)."""
     record: AgreedRecord | None = None
-    """What several workers held about the offer; None: one served alone, or nothing was decided."""
+    """Record that several workers held; None: one served alone, or nothing was decided."""
     registered: Registered | None = None
-    """Of one of several replicas; None: it stood alone."""
+    """Registration of one of several replicas; None: it stood alone."""
 
 
 EMPTY = OfferState()
 
 
 def advance(offer_state: OfferState, service: Service, members: MemberSet, now: float) -> OfferState:
-    """The offer state after all that is known at `now`; this same object when nothing changes.
+    """The offer state after all that is known at `now`; this same object if nothing changes.
 
     Versions whose wait is over join before new facts count. So it does not matter how often this is called,
     as long as the members from before a fact are accounted for first when something was `due`: two gateways
@@ -219,7 +220,8 @@ def advance(offer_state: OfferState, service: Service, members: MemberSet, now: 
 
 
 def due(offer_state: OfferState, service: Service, members: MemberSet) -> float | None:
-    """When time alone will change the offer next; None: never. `offer_state` is up to date with `members`."""
+    """Time at which the offer changes next without any new fact; None: never. `offer_state` is up to date
+    with `members`."""
     if offer_state.initialized:
         return _next_join(offer_state, service)
     if offer_state.round_ended is None or not members.all_probed or not _any_versioned(members):
@@ -237,12 +239,12 @@ def reconfigured(
     removed: VersionSet = NO_VERSIONS,
 ) -> OfferState:
     """The offer state under another configuration of the same service: `service` and `members` are the new
-    ones, `before` is the service until now, and `removed` is in the last reports of backends that are gone.
+    ones, `before` is the old service, and `removed` is in the last reports of removed backends.
 
-    An operator's word acts at once, or when the first probes of what it added have ended: what only removed
-    backends served is gone, and under another policy all that this does not give. Pending versions keep
-    their time if the new policy gives them, too. `offer_state` must be up to date: call `advance` under the
-    old configuration first.
+    An operator's change acts at once, or when the first probes of added backends have ended: versions that
+    only removed backends served leave, and under another policy all that it does not give. Pending versions
+    keep their time if the new policy gives them, too. `offer_state` must be up to date: call `advance` under
+    the old configuration first.
     """
     commanded = replace(
         offer_state,
@@ -268,7 +270,7 @@ def read_anew(offer_state: OfferState, before: Scheme, scheme: Scheme) -> OfferS
 
 
 def restored(saved: SavedState, service: Service) -> OfferState:
-    """The offer state with which a gateway starts that has saved this one."""
+    """Offer state of a gateway that starts with this saved state."""
     policy = service.policy_and_number
     return OfferState(
         saved.versions,
@@ -278,7 +280,7 @@ def restored(saved: SavedState, service: Service) -> OfferState:
 
 
 def policy_set(service: Service, members: MemberSet) -> VersionSet:
-    """The versions that the policy gives: those that enough of the backends in service serve."""
+    """Versions that the policy gives: those that enough of the backends in service serve."""
     sets = served_sets(members)
     backends = sum(number for _, number in sets)
     match service.policy:
@@ -294,15 +296,16 @@ def policy_set(service: Service, members: MemberSet) -> VersionSet:
 
 
 def formed_versions(service: Service, members: MemberSet) -> VersionSet:
-    """An offer formed from nothing: what the policy gives, or if that is empty, what the largest number of
-    backends in service serves. Not what any of them serves: that would promise what one alone can do."""
+    """Versions of an offer that is formed from nothing: those that the policy gives, or else those that most
+    backends in service serve. Not those that any serves: that would promise what a single backend can do."""
     return unbroken(
         policy_set(service, members) or held_by_most(served_sets(members)), service.dialect.scheme
     )
 
 
 def served_sets(members: MemberSet) -> list[tuple[VersionSet, int]]:
-    """What each backend in service serves that serves any version, with how many serve the same."""
+    """Set of each backend in service that serves any version, with the number of backends that serve the
+    same."""
     return [
         (group.summary.advertised, group.number)
         for group in members.groups
@@ -311,7 +314,7 @@ def served_sets(members: MemberSet) -> list[tuple[VersionSet, int]]:
 
 
 def last_reports(members: MemberSet) -> VersionSet:
-    """The versions that any of its backends advertised last, drained and down ones included."""
+    """The versions that any backend advertised last, drained and down ones included."""
     return union(group.summary.advertised for group in members.groups if group.summary.advertised)
 
 
@@ -321,7 +324,8 @@ def reachable_versions(members: Iterable[Member]) -> VersionSet:
 
 
 def advertised_versions(member: Member) -> VersionSet:
-    """What it claims to serve; empty before its first response, and for some legacy members."""
+    """The versions that a member says it serves; empty before its first response, and for some legacy
+    members."""
     return member.advertisement.versions if member.advertisement else NO_VERSIONS
 
 
@@ -329,7 +333,7 @@ def advertised_versions(member: Member) -> VersionSet:
 
 
 def _updated(before: OfferState, service: Service, members: MemberSet, now: float) -> OfferState:
-    """The offer state after what is known now: first it shrinks, then it grows."""
+    """The offer state after present facts: first it shrinks, then it grows."""
     offer_state = replace(before, falls=before.falls.at(now))
     if not offer_state.initialized:
         offer_state = first_round(offer_state, service, members, now)
@@ -346,7 +350,7 @@ def _updated(before: OfferState, service: Service, members: MemberSet, now: floa
 
 
 def first_round(offer_state: OfferState, service: Service, members: MemberSet, now: float) -> OfferState:
-    """The state before the first offer; `initialized` when it is to be made.
+    """The state before the first offer; `initialized` if that is to be made now.
 
     It waits `stabilization` for those that did not answer in the first round. Legacy backends alone make
     none: the service is transparent then, and negotiates at once when another one becomes known.
@@ -363,16 +367,16 @@ def first_round(offer_state: OfferState, service: Service, members: MemberSet, n
 
 
 def _formed(offer_state: OfferState, service: Service, members: MemberSet, now: float) -> OfferState:
-    """With the offer that is formed from nothing."""
+    """The state with an offer that is formed from nothing."""
     versions = formed_versions(service, members)
     falls = offer_state.falls.following(versions, now)
     return replace(offer_state, versions=versions, pending=(), falls=falls, cut=False, removed=NO_VERSIONS)
 
 
 def _shrink(offer_state: OfferState, service: Service, members: MemberSet) -> tuple[VersionSet, Falls]:
-    """Without the versions that are in the last report of no configured backend, drained and down ones
-    included, and cut to what the policy gives if an operator has changed it. With the falls: what a removal
-    takes away has not fallen."""
+    """Versions and falls after shrinking: without versions that are in no configured backend's last report,
+    drained and down ones included, and cut to the policy if an operator has changed it. What a removal takes
+    away has not fallen."""
     left = offer_state.versions & last_reports(members)
     fallen = offer_state.versions - left - offer_state.removed
     if offer_state.cut and (given := policy_set(service, members)):
@@ -384,7 +388,7 @@ def _shrink(offer_state: OfferState, service: Service, members: MemberSet) -> tu
 def pending_beyond(
     offer_state: OfferState, service: Service, members: MemberSet, now: float
 ) -> tuple[PendingVersions, ...]:
-    """What the policy gives beyond the versions on offer, each since it was given without a break."""
+    """Versions that the policy gives beyond those on offer, each with the time since when."""
     versions = offer_state.versions
     left = joined(versions, policy_set(service, members), service.dialect.scheme) - versions
     pending = []
@@ -400,7 +404,7 @@ def pending_beyond(
 
 
 def _grow(offer_state: OfferState, service: Service, now: float) -> OfferState:
-    """Let the versions join whose wait is over, one moment after the other."""
+    """Add the versions whose wait is over, one moment after the other."""
     while (at := _next_join(offer_state, service)) is not None and at <= now:
         stable = [part.versions for part in offer_state.pending if part.due(service.stabilization) <= at]
         versions = joined(offer_state.versions, reduce(or_, stable), service.dialect.scheme)
@@ -415,10 +419,10 @@ def _grow(offer_state: OfferState, service: Service, now: float) -> OfferState:
 
 
 def _next_join(offer_state: OfferState, service: Service) -> float | None:
-    """When the next pending versions will join; None: nothing waits.
+    """Time at which the next pending versions join; None: nothing waits.
 
-    Where an offer must be unbroken, versions that have fallen may hold up newer ones beyond them: only what
-    touches the offer can join.
+    Where an offer must be unbroken, versions that have fallen may hold up newer ones beyond them: only those
+    that touch the offer can join.
     """
     return min(
         (
@@ -431,6 +435,6 @@ def _next_join(offer_state: OfferState, service: Service) -> float | None:
 
 
 def _any_versioned(members: MemberSet) -> bool:
-    """Whether a backend is known that is not legacy, drained or not."""
+    """Whether any known backend is not legacy, drained or not."""
     summaries = (group.summary for group in members.groups)
     return any(summary.advertised is not None and not summary.legacy for summary in summaries)

@@ -1,4 +1,4 @@
-"""How backends are probed: `services.NAME.probe`, with the health check that may follow each probe."""
+"""Settings of probes: `services.NAME.probe`, with the health check that may follow each probe."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.keys.texts import DURATION, HEADER_NAME, HEADER_VALUE, count
 @final
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a backend is asked beside its versions: whether it wants requests."""
+    """Health check: whether a backend wants requests, asked beside its versions."""
 
     path: str = field(
         metadata=PATH.required(
@@ -34,13 +34,13 @@ class Health:
     )
 
 
-HEALTH: Final = section(Health, "What a backend is asked beside its versions: whether it wants requests.")
+HEALTH: Final = section(Health, "Health check: whether a backend wants requests, asked beside its versions.")
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """How backends are probed for their versions."""
+    """Probes by which the gateway learns the versions of backends."""
 
     interval: float = DURATION.key(
         "5s",
@@ -74,5 +74,5 @@ class Probe:
     )
 
 
-PROBE: Final = section(Probe, "How backends are probed for their versions.")
+PROBE: Final = section(Probe, "Probes by which the gateway learns the versions of backends.")
 DEFAULT_PROBE: Final = Probe()

@@ -1,8 +1,8 @@
-"""The discovery document that a probe got from a member: clients are answered from it while no backend can be
+"""The discovery document that a probe got from a member. Clients are answered from it while no backend can be
 reached and no client has fetched it before.
 
-Each member has at most one. It is replaced when the member's advertisement is another one, and not whenever
-its bytes are: some documents hold the time. What clients get is made of it by the data plane.
+Each member has at most one. It is replaced when the member's advertisement changes, and not whenever its
+bytes do: some documents hold the time. The data plane rewrites it for clients.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from gateway.core.dialect import Dialect, ProbeResponse
 from gateway.core.http.message import Header, all_values
 
 MAX_SIZE: Final = 16 * 1024
-"""Bytes of a body. Real ones have some kilobytes, and each member may have one."""
+"""Most bytes of a body. Real ones have some kilobytes, and each member may have one."""
 
 DOCUMENT_STATUSES: Final = frozenset({200, 203, 300})
-"""Statuses of a response that may be a document."""
+"""Statuses of responses that may be a document."""
 
 CREDENTIALS: Final = frozenset({"authorization", "cookie", "x-auth-token", "x-service-token", "x-api-key"})
-"""Nothing is kept for others of a request with one of these (RFC 9111 3.5)."""
+"""Headers of a request whose response is never kept for others (RFC 9111 3.5)."""
 
 _JSON: Final = re.compile(r"[\w!#$&^.+-]+/(?:[\w!#$&^.+-]+\+)?json", re.ASCII | re.IGNORECASE)
 _FOR_ONE_CLIENT: Final = re.compile(r"(?:^|[\s,])(?:no-store|private)(?:$|[\s,=])", re.ASCII | re.IGNORECASE)
@@ -31,23 +31,23 @@ _FOR_ONE_CLIENT: Final = re.compile(r"(?:^|[\s,])(?:no-store|private)(?:$|[\s,=]
 @final
 @dataclass(frozen=True, slots=True)
 class ProbedDocument:
-    """What one probe brought. Whether it can be rewritten, nobody has tried yet."""
+    """Discovery document as one probe got it. It may still turn out not to be rewritable."""
 
     path: str
-    """The local one, as the probe wrote it."""
+    """Local path, as the probe wrote it."""
     host: str
-    """The Host that the backend saw."""
+    """Host that the backend saw."""
     status: int
     fields: tuple[Header, ...]
-    """Names normalized: `Vary`, `Content-Type`, and the headers that the dialect owns."""
+    """`Vary`, `Content-Type` and the headers that the dialect owns, with normalized names."""
     body: bytes
 
 
 def probed_document(
     dialect: Dialect, path: str | None, host: str, sent: Iterable[Header], response: ProbeResponse
 ) -> ProbedDocument | None:
-    """The document in the response to a probe of the local `path` (None: no client gets there); None: it is
-    none that others may see. `sent`: the operator's own headers of probes."""
+    """The document in the response to a probe of the local `path` (None: clients cannot reach it); None: the
+    response is no document that others may see. `sent`: the operator's own headers of probes."""
     headers = response.headers
     types = all_values(headers, "content-type")
     if (

@@ -1,12 +1,11 @@
-"""The difference between two snapshots, for somebody in another process who has the older one and makes the
-newer one of it.
+"""The difference between two snapshots: a process that has the older one makes the newer one from it.
 
     publication(before, after)     here, where facts come in
     published(before, difference)  there: decides every request as `after` does
 
-What follows from other things is not sent: tables, offers and routes are made again, and all that stands in
-the older snapshot and has not changed is the same object in the newer one. So a fact costs its member, and
-not its service. Pure; sends nothing and pickles nothing (`workers.channel`).
+Derived values are not sent: tables, offers and routes are made again. Unchanged objects of the older
+snapshot are shared with the newer one. So a fact costs its member, and not its service. Pure:
+`workers.channel` pickles and sends it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from gateway.core.fleet.snapshot import ServiceView, Snapshot, dues_after, names
 _Item = TypeVar("_Item")
 
 Changes: TypeAlias = dict[str, Any]
-"""Fields of a value that are others than before, by name."""
+"""Changed fields of a value, by name."""
 
 _SERVICE_FIELDS: Final = tuple(field.name for field in fields(Service) if field.name != "backends")
 _MEMBER_FIELDS: Final = tuple(
@@ -36,41 +35,41 @@ _MEMBER_FIELDS: Final = tuple(
     for field in fields(Member)
     if field.init and field.name not in ("service", "backend", "scheme_id")
 )
-"""Service, backend and scheme of a member are those of its service."""
+"""Fields of a member that it does not take from its service."""
 _SET_FIELDS: Final = ("pin", "undiscovered")
 _VIEW_FIELDS: Final = ("offer_state", "agreed")
 
 
 class ServiceNews(NamedTuple):
-    """What is other about one service."""
+    """Changes of one service."""
 
     service: Changes | None
-    """Of its configuration; None: it is the same object. Without its backends."""
+    """Changed settings, without backends; None: the same object."""
     backends: Sequence[Backend | int] | None
-    """All of them, those that were there before by their positions then; None: they are the same."""
+    """All backends, unchanged ones by their earlier positions; None: the same backends."""
     member_set: Changes
     members: Mapping[int, Changes]
-    """By position. What is not said is as it was of that name, or as of one of which nothing is known."""
+    """Changed members, by position. A field that is missing is as before, or as of an unknown backend."""
     view: Changes | None
-    """None: its view is the same object, and only times are new."""
+    """Changed fields of its view; None: the same object, only times are new."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The difference between two snapshots. It has a meaning only for who has the first one."""
+    """Difference between two snapshots. It has a meaning only for a process that has the first one."""
 
     generation: int
     names: tuple[str, ...] | None
-    """All services, in order; None: they are the same ones."""
+    """All services, in order; None: the same ones."""
     services: Mapping[str, ServiceNews]
-    """Those about which something is other."""
+    """Changes by service."""
     untrusted_headers: tuple[str, ...] | None
-    """None: they are the same."""
+    """New list of header patterns; None: the same."""
 
 
 def publication(before: Snapshot | None, after: Snapshot) -> Publication:
-    """What must be said to somebody who has `before` (None: nothing) for them to have `after`."""
+    """The difference that leads from `before` (None: nothing) to `after`."""
     old = before or _NOTHING
     member_sets, old_member_sets = after.fleet.member_sets, old.fleet.member_sets
     changed = dict.fromkeys(
@@ -90,7 +89,8 @@ def publication(before: Snapshot | None, after: Snapshot) -> Publication:
 
 
 def published(before: Snapshot | None, difference: Publication) -> Snapshot:
-    """The snapshot after `before`, from which, or from an equal one, the difference was made."""
+    """The snapshot that the difference leads to. `before` is the one that it was made from, or an equal
+    one."""
     old = before or _NOTHING
     views: dict[str, ServiceView] = {}
     member_sets: dict[str, MemberSet] = {}
@@ -124,14 +124,14 @@ _NOTHING: Final = Snapshot(
 def _items_after(
     names: Sequence[str] | None, before: Mapping[str, _Item], news: Mapping[str, _Item]
 ) -> Mapping[str, _Item]:
-    """The items of these names, in this order: those of `news`, the others as before."""
+    """The items with these names, in this order: those of `news`, the others as before."""
     if names is None:
         return with_items(before, news) if news else before
     return MappingProxyType({name: news[name] if name in news else before[name] for name in names})
 
 
 def _is_changed(difference: Publication, field: str) -> bool:
-    """Whether this field of a service's configuration is other anywhere."""
+    """Whether this field of any service's configuration has changed."""
     return difference.names is not None or any(
         news.service is not None and field in news.service for news in difference.services.values()
     )
@@ -159,7 +159,7 @@ def _news(
 def _after(
     old_view: ServiceView | None, old_member_set: MemberSet | None, news: ServiceNews
 ) -> tuple[ServiceView, MemberSet]:
-    """The view and the member set of one service after what is said of it."""
+    """The view and the member set of one service after its changes."""
     service = _service_after(None if old_view is None else old_view.service, news)
     member_set = _member_set_after(service, old_member_set, news)
     if old_view is None or news.view is None:
@@ -212,8 +212,8 @@ def _member_after(
 
 
 def _changes(names: Sequence[str], before: object, after: object) -> Changes:
-    """The fields that are other objects. Equal ones need not be the same: many values are compared without
-    their times, or without what they are called."""
+    """Fields that are other objects. Equal ones need not be the same: many values are compared without their
+    times or names."""
     if before is None:
         return {name: getattr(after, name) for name in names}
     return {
@@ -225,7 +225,7 @@ def _changes(names: Sequence[str], before: object, after: object) -> Changes:
 
 
 def _backends(before: Sequence[Backend], after: Sequence[Backend]) -> list[Backend | int]:
-    """Those of `after`, by their positions in `before` if they are there."""
+    """Backends of `after`, those that are in `before` by their positions there."""
     positions = {backend.name: at for at, backend in enumerate(before)}
     return [
         at if (at := positions.get(backend.name)) is not None and before[at] == backend else backend
@@ -236,7 +236,7 @@ def _backends(before: Sequence[Backend], after: Sequence[Backend]) -> list[Backe
 def _member_changes(
     service: Service, before: MemberSet | None, after: MemberSet
 ) -> Iterator[tuple[int, Changes]]:
-    """What is other about members than about those of the same names, by position."""
+    """Changed fields of members against those with the same names, by position."""
     positions: Iterable[int] = range(len(after.all))
     if before is not None and after.positions is before.positions:
         positions = compress(positions, map(is_not, after.all, before.all))

@@ -1,6 +1,6 @@
-"""One versioned API as configured: its dialect, its route and backends, and what the operator wants offered.
+"""One versioned API as configured: its dialect, its route and backends, and its policy for the offer.
 
-Values only: `settings` makes them, and everything after it reads them. No rule is applied here.
+Values only: `settings` makes them. No rule is applied here.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from gateway.core.versions.version import Scheme, Version
 
 
 class Policy(StrEnum):
-    """Which of the versions that its backends serve a service offers."""
+    """Rule by which a service offers some of the versions that its backends serve."""
 
     GUARANTEED = "guaranteed"
-    """Those that every backend in service serves."""
+    """Versions that every backend in service serves."""
     REACHABLE = "reachable"
-    """Those that at least one serves."""
+    """Versions that at least one backend serves."""
     AT_LEAST = "at_least"
-    """Those that at least so many of them serve (`Service.at_least`)."""
+    """Versions that at least so many backends serve (`Service.at_least`)."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class AtLeast:
-    """How many of the backends in service must serve a version for it to be offered."""
+    """Number of backends in service that must serve a version for it to be offered."""
 
     number: int
     percent: bool = False
-    """True: `number` is of a hundred, and the result is rounded up."""
+    """True: `number` is a percentage, and the result is rounded up."""
 
     def of(self, backends: int) -> int:
         """The number for so many `backends`: at least one, and at most all of them."""
@@ -71,45 +71,45 @@ class Service:
     """Seconds for which the policy must have given a version before it joins the offer."""
     ceiling: Version | None = None
     default_version: DefaultVersion | None = None
-    """What a request without a version means here; None: the dialect's default."""
+    """Meaning of a request without a version; None: the dialect's default."""
     retry_after: bool | None = None
     """Whether a 503 carries `Retry-After`; None: the dialect's default."""
     releases: Mapping[str, Version] = field(default_factory=lambda: MappingProxyType({}))
-    """Highest version by release name, for ceilings, in addition to `Dialect.releases`."""
+    """Highest version of each release by its name, in addition to `Dialect.releases`."""
     operations: Operations = NO_OPERATIONS
-    """Operations that exist only in some of its versions."""
+    """Operations that exist only in some versions."""
     probe: Probe = DEFAULT_PROBE
     retry: Retry = DEFAULT_RETRY
     ejection: Ejection | None = DEFAULT_EJECTION
     """None: no backend is ejected."""
     timeouts: Timeouts = DEFAULT_TIMEOUTS
-    """Its own, and those of the whole file where it has none; `limits`, too."""
+    """Time limits of the service, with those of the whole file where it has none. `limits` likewise."""
     limits: Limits = DEFAULT_LIMITS
     reuse: Reuse = DEFAULT_REUSE
     request_edits: HeaderEdits | None = None
-    """What is changed in the heads of requests to backends; None: nothing."""
+    """Changes of request heads for backends; None: none."""
     response_edits: HeaderEdits | None = None
-    """The same in the heads of responses to clients, also in those that the gateway makes."""
+    """Changes of response heads for clients, also of responses that the gateway makes; None: none."""
     maintenance: Maintenance | None = None
     """None: requests are served."""
     access: Access | None = None
-    """None: from every address."""
+    """None: open to every address."""
     client_limits: ClientLimits = NO_CLIENT_LIMITS
     upgrade: frozenset[str] = frozenset()
     """Protocols, in lower case, to which a client may switch its connection: then it is a tunnel."""
     written: str = ""
-    """A digest of all that the file says of it, and of what was discovered; empty: it is not from a file."""
+    """Checksum of its part of the file and of its discovered backends; empty: it is not from a file."""
     sources: tuple[Source, ...] = ()
-    """Where further backends come from."""
+    """Sources of further backends."""
     undiscovered: bool = False
-    """True: some source has not answered and not failed yet."""
+    """True: some source has neither answered nor failed yet."""
 
     def is_written_as(self, other: Service) -> bool:
-        """Whether both are configured alike: then nothing changes where one replaces the other."""
+        """Whether both are configured alike, so that one can replace the other without any change."""
         return self is other or (self.written != "" and self.written == other.written)
 
     def with_backends(self, discovered: Iterable[Backend], *, undiscovered: bool) -> Service:
-        """The same with exactly these discovered backends, behind those that the file names."""
+        """The same service with exactly these discovered backends, behind those that the file names."""
         own = tuple(backend for backend in self.backends if not backend.source)
         found = tuple(discovered)
         digest = sha256(repr((found, undiscovered)).encode("utf-8", "surrogatepass")).hexdigest()
@@ -118,7 +118,7 @@ class Service:
 
     @property
     def has_rules(self) -> bool:
-        """It does not take every request of every client."""
+        """Whether it may refuse a client, or has maintenance on: it does not take every request."""
         return self.access is not None or self.client_limits != NO_CLIENT_LIMITS
 
     @property
@@ -131,14 +131,14 @@ class Service:
 
     @property
     def policy_and_number(self) -> tuple[Policy, AtLeast | None]:
-        """What an operator decides about the offer. Another pair is another decision."""
+        """The operator's decision about the offer: policy and number."""
         return self.policy, self.at_least if self.policy is Policy.AT_LEAST else None
 
     @property
     def scheme_id(self) -> tuple[object, ...]:
-        """The dialect and scheme in which an advertisement must have been read to have a meaning here."""
+        """Dialect and scheme in which an advertisement must have been read to have a meaning here."""
         return (self.dialect.name, *self.dialect.scheme.key)
 
     def earlier_scheme(self, scheme_id: tuple[object, ...]) -> Scheme | None:
-        """The scheme of `scheme_id`, if what was read in it means the same here; None: it does not."""
+        """The scheme of `scheme_id`, if versions read in it mean the same here; None: they do not."""
         return self.dialect.scheme.earlier(scheme_id[1:]) if scheme_id[:1] == (self.dialect.name,) else None

@@ -49,12 +49,12 @@ from gateway.core.versions.version import Version
 
 @final
 class OwnVote(NamedTuple):
-    """What this replica says to the others about one service."""
+    """Vote of this replica on one service, as the others get it."""
 
     vote: Vote | None = None
-    """None: it has none yet, or `transparent`."""
+    """None: it has no vote yet, or `transparent` is set."""
     transparent: bool = False
-    """It sees legacy backends only, and nothing is on offer."""
+    """True: it sees legacy backends only, and nothing is on offer."""
 
 
 NO_VOTE: Final = OwnVote()
@@ -63,7 +63,7 @@ NO_VOTE: Final = OwnVote()
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class ServiceView:
-    """One service as a request sees it: configuration, what is known and offered, and tables of these."""
+    """One service as a request sees it: its configuration, members and offer, and tables made from these."""
 
     service: Service
     members: MemberSet
@@ -72,11 +72,11 @@ class ServiceView:
     by_version: SelectionTable
     """Every member in service."""
     non_legacy_by_version: SelectionTable
-    """Without the legacy members, and those whose versions are unknown."""
+    """Members in service without legacy ones and those whose versions are unknown."""
     due: float | None
-    """When time alone will change the offer, or this replica's vote, next; None: never."""
+    """Time at which the offer, or this replica's vote, changes next without a new fact; None: never."""
     agreed: Agreed | None = None
-    """What several replicas or workers agree to offer. None: this one stands alone."""
+    """State that several replicas or workers agree on; None: this gateway stands alone."""
 
     @classmethod
     def of(
@@ -87,7 +87,7 @@ class ServiceView:
         agreed: Agreed | None = None,
         now: float | None = None,
     ) -> ServiceView:
-        """`now`: of whoever votes. None: a worker, which passes on what it is told and has no vote."""
+        """`now`: time of a view that votes; None: a view in a worker, which has no vote."""
         offer = form_offer(service, members, offer_state)
         if agreed is None or not agreed.voting:
             at = due(offer_state, service, members)
@@ -140,7 +140,8 @@ class ServiceView:
         return chosen if chosen.tiers or not endpoint.document else everyone
 
     def _having(self, mount: str, candidates: Candidates) -> Candidates:
-        """The candidates with this part of the API. All, if no configured backend has it: each says so."""
+        """The candidates with this part of the API. All of them, if no configured backend has it: each
+        answers so."""
         members = [member for member in candidates.members if member.has_mount(mount)]
         if len(members) == len(candidates.members):
             return candidates
@@ -150,8 +151,8 @@ class ServiceView:
     def prefers_cached_document(self, endpoint: Endpoint, candidates: Candidates) -> bool:
         """Whether a discovery document is answered from the cache, if possible, not by `candidates`.
 
-        It is where nobody may give it but legacy members. Their documents show nothing but what they stand
-        for, so they give it where no other version is on offer.
+        True if only legacy members could give it. Their documents show only the versions that they stand for,
+        so they give it where no other version is on offer.
         """
         if not endpoint.document or not self.offer.versions or self.offer.transparent:
             return False
@@ -174,11 +175,11 @@ class Snapshot:
     views: Mapping[str, ServiceView]
     fleet: Fleet
     selected_names: frozenset[str]
-    """Every request header (normalized) that a head reader selects: some dialect reads or owns it."""
+    """Request headers (normalized) that some dialect reads or owns."""
     untrusted_headers: tuple[str, ...] = UNTRUSTED_HEADERS
-    """The headers, some with `*` at the end, that are dropped from peers that are not trusted."""
+    """Header patterns, some with `*` at the end, that are dropped from peers that are not trusted."""
     dues: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    """When time alone will change an offer next, by service. Most are not here."""
+    """Times at which offers change next without a new fact, by service. Most services have none."""
 
     @classmethod
     def configured(
@@ -193,10 +194,10 @@ class Snapshot:
     ) -> Snapshot:
         """The snapshot of a (new) configuration at `now`, in seconds of the clock that dates facts.
 
-        `after`: the present snapshot, from which are kept what is known of the backends that stay, the offer
-        states and the operator's commands, and the view of each service that is written as before. `saved`:
-        for the first snapshot, what survived the restart, by service. `agreed`: with what a service begins
-        that is new; None: it stands alone.
+        `after`: the present snapshot. Facts about backends that stay, offer states and an operator's commands
+        are kept from it, and the view of each service that is written as before. `saved`: for the first
+        snapshot, the saved state by service. `agreed`: the first state of a new service; None: it stands
+        alone.
         """
         found = saved or {}
         views, member_sets = {}, {}
@@ -214,8 +215,8 @@ class Snapshot:
         )
 
     def brought_up(self, before: Snapshot, to: Snapshot, now: float) -> Snapshot:
-        """This snapshot, which was configured after `before`, as it is when configured after `to`. Only what
-        has changed in between is looked at, so a configuration can be worked out aside, however large."""
+        """This snapshot, configured after `before`, as if it had been configured after `to`. Only changes
+        between the two are applied, so a configuration of any size can be prepared aside."""
         if to is before:
             return self
         known, known_to = before.fleet.member_sets, to.fleet.member_sets
@@ -227,8 +228,7 @@ class Snapshot:
         return self._configured_anew(to, changed, now)
 
     def with_discovered(self, services: Iterable[Service], now: float) -> Snapshot:
-        """The same with these services in place of those of the same names: only their backends are others.
-        This same object if there is no such service, or nothing is other."""
+        """The snapshot with other backends in these services; this same object if nothing changes."""
         changed = [
             service
             for service in services
@@ -237,7 +237,7 @@ class Snapshot:
         return self._configured_anew(self, changed, now) if changed else self
 
     def _configured_anew(self, after: Snapshot, services: Iterable[Service], now: float) -> Snapshot:
-        """With these services as they are when configured after `after`."""
+        """The snapshot with these services as configured after `after`."""
         changed, member_sets = {}, {}
         for service in services:
             changed[service.name], member_sets[service.name] = _configured(service, after, None, now)
@@ -246,7 +246,7 @@ class Snapshot:
         return self._with(after.generation + 1, views, fleet, dues_after({}, views))
 
     def with_agreed(self, agreed: Mapping[str, Agreed | None], now: float) -> Snapshot:
-        """The same with what is agreed on from now on, by service; this same object when nothing is other."""
+        """The snapshot with another agreed state, by service; this same object if nothing changes."""
         views = {
             name: view.with_agreed(each, now)
             for name, each in agreed.items()
@@ -258,8 +258,8 @@ class Snapshot:
         return self._with(self.generation + 1, with_items(self.views, views), self.fleet, dues)
 
     def vote(self, service: str, now: float) -> OwnVote:
-        """What this replica says to the others about a service, by all that is known at `now` and by the
-        record that its view has. Of a service that is not configured, or does not vote: nothing."""
+        """Vote of this replica on a service, by all that is known at `now` and by the record that its view
+        has. Empty for a service that is not configured or does not vote."""
         view = self.views.get(service)
         if view is None or view.agreed is None or not view.agreed.voting:
             return NO_VOTE
@@ -271,20 +271,20 @@ class Snapshot:
         )
 
     def after(self, facts: Iterable[ObservedFact], now: float) -> Snapshot:
-        """The snapshot after `facts`, as one change at `now`; this same object when nothing changes."""
+        """The snapshot after `facts`, as one change at `now`; this same object if nothing changes."""
         fleet, services = self.fleet.observe_all(facts)
         return self._renewed(fleet, services, now)
 
     def with_fleet(self, fleet: Fleet, now: float) -> Snapshot:
-        """The same with a fleet that somebody has made of this one's."""
+        """The snapshot with a fleet that was made from this one's."""
         before = self.fleet.member_sets
         return self._renewed(
             fleet, [name for name in before if fleet.member_sets[name] is not before[name]], now
         )
 
     def _renewed(self, fleet: Fleet, services: Collection[str], now: float) -> Snapshot:
-        """With the views of `services` renewed, and of those for which it is time. All other views, and those
-        of them about which nothing has changed, stay the same objects."""
+        """The snapshot with the views of `services` renewed, and those whose time has come. All unchanged
+        views stay the same objects."""
         views = {}
         for name in {*services, *(name for name, at in self.dues.items() if at <= now)}:
             view = self.views[name]
@@ -304,22 +304,22 @@ class Snapshot:
         )
 
     def news_since(self, before: Snapshot) -> list[tuple[ServiceView | None, ServiceView]]:
-        """The views that are others than in `before`, each behind the one before (None: it is new)."""
+        """Views that are other objects than in `before`, each behind the earlier one (None: it is new)."""
         old_views, views = before.views, self.views
         return [(old_views.get(name), views[name]) for name in names_of_others(old_views, views)]
 
     @property
     def due(self) -> float | None:
-        """When time alone will change an offer next, by the clock of `now`; None: never."""
+        """Time at which an offer changes next without a new fact, by the clock of `now`; None: never."""
         return min(self.dues.values(), default=None)
 
     def saved(self) -> Mapping[str, SavedState]:
-        """What survives a restart, by service."""
+        """Saved state of each service: the part that survives a restart."""
         return {name: _saved(view, self.fleet.member_sets[name]) for name, view in self.views.items()}
 
 
 def dues_after(dues: Mapping[str, float], views: Mapping[str, ServiceView]) -> Mapping[str, float]:
-    """When time alone will change an offer next, by service: as in `dues`, but for these views."""
+    """The `dues`, updated with these views."""
     if not any(view.due is not None or name in dues for name, view in views.items()):
         return dues
     all_dues = dict(dues) | {name: view.due for name, view in views.items()}
@@ -327,7 +327,7 @@ def dues_after(dues: Mapping[str, float], views: Mapping[str, ServiceView]) -> M
 
 
 def names_selected_by(services: Iterable[Service]) -> frozenset[str]:
-    """Every request header (normalized) that the dialect of one of them reads or owns."""
+    """Request headers (normalized) that the dialect of one of the services reads or owns."""
     return frozenset().union(*(service.dialect.reads | service.dialect.owned_request for service in services))
 
 
@@ -359,7 +359,7 @@ def _saved(view: ServiceView, members: MemberSet) -> SavedState:
 
 
 def _renewed(view: ServiceView, members: MemberSet, now: float) -> ServiceView:
-    """The view after new facts. What was due before them happens first, by what was known then."""
+    """The view after new facts. Changes that were due before them happen first, by the earlier facts."""
     offer_state, same = view.offer_state, members.knows_the_same(view.members)
     is_due = view.due is not None and view.due <= now
     if is_due:
@@ -376,14 +376,14 @@ def _renewed(view: ServiceView, members: MemberSet, now: float) -> ServiceView:
 def _brought_up(
     offer_state: OfferState, service: Service, members: MemberSet, agreed: Agreed | None, now: float
 ) -> OfferState:
-    """What is on offer, or is remembered for a vote, after all that is known at `now`."""
+    """Versions on offer, or remembered for a vote, after all that is known at `now`."""
     if agreed is not None and agreed.voting:
         return votes.remember(offer_state, agreed.record, service, members, now)
     return advance(offer_state, service, members, now)
 
 
 def _reconfigured(before: ServiceView, service: Service, members: MemberSet, now: float) -> OfferState:
-    """The offer state of a service under its new configuration. What was due before happens first."""
+    """The offer state of a service under its new configuration. Changes that were due before happen first."""
     offer_state = _brought_up(before.offer_state, before.service, before.members, before.agreed, now)
     staying = {(member.backend.name, member.backend.url) for member in members.all}
     removed = reachable_versions(
@@ -408,7 +408,7 @@ def _configured(
     now: float,
     agreed: Agreed | None = None,
 ) -> tuple[ServiceView, MemberSet]:
-    """One service of a configuration, with its member set. `agreed`: with what it begins if it is new."""
+    """One service of a configuration, with its members. `agreed`: the first state if it is new."""
     before = after.views.get(service.name) if after else None
     known = after.fleet.member_sets.get(service.name) if after else None
     if before is not None and known is not None and service.is_written_as(before.service):
@@ -428,7 +428,7 @@ def _configured(
 
 
 def _agreed_anew(before: ServiceView, service: Service) -> Agreed | None:
-    """What is agreed on under a new configuration. In another scheme nothing is."""
+    """The agreed state under a new configuration. In another scheme nothing is agreed."""
     if before.agreed is None:
         return None
     scheme = service.earlier_scheme(before.service.scheme_id)
@@ -438,7 +438,7 @@ def _agreed_anew(before: ServiceView, service: Service) -> Agreed | None:
 
 
 def _restored(members: MemberSet, service: Service, saved: SavedState, now: float) -> MemberSet:
-    """The member set with what was known before a restart, and with the operator's commands from then.
+    """The members with the facts and the operator's commands from before a restart.
 
     No advertisement is newer than `now`: the wall clock may have been set back meanwhile, and then no probe
     could replace it.
@@ -458,7 +458,7 @@ def _restored(members: MemberSet, service: Service, saved: SavedState, now: floa
 
 
 class SnapshotSource(Protocol):
-    """Where others read the current snapshot: one attribute, read once for each decision."""
+    """Read access to the current snapshot: one attribute, read once for each decision."""
 
     @property
     def current(self) -> Snapshot: ...

@@ -1,9 +1,9 @@
 """Sources of backends that come and go, and the rule for backends that they no longer list.
 
-A source is a value of the configuration: a name to look up, or a file. What it answers is a list of backends.
-`after_answer` is the rule about those that a list names no more: they leave slowly, so that neither the churn
-of pods nor a source that is wrong for a while moves an offer or takes the backends away. No lookup, no clock
-and no file here: those are `controlplane.discovery`.
+A source is a value of the configuration: a name to look up, or a file. It answers with a list of backends. By
+`after_answer`, backends that are missing from the list leave slowly, so that neither the churn of pods nor a
+source that is wrong for a while moves an offer or takes the backends away. No lookup, no clock and no file
+here: those are `controlplane.discovery`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gateway.core.fleet.admission import Network
 from gateway.core.fleet.backend import Backend, BackendTls, Freshness, Member
 
 MAX_BACKENDS: Final = 1000
-"""Backends of one source, leaving ones included: a list may have any number, and each is probed."""
+"""Most backends of one source, leaving ones included: a list may have any number, and each is probed."""
 
 MAX_WEIGHT: Final = 1000
 """The largest weight of a backend, as in the configuration."""
@@ -28,7 +28,7 @@ _NO_PLACE: Final = Backend("", "", 0)
 
 
 class SourceKind(StrEnum):
-    """What is asked."""
+    """Kind of a source."""
 
     DNS = "dns"
     """The addresses of a name, A and AAAA."""
@@ -39,52 +39,52 @@ class SourceKind(StrEnum):
 
 
 class Address(NamedTuple):
-    """One backend of a list, as far as the source says it."""
+    """One backend of a list, with the fields that its source gives."""
 
     host: str
-    """A host name in lower case, or an IP address without brackets."""
+    """Host name in lower case, or an IP address without brackets."""
     port: int
     weight: int | None = None
-    """None: that of the configuration."""
+    """None: the weight in the configuration."""
     backup: bool = False
     path: str | None = None
-    """Base path without a trailing slash; None: that of the configuration."""
+    """Base path without a trailing slash; None: the one in the configuration."""
     tls: bool | None = None
-    """None: as the configuration says."""
+    """None: as configured."""
 
     @property
     def name(self) -> str:
-        """`host:port`, IPv6 in brackets: the backend's name."""
+        """Name of the backend: `host:port`, IPv6 in brackets."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One source of a service."""
+    """One source of a service's backends."""
 
     kind: SourceKind
     text: str
-    """As the configuration has it: a URL; of a file its path, as it is opened."""
+    """Its URL in the configuration, or the path of its file as it is opened."""
     name: str = ""
-    """The name to look up."""
+    """Name to look up."""
     port: int = 0
-    """Of the backends of `dns`."""
+    """Port of the backends of `dns`."""
     path: str = ""
     """Base path of the backends, without a trailing slash."""
     tls: BackendTls | None = None
-    """How they are spoken to over TLS; no `server_name`: the host of each. In a file each says it."""
+    """TLS to its backends; without `server_name`: the host of each. A file may say it for each backend."""
     leave_grace: float = 300.0
-    """Seconds for which one that leaves counts with its last advertisement."""
+    """Seconds for which a leaving backend counts with its last advertisement."""
     networks: tuple[Network, ...] = ()
     """Networks in which its backends must be; empty: any but special ones (`why_refused`)."""
     template: Backend = _NO_PLACE
-    """Everything else about its backends."""
+    """Other settings of its backends."""
 
     @property
     def key(self) -> str:
-        """`dns http://api.svc:6385`: unique in its service, and the same after reloads that do not change
-        it."""
+        """Unique in its service, and unchanged by reloads that do not change the source: `dns
+        http://api.svc:6385`."""
         return f"{self.kind} {self.text}"
 
     def backend(self, address: Address) -> Backend:
@@ -111,14 +111,15 @@ class Source:
 
 @final
 class Membership(NamedTuple):
-    """The backends of one source after an answer."""
+    """Backends of one source after an answer."""
 
     backends: tuple[Backend, ...]
-    """In a stable order: those that were there before stay in their places."""
+    """Backends in a stable order: those that were there before keep their places."""
     unlisted: tuple[str, ...] = ()
-    """Names that the list lacks and that stay all the same: half of them are leaving already."""
+    """Names that are missing from the list and stay all the same, because half of the others are leaving
+    already."""
     refused: int = 0
-    """New ones that were not taken, because there are `MAX_BACKENDS`."""
+    """Number of new ones that were not taken, because there are `MAX_BACKENDS`."""
 
 
 def after_answer(
@@ -165,7 +166,7 @@ def after_answer(
 
 
 def after_time(backends: Iterable[Backend], now: float, taken: Collection[str]) -> tuple[Backend, ...]:
-    """Without those that have left by `now`, and those whose names belong to others."""
+    """The backends without those whose time is over at `now`, and those whose names are `taken`."""
     return tuple(
         each
         for each in backends
@@ -184,7 +185,8 @@ def _is_lost(member: Member) -> bool:
 
 
 def why_refused(host: str, networks: Sequence[Network] | None) -> str | None:
-    """Why a backend at `host` is not taken, as part of a sentence; None: it is, or `host` is a name.
+    """Reason why a backend at `host` is refused, as part of a sentence; None: it is accepted, or `host` is a
+    name.
 
     `networks`: those of its source, which decide alone; empty: it has none, and special addresses are
     refused; None: the configuration names the backend itself.

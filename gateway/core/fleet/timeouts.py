@@ -1,7 +1,7 @@
-"""How long the gateway waits: `timeouts` of the whole file, and of one service.
+"""Time limits of the whole file and of one service: `timeouts` and `services.NAME.timeouts`.
 
-A key that means something before a request has its service says so (`whole_file`). The others may be written
-in a service, too, and a service inherits what it does not write. No rule is applied here.
+A key that applies before a request has its service says so (`whole_file`). The others may be written in a
+service, too, which inherits those that it does not write. No rule is applied here.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from gateway.keys.kinds import Text, inherited, matching, section
 from gateway.keys.texts import DURATION, DURATION_PATTERN, read_duration
 
 NO_TIMEOUT: Final = float("inf")
-"""The value of a time-out, or of another limit of a time, that is `off`."""
+"""Value of a time limit that is `off`."""
 
 
 def read_timeout(text: str) -> float:
-    """A duration, or `off`: no time-out."""
+    """Read a duration, or `off`: no limit."""
     return NO_TIMEOUT if text == "off" else read_duration(text, "; or off")
 
 
@@ -27,7 +27,7 @@ DURATION_OR_OFF: Final = Text(read_timeout, matching(f"{DURATION_PATTERN}|off"))
 @final
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long the gateway waits. Seconds as float."""
+    """Time limits of connections, requests and responses, in seconds."""
 
     client_head: float = DURATION.key(
         "10s",
@@ -111,7 +111,7 @@ class Timeouts:
     )
 
 
-TIMEOUTS: Final = section(Timeouts, "How long the gateway waits. Seconds as float.")
+TIMEOUTS: Final = section(Timeouts, "Time limits of connections, requests and responses, in seconds.")
 SERVICE_TIMEOUTS: Final = inherited(
     TIMEOUTS, "timeouts", "How long the gateway waits for the peers of this service.", "ServiceTimeouts"
 )

@@ -1,9 +1,9 @@
-"""What the configuration changes in the heads of one service: header lines removed, set and added.
+"""Configured changes of one service's heads: header lines removed, set and added.
 
 One value for its requests and one for its responses, with everything precomputed. A name is removed in every
 spelling that servers take for it, so `X_User` does not survive beside `X-User` (threats V4). Settings have
-refused the names that a dialect or the gateway itself writes, so nothing here can change a version, the
-framing or what is told about the client. Pure.
+refused names that a dialect or the gateway itself writes, so nothing here can change a version, the framing
+or the description of the client. Pure.
 """
 
 from __future__ import annotations
@@ -19,20 +19,19 @@ from gateway.core.http.message import Header, Response, fields_named, normalize_
 @final
 @dataclass(frozen=True, slots=True)
 class HeaderEdits:
-    """The changes of one direction. Nothing is in two of the three."""
+    """Header changes in one direction. No name is in two of the three."""
 
     set: tuple[Header, ...] = ()
-    """These replace every line with their names."""
+    """Header lines that replace every line with their names."""
     add: tuple[Header, ...] = ()
-    """These come in addition."""
+    """Additional header lines."""
     remove: tuple[str, ...] = ()
     removed: frozenset[str] = field(init=False, compare=False, repr=False)
-    """The names (normalized) of which no line stays."""
+    """Names (normalized) of which no original line stays."""
     _pattern: re.Pattern[bytes] | None = field(init=False, compare=False, repr=False)
     _lines: bytes = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Compute once what every head needs."""
         removed = frozenset(normalize_name(name) for name in (*self.remove, *(name for name, _ in self.set)))
         object.__setattr__(self, "removed", removed)
         object.__setattr__(self, "_pattern", fields_named(removed) if removed else None)
@@ -40,11 +39,11 @@ class HeaderEdits:
         object.__setattr__(self, "_lines", lines.encode("latin-1"))
 
     def without(self, fields: bytes) -> bytes:
-        """Field lines, each with the CRLF before it, without those that are removed."""
+        """Remove lines from `fields`: field lines, each with the CRLF before it."""
         return fields if self._pattern is None else self._pattern.sub(b"", fields)
 
     def edit(self, fields: bytes) -> bytes:
-        """Field lines, each with the CRLF before it, with all changes."""
+        """Apply all changes to `fields`: field lines, each with the CRLF before it."""
         return self.without(fields) + self._lines
 
     def others(self, fields: Iterable[Header]) -> tuple[Header, ...]:
@@ -52,6 +51,6 @@ class HeaderEdits:
         return tuple(one for one in fields if one[0] not in self.removed)
 
     def edit_response(self, response: Response) -> Response:
-        """A response of the gateway itself, with all changes."""
+        """Apply all changes to a response that the gateway makes."""
         others = [one for one in response.headers if normalize_name(one[0]) not in self.removed]
         return Response(response.status, (*others, *self.set, *self.add), response.body)

@@ -1,10 +1,9 @@
-"""JSON that a backend sent, read within limits: how deep it is, how many values it has, how long a number is.
+"""Bounded JSON: bodies of backends are read within limits on depth, number of values and length of numbers.
 
-Every body of a backend that is parsed at all is parsed here: documents, refusals, answers to probes. The size
-in bytes is the caller's bound, but it is not enough. A parser recurses, and each value costs an object and a
-visit of everyone who walks over the document: 256 KiB hold 87,000 lists. So depth and number are measured on
-the text, which costs far less than parsing. Nothing here knows a version or raises on what came from the
-network.
+Every body of a backend that is parsed at all is parsed here: documents, refusals, answers to probes. The
+caller bounds its size, but that is not enough. A parser recurses, and each value costs an object and a visit
+of every reader of the document: 256 KiB hold 87,000 lists. So depth and number are measured on the text,
+which costs far less than parsing. Nothing here knows a version or raises on network input.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from typing import Final, TypeAlias
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | None"
 
 MAX_DEPTH: Final = 32
-"""Levels of lists and objects (threats O1, R-B12); real documents have at most five (Nova 34)."""
+"""Levels of lists and objects (threats O1, R-B12). Real documents have at most five (Nova 34)."""
 MAX_VALUES: Final = 5_000
-"""Values in one document. So many may be rewritten in about 10 ms, in which nothing else is served. 500
-versions with nine members each have as many; the documents of the APIs that we know have some hundred."""
+"""Values in one document. So many can be rewritten in about 10 ms, in which nothing else is served. 500
+versions with nine members each have as many; documents of known APIs have some hundred."""
 MAX_DIGITS: Final = 300
-"""Of a whole number. The conversion takes the square of the length (Python's own limit is 4,300)."""
+"""Most digits of a whole number. Conversion costs the square of the length (Python's own limit is 4,300)."""
 
 _BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS: Final = bytes(each for each in range(256) if each not in b"[]{}")
 
 
 def read_json(body: bytes | str) -> Json:
-    """The document in `body`; None: it is no JSON, outside the limits, or `null`."""
+    """Parse `body`; None: it is no JSON, outside the limits, or `null`."""
     try:
         text = body if isinstance(body, str) else body.decode(json.detect_encoding(body), "surrogatepass")
         return _DECODER.decode(text) if is_within_limits(text) else None
@@ -38,8 +37,9 @@ def read_json(body: bytes | str) -> Json:
 def is_within_limits(text: str, *, depth: int = MAX_DEPTH, values: int = MAX_VALUES) -> bool:
     """Whether a JSON text has at most so many levels and values.
 
-    Of a text that is not JSON it says so for the part that a parser reads before it finds the mistake, so
-    whatever is true here can be parsed safely. An empty list and an empty object count as two values.
+    For text that is not JSON the result covers the part that a parser reads before it finds the mistake, so
+    that a text within limits can always be parsed safely. An empty list and an empty object count as two
+    values.
     """
     if "\\" in text:
         text = text.replace("\\\\", "").replace('\\"', "")  # now every quotation mark begins or ends a string

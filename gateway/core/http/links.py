@@ -1,4 +1,4 @@
-"""Links that a backend wrote, rewritten so that the client can follow them.
+"""Rewriting of links that a backend wrote, so that the client can follow them.
 
 Backends build links from the Host that they see, from forwarded headers if they read those, or from an
 address of their own. Each of these becomes the public one; nothing else changes. The dialect decides which
@@ -17,15 +17,15 @@ _DEFAULT_PORTS = {"http": "80", "https": "443"}
 @final
 class LinkRewriter:
     """Rewrites the links of one response. `backend` and `public` are scheme, authority and path; `host` is an
-    authority. What they consist of is found once: a document may have thousands of links."""
+    authority. They are parsed once: a document may have thousands of links."""
 
     __slots__ = ("_addresses", "_backend_address", "_backend_path", "_base", "_public_path", "_scheme")
 
     def __init__(self, *, backend: str, host: str, public: str) -> None:
         inside, outside = _ABSOLUTE.fullmatch(backend), _ABSOLUTE.fullmatch(public)
         self._base: str | None = None
-        """What a link begins with afterwards. None: nothing is rewritten, because a trusted proxy sent some
-        text as the client's scheme."""
+        """Beginning of a rewritten link; None: nothing is rewritten, because a trusted proxy sent an invalid
+        scheme of the client."""
         if inside is None or outside is None:
             return
         # Without a Host (HTTP/1.0) the client's authority for the gateway is not known.
@@ -38,8 +38,7 @@ class LinkRewriter:
         }
 
     def rewrite(self, link: str) -> str:
-        """`link` below `public` when its authority is one of the three; unchanged when it names a third
-        party.
+        """`link` below `public` if its authority is one of the three. Links to third parties stay unchanged.
 
         A path alone gets the path of `public`, too. That path is never added twice, as some backends read
         `X-Forwarded-Prefix` and add it themselves. So a service whose own paths begin like the public path
@@ -62,8 +61,8 @@ class LinkRewriter:
 
 
 def move(link: str, *, before: str, after: str) -> str:
-    """`link`, as `rewrite` made it for the public address `before`, below `after` instead; unchanged when it
-    names a third party. For a document that was fetched for another client."""
+    """`link`, as `rewrite` made it for the public address `before`, below `after` instead. For a document
+    that was fetched for another client. Links to third parties stay unchanged."""
     old, new = _ABSOLUTE.fullmatch(before), _ABSOLUTE.fullmatch(after)
     if old is None or new is None:
         return link
@@ -83,7 +82,7 @@ def _address(authority: str, scheme: str) -> tuple[str, str]:
 
 
 def _beneath(path: str, *prefixes: str) -> str:
-    """`path`, with its query, without those of `prefixes` that it begins with, on a segment boundary."""
+    """`path`, with its query, without the `prefixes` that it begins with, on a segment boundary."""
     for prefix in prefixes:
         if prefix and path.startswith(prefix) and path[len(prefix) : len(prefix) + 1] in ("", "/", "?", "#"):
             path = path[len(prefix) :]

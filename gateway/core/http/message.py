@@ -28,10 +28,10 @@ METHODS = (
 """Methods that servers know. Others are proxied, too."""
 
 NOT_PROXIED = ("CONNECT", "TRACE", "TRACK", "PRI")
-"""Methods that never reach a backend: about proxies (threats H6), or of HTTP/2 (RFC 9113 3.4)."""
+"""Methods that never reach a backend: for proxies (threats H6), or of HTTP/2 (RFC 9113 3.4)."""
 
 METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}")
-"""A token (RFC 9110 9.1). The longest registered method has 17 characters."""
+"""Token (RFC 9110 9.1). The longest registered method has 17 characters."""
 
 HOP_BY_HOP = frozenset(
     {
@@ -61,8 +61,8 @@ FORWARDING = frozenset(
         "x-forwarded-prefix",
     }
 )
-"""Names with which one proxy describes the client to the next. The gateway writes them, and believes them
-only from trusted peers (threats O11)."""
+"""Names with which one proxy describes the client to the next. The gateway writes them, and trusts them only
+from trusted peers (threats O11)."""
 
 HTTPOXY = frozenset({"proxy"})
 """CGI hands the header `Proxy` to programs as `HTTP_PROXY`, which many take for the proxy of their own
@@ -78,21 +78,21 @@ UNTRUSTED_HEADERS = (
     *("SSL-Client-*", "X-TLS-Client-*", "X-Amzn-Mtls-*", "X-ARR-ClientCert"),
     *("Remote-User", "X-Remote-User", "X-Auth-Request-*", "X-WebAuth-*"),
 )
-"""Headers by which a proxy in front tells who the client is, its address, its certificate or the original
-URL; `*` at the end: every header that begins so. They are dropped from peers that are not trusted, unless the
+"""Headers with which a proxy in front describes the client, its address, its certificate or the original URL;
+`*` at the end: every header that begins so. Peers that are not trusted cannot send them, unless the
 configuration has another list (threats O11, R3-T8)."""
 
 CLIENT_CERT = ("Client-Cert", "Client-Cert-Chain")
-"""The headers of RFC 9440: servers take them for the certificate of the client, verified. They are dropped
-from peers that are not trusted whatever list the configuration has, and from everybody where the gateway
-writes them itself (RFC 9440 4)."""
+"""Headers of RFC 9440, which servers take for the verified certificate of the client. They are dropped from
+peers that are not trusted, whatever list is configured, and from everybody where the gateway writes them
+itself (RFC 9440 4)."""
 
 UNLISTABLE = frozenset({"host", "content-length", "transfer-encoding"})
 """Names that `Connection` must not list: removing them would change what the message is (threats S16)."""
 
 HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
-"""The names that a header of a dialect may have. In lower case such a name is its normalized form; a name
-with other characters would be an alias of itself."""
+"""Names that a header of a dialect may have. In lower case such a name is its normalized form; a name with
+other characters would be an alias of itself."""
 
 _NO_LETTER_OR_DIGIT = re.compile(r"[^a-z0-9]")
 
@@ -109,7 +109,7 @@ def normalize_pattern(pattern: str) -> str:
 
 
 def method_of_text(text: str) -> str:
-    """A method as people type it: a known one in capitals (on the wire case matters, RFC 9110 9.1)."""
+    """A method as people type it: known ones in capitals (on the wire case matters, RFC 9110 9.1)."""
     capitals = text.upper()
     return capitals if capitals in METHODS or capitals in NOT_PROXIED else text
 
@@ -120,7 +120,7 @@ def render(headers: Iterable[Header]) -> bytes:
 
 
 class Request(Protocol):
-    """The head of one request as core and the dialects see it: of the data plane, or a `RequestHead`."""
+    """Request head as core and the dialects see it: of the data plane, or a `RequestHead`."""
 
     @property
     def method(self) -> str: ...
@@ -132,7 +132,7 @@ class Request(Protocol):
     def query(self) -> str: ...
     @property
     def selected(self) -> tuple[object, ...]:
-        """What `fields` is made from: equal for equal fields, and cheap to hash."""
+        """Source of `fields`: equal for equal fields, and cheap to hash."""
 
     @property
     def fields(self) -> tuple[Header, ...]:
@@ -140,7 +140,7 @@ class Request(Protocol):
 
 
 class RequestHead(NamedTuple):
-    """A request head as a tuple."""
+    """Request head as a tuple."""
 
     method: str
     path: str
@@ -189,7 +189,7 @@ def all_values(headers: Mapping[str, str], name: str) -> tuple[str, ...]:
 
 
 def agreed_text(values: tuple[str, ...]) -> str:
-    """The text that all lines of a header agree on; empty when they differ, and without any."""
+    """The text that all lines of a header agree on; empty if they differ, or there is none."""
     return values[0] if values and values.count(values[0]) == len(values) else ""
 
 
@@ -198,8 +198,8 @@ _SEPARATORS: Final = re.escape("!#$%&'*+-.^_`|~")
 
 
 def fields_named(normalized: Iterable[str]) -> re.Pattern[bytes]:
-    """Matches each field with one of these names or its aliases: the CRLF before it, (name), (value). A name
-    with `*` at its end stands for every name that begins so."""
+    """Pattern of every field with one of these names or its aliases: the CRLF before it, (name), (value). A
+    name with `*` at its end stands for every name that begins so."""
     return _pattern(tuple(sorted(normalized)))
 
 
@@ -210,8 +210,8 @@ def _pattern(names: tuple[str, ...]) -> re.Pattern[bytes]:
 
 
 def _any_of(names: list[str]) -> str:
-    """An alternation that shares common beginnings, so that each letter of a name is compared about once.
-    It costs half of a flat alternation on a head of ten fields, and heads are most of a proxy's work."""
+    """An alternation that shares common beginnings, so that each letter of a name is compared about once. It
+    costs half of a flat alternation on a head of ten fields, and heads are most of a proxy's work."""
     if "*" in names:
         return r"[^:\r]*"  # whatever the others are, they begin so too
     branches = []

@@ -1,8 +1,8 @@
-"""The versions of a fleet on one line, from 0 to 1: where a bar begins and ends, and where a label stands.
+"""Axis from 0 to 1 on which the versions of a fleet are drawn: positions of bars and labels.
 
-The line holds the versions that anybody serves, and each takes the same space: what nobody serves between two
-of them takes none. So bars of one axis can be compared by eye, whatever the scheme is. For people only: no
-decision is made from it.
+It holds the versions that any backend serves, each in the same space; versions between them that none serves
+take no space. So bars of one axis can be compared by eye, whatever the scheme is. For people only: no
+decision uses it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gateway.core.versions.version import Scheme, Version
 
 
 class Span(NamedTuple):
-    """A part of the axis, in shares of its length."""
+    """Part of the axis, in shares of its length."""
 
     begin: float
     end: float
@@ -25,7 +25,7 @@ class Span(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """A label of the axis: the middle of the space of its version."""
+    """Label of the axis, in the middle of its version's space."""
 
     at: float
     text: str
@@ -33,7 +33,7 @@ class Tick(NamedTuple):
 
 @final
 class Axis:
-    """The line of all versions in `sets`. Raises `ValueError` when a range of them is not countable."""
+    """Axis of all versions in `sets`. Raises `ValueError` if a range of them is not countable."""
 
     __slots__ = ("_before", "_cuts", "_ranges", "_total")
 
@@ -42,7 +42,7 @@ class Axis:
         self._ranges = VersionSet.of(cuts).ranges
         self._cuts = cuts
         self._before: list[int] = []
-        """For each range the number of versions in all ranges before it."""
+        """Number of versions in all ranges before each range."""
         total = 0
         for each in self._ranges:
             self._before.append(total)
@@ -50,7 +50,7 @@ class Axis:
         self._total = total
 
     def at(self, version: Version) -> float | None:
-        """The middle of the space of `version`; None: it is not on the axis."""
+        """Middle of the version's space; None: it is not on the axis."""
         number = bisect_right(self._ranges, version, key=lambda each: each.low) - 1
         if number < 0 or version not in self._ranges[number]:
             return None
@@ -58,7 +58,7 @@ class Axis:
         return (position + 0.5) / self._total
 
     def spans(self, versions: VersionSet) -> tuple[Span, ...]:
-        """Where `versions` lie: one bar for each unbroken part. What is not on the axis is left out."""
+        """Bars of `versions`, one for each unbroken part. Versions that are not on the axis are left out."""
         found: list[Span] = []
         for number, one in enumerate(self._ranges):
             for part in (versions & VersionSet((one,))).ranges:
@@ -68,6 +68,6 @@ class Axis:
         return tuple(found)
 
     def ticks(self, scheme: Scheme) -> tuple[Tick, ...]:
-        """A label at each end of what somebody serves, in order, however close they are."""
+        """Labels at both ends of each unbroken part, in order, however close they are."""
         ends = sorted({end for cut in self._cuts for end in (cut.low, cut.high)})
         return tuple(Tick(at, scheme.format(end)) for end in ends if (at := self.at(end)) is not None)

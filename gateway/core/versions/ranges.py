@@ -1,12 +1,10 @@
 """Ranges and sets of versions: the one set algebra of the gateway.
 
-A range has two inclusive ends (no wire format here can say "less than"). What backends serve, and what is
-offered, are ranges inside one major, where versions count in steps of one (`VersionRange.in_major`,
-`VersionSet.between`, `VersionSet.read`). An operator's rule for an operation may span majors and have an open
-end (`VersionSet.read_open`). Neighbouring ranges merge, so every set has exactly one form and
-equal ranges are equal sets. tests/core/test_ranges.py proves the laws against Python's own `set`.
-
-Nothing here is a policy: `core.fleet.offer` decides what is offered.
+A range has two inclusive ends (no wire format here can say "less than"). Served and offered versions are
+ranges inside one major, where versions count in steps of one (`VersionRange.in_major`, `VersionSet.between`,
+`VersionSet.read`). An operator's rule for an operation may span majors and have an open end
+(`VersionSet.read_open`). Neighbouring ranges merge, so every set has exactly one form and equal ranges are
+equal sets. tests/core/test_ranges.py proves the laws against Python's own `set`.
 """
 
 from __future__ import annotations
@@ -22,10 +20,10 @@ from gateway.core.versions.version import Scheme, Version
 from gateway.errors import VersionTextError
 
 OLDEST: Final = Version()
-"""The low end of a range that is open below: it sorts before every version of every scheme."""
+"""Low end of a range that is open below: it sorts before every version of every scheme."""
 
 NEWEST: Final = Version(1_000_000_000)
-"""The high end of a range that is open above: no scheme reads more than six digits a part."""
+"""High end of a range that is open above: no scheme reads more than six digits a part."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,7 +39,7 @@ class VersionRange:
 
     @classmethod
     def in_major(cls, low: Version, high: Version) -> Self:
-        """A range that lies inside one major. Raises `VersionTextError`."""
+        """Make a range that lies inside one major. Raises `VersionTextError`."""
         if low.major != high.major:
             raise VersionTextError(f"no range from {low} to {high} inside one major version")
         return cls(low, high)
@@ -56,16 +54,16 @@ class VersionRange:
         return self.low <= version <= self.high
 
     def __iter__(self) -> Iterator[Version]:
-        """Raises `ValueError` when it is not countable."""
+        """Every version, oldest first. Raises `ValueError` if it is not countable."""
         return (self.low.step(by) for by in range(len(self)))
 
     def __len__(self) -> int:
-        """Raises `ValueError` when it is not countable."""
+        """Number of versions. Raises `ValueError` if it is not countable."""
         _require_countable((self,))
         return self.high.minor - self.low.minor + 1
 
     def format(self, scheme: Scheme) -> str:
-        """`1.1-1.58`, `1.60`, `2.4 and later`, `2.3 and earlier`, `every version`. Never for the wire."""
+        """The range for people: `1.1-1.58`, `1.60`, `2.4 and later`, `2.3 and earlier`, `every version`."""
         low, high = self.low, self.high
         if low == OLDEST:
             return "every version" if high == NEWEST else f"{scheme.format(high)} and earlier"
@@ -83,14 +81,14 @@ class VersionSet:
     ranges: tuple[VersionRange, ...] = ()
 
     def __post_init__(self) -> None:
-        """One comparison or two for each pair of neighbours; nothing for a single range."""
+        """Check the form: one comparison or two for each pair of neighbours, nothing for a single range."""
         for before, after in pairwise(self.ranges):
             if _touch(before, after):
                 raise ValueError(f"{before} and {after} are not sorted, overlap or touch")
 
     @classmethod
     def of(cls, ranges: Iterable[VersionRange]) -> Self:
-        """The union of `ranges`: one sort, one coalescing pass."""
+        """Union of `ranges`: one sort, one coalescing pass."""
         merged: list[VersionRange] = []
         for following in sorted(ranges):
             if merged and _touch(merged[-1], following):
@@ -101,7 +99,7 @@ class VersionSet:
 
     @classmethod
     def between(cls, low: Version, high: Version) -> Self:
-        """The single range from `low` to `high` inside one major. Raises `VersionTextError`."""
+        """One range from `low` to `high` inside one major. Raises `VersionTextError`."""
         return cls((VersionRange.in_major(low, high),))
 
     @classmethod
@@ -111,11 +109,8 @@ class VersionSet:
 
     @classmethod
     def read(cls, text: str, scheme: Scheme) -> Self:
-        """Read an operator's list of what a backend serves: `1.1-1.58` or `1.1-1.58, 1.60`. Dates and names
-        have `..` between the ends: `a..b`.
-
-        Raises `VersionTextError`.
-        """
+        """Read an operator's list of served versions: `1.1-1.58` or `1.1-1.58, 1.60`. Dates and names have
+        `..` between the ends: `a..b`. Raises `VersionTextError`."""
         ranges = []
         for item in text.split(","):
             low, high = _read_ends(item, scheme)
@@ -127,10 +122,7 @@ class VersionSet:
     @classmethod
     def read_open(cls, text: str, scheme: Scheme) -> Self:
         """Read an operator's list that may span majors and have open ends: `>=1.58`, `<=2.4`, and all that
-        `read` reads.
-
-        Raises `VersionTextError`.
-        """
+        `read` reads. Raises `VersionTextError`."""
         return cls.of(_read_open_range(item.strip(), scheme) for item in text.split(","))
 
     def __bool__(self) -> bool:
@@ -141,7 +133,7 @@ class VersionSet:
         return at > 0 and version in self.ranges[at - 1]
 
     def __iter__(self) -> Iterator[Version]:
-        """Every version, oldest first. Raises `ValueError` when a range is not countable."""
+        """Every version, oldest first. Raises `ValueError` if a range is not countable."""
         _require_countable(self.ranges)
         return (version for one in self.ranges for version in one)
 
@@ -162,8 +154,8 @@ class VersionSet:
         return type(self)(tuple(found))
 
     def __sub__(self, other: Self) -> Self:
-        """Raises `ValueError` when a range of this set is not countable: what is left before 2.0 would have
-        no last version. Those of `other` may be any."""
+        """Difference. Raises `ValueError` if a range of this set is not countable: the part before 2.0 would
+        have no last version. Ranges of `other` may be any."""
         _require_countable(self.ranges)
         left, waiting = [], deque(other.ranges)
         for whole in self.ranges:
@@ -190,17 +182,17 @@ class VersionSet:
         return hash(self.ranges)
 
     def __le__(self, other: Self) -> bool:
-        """Subset. Sound because each set has one form."""
+        """Subset. Correct because each set has one form."""
         return (self & other) == self
 
     @property
     def lowest(self) -> Version:
-        """`OLDEST` when open below. Raises IndexError on the empty set."""
+        """Lowest version; `OLDEST` if open below. Raises IndexError on the empty set."""
         return self.ranges[0].low
 
     @property
     def highest(self) -> Version:
-        """`NEWEST` when open above. Raises IndexError on the empty set."""
+        """Highest version; `NEWEST` if open above. Raises IndexError on the empty set."""
         return self.ranges[-1].high
 
     def begins_after(self, version: Version) -> bool:
@@ -216,7 +208,7 @@ class VersionSet:
         return self & type(self)((VersionRange(floor, NEWEST),))
 
     def format(self, scheme: Scheme) -> str:
-        """`1.1-1.58, 1.60`; the empty set is `none`. For people, never for the wire."""
+        """The set for people: `1.1-1.58, 1.60`; the empty set is `none`."""
         return ", ".join(one.format(scheme) for one in self.ranges) or "none"
 
 
@@ -225,25 +217,25 @@ NO_VERSIONS = VersionSet()
 
 def segments(sets: Iterable[VersionSet]) -> list[VersionRange]:
     """The coarsest ranges that lie wholly inside or outside each of `sets`, without those outside all of
-    them. Raises `ValueError` when a range is not countable."""
+    them. Raises `ValueError` if a range is not countable."""
     return [one for one, _ in _with_holders([(versions, 1) for versions in sets])]
 
 
 def union(sets: Iterable[VersionSet]) -> VersionSet:
-    """The versions that any of `sets` holds. One sort, however many there are."""
+    """Union of `sets`. One sort, however many there are."""
     return VersionSet.of({one for versions in sets for one in versions.ranges})
 
 
 def unbroken(versions: VersionSet, scheme: Scheme) -> VersionSet:
-    """The last range alone, where the scheme's clients are shown only a minimum and a maximum: the most that
-    they can be shown without a false claim."""
+    """The last range alone, if the scheme's clients are shown only a minimum and a maximum: the most that can
+    be shown without a false claim. Else all versions."""
     return VersionSet(versions.ranges[-1:]) if scheme.contiguous else versions
 
 
 def joined(versions: VersionSet, more: VersionSet, scheme: Scheme) -> VersionSet:
-    """Both together; of an offer that must be unbroken, the range that holds `versions`.
+    """Union; of an offer that must be unbroken, only the range that holds `versions`.
 
-    What would leave a gap is not added: a client that was shown 1.5 must not lose it because a backend serves
+    Versions beyond a gap are not added: a client that was shown 1.5 must not lose it because a backend serves
     1.8 alone (decision 0015).
     """
     both = versions | more
@@ -260,13 +252,13 @@ def read_anew(versions: VersionSet, before: Scheme, scheme: Scheme) -> VersionSe
 
 
 def held_by_at_least(sets: Sequence[tuple[VersionSet, int]], enough: int) -> VersionSet:
-    """The versions that at least `enough` of `sets` hold, each of which counts as often as its number says:
-    the intersection when `enough` is all of them, the union when it is one. Empty for no sets."""
+    """Versions in at least `enough` of `sets`, each set counted as often as its number says: the intersection
+    if `enough` is all of them, the union if it is one. Empty for no sets."""
     return VersionSet.of(one for one, holders in _with_holders(sets) if holders >= enough)
 
 
 def held_by_most(sets: Sequence[tuple[VersionSet, int]]) -> VersionSet:
-    """The versions that the largest number of `sets` hold, counted as above. Empty if all are empty."""
+    """Versions in the largest number of `sets`, counted as above. Empty if all are empty."""
     found = _with_holders(sets)
     most = max((holders for _, holders in found), default=0)
     return VersionSet.of(one for one, holders in found if holders == most)
@@ -290,7 +282,8 @@ def _with_holders(sets: Sequence[tuple[VersionSet, int]]) -> list[tuple[VersionR
 
 
 def _touch(before: VersionRange, after: VersionRange) -> bool:
-    """Whether no version lies between two ranges in order. Builds none: every set's constructor runs it."""
+    """Whether no version lies between two ranges in order. Makes no version: every set's constructor runs
+    it."""
     high, low = before.high, after.low
     return low <= high or (low[-1] == high[-1] + 1 and low[:-1] == high[:-1])
 
@@ -302,7 +295,7 @@ def _require_countable(ranges: Sequence[VersionRange]) -> None:
 
 
 def _dash(scheme: Scheme) -> str:
-    """What stands between two ends; a dash is a part of dates and names."""
+    """Sign between two ends. A dash is a part of dates and names."""
     return "-" if scheme.contiguous else ".."
 
 

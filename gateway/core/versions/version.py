@@ -31,7 +31,7 @@ class Version(tuple[int, ...]):
         return super().__new__(cls, parts)
 
     def __getnewargs__(self) -> tuple[int, ...]:
-        """What `copy` and `pickle` call the constructor with."""
+        """Arguments of the constructor for `copy` and `pickle`."""
         return tuple(self)
 
     @property
@@ -53,10 +53,10 @@ class Version(tuple[int, ...]):
 
 
 class Scheme(ABC):
-    """How versions of one API are written."""
+    """Spelling and order of the versions of one API."""
 
     name: str
-    """Its name in the configuration: `integer`, `major.minor`, `semver`, `date`, `named`."""
+    """Name in the configuration: `integer`, `major.minor`, `semver`, `date`, `named`."""
     contiguous: bool
     """True: an offer is one unbroken range (integers, X.Y). False: a set (dates, names, X.Y.Z)."""
 
@@ -67,12 +67,12 @@ class Scheme(ABC):
 
     def earlier(self, key: tuple[object, ...]) -> Scheme | None:
         """The scheme of `key`, if this one reads all of its versions in the same order; None: it does not, so
-        what was read in the other one has no meaning here."""
+        versions read in the other one have no meaning here."""
         return self if key == self.key else None
 
     @abstractmethod
     def parse(self, text: str) -> Version | None:
-        """Read the canonical spelling of a version; None when `text` is anything else. Never raises."""
+        """Read the canonical spelling of a version; None: `text` is anything else. Never raises."""
 
     @abstractmethod
     def format(self, version: Version) -> str:
@@ -88,7 +88,7 @@ class Scheme(ABC):
     @property
     @abstractmethod
     def example(self) -> str:
-        """A version for messages."""
+        """Example for messages."""
 
 
 @final
@@ -126,7 +126,7 @@ class WholeNumber(Scheme):
 
 @final
 class Semantic(Scheme):
-    """X.Y.Z of semver.org, releases only. None can be computed: an offer is a set (decision 0017)."""
+    """X.Y.Z of semver.org, releases only. Versions are not countable: an offer is a set (decision 0017)."""
 
     name = "semver"
     contiguous = False
@@ -200,7 +200,7 @@ class Named(Scheme):
         return (self.name, *self.names)
 
     def earlier(self, key: tuple[object, ...]) -> Scheme | None:
-        """A scheme that has only gained names reads those of the earlier one: positions may have moved."""
+        """The earlier scheme, if this one has only gained names: their positions may have moved."""
         names = tuple(name for name in self.names if name in key[1:])
         return Named(names) if names and (self.name, *names) == key else None
 
