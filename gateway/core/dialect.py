@@ -31,17 +31,14 @@ from gateway.core.versions.version import Scheme, Version
 
 
 class Endpoint(NamedTuple):
-    """A request target as the dialect sees it, by method, path and query alone: header values never matter.
-
-    `Dialect.endpoint` finds it for every request, and it is a part of the key of the decision cache. So it is
-    a plain tuple, which hashes fast; a dialect normally returns one of a few constants.
-    """
+    """A request target as the dialect sees it, by method, path and query alone. `Dialect.endpoint` finds it
+    for every request, and it is a part of the decision cache's key: a plain tuple, normally a constant,
+    hashes fast."""
 
     name: str
     """Name that `explain` shows: `resource`, `root`, `v1`."""
     negotiated: bool = True
-    """False: a version means nothing here. Owned request headers are dropped, none is written (Ironic
-    `/`)."""
+    """False: a version means nothing here (Ironic `/`). Owned request headers are dropped, none added."""
     document: bool = False
     """True: a discovery document. A successful response is rewritten to the offer, or it is 502."""
     answered: bool = False
@@ -62,8 +59,7 @@ class Endpoint(NamedTuple):
     """True, with `document`: only a response of status 300 is one. Every other is the API's own, which a
     request header may select at any path (Nova outside its mounts)."""
     mount: str | None = None
-    """The part of the API that this is below, such as Cinder's `/v2`. Only members that have it get the
-    request."""
+    """Part of the API that this is below, such as Cinder's `/v2`. Only members with it get the request."""
 
 
 class RequestedKind(StrEnum):
@@ -148,8 +144,7 @@ class Refusal:
 @final
 @dataclass(frozen=True, slots=True)
 class GatewayError:
-    """Any error that the gateway itself answers with after routing: 502, 503, 504, 413, a missing
-    operation."""
+    """Error that the gateway itself answers with after routing: 502, 503, 504, 413, a missing operation."""
 
     status: int
     detail: str
@@ -196,8 +191,7 @@ class Advertisement:
     legacy: bool = False
     default: Version | None = None
     mounts: frozenset[str] | None = None
-    """Mounts (`Endpoint.mount`) that the backend has, of those that only some releases have; None:
-    unknown."""
+    """Mounts (`Endpoint.mount`) of the backend, of those that only some releases have; None: unknown."""
 
 
 class VersionRefusal(Enum):
@@ -295,8 +289,7 @@ class Links:
     """Scheme, authority and prefix under which the client reached the gateway:
     `https://api.example:443/baremetal`."""
     moved_to: str | None = None
-    """Public address of the present client, if the document was cached for another one. `host` and `public`
-    are then those of the first client."""
+    """Public address of the present client. Set if `host` and `public` are another client's."""
     _rewriter: LinkRewriter = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -387,13 +380,10 @@ class NoOptions:
 
 
 class Dialect(ABC):
-    """How one API family negotiates versions. One instance for each service, made from its options.
+    """Version negotiation of one API family. One instance for each service, made from its options.
 
-    `Options` is a frozen dataclass whose fields are keys (`keys.kinds`). Every default works, or `configured`
-    says what is missing.
-
-    The methods follow the order in which a request and its response pass through them. `offered`, the
-    versions on offer, is never empty where a method gets it.
+    `Options` is a frozen dataclass whose fields are keys (`keys.kinds`). Methods follow the order in which a
+    request and its response pass through them. Their `offered`, the versions on offer, is never empty.
     """
 
     name: ClassVar[str]
@@ -414,17 +404,14 @@ class Dialect(ABC):
     """Rule for requests without a version, unless the service configures one."""
     version_match: VersionMatch = VersionMatch.EXACT
     legacy_versions: VersionSet = VersionSet()
-    """Versions that a backend without versions stands for in a mixed fleet; empty: it takes no part in the
-    offer."""
+    """Versions that a backend without versions stands for in a mixed fleet; empty: not in the offer."""
     releases: Mapping[str, Version] = {}
     """Highest version of each release, by its name, for ceilings."""
 
     retry_after: bool = True
-    """Default of `retry_after` of a service: whether a 503 carries `Retry-After`. False: clients break on
-    it."""
+    """Default of a service's `retry_after`: whether a 503 carries `Retry-After`. Some clients break on it."""
     method_override: tuple[str, ...] = ()
-    """Request headers (normalized, also in `reads`) that may hold the method of a POST. The first one
-    counts."""
+    """Request headers (normalized, also in `reads`) that may hold the method of a POST. The first counts."""
     method_parameter: str | None = None
     """Query parameter that servers of this API take for the method; None: they read none."""
 
@@ -455,8 +442,7 @@ class Dialect(ABC):
 
     @final
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
-        """Pickle the options alone: another process makes the dialect anew, which may hold what cannot be
-        pickled."""
+        """Pickle only the options: the other process makes the dialect anew."""
         if self.made_of is None:
             return super().__reduce_ex__(protocol)
         return type(self).made, (self.made_of,)
@@ -469,21 +455,17 @@ class Dialect(ABC):
 
     @abstractmethod
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
-        """The requested version at a negotiated endpoint. `headers`: a multidict with the headers of
-        `reads`."""
+        """The version requested at a negotiated endpoint. `headers`: a multidict with those of `reads`."""
 
     @abstractmethod
     def write_request(
         self, endpoint: Endpoint, version: Version, headers: Mapping[str, str] = NO_HEADERS
     ) -> tuple[Header, ...]:
-        """The owned header lines for the backend, each name once and canonical. A legacy backend gets none.
-
-        `headers` as for `read_requested`: where the version is only a part of a header's value (a media type
-        of `Accept`), the rest of the value is there."""
+        """The owned header lines for the backend, each name once and canonical; none for a legacy backend.
+        `headers` as for `read_requested`: the version may be a part of a value (a media type of `Accept`)."""
 
     def write_target(self, endpoint: Endpoint, target: str, version: Version) -> str:
-        """The target with the negotiated version in it, if `target_has_version`. Runs on every negotiated
-        request."""
+        """The target with the negotiated version, if `target_has_version`. On every negotiated request."""
         return target
 
     def without_version(self, headers: Mapping[str, str]) -> tuple[Header, ...]:
@@ -492,9 +474,8 @@ class Dialect(ABC):
         return ()
 
     def operation_path(self, path: str) -> str:
-        """The one spelling of `path` by which operations are looked up: without a version segment, all
-        spellings that its servers take for the same made equal. Runs on every negotiated request of a service
-        with operations."""
+        """The spelling of `path` by which operations are looked up: without a version segment, one for all
+        that servers take for the same. Runs on every negotiated request of a service with operations."""
         return path
 
     def document_path(self, path: str) -> str:
@@ -533,12 +514,10 @@ class Dialect(ABC):
 
     @abstractmethod
     def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
-        """Version information of a response head. `headers` is a multidict with the headers of
-        `owned_response`."""
+        """Version information of a response head. `headers`: a multidict with those of `owned_response`."""
 
     def read_refusal(self, status: int, body: bytes) -> Advertisement | None:
-        """The range that a refusal's body names, after `VersionRefusal.READ_BODY`; None: refused for another
-        reason."""
+        """The range in a refusal's body, after `VersionRefusal.READ_BODY`; None: another reason."""
         return None
 
     @abstractmethod
@@ -567,7 +546,4 @@ class Dialect(ABC):
     @abstractmethod
     def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
         """The next step of a probe. Without `answers`: the first request (`path` replaces the dialect's own).
-
-        Called again with all responses so far until it returns an `Advertisement` or a `ProbeFault`; at most
-        4 requests.
-        """
+        Called again with all responses so far until it returns a result; at most 4 requests."""

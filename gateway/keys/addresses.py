@@ -19,8 +19,7 @@ _PATH_CHARACTERS: Final = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/-]*", re.ASCII
 _URL: Final = r"[Hh][Tt][Tt][Pp][Ss]?://[^@?#/]+(?:/[^?#@%]*)?|unix:/.*[^/]"
 _URL_OF_NAME: Final = r"[Hh][Tt][Tt][Pp][Ss]?://[^@?#/]+(?:/[^?#@%]*)?"
 UNIX: Final = "unix:"
-"""Beginning of an address that is the path of a Unix socket. As a trusted peer: every client on such
-sockets."""
+"""Prefix of an address that is the path of a Unix socket. As a trusted peer: all clients on sockets."""
 LOCALHOST: Final = "localhost"
 """The one name that always means this machine."""
 MAX_SOCKET_PATH: Final = 107
@@ -164,8 +163,7 @@ def read_port(text: str, *, lowest: int) -> int:
 
 
 def read_network(text: str) -> IPv4Network | IPv6Network:
-    """Read `10.0.0.0/8`, `fd00::/8` or a single address. IPv4 written as IPv6 (`::ffff:10.0.0.0/104`) becomes
-    IPv4, as do addresses of clients."""
+    """Read `10.0.0.0/8`, `fd00::/8` or a single address. IPv4 mapped into IPv6 becomes IPv4."""
     try:
         network = ip_network(text)
         mapped = network.network_address.ipv4_mapped if isinstance(network, IPv6Network) else None

@@ -122,8 +122,8 @@ class Kind(ABC, Generic[T]):
     def required(
         self, meaning: str = "", *, reason: str, example: object, form: str = "", **more: int
     ) -> Mapping[str, Key]:
-        """Metadata of a dataclass field for a required key: `field(metadata=KIND.required(...))`. `more` adds
-        to its JSON Schema."""
+        """Metadata of a required key's field: `field(metadata=KIND.required(...))`. `more`: for its
+        schema."""
         return {_KEY: Key(self, meaning or self.about, reason, example, form=form, more=more)}
 
 
@@ -305,9 +305,8 @@ def keys_of_class(of: type) -> dict[str, Key]:
 
 
 def section(of: type[T], about: str = "", *, title: str = "", **more: object) -> Section[T]:
-    """Make the section that a frozen dataclass declares. `about`: one sentence; by default the docstring of
-    the class, which a compiled class does not keep. `title`: by default the name of the class. `more`:
-    further entries of its JSON Schema."""
+    """Make the section that a frozen dataclass declares. `about`: one sentence; default: the docstring, which
+    a compiled class lacks. `title`: default: the class name. `more`: further entries of its JSON Schema."""
     about = about or inspect.cleandoc(of.__doc__ or "")
     if not about:
         raise TypeError(f"the section of {of.__name__} needs a sentence about it")

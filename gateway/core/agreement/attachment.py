@@ -27,8 +27,7 @@ BEATS_IN_TTL: Final = 4
 """Beats sent within one TTL."""
 
 FORGET_SHARE: Final = 1.1
-"""Part of `forget` without `live` after which others end a registration. The replica answers no more by
-then."""
+"""Part of `forget` without `live` after which others end a registration. By then the replica is silent."""
 
 WARNING_SHARE: Final = 0.5
 """Part of `forget` after which a detached replica warns."""
@@ -45,8 +44,7 @@ class Answer(Enum):
 
 
 def answer(level: Level, *, attached: bool) -> Answer:
-    """The answer for a version at this level. A detached replica refuses none: the others may offer it by
-    now."""
+    """The answer for a version at this level. A detached replica refuses none, since others may offer it."""
     if level >= Level.ACCEPTED:
         return Answer.SERVE
     return Answer.REFUSE if attached and level is Level.REFUSED else Answer.UNAVAILABLE
@@ -73,8 +71,7 @@ def deadline(sent_at: float, ttl: float) -> float:
 
 
 def attachment_at(now: float, sent_at: float, ttl: float, forget: float | None) -> Attachment:
-    """Attachment of a replica whose last good beat was sent at `sent_at`. `forget` None: it is never
-    forgotten."""
+    """Attachment of a replica whose last good beat was sent at `sent_at`. `forget` None: never forgotten."""
     if now < deadline(sent_at, ttl):
         return Attachment.ATTACHED
     return Attachment.DETACHED if forget is None or now < sent_at + forget else Attachment.FORGOTTEN

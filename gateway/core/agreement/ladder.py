@@ -71,10 +71,8 @@ def next_record(
     pin: Version | None,
     scheme: Scheme,
 ) -> AgreedRecord | None:
-    """The record after `record`; None: nothing is to be changed, or something is still awaited.
-
-    `live` and `registered` by the id of a replica. All values are of one moment of the store.
-    """
+    """The record after `record`; None: nothing is to be changed, or something is still awaited. `live` and
+    `registered` are by replica id. All values are of one moment of the store."""
     seq = seq_of(record)
     votes = [replica.vote for replica in live.values() if replica.vote is not None]
     if not live or len(votes) < len(live) or any(replica.ack != seq for replica in live.values()):
@@ -109,10 +107,8 @@ def _agreed_state(
 def step(
     record: AgreedRecord | None, towards: Target, scheme: Scheme, *, all_attached: bool
 ) -> AgreedRecord | None:
-    """The record one step nearer to `towards`; None: it is there, or what is missing must wait.
-
-    `all_attached`: every registered replica is live, so a version may become refused.
-    """
+    """The record one step nearer to `towards`; None: it is there, or the rest must wait. `all_attached`:
+    every registered replica is live, so a version may become refused."""
     if record is None or record.is_empty:
         return _begun(record, towards)
     state = towards.state
@@ -160,7 +156,6 @@ def legacy_only(record: AgreedRecord | None, live: Iterable[LiveReplica]) -> boo
 
 
 def awaited(record: AgreedRecord | None, live: Mapping[str, LiveReplica]) -> tuple[str, ...]:
-    """Ids of the live replicas that the next step waits for: they have not acknowledged, or have no vote
-    yet."""
+    """Ids of the live replicas that the next step waits for: they have not acknowledged, or cannot vote."""
     seq = seq_of(record)
     return tuple(sorted(name for name, replica in live.items() if replica.ack != seq or replica.vote is None))

@@ -114,11 +114,8 @@ def record_anew(record: AgreedRecord, before: Scheme, scheme: Scheme) -> AgreedR
 
 
 def write_record(record: AgreedRecord, dialect: str, scheme: Scheme, form: int = FORM) -> dict[str, object]:
-    """The record as JSON values. Versions are texts, so a named scheme may gain names.
-
-    If no name is in it that the scheme of its last writer lacks, it is written in that scheme, so that a
-    replica whose configuration has not gained the names can still read it.
-    """
+    """The record as JSON values. Versions are texts, so a named scheme may gain names. Without new names it
+    is written in the scheme of its last writer, so that a replica without these names can still read it."""
     if form not in FORMS:
         raise ValueError(f"form {form} cannot be written")
     written_in = _writing_scheme(record, scheme)

@@ -84,8 +84,7 @@ def wanted(
     members: MemberSet,
     now: float | None,
 ) -> VersionSet | None:
-    """Versions that would be on offer if all voted the same; None: the replica has no vote. `now` None:
-    nothing is due."""
+    """Versions on offer if all voted the same; None: the replica has no vote. `now` None: nothing is due."""
     own = vote(offer_state, record, service, members, float("-inf") if now is None else now)
     if own is None:
         return None
@@ -124,8 +123,7 @@ def policy_text(service: Service) -> str:
 def _first_round(
     offer_state: OfferState, record: AgreedRecord | None, service: Service, members: MemberSet, now: float
 ) -> OfferState:
-    """Decide on a first offer: it waits for all that can be known. If something is offered already, one
-    advertisement suffices."""
+    """Decide on a first offer, which waits for all replies. After it, one advertisement is enough."""
     after = first_round(offer_state, service, members, now)
     heard = any(group.summary.advertised is not None for group in members.groups)
     if not decides_nothing(record) and after.round_ended is not None and heard:

@@ -71,8 +71,7 @@ class DocumentKey(NamedTuple):
     members: MemberSet | None = None
     """Members whose probes may have read it; None: none."""
     from_legacy: bool = True
-    """False: documents that probes got from legacy members do not count, because such a member can be
-    asked."""
+    """False: documents of legacy members do not count, because another member can be asked."""
 
 
 def document_key(
@@ -108,8 +107,7 @@ class NegotiationResult(StrEnum):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Resolution:
-    """Decision about a requested version at an endpoint under one view: all of it but the choice of the
-    backend."""
+    """Decision about a requested version at an endpoint under one view, without the choice of the backend."""
 
     view: ServiceView
     endpoint: Endpoint
@@ -184,11 +182,8 @@ _NEGOTIATED = frozenset({NegotiationResult.SERVED, NegotiationResult.UNAVAILABLE
 @final
 class Forward:
     """Decision: send the request to `member`; None: all suitable members are full, so it waits (`awaited`).
-
-    `resolution.candidates` are all members that can take it; `reselect` may choose another of them. A class
-    of its own and no tuple: one is made for nearly every request, and the compiled build makes it in a tenth
-    of the time.
-    """
+    `reselect` may choose another of `resolution.candidates`. No tuple: one is made for nearly every request,
+    and the compiled build makes a plain object in a tenth of the time."""
 
     __slots__ = ("member", "methods", "path", "resolution")
 
@@ -303,10 +298,8 @@ def decide(
 def _missing_operation(
     resolution: Resolution, operations: Operations, methods: tuple[str, ...], path: str
 ) -> Resolution | None:
-    """The refusal of an operation outside its versions; None: it exists, or is not restricted.
-
-    `methods`: all by which a server may look it up.
-    """
+    """The refusal of an operation outside its versions; None: it exists, or is not restricted. `methods`: all
+    by which a server may look it up."""
     version, requested = resolution.version, resolution.requested
     assert version is not None, "operations are looked up where a version was negotiated"
     assert requested is not None
@@ -405,8 +398,7 @@ def resolve(
 
 
 def _negotiated(view: ServiceView, requested: RequestedVersion) -> Version | Refusal | None:
-    """The negotiated version, or a refusal; None (503): nothing is on offer, or nothing is decided about this
-    version."""
+    """The negotiated version, or a refusal; None (503): nothing is on offer, or this version is undecided."""
     dialect, offered, agreed = view.service.dialect, view.offer.offered, view.agreed
     default = view.service.effective_default_version
     if agreed is not None:
@@ -520,12 +512,10 @@ def reselect(
     *,
     leases: Mapping[str, int] | None = None,
 ) -> Member | None:
-    """Choose another backend for the request of `resolution` by `snapshot`; None: none is left, or `awaited`
-    are full.
+    """Choose another backend for the request of `resolution`; None: none is left, or `awaited` are full.
 
     The negotiated version stays. A member that was drained or has lost the version since then is not chosen,
-    and one to which a connection failed only if no other is left. Members of `tried` are never chosen.
-    `in_flight_by_member`, `random_bits`, `tried`, `held_back` and `leases` as in `selection.select`.
+    and one to which a connection failed only if no other is left. Parameters as in `selection.select`.
     """
     return select(
         _present_candidates(resolution, snapshot.views.get(resolution.service)),
@@ -549,11 +539,9 @@ def awaited(
 
 
 def _present_candidates(resolution: Resolution, view: ServiceView | None) -> Candidates:
-    """Members that can take the request now.
-
-    A head is written for one dialect, and with or without negotiation. If a reload replaced or removed the
-    service, or it became transparent or ceased to be, the candidates stay those of the resolution.
-    """
+    """Members that can take the request now: those of the resolution if a reload has replaced or removed
+    its service, or it became transparent or ceased to be. The head was written for that dialect and
+    negotiation."""
     before = resolution.view
     if (
         view is None

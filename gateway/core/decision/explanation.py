@@ -85,10 +85,8 @@ def explain(
     load: Load = NO_LOAD,
     cached_documents: Container[DocumentKey] = (),
 ) -> dict[str, Any]:
-    """Explain a request. `head` is read by the data plane's reader, so that both see the same.
-
-    `host`: the value of `Host`. `cached_documents`: as for `decide`.
-    """
+    """Explain a request. `head` is read by the data plane's reader, so that both see the same. `host`: the
+    value of `Host`. `cached_documents`: as for `decide`."""
     route = snapshot.routes.find(host, head.path)
     decision = decide(
         snapshot,
@@ -302,8 +300,7 @@ def _refused_version(requested: RequestedVersion, text: str) -> str:
 
 
 def _candidates(resolution: Resolution, load: Load) -> tuple[dict[str, Any], ...]:
-    """Candidates in the order in which tiers are tried. Within a tier, chance and requests in flight
-    decide."""
+    """Candidates by tiers in order. Within a tier, chance and requests in flight decide."""
     scheme = resolution.view.service.dialect.scheme
     return tuple(
         {

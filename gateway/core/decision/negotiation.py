@@ -30,11 +30,9 @@ def negotiate(
     default_version: DefaultVersion,
     match: VersionMatch = VersionMatch.EXACT,
 ) -> Version | Refusal:
-    """A version on offer, or a refusal (semantics, Negotiating).
-
-    `latest` is the offer's maximum, before any backend is chosen. A constant default version is treated as if
-    the client had requested it: if it is not on offer, it is refused.
-    """
+    """A version on offer, or a refusal (semantics, Negotiating). `latest` is the offer's maximum, before
+    any backend is chosen. A constant default version is refused if it is not on offer, as if it were
+    requested."""
     wanted = _wanted(requested, offered, default_version)
     if wanted is None:
         return Refusal(RefusalReason.MALFORMED, requested, None, offered)
@@ -59,10 +57,8 @@ def negotiate_agreed(
     default_version: DefaultVersion,
     match: VersionMatch = VersionMatch.EXACT,
 ) -> Version | Refusal | None:
-    """A version, or a refusal, by the agreed record; None: 503.
-
-    `offered` None: nothing is on offer. A refusal could name no range then, so nothing is refused.
-    """
+    """A version, or a refusal, by the agreed record; None: 503. `offered` None: nothing is on offer. A
+    refusal could name no range then, so nothing is refused."""
     wanted = _exact(requested, default_version)
     if wanted is not None:
         given = answer(agreed.level(wanted), attached=True)

@@ -207,8 +207,8 @@ class Operations:
         return bool(self.listed)
 
     def find(self, method: str, path: str) -> Operation | None:
-        """The operation that a request is for; None: it is not restricted. A literal segment goes before a
-        placeholder, the leftmost first."""
+        """The operation of a request; None: it is not restricted. The template with leftmost literals
+        wins."""
         segments = segments_of(path)
         for positions, by_literals in self._tables.get((method, len(segments)), ()):
             found = by_literals.get(tuple([segments[position] for position in positions]))

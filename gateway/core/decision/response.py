@@ -53,9 +53,7 @@ def rewrite_head(
     resolution: Resolution, member: Member, status: int, fields: Iterable[Header]
 ) -> ResponseRewrite:
     """Read the selected lines of a response head (`fields`, names normalized) and write those for the client.
-
-    In a transparent service, and while nothing is on offer, nothing is added or removed.
-    """
+    In a transparent service, and while nothing is on offer, nothing is added or removed."""
     view, offered = resolution.view, resolution.offered
     dialect = view.service.dialect
     fields = tuple(fields)

@@ -46,8 +46,7 @@ class Route:
 @final
 @dataclass(frozen=True, slots=True)
 class Prefixes:
-    """Routes of one host, or of any. A look-up costs as much as the deepest prefix, however many there
-    are."""
+    """Routes of one host, or of any. A look-up costs as much as the deepest prefix, however many exist."""
 
     few: tuple[Route, ...]
     """All routes, the longest prefix first, if so few that comparing each is cheaper."""

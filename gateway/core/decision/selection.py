@@ -78,9 +78,8 @@ class Tier:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """Members that may get a request, best tier first: fresh before stale, then backups, those whose health
-    check failed, those that are down, and those to which a connection failed. Every member that serves the
-    version is in it."""
+    """Members that may get a request, best tier first: fresh, stale, backup, unhealthy, down, connection
+    failed. Every member that serves the version is in it."""
 
     tiers: tuple[Tier, ...] = ()
     bounded: bool = field(init=False)
@@ -191,11 +190,8 @@ def _select_with_room(
 def eligible(
     candidates: Candidates, tried: Collection[str] = (), held_back: Mapping[str, int] = NOBODY
 ) -> tuple[Tier, ...]:
-    """Tiers whose members should get the request, full or not; none if all were tried.
-
-    An ejected member is left out while another one is usable. If no usable one is left, ejections do not
-    count: so they never take away the last member that serves a version.
-    """
+    """Tiers whose members should get the request, full or not; none if all were tried. An ejected member is
+    left out while another one is usable: ejections never take away the last that serves a version."""
     usable = _best(candidates.usable, tried, held_back, 0) if held_back else ()
     return usable or _best(candidates.tiers, tried, NOBODY, 0)
 
@@ -203,8 +199,7 @@ def eligible(
 def _best(
     tiers: Iterable[Tier], tried: Collection[str], held_back: Mapping[str, int], least: int
 ) -> tuple[Tier, ...]:
-    """The best tier with untried members whose share is above `least`, and those beside it, with these
-    members only."""
+    """The best tier with untried members whose share is above `least`, with the tier beside it."""
     found: list[Tier] = []
     for tier in tiers:
         if found and not tier.is_beside(found[0]):
@@ -220,8 +215,7 @@ def _best(
 
 
 def _least_share(random_bits: int) -> int:
-    """Lower bound of this request: a member gets it if its share is larger. Uses the lowest bits, since draws
-    use the highest of each half."""
+    """Lower bound of this request: a member gets it if its share is larger. Draws use no lowest bits."""
     return random_bits & (ALL_REQUESTS - 1)
 
 
@@ -246,11 +240,8 @@ def _better_of_two(tier: Tier, in_flight_by_member: Mapping[str, int], random_bi
 
 @final
 class SelectionTable:
-    """Members that serve each version, by segments of versions with the same members.
-
-    Each part is made when a request first needs it. Most snapshots are replaced before that, and of a
-    thousand segments few are used.
-    """
+    """Members that serve each version, by segments of versions with the same members. Each part is made when
+    a request first needs it: most snapshots are replaced before that, and few segments are used."""
 
     __slots__ = ("_candidates", "_everyone", "_members", "_segments", "_starts", "_summaries", "_tiers")
 
@@ -295,8 +286,7 @@ class SelectionTable:
 
     @property
     def segments(self) -> Sequence[VersionRange]:
-        """The versions, cut where a member's range starts or ends. Between two cuts the candidates are the
-        same."""
+        """Segments of versions. Within a segment the candidates are the same."""
         self._cut()
         return self._segments
 

@@ -24,12 +24,9 @@ _BITS = {4: 32, 6: 128}
 
 @final
 class Access:
-    """Allow and deny lists of networks for a service.
-
-    Of all networks that hold an address the one with the longest prefix decides. Without one, the address is
-    refused if any network is allowed, and allowed if networks are only denied. An unknown address (the peer
-    of a Unix socket has none) is in no network.
-    """
+    """Allow and deny lists of networks for a service. The longest prefix that holds an address decides.
+    Without one, the address is refused if any network is allowed. An unknown address (on a Unix socket) is in
+    no network."""
 
     def __init__(self, allow: Iterable[Network], deny: Iterable[Network]) -> None:
         self._lists = tuple(allow), tuple(deny)
@@ -46,8 +43,7 @@ class Access:
         self._ipv6 = sorted(tables[6].items(), key=_shift)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the networks alone: another process makes the tables anew, since a compiled class cannot be
-        filled in."""
+        """Pickle only the networks: the other process makes the tables anew."""
         return Access, self._lists
 
     def allows(self, address: IpAddress | None) -> bool:

@@ -92,8 +92,7 @@ class Backend:
 
     @property
     def authority(self) -> str:
-        """`host:port` as in a link or a `Location`, IPv6 in brackets. `localhost` on a Unix socket, as
-        clients of such servers send it."""
+        """`host:port` as in a link, IPv6 in brackets. On a Unix socket `localhost`, as its clients send."""
         if self.socket_path:
             return UNIX_AUTHORITY
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -129,15 +128,12 @@ FRESHNESS_AFTER_FAILURES: tuple[Freshness, ...] = (
     Freshness.STALE,
     Freshness.DOWN,  # three in a row, or more
 )
-"""Transition table of failed probes: a successful probe leads to row 0, a failed one to the next row; the
-last row stays. A member that never answered is `UNKNOWN` in every row. A failed probe ages an advertisement
-and never erases it."""
+"""Transition table of failed probes: success leads to row 0, failure to the next row; the last row stays. A
+member that never answered is `UNKNOWN`. A failed probe ages an advertisement and never erases it."""
 
 
 class MemberSummary(NamedTuple):
-    """All of a member that offers and the choice of a backend look at.
-
-    Members with equal summaries cost about what one does."""
+    """Member state that offers and the choice of a backend use. Equal members cost about what one does."""
 
     advertised: VersionSet | None
     """None: its advertisement is not known."""
@@ -168,8 +164,7 @@ class Mark:
 @final
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One backend as observed. Two are equal if the same is known of them; the times of facts are not
-    compared."""
+    """One backend as observed. Equal if the same is known; the times of facts are not compared."""
 
     service: str
     backend: Backend
@@ -191,8 +186,7 @@ class Member:
     """True: `advertisement` is from the state file, and the first probe has not ended. It counts for the
     offer, and the member gets no request (semantics, State across restarts)."""
     unhealthy: str | None = None
-    """Reason, if its health check failed: it gets no new request while another member that serves the version
-    is usable. Independent of versions."""
+    """Reason, if its health check failed: it is unhealthy, whatever versions it serves."""
     returned: bool = False
     """True: it was leaving, its source names it again, and no probe has ended since. What answers at its
     address may be another server now, so it gets no request until a probe says which."""
@@ -288,14 +282,12 @@ class Member:
 
     @property
     def absent(self) -> bool:
-        """True: it gets no request and still counts, because it is leaving, or came back and is not probed
-        yet."""
+        """True: it gets no request and still counts. It is leaving, or came back and is not probed yet."""
         return self.returned or self.backend.leaves_at is not None
 
     @property
     def probed(self) -> bool:
-        """Whether its first probe has ended. True if it is leaving, since nothing waits for its probe
-        then."""
+        """Whether its first probe has ended, or it is leaving, so that nothing waits for one."""
         if self.backend.leaves_at is not None:
             return True
         return not self.restored and (self.advertisement is not None or self.failures > 0)

@@ -30,11 +30,8 @@ NEVER: Final = float("-inf")
 @dataclass(frozen=True, slots=True)
 class Mismatches:
     """Versions of requests whose responses named another served version (threats V9), since the last
-    successful regular probe.
-
-    One path is not taken for the whole (semantics, Knowing). A version that one path contradicted is avoided
-    until any probe has succeeded, one that a second path contradicted until the next regular probe.
-    """
+    successful regular probe. One path does not prove it (semantics, Knowing): such a version is avoided until
+    any probe has succeeded, one that a second path contradicted until the next regular probe."""
 
     by_path: tuple[tuple[str, VersionSet], ...] = ()
     """Versions that one path contradicted, by path, sorted."""
@@ -57,10 +54,8 @@ class Mismatches:
         return self.last_at > max(self.regular_probe_at, self.prompted_probe_at)
 
     def with_mismatch(self, version: Version, path: str, at: float, advertised: VersionSet) -> Mismatches:
-        """After a response to a request for `path`; this same object if it adds nothing.
-
-        A regular probe sent later has cleared it. After a prompted one the path is remembered.
-        """
+        """After a response to a request for `path`; this same object if it adds nothing. A regular probe sent
+        later has cleared it. After a prompted one the path is remembered."""
         found = dict(self.by_path)
         if (
             at <= self.regular_probe_at
@@ -100,12 +95,9 @@ class Mismatches:
 @final
 @dataclass(frozen=True, slots=True)
 class UnknownVersion:
-    """State of a member whose versions are unknown, though it has shown some: since then a response lacked
-    the served version that its API's servers always send, or a probe got a legacy answer.
-
-    It ends when a later probe or passive observation shows versions, or when the third legacy answer in a row
-    makes the member legacy. An older server may run there now, and would execute anything at its own version.
-    """
+    """State of a member with unknown versions, though it has shown some: a response lacked the served version
+    that its API always sends, or a probe got a legacy answer. An older server may run there now. It ends when
+    a probe or passive observation shows versions, or with the third legacy answer in a row."""
 
     holds: bool = False
     legacy_answers: int = field(init=False, default=0)
@@ -136,8 +128,7 @@ class UnknownVersion:
         return replace(self, holds=True, since=max(at, self.since), answered_at=(*self.answered_at, at))
 
     def after_failed_probe(self) -> UnknownVersion:
-        """After a failed probe: the row of legacy answers ends, and the versions stay as unknown as
-        before."""
+        """After a failed probe: the row of legacy answers ends, and the versions stay unknown."""
         return replace(self, answered_at=()) if self.answered_at else self
 
     def after_versions(self, at: float, *, passive: bool = False) -> UnknownVersion:

@@ -57,8 +57,7 @@ class HealthChecked:
 @final
 @dataclass(frozen=True, slots=True)
 class PassiveObservation:
-    """Fact: a response to a request carried its backend's range. It is not a probe, so the freshness
-    stays."""
+    """Fact: a response to a request carried its backend's range. Not a probe, so the freshness stays."""
 
     advertisement: Advertisement
     at: float
@@ -88,8 +87,7 @@ class VersionMismatch:
 @final
 @dataclass(frozen=True, slots=True)
 class ServedVersionMissing:
-    """Fact: the response to a negotiated request lacked the served version, which its API's servers always
-    send."""
+    """Fact: the response to a negotiated request lacked the served version that its API always sends."""
 
     at: float
 
@@ -160,12 +158,10 @@ class Fleet:
         return self.observe_all(((service, backend, fact),)).fleet
 
     def observe_all(self, facts: Iterable[ObservedFact]) -> Learned:
-        """The fleet after `facts`, one after the other; this same object if they change nothing. A member set
-        is made anew once, for all facts about its members.
-
-        A fact about a backend that is not configured changes nothing. Neither does an advertisement whose
-        request was sent before the one that brought the known advertisement (semantics, Knowing).
-        """
+        """The fleet after `facts`, one after the other; this same object if they change nothing. An
+        advertisement whose request was sent before that of the known one changes nothing (semantics,
+        Knowing), nor does a fact about a backend that is not configured. A member set is made anew once, for
+        all its facts."""
         learned: dict[str, dict[int, Member]] = {}
         for service, backend, fact in facts:
             members = self.member_sets.get(service)
@@ -210,11 +206,8 @@ class Fleet:
 
 
 def configured_member_set(service: Service, known: MemberSet | None) -> MemberSet:
-    """The member set of a configured service.
-
-    A backend keeps its `known` facts if its name, address, dialect and scheme are the same: in another scheme
-    the versions would be others. Drained backends and the pin are kept, too.
-    """
+    """The member set of a configured service. A backend keeps its `known` facts if its name, address, dialect
+    and scheme are the same. Drained backends and the pin are kept, too."""
     before = known or MemberSet(())
     members = tuple(_member(service, backend, before) for backend in service.backends)
     pin = before.pin
@@ -324,8 +317,7 @@ def _doubted(member: Member, fact: VersionMismatch | ServedVersionMissing) -> Me
 
 
 def _probed(member: Member, fact: ProbeSucceeded) -> Member:
-    """The member after a probe that was answered. An answer older than the known one proves only that it
-    answers."""
+    """The member after an answered probe. An answer older than the known one proves only that it answers."""
     known, known_at, unknown = member.advertisement, member.advertised_at, member.unknown_version
     advertisement, at, document = fact.advertisement, fact.at, member.document
     if at >= known_at:
@@ -365,8 +357,7 @@ def _probed(member: Member, fact: ProbeSucceeded) -> Member:
 
 
 def _declared_again(member: Member, fact: ProbeSucceeded) -> Member:
-    """The declared member after a probe: a prompted one confirms versions, a regular one clears all
-    doubts."""
+    """The declared member after a probe: a prompted one confirms versions, a regular one clears doubts."""
     at = fact.at
     if fact.prompted:
         if not member.mismatches.wait_for_probe:

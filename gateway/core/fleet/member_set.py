@@ -138,8 +138,7 @@ class MemberSet:
         )
 
     def knows_the_same(self, other: MemberSet) -> bool:
-        """Whether all facts and commands are the same as in `other`, a state of the same set; times do not
-        count."""
+        """Whether facts and commands equal those of `other`, a state of the same set. Times do not count."""
         return self.mark is other.mark and self.pin == other.pin
 
     def others_than(self, before: MemberSet) -> Iterator[Member]:

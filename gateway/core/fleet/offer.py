@@ -167,11 +167,8 @@ def voted_offer(offer: Offer, agreed: Agreed, wanted: VersionSet | None) -> Offe
 
 def is_transparent(members: MemberSet, offer_state: OfferState) -> bool:
     """Whether nothing is negotiated: the first round of probes has ended, nothing is on offer beneath the
-    ceiling, and every backend in service is legacy (at least one is).
-
-    A backend that is not legacy ends that even while it is drained: the first offer is made when it becomes
-    known (semantics, Legacy backends).
-    """
+    ceiling, and every backend in service is legacy (at least one is). A known backend that is not legacy ends
+    it, even while it is drained (semantics, Legacy backends)."""
     known = [group.summary for group in members.groups if group.summary.advertised is not None]
     return (
         (offer_state.initialized or offer_state.round_ended is not None)
@@ -188,11 +185,8 @@ def _held(
     versions: VersionSet,
     unserved: VersionSet,
 ) -> Held:
-    """The first row that applies of the table in semantics, Rolling upgrade.
-
-    `versions`: those on offer. `unserved`: those of them that no member serves that is in service and not
-    down.
-    """
+    """The first row that applies of the table in semantics, Rolling upgrade. `versions`: those on offer.
+    `unserved`: those of them that are served only by members out of service or down."""
     if versions != offer_state.versions:
         return Held(HeldRule.CEILING, offer_state.versions - versions)
     if offer_state.pending:
@@ -220,8 +214,7 @@ _HELD_BACK_BY: Mapping[Policy, HeldRule] = {
     Policy.AT_LEAST: HeldRule.AT_LEAST,
     Policy.REACHABLE: HeldRule.STATE,
 }
-"""Rule that keeps versions of the newest backends from the offer. `reachable` holds back only those that
-leave a gap after the offer."""
+"""Rule that keeps the newest versions from the offer; `reachable` only holds back those beyond a gap."""
 
 
 def _is_away(summary: MemberSummary) -> bool:

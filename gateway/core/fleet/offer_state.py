@@ -109,10 +109,8 @@ class Falls:
 
 
 def _of(parts: Iterable[FallenVersions]) -> Falls:
-    """The one form of these parts: equal ones together, in order, at most `MAX_RANGES` ranges.
-
-    Beyond that bound those with the most falls are remembered, and among these the newest versions.
-    """
+    """The one form of these parts: equal ones together, in order. Of more than `MAX_RANGES` ranges those with
+    the most falls stay, and among these the newest versions."""
     together: dict[tuple[int, float], VersionSet] = {}
     for doublings, since, versions in parts:
         key = (-doublings, float("inf") if since is None else since)
@@ -159,8 +157,7 @@ class OfferState:
     cut: bool = False
     """True: an operator has changed the policy, and the versions are still to be cut to what it gives."""
     removed: VersionSet = NO_VERSIONS
-    """Versions in the last reports of removed backends. They leave when the first probes after that reload
-    end."""
+    """Versions in the last reports of removed backends. They leave when that reload's first probes end."""
 
     @property
     def pending_versions(self) -> VersionSet:
@@ -209,19 +206,15 @@ EMPTY = OfferState()
 
 
 def advance(offer_state: OfferState, service: Service, members: MemberSet, now: float) -> OfferState:
-    """The offer state after all that is known at `now`; this same object if nothing changes.
-
-    Versions whose wait is over join before new facts count. So it does not matter how often this is called,
-    as long as the members from before a fact are accounted for first when something was `due`: two gateways
-    that observe the same facts at the same times offer the same.
-    """
+    """The offer state after all that is known at `now`; this same object if nothing changes. Versions whose
+    wait is over join before new facts count: two gateways that observe the same facts at the same times offer
+    the same, however often they call this, if each calls it when something was `due`."""
     after = _updated(_grow(offer_state, service, now), service, members, now)
     return offer_state if after == offer_state else after
 
 
 def due(offer_state: OfferState, service: Service, members: MemberSet) -> float | None:
-    """Time at which the offer changes next without any new fact; None: never. `offer_state` is up to date
-    with `members`."""
+    """Time at which the offer changes next without any new fact; None: never. Needs an updated state."""
     if offer_state.initialized:
         return _next_join(offer_state, service)
     if offer_state.round_ended is None or not members.all_probed or not _any_versioned(members):
@@ -243,8 +236,7 @@ def reconfigured(
 
     An operator's change acts at once, or when the first probes of added backends have ended: versions that
     only removed backends served leave, and under another policy all that it does not give. Pending versions
-    keep their time if the new policy gives them, too. `offer_state` must be up to date: call `advance` under
-    the old configuration first.
+    keep their time if the new policy gives them. Call `advance` under the old configuration first.
     """
     commanded = replace(
         offer_state,
@@ -304,8 +296,7 @@ def formed_versions(service: Service, members: MemberSet) -> VersionSet:
 
 
 def served_sets(members: MemberSet) -> list[tuple[VersionSet, int]]:
-    """Set of each backend in service that serves any version, with the number of backends that serve the
-    same."""
+    """Set of each backend in service that serves any version, with the number of backends that share it."""
     return [
         (group.summary.advertised, group.number)
         for group in members.groups
@@ -324,8 +315,7 @@ def reachable_versions(members: Iterable[Member]) -> VersionSet:
 
 
 def advertised_versions(member: Member) -> VersionSet:
-    """The versions that a member says it serves; empty before its first response, and for some legacy
-    members."""
+    """The versions that a member says it serves; empty before its first response."""
     return member.advertisement.versions if member.advertisement else NO_VERSIONS
 
 
@@ -350,11 +340,9 @@ def _updated(before: OfferState, service: Service, members: MemberSet, now: floa
 
 
 def first_round(offer_state: OfferState, service: Service, members: MemberSet, now: float) -> OfferState:
-    """The state before the first offer; `initialized` if that is to be made now.
-
-    It waits `stabilization` for those that did not answer in the first round. Legacy backends alone make
-    none: the service is transparent then, and negotiates at once when another one becomes known.
-    """
+    """The state before the first offer; `initialized` if that is to be made now. It waits `stabilization`
+    for those that did not answer in the first round. Legacy backends alone make none: the service is
+    transparent."""
     round_ended = now if offer_state.round_ended is None and members.all_probed else offer_state.round_ended
     if round_ended is None:
         return offer_state
@@ -374,9 +362,8 @@ def _formed(offer_state: OfferState, service: Service, members: MemberSet, now: 
 
 
 def _shrink(offer_state: OfferState, service: Service, members: MemberSet) -> tuple[VersionSet, Falls]:
-    """Versions and falls after shrinking: without versions that are in no configured backend's last report,
-    drained and down ones included, and cut to the policy if an operator has changed it. What a removal takes
-    away has not fallen."""
+    """Versions and falls after shrinking: without versions in no last report, and cut to a changed policy.
+    Versions that a removal takes away have not fallen."""
     left = offer_state.versions & last_reports(members)
     fallen = offer_state.versions - left - offer_state.removed
     if offer_state.cut and (given := policy_set(service, members)):
@@ -419,11 +406,8 @@ def _grow(offer_state: OfferState, service: Service, now: float) -> OfferState:
 
 
 def _next_join(offer_state: OfferState, service: Service) -> float | None:
-    """Time at which the next pending versions join; None: nothing waits.
-
-    Where an offer must be unbroken, versions that have fallen may hold up newer ones beyond them: only those
-    that touch the offer can join.
-    """
+    """Time at which the next pending versions join; None: nothing waits. Where an offer must be unbroken,
+    versions that have fallen may hold up newer ones beyond them."""
     return min(
         (
             part.due(service.stabilization)

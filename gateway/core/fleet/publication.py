@@ -89,8 +89,7 @@ def publication(before: Snapshot | None, after: Snapshot) -> Publication:
 
 
 def published(before: Snapshot | None, difference: Publication) -> Snapshot:
-    """The snapshot that the difference leads to. `before` is the one that it was made from, or an equal
-    one."""
+    """The snapshot that the difference leads to. `before` equals the one that it was made from."""
     old = before or _NOTHING
     views: dict[str, ServiceView] = {}
     member_sets: dict[str, MemberSet] = {}
@@ -212,8 +211,7 @@ def _member_after(
 
 
 def _changes(names: Sequence[str], before: object, after: object) -> Changes:
-    """Fields that are other objects. Equal ones need not be the same: many values are compared without their
-    times or names."""
+    """Fields that are other objects. Values may be equal without their times or names, and still differ."""
     if before is None:
         return {name: getattr(after, name) for name in names}
     return {

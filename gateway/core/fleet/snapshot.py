@@ -123,12 +123,9 @@ class ServiceView:
         return ServiceView.of(service, members, offer_state, agreed, now)
 
     def candidates(self, version: Version | None, endpoint: Endpoint) -> Candidates:
-        """The members that may get a request at `version`; None: nothing is negotiated for it.
-
-        Below a mount that only some releases have, it goes to a member that has it. A document and Nova's
-        `/v2.1` need a member that has versions, except while all are legacy. A document comes from a legacy
-        one if no other is in service (semantics, Legacy backends).
-        """
+        """The members that may get a request at `version`; None: nothing is negotiated for it. Only members
+        with its mount get it. A document and Nova's `/v2.1` need a member that has versions, unless all are
+        legacy, or for a document no other is in service (semantics, Legacy backends)."""
         table = self.by_version
         everyone = table.everyone if version is None else table.candidates(version)
         if endpoint.mount is not None:
@@ -140,8 +137,7 @@ class ServiceView:
         return chosen if chosen.tiers or not endpoint.document else everyone
 
     def _having(self, mount: str, candidates: Candidates) -> Candidates:
-        """The candidates with this part of the API. All of them, if no configured backend has it: each
-        answers so."""
+        """The candidates with this part of the API; all of them if no backend has it: each says so."""
         members = [member for member in candidates.members if member.has_mount(mount)]
         if len(members) == len(candidates.members):
             return candidates
@@ -149,11 +145,8 @@ class ServiceView:
         return candidates if nobody else Candidates.of(members)
 
     def prefers_cached_document(self, endpoint: Endpoint, candidates: Candidates) -> bool:
-        """Whether a discovery document is answered from the cache, if possible, not by `candidates`.
-
-        True if only legacy members could give it. Their documents show only the versions that they stand for,
-        so they give it where no other version is on offer.
-        """
+        """Whether a discovery document is answered from the cache, if possible: only legacy `candidates`
+        could give it, and another version than theirs is on offer, which their documents do not show."""
         if not endpoint.document or not self.offer.versions or self.offer.transparent:
             return False
         if not candidates.tiers:
@@ -192,13 +185,10 @@ class Snapshot:
         untrusted_headers: tuple[str, ...] = UNTRUSTED_HEADERS,
         agreed: Agreed | None = None,
     ) -> Snapshot:
-        """The snapshot of a (new) configuration at `now`, in seconds of the clock that dates facts.
-
-        `after`: the present snapshot. Facts about backends that stay, offer states and an operator's commands
-        are kept from it, and the view of each service that is written as before. `saved`: for the first
-        snapshot, the saved state by service. `agreed`: the first state of a new service; None: it stands
-        alone.
-        """
+        """The snapshot of a (new) configuration at `now`, in seconds of the clock that dates facts. `after`:
+        the present snapshot, whose facts, offer states, commands and unchanged views are kept. `saved`: for
+        the first snapshot, the saved state by service. `agreed`: first state of a new service; None: it
+        stands alone."""
         found = saved or {}
         views, member_sets = {}, {}
         for service in services:
@@ -283,8 +273,7 @@ class Snapshot:
         )
 
     def _renewed(self, fleet: Fleet, services: Collection[str], now: float) -> Snapshot:
-        """The snapshot with the views of `services` renewed, and those whose time has come. All unchanged
-        views stay the same objects."""
+        """The snapshot with the views of `services` renewed, and those that are due."""
         views = {}
         for name in {*services, *(name for name, at in self.dues.items() if at <= now)}:
             view = self.views[name]
@@ -438,11 +427,8 @@ def _agreed_anew(before: ServiceView, service: Service) -> Agreed | None:
 
 
 def _restored(members: MemberSet, service: Service, saved: SavedState, now: float) -> MemberSet:
-    """The members with the facts and the operator's commands from before a restart.
-
-    No advertisement is newer than `now`: the wall clock may have been set back meanwhile, and then no probe
-    could replace it.
-    """
+    """The members with the facts and the operator's commands from before a restart. No advertisement is newer
+    than `now`: after the wall clock was set back, no probe could replace it."""
     name = service.name
     facts = [
         (name, backend.name, AdvertisementRestored(known.advertisement, min(known.at, now)))

@@ -83,8 +83,7 @@ class Source:
 
     @property
     def key(self) -> str:
-        """Unique in its service, and unchanged by reloads that do not change the source: `dns
-        http://api.svc:6385`."""
+        """Unique in its service, and unchanged by reloads: `dns http://api.svc:6385`."""
         return f"{self.kind} {self.text}"
 
     def backend(self, address: Address) -> Backend:
@@ -116,8 +115,7 @@ class Membership(NamedTuple):
     backends: tuple[Backend, ...]
     """Backends in a stable order: those that were there before keep their places."""
     unlisted: tuple[str, ...] = ()
-    """Names that are missing from the list and stay all the same, because half of the others are leaving
-    already."""
+    """Names that are not listed and stay all the same, because half of the others are leaving already."""
     refused: int = 0
     """Number of new ones that were not taken, because there are `MAX_BACKENDS`."""
 
@@ -186,11 +184,8 @@ def _is_lost(member: Member) -> bool:
 
 def why_refused(host: str, networks: Sequence[Network] | None) -> str | None:
     """Reason why a backend at `host` is refused, as part of a sentence; None: it is accepted, or `host` is a
-    name.
-
-    `networks`: those of its source, which decide alone; empty: it has none, and special addresses are
-    refused; None: the configuration names the backend itself.
-    """
+    name. `networks`: those of its source, which decide alone; empty: it has none, and special addresses are
+    refused; None: the configuration names the backend itself."""
     if networks is None:
         return None
     try:

@@ -35,12 +35,8 @@ def read_json(body: bytes | str) -> Json:
 
 
 def is_within_limits(text: str, *, depth: int = MAX_DEPTH, values: int = MAX_VALUES) -> bool:
-    """Whether a JSON text has at most so many levels and values.
-
-    For text that is not JSON the result covers the part that a parser reads before it finds the mistake, so
-    that a text within limits can always be parsed safely. An empty list and an empty object count as two
-    values.
-    """
+    """Whether a JSON text has at most so many levels and values. Of text that is not JSON, the part before
+    the mistake counts, so that a parser is always safe. An empty list or object counts as two values."""
     if "\\" in text:
         text = text.replace("\\\\", "").replace('\\"', "")  # now every quotation mark begins or ends a string
     if text.count('"') > 4 * values:  # a value has at most two strings: its name and itself

@@ -24,8 +24,8 @@ class LinkRewriter:
     def __init__(self, *, backend: str, host: str, public: str) -> None:
         inside, outside = _ABSOLUTE.fullmatch(backend), _ABSOLUTE.fullmatch(public)
         self._base: str | None = None
-        """Beginning of a rewritten link; None: nothing is rewritten, because a trusted proxy sent an invalid
-        scheme of the client."""
+        """Beginning of a rewritten link; None: a trusted proxy sent an invalid scheme, nothing is
+        rewritten."""
         if inside is None or outside is None:
             return
         # Without a Host (HTTP/1.0) the client's authority for the gateway is not known.
@@ -39,12 +39,8 @@ class LinkRewriter:
 
     def rewrite(self, link: str) -> str:
         """`link` below `public` if its authority is one of the three. Links to third parties stay unchanged.
-
-        A path alone gets the path of `public`, too. That path is never added twice, as some backends read
-        `X-Forwarded-Prefix` and add it themselves. So a service whose own paths begin like the public path
-        (`/v1` of an API behind a gateway's `/v1`) is treated like such a backend: the two cannot be
-        distinguished.
-        """
+        A path alone gets the path of `public`, but never twice: some backends read `X-Forwarded-Prefix` and
+        add it themselves. A service whose own paths begin like the public path is treated like these."""
         if self._base is None:
             return link
         absolute = _ABSOLUTE.fullmatch(link)

@@ -61,8 +61,7 @@ FORWARDING = frozenset(
         "x-forwarded-prefix",
     }
 )
-"""Names with which one proxy describes the client to the next. The gateway writes them, and trusts them only
-from trusted peers (threats O11)."""
+"""Names with which one proxy describes the client to the next. Only trusted peers may (threats O11)."""
 
 HTTPOXY = frozenset({"proxy"})
 """CGI hands the header `Proxy` to programs as `HTTP_PROXY`, which many take for the proxy of their own
@@ -83,9 +82,8 @@ UNTRUSTED_HEADERS = (
 configuration has another list (threats O11, R3-T8)."""
 
 CLIENT_CERT = ("Client-Cert", "Client-Cert-Chain")
-"""Headers of RFC 9440, which servers take for the verified certificate of the client. They are dropped from
-peers that are not trusted, whatever list is configured, and from everybody where the gateway writes them
-itself (RFC 9440 4)."""
+"""Headers of RFC 9440: servers take them for the verified certificate of the client. Only trusted peers may
+send them, and nobody if the gateway writes them itself (RFC 9440 4)."""
 
 UNLISTABLE = frozenset({"host", "content-length", "transfer-encoding"})
 """Names that `Connection` must not list: removing them would change what the message is (threats S16)."""

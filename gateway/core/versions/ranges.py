@@ -233,11 +233,8 @@ def unbroken(versions: VersionSet, scheme: Scheme) -> VersionSet:
 
 
 def joined(versions: VersionSet, more: VersionSet, scheme: Scheme) -> VersionSet:
-    """Union; of an offer that must be unbroken, only the range that holds `versions`.
-
-    Versions beyond a gap are not added: a client that was shown 1.5 must not lose it because a backend serves
-    1.8 alone (decision 0015).
-    """
+    """Union; of an offer that must be unbroken, only the range that holds `versions`: a client that was shown
+    1.5 must not lose it because a backend serves 1.8 alone (decision 0015)."""
     both = versions | more
     if not scheme.contiguous:
         return both
@@ -282,8 +279,7 @@ def _with_holders(sets: Sequence[tuple[VersionSet, int]]) -> list[tuple[VersionR
 
 
 def _touch(before: VersionRange, after: VersionRange) -> bool:
-    """Whether no version lies between two ranges in order. Makes no version: every set's constructor runs
-    it."""
+    """Whether no version lies between two ranges in order. Every set's constructor runs it."""
     high, low = before.high, after.low
     return low <= high or (low[-1] == high[-1] + 1 and low[:-1] == high[:-1])
 
