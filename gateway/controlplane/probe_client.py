@@ -23,9 +23,8 @@ from yarl import URL
 from gateway.controlplane.resolver import Resolve
 from gateway.core.dialect import Advertisement, ProbeFault, ProbeRequest, ProbeResponse
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.probe import Health
 from gateway.core.fleet.probed_document import ProbedDocument, probed_document
-from gateway.core.fleet.service import Service
+from gateway.core.fleet.service import Health, Service
 from gateway.telemetry.access_log import printable
 from gateway.tls.client import ClientContexts, reason_of, refused_by_peer
 

@@ -44,8 +44,7 @@ class Endpoint(NamedTuple):
     answered: bool = False
     """True: the dialect's `answer` is the response, and no backend gets it (Chef `/server_api_version`)."""
     versioned_only: bool = False
-    """True: legacy members never get it (Nova `/v2.1`; any document). False: a legacy member may get it, if
-    the versions that it stands for hold the negotiated one."""
+    """True: legacy members never get it (Nova `/v2.1`; any document)."""
     served_always: bool = False
     """True: servers of this API name the served version on every successful response here. If one is missing,
     the server's version is unknown (semantics, Knowing)."""
@@ -78,7 +77,6 @@ class RequestedVersion:
 
     kind: RequestedKind
     version: Version | None = None
-    """Set only with `EXACT`."""
     text: str = ""
     """The client's own spelling, for refusals that quote it. Bounded by the limit for a header line."""
     signed: bool = False
@@ -150,7 +148,6 @@ class GatewayError:
     detail: str
     """One fixed sentence; it never echoes what the client sent (threats O12)."""
     retry_after: int | None = None
-    """Seconds for `Retry-After`."""
     offered: VersionSet | None = None
     """The offer, if there is one: some clients must find it on errors, too (Chef)."""
     requested: RequestedVersion | None = None
@@ -232,7 +229,6 @@ class BackendResponse:
     status: int
     served: Served
     negotiated: Version | None
-    """None: nothing was negotiated."""
     offered: VersionSet
     """Replaces the backend's own range."""
     legacy: bool = False
@@ -356,7 +352,6 @@ class ProbePaths:
     path: str | None = None
     """`probe.path`; None: the dialect's own."""
     health: str | None = None
-    """Path of the health check; None: there is none."""
     prefix: str = ""
     """The route's prefix, if backends get it."""
 
@@ -416,7 +411,6 @@ class Dialect(ABC):
     """Query parameter that servers of this API take for the method; None: they read none."""
 
     request_ids: RequestIds = PLAIN_IDS
-    """Request id headers of the API."""
     target_has_version: bool = False
     """True: the version is in the request target, in its path or its query. `write_target` writes it."""
     configuration_rules: ConfigurationRules = ConfigurationRules()

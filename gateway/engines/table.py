@@ -20,8 +20,7 @@ from gateway.core.decision.routing import Routes
 from gateway.core.decision.selection import Candidates
 from gateway.core.dialect import BackendResponse, Dialect, DirectPaths, Endpoint, Served, VersionRefusal
 from gateway.core.fleet.backend import Member
-from gateway.core.fleet.match import Match
-from gateway.core.fleet.service import Service
+from gateway.core.fleet.service import Match, Service
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.http.message import Header, RequestHead, as_mapping, normalize_name, render
 from gateway.core.versions.ranges import VersionSet

@@ -21,7 +21,6 @@ _URL_OF_NAME: Final = r"[Hh][Tt][Tt][Pp][Ss]?://[^@?#/]+(?:/[^?#@%]*)?"
 UNIX: Final = "unix:"
 """Prefix of an address that is the path of a Unix socket. As a trusted peer: all clients on sockets."""
 LOCALHOST: Final = "localhost"
-"""The one name that always means this machine."""
 MAX_SOCKET_PATH: Final = 107
 """Bytes of `sun_path` in Linux without the zero at its end."""
 _PATH: Final = r"/|(?:/[A-Za-z0-9._~!$&'()*+,;=:@-]+)+"

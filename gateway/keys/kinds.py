@@ -38,7 +38,6 @@ PER_WORKER: Final = "per worker"
 VARIABLE_PATTERN: Final = r"\$\{"
 """Pattern by which the schema accepts a value that contains a variable."""
 TEXT: Final = {"type": "string", "minLength": 1}
-"""Schema of any text."""
 
 _KEY: Final = "key"
 """Place of the `Key` in the metadata of a dataclass field."""
@@ -64,7 +63,6 @@ class Key:
     form: str = ""
     """Form of a required value, for hints: placeholders are in capitals."""
     more: Mapping[str, int] = field(default_factory=dict)
-    """Further entries of its JSON Schema."""
 
     @property
     def is_required(self) -> bool:
@@ -205,13 +203,13 @@ class PathText(Text[T]):
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class ListOf(Kind[Any]):
     """List of values of one kind. `into`: makes the value from them. `least`: fewest items."""
 
-    def __init__(self, item: Kind[Any], *, into: Callable[[list[Any]], Any] = tuple, least: int = 0) -> None:
-        self.item = item
-        self.into = into
-        self.least = least
+    item: Kind[Any]
+    into: Callable[[list[Any]], Any] = tuple
+    least: int = 0
 
     def value(self, written: Any) -> Any:  # noqa: ANN401
         return self.into([self.item.value(each) for each in written])
@@ -222,12 +220,12 @@ class ListOf(Kind[Any]):
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class Table(Kind[Mapping[str, Any]]):
     """Mapping in which the operator chooses the names."""
 
-    def __init__(self, name: Text[str], item: Kind[Any]) -> None:
-        self.name = name
-        self.item = item
+    name: Text[str]
+    item: Kind[Any]
 
     def value(self, written: Any) -> Mapping[str, Any]:  # noqa: ANN401
         return {self.name.value(name): self.item.value(each) for name, each in written.items()}
@@ -245,12 +243,12 @@ class Table(Kind[Mapping[str, Any]]):
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class Either(Kind[Any]):
     """Text of one kind, or a list or mapping of another."""
 
-    def __init__(self, text: Text[Any], other: Kind[Any]) -> None:
-        self.text = text
-        self.other = other
+    text: Text[Any]
+    other: Kind[Any]
 
     def value(self, written: Any) -> Any:  # noqa: ANN401
         return (self.text if isinstance(written, str) else self.other).value(written)

@@ -9,8 +9,7 @@ from aiohttp import web
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.backend import Backend, Member
-from gateway.core.fleet.probe import Probe
-from gateway.core.fleet.service import Service
+from gateway.core.fleet.service import Probe, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dialects.openstack.ironic import Ironic
 from tests.kit.ironic import until_snapshot

@@ -16,8 +16,7 @@ from gateway.controlplane.prober import Prober
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.selection import SelectionTable, select
 from gateway.core.fleet.backend import Backend, Member
-from gateway.core.fleet.probe import Health, Probe
-from gateway.core.fleet.service import Service
+from gateway.core.fleet.service import Health, Probe, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version

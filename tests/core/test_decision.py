@@ -24,8 +24,7 @@ from gateway.core.decision.decision import (
 from gateway.core.decision.local_responses import RETRY_AFTER
 from gateway.core.dialect import DefaultKind, DefaultVersion, Dialect, RequestedKind
 from gateway.core.fleet.fleet import ProbeSucceeded
-from gateway.core.fleet.match import Match
-from gateway.core.fleet.service import Policy
+from gateway.core.fleet.service import Match, Policy
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import Header, RequestHead
 from tests.core.builders import OtherToy, Toy, legacy, service, snapshot, upto, v

@@ -20,8 +20,7 @@ from gateway.core.decision.operations import OperationRule, Operations, PathTemp
 from gateway.core.decision.selection import SelectionTable
 from gateway.core.dialect import Advertisement
 from gateway.core.dialect import VersionMatch as Matching
-from gateway.core.fleet.match import Match
-from gateway.core.fleet.service import Policy
+from gateway.core.fleet.service import Match, Policy
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import RequestHead
 from gateway.core.versions.ranges import VersionSet

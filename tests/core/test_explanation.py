@@ -24,9 +24,8 @@ from gateway.core.fleet.fleet import (
     ServedVersionMissing,
     VersionMismatch,
 )
-from gateway.core.fleet.match import Match
 from gateway.core.fleet.member_set import MemberSet
-from gateway.core.fleet.service import Policy, Service
+from gateway.core.fleet.service import Match, Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import Header, RequestHead, normalize_name
 from gateway.core.versions.ranges import VersionSet
@@ -163,7 +162,7 @@ def test_every_backend_is_a_candidate_or_left_out_for_a_reason() -> None:
         "never": "unknown",
     }
     why = {each.backend: each.why for each in shown.left_out}
-    assert why["old"] == "does not serve 1.90, only 1.1-1.58"
+    assert why["old"] == "serves 1.1-1.58, not 1.90"
     assert why["never"] == "its versions are not known yet (no connection)"
 
     document = explained(snapshot(facts, drained=frozenset({"drained"})), "GET", "/")

@@ -23,9 +23,8 @@ from gateway.core.fleet.fleet import (
     ServedVersionMissing,
     VersionMismatch,
 )
-from gateway.core.fleet.match import Match
 from gateway.core.fleet.member_set import MemberSet
-from gateway.core.fleet.service import Service
+from gateway.core.fleet.service import Match, Service
 from gateway.core.fleet.snapshot import Snapshot
 from tests.core.builders import Toy, fleet_of, legacy, service, upto, v
 

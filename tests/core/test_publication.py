@@ -30,11 +30,9 @@ from gateway.core.fleet.fleet import (
     ServedVersionMissing,
     VersionMismatch,
 )
-from gateway.core.fleet.match import Match
 from gateway.core.fleet.offer import NOT_HELD
-from gateway.core.fleet.probe import Health, Probe
 from gateway.core.fleet.publication import publication, published
-from gateway.core.fleet.service import AtLeast, Policy, Service
+from gateway.core.fleet.service import AtLeast, Health, Match, Policy, Probe, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Named, Scheme, Version

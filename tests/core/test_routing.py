@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.decision.routing import FEW, Prefixes, Route, Routes
-from gateway.core.fleet.match import Match
-from gateway.core.fleet.service import Service
+from gateway.core.fleet.service import Match, Service
 from tests.core.builders import service
 
 

@@ -19,7 +19,7 @@ from gateway.core.decision.decision import DocumentKey
 from gateway.core.dialect import Advertisement, Served
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import Drain, Pin, ProbeSucceeded
-from gateway.core.fleet.match import Match
+from gateway.core.fleet.service import Match
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dataplane.documents.cached import (

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.core.fleet.match import Match
+from gateway.core.fleet.service import Match
 from gateway.telemetry.request_record import NO_BACKEND
 from tests.kit.backends import UpstreamConnection, always, respond_with, serve
 from tests.kit.messages import (

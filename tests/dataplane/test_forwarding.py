@@ -14,8 +14,7 @@ import aiohttp
 import pytest
 
 from gateway import assembly
-from gateway.core.fleet.match import Match
-from gateway.core.fleet.service import Service
+from gateway.core.fleet.service import Match, Service
 from gateway.dataplane.http1.forwarding import MAX_CACHED_SIZE
 from gateway.settings import read_file
 from tests.kit.backends import ScriptedBackend, UpstreamConnection, always, refusing_backend, serve

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.core.fleet.match import Match
-from gateway.core.fleet.service import Service
+from gateway.core.fleet.service import Match, Service
 from gateway.core.http.header_edits import HeaderEdits
 from tests.dataplane.test_request_ids import dialect_of, service_with
 from tests.kit.backends import Script, ScriptedBackend, UpstreamConnection, always, ironic_response, serve

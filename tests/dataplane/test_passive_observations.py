@@ -16,7 +16,7 @@ from gateway.core.decision.decision import MAX_CACHED_REQUEST_SIZE
 from gateway.core.fleet.admission import Access
 from gateway.core.fleet.failures import DEFAULT_RETRY, Retry, RetryCause
 from gateway.core.fleet.fleet import PassiveObservation
-from gateway.core.fleet.match import Match
+from gateway.core.fleet.service import Match
 from tests.kit.backends import ScriptedBackend, UpstreamConnection, always, serve
 from tests.kit.ironic import OLD, highest_version, reconfigure, versions
 from tests.kit.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, Message, request, response, version_line

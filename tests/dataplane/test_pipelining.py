@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import pytest
 
-from gateway.core.fleet.match import Match
+from gateway.core.fleet.service import Match
 from gateway.dataplane.edge.client_connection import MAX_PIPELINED
 from tests.kit.backends import UpstreamConnection, always, serve
 from tests.kit.clients import Client

@@ -21,8 +21,7 @@ from gateway.core.dialect import (
 )
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import ProbeSucceeded
-from gateway.core.fleet.match import Match
-from gateway.core.fleet.service import Service
+from gateway.core.fleet.service import Match, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.request_ids import OPENSTACK_IDS, PLAIN_IDS
 from gateway.core.versions.ranges import VersionSet

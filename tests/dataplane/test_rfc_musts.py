@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.core.fleet.match import Match
+from gateway.core.fleet.service import Match
 from gateway.dataplane.local_responses.failures import IDEMPOTENT, SAFE
 from tests.dataplane.assertions import assert_refused
 from tests.kit.backends import UpstreamConnection, always, serve

@@ -6,8 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from gateway.core.fleet.match import Match
-from gateway.core.fleet.service import Service
+from gateway.core.fleet.service import Match, Service
 from gateway.core.fleet.timeouts import NO_TIMEOUT, TIMEOUTS
 from gateway.dataplane.exchange.stages import AWAITING_RESPONSE, READING_BODY, RESPONDING
 from tests.dataplane.test_slow_readers import reader_with_small_buffer, turned_until_recorded

@@ -15,8 +15,7 @@ import pytest
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.failures import DEFAULT_RETRY, Retry, RetryCause
 from gateway.core.fleet.fleet import Drain, ProbeSucceeded, VersionMismatch
-from gateway.core.fleet.match import Match
-from gateway.core.fleet.service import Service
+from gateway.core.fleet.service import Match, Service
 from gateway.core.versions.ranges import VersionSet
 from gateway.dialects.chef.dialect import Chef, ChefOptions
 from tests.kit.backends import ScriptedBackend, UpstreamConnection, always, never_respond, serve

@@ -17,8 +17,7 @@ from gateway.core.decision.routing import Routes
 from gateway.core.dialect import Advertisement, Dialect
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import Drain
-from gateway.core.fleet.match import Match
-from gateway.core.fleet.service import Policy, Service
+from gateway.core.fleet.service import Match, Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import RequestHead, normalize_name, render
 from gateway.core.versions.ranges import VersionSet

@@ -23,8 +23,7 @@ from gateway.core.fleet.backend import Backend, BackendTls
 from gateway.core.fleet.failures import Retry
 from gateway.core.fleet.fleet import Fact
 from gateway.core.fleet.limits import DEFAULT_LIMITS
-from gateway.core.fleet.match import Match
-from gateway.core.fleet.service import Service
+from gateway.core.fleet.service import Match, Service
 from gateway.core.fleet.timeouts import NO_TIMEOUT
 from gateway.dataplane.context import Context, draw_bits
 from gateway.dataplane.edge.listening_sockets import ListeningSockets

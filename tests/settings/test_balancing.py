@@ -6,7 +6,7 @@ import pytest
 
 from gateway.core.fleet.connections import NO_QUEUE, Queue
 from gateway.core.fleet.failures import Ejection, EjectionReason
-from gateway.core.fleet.probe import Health
+from gateway.core.fleet.service import Health
 from tests.settings.texts import BASE, load_text
 
 BACKENDS = f"{BASE}      - url: http://127.0.0.1:6386\n"

@@ -10,9 +10,7 @@ import pytest
 
 from gateway.core.dialect import DefaultKind, DefaultVersion
 from gateway.core.fleet.failures import Retry, RetryCause
-from gateway.core.fleet.match import Match
-from gateway.core.fleet.probe import Probe
-from gateway.core.fleet.service import Policy, Service
+from gateway.core.fleet.service import Match, Policy, Probe, Service
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.errors import SettingsError

@@ -40,7 +40,6 @@ class Answer(Enum):
     UNAVAILABLE = "unavailable"
     """503: later, or at another replica, the answer may differ."""
     REFUSE = "refuse"
-    """Refusal in the dialect's own format."""
 
 
 def answer(level: Level, *, attached: bool) -> Answer:

@@ -36,7 +36,6 @@ class Vote:
     gives: VersionSet
     """Versions that its policy gives."""
     cap: Version | None = None
-    """Ceiling in its file."""
 
 
 @final

@@ -49,7 +49,6 @@ class Level(IntEnum):
     ACCEPTED = 2
     """Served if requested exactly, and not shown to clients."""
     OFFERED = 3
-    """Served and shown."""
 
 
 @final
@@ -139,9 +138,8 @@ def read_record(value: object, dialect: str, scheme: Scheme) -> AgreedRecord:
     form = value.get("form")
     if type(form) is not int or form not in FORMS:
         raise UnreadableRecord(f"its form is {_quoted(form)}, and this release reads form {FORM}")
-    for key in _KEYS:
-        if key not in value:
-            raise UnreadableRecord(f"it lacks `{key}`")
+    if lacking := [key for key in _KEYS if key not in value]:
+        raise UnreadableRecord(f"it lacks `{lacking[0]}`")
     if foreign := [key for key in value if key not in _KEYS]:
         raise UnreadableRecord(f"it has a foreign key, {_quoted(foreign[0])}")
     if value["dialect"] != dialect:
@@ -206,14 +204,9 @@ def form_for_all(forms: Collection[Collection[int]]) -> int | None:
 
 
 def _writing_scheme(record: AgreedRecord, scheme: Scheme) -> Scheme:
-    if not record.scheme_key or record.scheme_key == scheme.key:
-        return scheme
-    earlier = scheme.earlier(record.scheme_key)
-    if earlier is None:
-        return scheme
-    everything = record.state | record.open
-    known = all(earlier.parse(scheme.format(version)) is not None for version in everything)
-    return earlier if known else scheme
+    earlier = scheme.earlier(record.scheme_key) if record.scheme_key else None
+    texts = map(scheme.format, record.state | record.open)
+    return scheme if earlier is None or any(earlier.parse(text) is None for text in texts) else earlier
 
 
 def _read_range(item: object, scheme: Scheme, name: str) -> VersionRange:

@@ -84,7 +84,6 @@ def document_key(
 
 
 DOCUMENT_METHODS = frozenset({"GET", "HEAD"})
-"""Methods by which clients fetch a discovery document."""
 
 MAX_CACHED_REQUEST_SIZE = 512
 """Bytes of selected header lines up to which a resolution is cached: no real version is longer."""
@@ -112,9 +111,8 @@ class Resolution:
     view: ServiceView
     endpoint: Endpoint
     requested: RequestedVersion | None = None
-    """None: nothing is negotiated here."""
+    """With `result`; None: nothing is negotiated here."""
     result: NegotiationResult | None = None
-    """None: nothing is negotiated here."""
     version: Version | None = None
     """Negotiated version, or the refused one."""
     candidates: Candidates = NO_CANDIDATES
@@ -130,7 +128,6 @@ class Resolution:
     missing_operation: Operation | None = None
     """Operation that does not exist in the negotiated version. Such a resolution is not cached."""
     version_text: str = field(init=False)
-    """Canonical text of the version; empty without one."""
     service: str = field(init=False)
     requested_kind: RequestedKind | None = field(init=False)
     prefix: str = field(init=False)
@@ -310,11 +307,10 @@ def _missing_operation(
         return None
     view = resolution.view
     missing = MissingOperation(version, requested, resolution.offered, operation.refusal)
+    below = operation.versions.begins_after(version)
     return replace(
         resolution,
-        result=NegotiationResult.BELOW_MIN
-        if operation.versions.begins_after(version)
-        else NegotiationResult.ABOVE_MAX,
+        result=NegotiationResult.BELOW_MIN if below else NegotiationResult.ABOVE_MAX,
         candidates=NO_CANDIDATES,
         response=for_client(view, view.service.dialect.refuse_operation(missing)),
         request_field_lines=b"",
@@ -419,16 +415,10 @@ def _answer(
     """The response at an endpoint that the gateway answers; 429 if it has answered too often."""
     dialect, offered = view.service.dialect, view.offer.offered
     if endpoint.rate_limited and view.service.name in throttled:
-        return error_response(
-            view,
-            GatewayError(
-                429,
-                "This document was asked for too often.",
-                retry_after=THROTTLED_RETRY_AFTER,
-                offered=offered,
-                requested=dialect.read_requested(endpoint, as_mapping(head.fields)),
-            ),
-        )
+        requested = dialect.read_requested(endpoint, as_mapping(head.fields))
+        text = "This document was requested too often."
+        error = GatewayError(429, text, THROTTLED_RETRY_AFTER, offered=offered, requested=requested)
+        return error_response(view, error)
     local_head = RequestHead(head.method, path, head.query, head.fields)
     response = dialect.answer(endpoint, local_head, offered, view.service.operations)
     if response.status == 503:  # nothing is on offer yet
@@ -517,14 +507,8 @@ def reselect(
     The negotiated version stays. A member that was drained or has lost the version since then is not chosen,
     and one to which a connection failed only if no other is left. Parameters as in `selection.select`.
     """
-    return select(
-        _present_candidates(resolution, snapshot.views.get(resolution.service)),
-        in_flight_by_member,
-        random_bits,
-        tried,
-        held_back,
-        leases,
-    )
+    candidates = _present_candidates(resolution, snapshot.views.get(resolution.service))
+    return select(candidates, in_flight_by_member, random_bits, tried, held_back, leases)
 
 
 def awaited(

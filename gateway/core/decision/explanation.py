@@ -10,7 +10,7 @@ from collections.abc import Container, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from gateway.core.decision.decision import (
     Answer,
@@ -33,15 +33,6 @@ from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.http.message import Request
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme
-
-
-class DecisionKind(StrEnum):
-    """Kind of a decision."""
-
-    FORWARD = "forward"
-    REFUSE = "refuse"
-    ANSWER = "answer"
-    UNROUTED = "unrouted"
 
 
 class ExclusionReason(StrEnum):
@@ -70,7 +61,6 @@ class Load(NamedTuple):
 
     in_flight: Mapping[str, int] = NO_REQUESTS_IN_FLIGHT
     held_back: Mapping[str, int] = NOBODY
-    """Shares as for `selection.select`."""
     ejected: Mapping[str, str] = MappingProxyType({})
     """Reason of each ejection, one sentence."""
 
@@ -88,22 +78,16 @@ def explain(
     """Explain a request. `head` is read by the data plane's reader, so that both see the same. `host`: the
     value of `Host`. `cached_documents`: as for `decide`."""
     route = snapshot.routes.find(host, head.path)
+    cached, held_back = cached_documents, load.held_back
     decision = decide(
-        snapshot,
-        head,
-        host,
-        load.in_flight,
-        0,
-        {},
-        cached_documents=cached_documents,
-        held_back=load.held_back,
+        snapshot, head, host, load.in_flight, 0, {}, cached_documents=cached, held_back=held_back
     )
     target = f"{head.path}?{head.query}" if head.query else head.path
     request = {"generation": snapshot.generation, "method": head.method, "path": target, "host": host}
     if isinstance(decision, Unrouted) or route is None:
         return {
             **request,
-            "decision": DecisionKind.UNROUTED.value,
+            "decision": "unrouted",
             "because": "no service matches this host and path",
             **dict.fromkeys(("service", "dialect", "route", "local_path", "endpoint", "requested", "offer")),
             **dict.fromkeys(("result", "version", "operation")),
@@ -114,9 +98,7 @@ def explain(
     return {**request, **_routed(head, route, decision, load)}
 
 
-def _routed(
-    head: Request, route: Route, decision: Forward | Refuse | Answer | AnswerCached, load: Load
-) -> dict[str, Any]:
+def _routed(head: Request, route: Route, decision: _Routed, load: Load) -> dict[str, Any]:
     resolution = decision.resolution
     if isinstance(decision, AnswerCached):
         resolution = _without_backends(resolution)
@@ -124,11 +106,10 @@ def _routed(
     dialect, match = view.service.dialect, route.match
     scheme, path = dialect.scheme, route.local(head.path)
     response = decision.response if isinstance(decision, Refuse | Answer) else None
-    kind = _KINDS[type(decision)]
     waits = isinstance(decision, Forward) and decision.member is None
     return {
-        "decision": kind.value,
-        "because": _because(resolution, kind) + (WAITS if waits else ""),
+        "decision": _KINDS[type(decision)],
+        "because": _because(resolution, decision) + (WAITS if waits else ""),
         "service": view.service.name,
         "dialect": dialect.name,
         "route": {"host": route.host, "path": match.path, "strip_prefix": match.strip_prefix},
@@ -169,12 +150,8 @@ def _routed(
     }
 
 
-_KINDS: Mapping[type[Forward | Refuse | Answer | AnswerCached], DecisionKind] = {
-    Forward: DecisionKind.FORWARD,
-    Refuse: DecisionKind.REFUSE,
-    Answer: DecisionKind.ANSWER,
-    AnswerCached: DecisionKind.ANSWER,
-}
+_Routed: TypeAlias = Forward | Refuse | Answer | AnswerCached
+_KINDS: Final = {Forward: "forward", Refuse: "refuse", Answer: "answer", AnswerCached: "answer"}
 
 
 def _without_backends(resolution: Resolution) -> Resolution:
@@ -234,20 +211,20 @@ def _offer(offer: Offer, scheme: Scheme) -> dict[str, Any]:
 WAITS: Final = "; all that are to get it are full, so it waits"
 
 
-def _because(resolution: Resolution, kind: DecisionKind) -> str:
+def _because(resolution: Resolution, decision: _Routed) -> str:
     """Reason for the decision, in one sentence. It does not repeat the client's own text."""
     view, requested = resolution.view, resolution.requested
     offered = view.offer.versions.format(view.service.dialect.scheme)
     if view.service.maintenance is not None:
         return "the service is in maintenance: the configuration has one answer for every request"
-    if kind is DecisionKind.ANSWER and resolution.rewrites_document:
+    if isinstance(decision, AnswerCached):
         return "no backend that may give this document is in service: it is answered from the cache"
-    if kind is DecisionKind.ANSWER:
+    if isinstance(decision, Answer):
         return "the gateway answers this endpoint itself"
     if resolution.offered is None or view.offer.transparent:
         return _without_offer(view)
     if requested is None:
-        if kind is DecisionKind.FORWARD:
+        if isinstance(decision, Forward):
             return "no version is negotiated at this endpoint: any backend that can answer it may get it"
         return "no version is negotiated at this endpoint, but no backend can answer it"
     if _outside(resolution):
@@ -261,7 +238,7 @@ def _because(resolution: Resolution, kind: DecisionKind) -> str:
     )
     if resolution.missing_operation is not None:
         return f"{negotiated}, but {resolution.missing_operation.format(view.service.dialect.scheme)}"
-    if kind is DecisionKind.FORWARD:
+    if isinstance(decision, Forward):
         return negotiated
     return f"{negotiated}, but no backend in service can execute it"
 
@@ -351,11 +328,9 @@ def _why_in_tier(member: Member) -> str:
         return "a connection to it failed, and no probe has succeeded since"
     if member.unhealthy is not None:
         return member.unhealthy
-    known = (
-        _FRESHNESS_REASONS[member.freshness]
-        if member.backend.declared is None
-        else "its versions are declared"
-    )
+    known = _FRESHNESS_REASONS[member.freshness]
+    if member.backend.declared is not None:
+        known = "its versions are declared"
     return f"a backup, {known}" if member.backend.backup else known
 
 
@@ -425,10 +400,7 @@ def _reason(member: Member, resolution: Resolution, scheme: Scheme) -> tuple[Exc
             ExclusionReason.MISMATCH,
             f"a response to {text} named another served version, and no regular probe has succeeded since",
         )
-    return (
-        ExclusionReason.VERSION,
-        f"does not serve {resolution.version_text}, only {_serves(member, scheme)}",
-    )
+    return ExclusionReason.VERSION, f"serves {_serves(member, scheme)}, not {resolution.version_text}"
 
 
 def _could_serve(member: Member, resolution: Resolution) -> bool | None:

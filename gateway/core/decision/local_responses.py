@@ -22,7 +22,6 @@ NO_BACKEND_AVAILABLE = "No backend that serves the requested API version is avai
 """Text of a 503, also of one after a backend refused a version that it advertised."""
 
 IN_MAINTENANCE = "This service is in maintenance."
-"""Default text for clients in maintenance."""
 
 THROTTLED_RETRY_AFTER = 1
 """Seconds. The header has whole ones only, and by then a rate-limited endpoint answers again."""

@@ -104,10 +104,8 @@ def effective_method(head: Request, overrides: tuple[str, ...]) -> str:
 
 def possible_methods(head: Request, overrides: tuple[str, ...], parameter: str | None) -> tuple[str, ...]:
     """Methods that a server may execute for this request. First the one of `effective_method`, last those
-    that the query names, for servers that take one from there (routes and pecan: `_method`).
-
-    Of several values in headers Express takes the first, others the last, and Rack none: then it stays POST.
-    """
+    that the query names, for servers that take one from there (routes and pecan: `_method`). Of several
+    values in headers Express takes the first, others the last, and Rack none: then it stays POST."""
     methods: tuple[str, ...] = (effective_method(head, overrides) if overrides else head.method,)
     if overrides and head.method == "POST":
         values = [part for name, text in head.fields if name in overrides for part in text.split(",")]
@@ -186,7 +184,6 @@ class Operations:
     """All operations of a service, in tables for look-up. `of` makes them."""
 
     listed: tuple[Operation, ...] = ()
-    """Operations in the order of the file."""
     _tables: _Tables = field(default_factory=lambda: MappingProxyType({}), repr=False, compare=False)
     """Positions of the literal segments, and the operations by these literals, by method and number of
     segments. The template with the leftmost literals is first."""
@@ -207,8 +204,7 @@ class Operations:
         return bool(self.listed)
 
     def find(self, method: str, path: str) -> Operation | None:
-        """The operation of a request; None: it is not restricted. The template with leftmost literals
-        wins."""
+        """Operation of a request; None: not restricted. The template with the leftmost literals wins."""
         segments = segments_of(path)
         for positions, by_literals in self._tables.get((method, len(segments)), ()):
             found = by_literals.get(tuple([segments[position] for position in positions]))

@@ -1,5 +1,4 @@
-"""Rewriting of response heads: the version information of a backend's head, and the headers that clients get
-instead.
+"""Rewriting of response heads: the version headers of a backend become those that clients get.
 
 Pure, and equal for equal heads under one resolution, so the data plane caches it. Nothing here reads a body:
 the data plane buffers documents and refusals that only a body shows, and the dialect reads them.

@@ -1,13 +1,11 @@
-"""Routing: from host and path to a service. The host decides first, then the longest path prefix on a segment
-boundary.
+"""Routing of requests by host, then by the longest path prefix on a segment boundary.
 
 An exact host goes before a wildcard, a longer wildcard before a shorter one, and any of them before services
 without a host. If no service of a host matches the path, the next less specific host is tried. All look-ups
 use dictionaries: services are not compared one by one.
 
 Hosts are compared without case, port and trailing dot. Paths are compared unchanged, with their escapes, so
-that routing, access log and backend see the same bytes. The data plane has validated both when it read the
-head.
+that routing, access log and backend see the same bytes. The data plane has validated both.
 """
 
 from __future__ import annotations
@@ -17,8 +15,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final, final
 
-from gateway.core.fleet.match import Match
-from gateway.core.fleet.service import Service
+from gateway.core.fleet.service import Match, Service
 
 FEW: Final = 4
 """Most routes of one host that are compared one by one (measured)."""
@@ -52,9 +49,7 @@ class Prefixes:
     """All routes, the longest prefix first, if so few that comparing each is cheaper."""
     by_prefix: Mapping[str, Route]
     deepest: int
-    """Most segments of a prefix."""
     root: Route | None
-    """Route without a prefix."""
     less_specific: Prefixes | None = None
     """Routes of the next less specific host, for paths that none of these covers."""
 
@@ -95,7 +90,6 @@ class Routes:
     by_wildcard: Mapping[str, Prefixes]
     """Routes by the ending of a host: `.example.org` for `*.example.org`."""
     most_labels: int
-    """Most labels of these endings."""
     any_host: Prefixes
     everything: Route | None
     """The only route, if it matches every request."""

@@ -34,7 +34,6 @@ ALL_REQUESTS: Final = 1 << 16
 """Share of a member that is not held back. An ejected one has 0, one that re-enters something between."""
 
 NOBODY: Final[Mapping[str, int]] = MappingProxyType({})
-"""No member is held back."""
 
 
 def rank(summary: MemberSummary) -> Rank:

@@ -24,9 +24,8 @@ _BITS = {4: 32, 6: 128}
 
 @final
 class Access:
-    """Allow and deny lists of networks for a service. The longest prefix that holds an address decides.
-    Without one, the address is refused if any network is allowed. An unknown address (on a Unix socket) is in
-    no network."""
+    """Allow and deny lists of networks. The longest prefix that holds an address decides. Without one, the
+    address is refused if any network is allowed. An unknown address (on a Unix socket) is in no network."""
 
     def __init__(self, allow: Iterable[Network], deny: Iterable[Network]) -> None:
         self._lists = tuple(allow), tuple(deny)
@@ -64,7 +63,6 @@ def _shift(item: tuple[int, dict[int, bool]]) -> int:
 # --- how much one client may use ---------------------------------------------------------------------------
 
 MIN_BURST: Final = 10
-"""Fewest requests at once if the operator sets no burst."""
 _BURST_SECONDS: Final = 2
 _RATE: Final = r"[1-9][0-9]{0,6}/[smh]"
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}

@@ -73,7 +73,6 @@ class Backend:
     max_connections: int = 0
     """Most open connections; 0: no limit."""
     queue: Queue = NO_QUEUE
-    """Queue of the requests that wait while it is full."""
     tls: BackendTls | None = None
     """TLS to it; None: plain TCP."""
     socket_path: str = ""
@@ -136,7 +135,7 @@ class MemberSummary(NamedTuple):
     """Member state that offers and the choice of a backend use. Equal members cost about what one does."""
 
     advertised: VersionSet | None
-    """None: its advertisement is not known."""
+    """None: not known."""
     usable: VersionSet
     legacy: bool
     drained: bool
@@ -191,7 +190,6 @@ class Member:
     """True: it was leaving, its source names it again, and no probe has ended since. What answers at its
     address may be another server now, so it gets no request until a probe says which."""
     document: ProbedDocument | None = None
-    """Discovery document that a probe read."""
     advertised_at: float = field(default=NEVER, compare=False)
     """Time at which the request was sent that brought `advertisement`."""
     connect_failed_at: float = field(default=NEVER, compare=False)

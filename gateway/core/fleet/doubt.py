@@ -57,11 +57,7 @@ class Mismatches:
         """After a response to a request for `path`; this same object if it adds nothing. A regular probe sent
         later has cleared it. After a prompted one the path is remembered."""
         found = dict(self.by_path)
-        if (
-            at <= self.regular_probe_at
-            or version in self.by_several
-            or version in found.get(path, NO_VERSIONS)
-        ):
+        if at <= self.regular_probe_at or version in self.by_several | found.get(path, NO_VERSIONS):
             return self
         one = VersionSet.only(version)
         several, unanswered = self.by_several, self.unanswered

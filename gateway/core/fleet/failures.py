@@ -55,7 +55,6 @@ class EjectionReason(StrEnum):
     """Failure for which a backend is ejected: the label `reason` of the metrics."""
 
     CONNECT = "connect"
-    """No connection could be made."""
     BAD_GATEWAY = "bad_gateway"
     """The connection broke, or the response was invalid: clients get 502."""
     TIMEOUT = "timeout"

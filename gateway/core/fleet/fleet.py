@@ -1,5 +1,4 @@
-"""The fleet: everything known about all backends. Facts enter by `Fleet.observe_all` and `Fleet.observe`, an
-operator's commands by `Fleet.apply`.
+"""The fleet: all members of all services, changed only by facts and an operator's commands.
 
 Immutable: a fact makes a new fleet, or the same object if it changes nothing. Nothing here forms an offer
 (`core.fleet.offer_state`, `core.fleet.offer`) or chooses a backend (`core.decision.selection`).
@@ -32,7 +31,6 @@ class ProbeSucceeded:
     prompted: bool = False
     """False: a regular probe. True: one that a response prompted."""
     document: ProbedDocument | None = None
-    """Discovery document among its responses."""
 
 
 @final
@@ -70,7 +68,6 @@ class ConnectFailed:
 
     at: float
     reason: str = ""
-    """Reason, a part of a sentence."""
 
 
 @final
@@ -143,7 +140,6 @@ class Learned(NamedTuple):
 
     fleet: Fleet
     services: frozenset[str]
-    """Services whose member sets are other objects than before."""
 
 
 @final

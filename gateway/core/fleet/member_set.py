@@ -66,13 +66,12 @@ class MemberSet:
 
     all: tuple[Member, ...]
     pin: Version | None = None
-    """An operator's ceiling at run time."""
+    """Ceiling that an operator set at run time."""
     scheme_id: tuple[object, ...] = ()
     """Scheme in which `pin` was read, see `Member.scheme_id`."""
     undiscovered: bool = False
     """True: some source of backends has neither answered nor failed yet, so that more may come at once."""
     positions: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
-    """Position of each member, by its backend's name."""
     summaries: tuple[MemberSummary, ...] = field(default=(), compare=False, repr=False)
     """Summary of each member, in order. Equal ones are one object."""
     by_summary: Mapping[MemberSummary, Group] = field(default_factory=dict, compare=False, repr=False)

@@ -1,11 +1,9 @@
-"""The versions that a service has shown its clients, and the rules by which they grow and shrink (semantics,
-Offering).
+"""Offer state: the versions that a service has shown its clients, and how they change (semantics, Offering).
 
 An offer rises only if the policy has given more for a while. It falls only if a version is in nobody's last
 report, or an operator changes the configuration. Versions that have fallen wait longer before they are
-offered again: without that, one backend that flaps would move everybody's offer again and again. Time is a
-parameter: seconds of any monotonic clock. No ceiling enters here (`core.fleet.offer` applies it), no
-freshness, and nothing here chooses a backend.
+offered again: else one backend that flaps would move everybody's offer again and again. Time is a parameter:
+seconds of any monotonic clock. No ceiling (`core.fleet.offer`) and no freshness enters here.
 """
 
 from __future__ import annotations
@@ -50,7 +48,6 @@ class FallenVersions(NamedTuple):
     """Versions that have fallen equally often."""
 
     doublings: int
-    """Number of times that their wait is doubled."""
     offered_since: float | None
     """Time since when they are on offer again; None: they are not."""
     versions: VersionSet
@@ -175,7 +172,6 @@ class SavedAdvertisement:
     at: float = field(default=float("-inf"), compare=False)
     """Time at which its request was sent, by the clock that dates facts."""
     source: str = ""
-    """`Source.key` of the source that discovered it."""
     leaves_at: float | None = None
     """Time of its removal, by that clock; None: it stays."""
 
@@ -186,7 +182,6 @@ class SavedState:
     """The part of a service's state that survives a restart. Falls do not: the next one counts again."""
 
     versions: VersionSet = NO_VERSIONS
-    """Versions of the offer state."""
     pin: Version | None = None
     drained: frozenset[str] = frozenset()
     """Names of backends."""
@@ -199,7 +194,6 @@ class SavedState:
     record: AgreedRecord | None = None
     """Record that several workers held; None: one served alone, or nothing was decided."""
     registered: Registered | None = None
-    """Registration of one of several replicas; None: it stood alone."""
 
 
 EMPTY = OfferState()

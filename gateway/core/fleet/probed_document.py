@@ -1,5 +1,4 @@
-"""The discovery document that a probe got from a member. Clients are answered from it while no backend can be
-reached and no client has fetched it before.
+"""Discovery document of a member that a probe got: clients get it while no backend can be reached.
 
 Each member has at most one. It is replaced when the member's advertisement changes, and not whenever its
 bytes do: some documents hold the time. The data plane rewrites it for clients.
@@ -19,7 +18,6 @@ MAX_SIZE: Final = 16 * 1024
 """Most bytes of a body. Real ones have some kilobytes, and each member may have one."""
 
 DOCUMENT_STATUSES: Final = frozenset({200, 203, 300})
-"""Statuses of responses that may be a document."""
 
 CREDENTIALS: Final = frozenset({"authorization", "cookie", "x-auth-token", "x-service-token", "x-api-key"})
 """Headers of a request whose response is never kept for others (RFC 9111 3.5)."""

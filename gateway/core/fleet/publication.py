@@ -63,7 +63,6 @@ class Publication:
     names: tuple[str, ...] | None
     """All services, in order; None: the same ones."""
     services: Mapping[str, ServiceNews]
-    """Changes by service."""
     untrusted_headers: tuple[str, ...] | None
     """New list of header patterns; None: the same."""
 

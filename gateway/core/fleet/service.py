@@ -1,4 +1,4 @@
-"""One versioned API as configured: its dialect, its route and backends, and its policy for the offer.
+"""One versioned API as configured: dialect, route (`match`), backends, probes, and the policy of its offer.
 
 Values only: `settings` makes them. No rule is applied here.
 """
@@ -10,21 +10,136 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
 from types import MappingProxyType
-from typing import final
+from typing import Final, final
 
 from gateway.core.decision.operations import NO_OPERATIONS, Operations
-from gateway.core.dialect import DefaultVersion, Dialect
+from gateway.core.dialect import DefaultVersion, Dialect, ProbePaths
 from gateway.core.fleet.admission import NO_CLIENT_LIMITS, Access, ClientLimits, Maintenance
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.connections import DEFAULT_REUSE, Reuse
 from gateway.core.fleet.failures import DEFAULT_EJECTION, DEFAULT_RETRY, Ejection, Retry
 from gateway.core.fleet.limits import DEFAULT_LIMITS, Limits
-from gateway.core.fleet.match import DEFAULT_MATCH, Match
-from gateway.core.fleet.probe import DEFAULT_PROBE, Probe
 from gateway.core.fleet.source import Source
 from gateway.core.fleet.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from gateway.core.http.header_edits import HeaderEdits
 from gateway.core.versions.version import Scheme, Version
+from gateway.keys.addresses import HOST_PATTERN, PATH
+from gateway.keys.kinds import TEXT, Either, ListOf, Table, Text, section
+from gateway.keys.secrets import MaskedText
+from gateway.keys.texts import DURATION, FLAG, HEADER_NAME, HEADER_VALUE, count
+
+ONE_HOST: Final = Text(lambda text: (HOST_PATTERN.read(text),), TEXT)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Hosts and path prefix whose requests belong to the service."""
+
+    host: tuple[str, ...] | None = Either(ONE_HOST, ListOf(HOST_PATTERN)).key(
+        None,
+        "The Host of the request, without port, or a list of such. `*.example.org` stands for every name "
+        "with one label or more before `.example.org`. An exact name wins over a wildcard, a longer wildcard "
+        "over a shorter one, and both over services without this key. Without this key: any.",
+        reason="Most gateways have one name.",
+        example=["baremetal.example.org", "*.metal.example.org"],
+    )
+    path: str = PATH.key(
+        "/",
+        "A path prefix on a segment boundary. The longest match wins.",
+        reason="A single service needs no prefix.",
+        example="/baremetal",
+    )
+    strip_prefix: bool = FLAG.key(
+        default=True,
+        meaning="Whether backends get the path without the prefix.",
+        reason="An API server with its own address serves from the root.",
+        example=False,
+    )
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Each host once, in lower case, without port; `*.`: one label or more. Empty: any host."""
+        return tuple(dict.fromkeys(self.host or ()))
+
+    @property
+    def prefix(self) -> str:
+        """The prefix that is removed from a path: empty for `/`."""
+        return "" if self.path == "/" else self.path
+
+    def local(self, path: str) -> str | None:
+        """The path of a server as the dialect knows it; None: clients cannot reach it."""
+        return ProbePaths(prefix="" if self.strip_prefix else self.prefix).local(path)
+
+
+MATCH: Final = section(Match, "Hosts and path prefix whose requests belong to the service.")
+DEFAULT_MATCH: Final = Match()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Health check: whether a backend wants requests, asked beside its versions."""
+
+    path: str = field(
+        metadata=PATH.required(
+            "The path of the GET request after each probe, below the base path of the backend.",
+            reason="APIs have it in different places.",
+            example="/healthcheck",
+        )
+    )
+    status: int = count(200, 299).key(
+        200,
+        "The status of a healthy backend. 404, 405 and 501 mean that it has no such check; redirects are "
+        "ignored. At any other status it is unhealthy: it gets no new requests while another backend that "
+        "serves the version is usable.",
+        reason="The healthy status of oslo.middleware and of all others.",
+        example=204,
+    )
+
+
+HEALTH: Final = section(Health, "Health check: whether a backend wants requests, asked beside its versions.")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Probes by which the gateway learns the versions of backends."""
+
+    interval: float = DURATION.key(
+        "5s",
+        "Time between two probes of one backend, with jitter.",
+        reason="Ordinary responses show changes sooner; this is for idle backends. A probe costs little.",
+        example="10s",
+    )
+    timeout: float = DURATION.key(
+        "2s",
+        "Longest duration of one whole probe.",
+        reason="A discovery document needs no database; a server that is slower is overloaded.",
+        example="5s",
+    )
+    path: str | None = PATH.key(
+        None,
+        "The path to probe, instead of the dialect's own.",
+        reason="The dialect knows where its servers list their versions.",
+        example="/v1",
+    )
+    headers: Mapping[str, MaskedText] = Table(HEADER_NAME, HEADER_VALUE).key(
+        {},
+        "Headers that are sent with each probe. Their values are never shown.",
+        reason="Discovery needs no authentication in any dialect.",
+        example={"X-Auth-Token": "${PROBE_TOKEN}"},
+    )
+    health: Health | None = HEALTH.key(
+        None,
+        "A health check after each probe. Without this key: none.",
+        reason="A server that answers probes is usually healthy.",
+        example={"path": "/healthcheck"},
+    )
+
+
+PROBE: Final = section(Probe, "Probes by which the gateway learns the versions of backends.")
+DEFAULT_PROBE: Final = Probe()
 
 
 class Policy(StrEnum):
@@ -77,7 +192,6 @@ class Service:
     releases: Mapping[str, Version] = field(default_factory=lambda: MappingProxyType({}))
     """Highest version of each release by its name, in addition to `Dialect.releases`."""
     operations: Operations = NO_OPERATIONS
-    """Operations that exist only in some versions."""
     probe: Probe = DEFAULT_PROBE
     retry: Retry = DEFAULT_RETRY
     ejection: Ejection | None = DEFAULT_EJECTION
@@ -100,7 +214,6 @@ class Service:
     written: str = ""
     """Checksum of its part of the file and of its discovered backends; empty: it is not from a file."""
     sources: tuple[Source, ...] = ()
-    """Sources of further backends."""
     undiscovered: bool = False
     """True: some source has neither answered nor failed yet."""
 

@@ -233,7 +233,9 @@ class Snapshot:
             changed[service.name], member_sets[service.name] = _configured(service, after, None, now)
         views = with_items(self.views, changed)
         fleet = Fleet(with_items(self.fleet.member_sets, member_sets))
-        return self._with(after.generation + 1, views, fleet, dues_after({}, views))
+        return replace(
+            self, generation=after.generation + 1, views=views, fleet=fleet, dues=dues_after({}, views)
+        )
 
     def with_agreed(self, agreed: Mapping[str, Agreed | None], now: float) -> Snapshot:
         """The snapshot with another agreed state, by service; this same object if nothing changes."""
@@ -244,8 +246,7 @@ class Snapshot:
         }
         if not views:
             return self
-        dues = dues_after(self.dues, views)
-        return self._with(self.generation + 1, with_items(self.views, views), self.fleet, dues)
+        return self._with_views(views, self.fleet)
 
     def vote(self, service: str, now: float) -> OwnVote:
         """Vote of this replica on a service, by all that is known at `now` and by the record that its view
@@ -281,16 +282,12 @@ class Snapshot:
             if renewed is not view:
                 views[name] = renewed
         if not views:
-            return self if fleet is self.fleet else self._with(self.generation, self.views, fleet, self.dues)
-        dues = dues_after(self.dues, views)
-        return self._with(self.generation + 1, with_items(self.views, views), fleet, dues)
+            return self if fleet is self.fleet else replace(self, fleet=fleet)
+        return self._with_views(views, fleet)
 
-    def _with(
-        self, generation: int, views: Mapping[str, ServiceView], fleet: Fleet, dues: Mapping[str, float]
-    ) -> Snapshot:
-        return Snapshot(
-            generation, self.routes, views, fleet, self.selected_names, self.untrusted_headers, dues
-        )
+    def _with_views(self, views: Mapping[str, ServiceView], fleet: Fleet) -> Snapshot:
+        dues, views = dues_after(self.dues, views), with_items(self.views, views)
+        return replace(self, generation=self.generation + 1, views=views, fleet=fleet, dues=dues)
 
     def news_since(self, before: Snapshot) -> list[tuple[ServiceView | None, ServiceView]]:
         """Views that are other objects than in `before`, each behind the earlier one (None: it is new)."""

@@ -21,7 +21,6 @@ MAX_BACKENDS: Final = 1000
 """Most backends of one source, leaving ones included: a list may have any number, and each is probed."""
 
 MAX_WEIGHT: Final = 1000
-"""The largest weight of a backend, as in the configuration."""
 
 
 _NO_PLACE: Final = Backend("", "", 0)
@@ -67,9 +66,7 @@ class Source:
     text: str
     """Its URL in the configuration, or the path of its file as it is opened."""
     name: str = ""
-    """Name to look up."""
     port: int = 0
-    """Port of the backends of `dns`."""
     path: str = ""
     """Base path of the backends, without a trailing slash."""
     tls: BackendTls | None = None
@@ -79,7 +76,6 @@ class Source:
     networks: tuple[Network, ...] = ()
     """Networks in which its backends must be; empty: any but special ones (`why_refused`)."""
     template: Backend = _NO_PLACE
-    """Other settings of its backends."""
 
     @property
     def key(self) -> str:
@@ -146,7 +142,7 @@ def after_answer(
     missing = [each for each in staying if each.name not in named and each.name in heard and not each.leaving]
     leaving = sum(1 for each in staying if each.leaving and each.name not in named)
     room = max(0, len(heard) // 2 - leaving)
-    missing.sort(key=lambda backend: not _is_lost(known[backend.name]))
+    missing.sort(key=lambda backend: not _is_down(known[backend.name]))
     gone = {each.name for each in missing[:room]}
     found: dict[str, Backend] = {}
     for backend in staying:
@@ -178,7 +174,7 @@ def _is_heard(backend: Backend, known: Mapping[str, Member]) -> bool:
     return member is not None and member.advertisement is not None and member.backend.url == backend.url
 
 
-def _is_lost(member: Member) -> bool:
+def _is_down(member: Member) -> bool:
     return member.freshness is Freshness.DOWN or member.connect_failed
 
 

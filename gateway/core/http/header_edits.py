@@ -24,7 +24,6 @@ class HeaderEdits:
     set: tuple[Header, ...] = ()
     """Header lines that replace every line with their names."""
     add: tuple[Header, ...] = ()
-    """Additional header lines."""
     remove: tuple[str, ...] = ()
     removed: frozenset[str] = field(init=False, compare=False, repr=False)
     """Names (normalized) of which no original line stays."""

@@ -18,9 +18,7 @@ from gateway.core.fleet.admission import CLIENT_LIMITS, MAINTENANCE, ClientLimit
 from gateway.core.fleet.connections import REUSE, Reuse
 from gateway.core.fleet.failures import EJECTION_OR_OFF, RETRY, Ejection, Retry
 from gateway.core.fleet.limits import SERVICE_LIMITS, Limits
-from gateway.core.fleet.match import MATCH, Match
-from gateway.core.fleet.probe import PROBE, Probe
-from gateway.core.fleet.service import AtLeast, Policy, Service
+from gateway.core.fleet.service import MATCH, PROBE, AtLeast, Match, Policy, Probe, Service
 from gateway.core.fleet.timeouts import SERVICE_TIMEOUTS, Timeouts
 from gateway.core.http.upgrade import PROTOCOL_PATTERN, carries_requests
 from gateway.keys.kinds import SHARED, ListOf, Table, Text, matching, reject, section
