@@ -71,7 +71,7 @@ class Loaded:
         return problem.render(self.filename, lines)
 
     def require(self) -> Settings:
-        """The settings. Raises `SettingsError` with the text of `render`."""
+        """The settings without errors. Raises `SettingsError` with the text of `render`."""
         if self.settings is None:
             raise SettingsError(self.render(), self.problems)
         return self.settings
@@ -279,7 +279,7 @@ def named_dialects(services: Node | None) -> Mapping[str, type[Dialect]]:
 
 
 def _names(services: Node | None) -> set[str]:
-    """Names that are names of dialects in a correct file."""
+    """Words in the services that must be names of dialects."""
     names: set[str] = set()
     for entry in services.entries.values() if isinstance(services, MappingNode) else ():
         if isinstance(service := entry.value, MappingNode):

@@ -30,7 +30,7 @@ class Settings:
     workers: int | None = 1
     """Number of processes that serve requests; None: one for each CPU."""
     agreement: AgreementSettings | None = None
-    """How replicas agree on one offer; None: this gateway has no replicas."""
+    """Agreement with the other replicas of this gateway; None: there are none."""
     access_log: AccessLogSettings = field(default_factory=AccessLogSettings)
     log: LogSettings = field(default_factory=LogSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)

@@ -325,7 +325,7 @@ class Chef(Dialect):
         )
 
     def _legacy(self, answer: ProbeResponse) -> ProbeStep:
-        """A legacy server, if the response is JSON of this API: an object, and of an error with `error`."""
+        """The advertisement of a legacy server, if the response is JSON of this API; otherwise a fault."""
         members = load_object(answer.body) if "json" in answer.headers.get("Content-Type", "").lower() else {}
         if members and (answer.status == 200 or "error" in members):
             return Advertisement(self.legacy_versions, legacy=True)
@@ -382,7 +382,7 @@ def _document_endpoint(rest: str) -> Endpoint | None:
 def _write_document(
     endpoint: Endpoint, path: str, offered: VersionSet, operations: Operations
 ) -> Mapping[str, object] | None:
-    """The document at `path`. None: `path` names an operation without a version on offer."""
+    """The JSON document at `path`; None: `path` names an operation without a version on offer."""
     if endpoint == VERSION_DOCUMENT:
         return {"min_api_version": offered.lowest[0], "max_api_version": offered.highest[0]}
     wanted = path.partition("extended")[2].strip("/")
@@ -398,7 +398,7 @@ def _write_document(
 
 
 def _endpoints(offered: VersionSet, operations: Operations) -> list[Mapping[str, object]]:
-    """Paths with an operation that is on offer or comes next, in the order of the configuration."""
+    """Paths of operations that are on offer or come next, in the order of the configuration."""
     by_path: dict[PathTemplate, list[Element]] = {}
     for operation in operations.listed:
         by_path.setdefault(operation.path, []).extend(_elements(operation, offered))
@@ -408,7 +408,7 @@ def _endpoints(offered: VersionSet, operations: Operations) -> list[Mapping[str,
 
 
 def _elements(operation: Operation, offered: VersionSet) -> list[Element]:
-    """One element for each version on offer, oldest first, then one for the version that comes next."""
+    """Elements of the document: one for each version on offer, oldest first, then one for the next."""
     since = max(offered.lowest, offered.highest.step(1 - MAX_VERSIONS))
     newest = VersionSet.between(since, offered.highest)
     statuses = {

@@ -40,7 +40,7 @@ class VersionObject(NamedTuple):
     request: str | None
     """`request_version` as an integer in its shortest spelling; None: it was no integer."""
     response: str | None
-    """`response_version`, in the same way."""
+    """`response_version` as an integer in its shortest spelling; None: it was no integer."""
     versions: VersionSet
     """The backend's own range; empty: the object has no valid one."""
 
@@ -73,7 +73,7 @@ def load_object(text: str | bytes) -> Mapping[str, object]:
 
 
 def _integer(value: object) -> str | None:
-    """The shortest spelling of a number or of the text of one."""
+    """The shortest spelling of an integer that is given as a number or as text."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     number = read_integer(str(value))  # `read_json` has refused a number that is too long for str()
@@ -99,7 +99,7 @@ def response_version_text(status: int, request_version: str) -> str:
 
 
 def write_object(offered: VersionSet, request_version: str, response_version: str) -> Header:
-    """The header of a response: compact, in this order, all values strings."""
+    """The header with the version object: compact, in this order, all values strings."""
     members = {
         "min_version": INTEGER.format(offered.lowest),
         "max_version": INTEGER.format(offered.highest),

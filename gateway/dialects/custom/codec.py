@@ -47,12 +47,12 @@ class VersionCodec:
         return None if text is None else self.scheme.parse(text)
 
     def write(self, version: Version, like: Json = "") -> str | int:
-        """The version in this spelling, as a number if `like`, the old value, is one."""
+        """Write a version in this spelling, as a number if the old value `like` is one."""
         text = self.affixes.write(self.scheme.format(version))
         return int(text) if isinstance(like, int) and text.isdecimal() else text
 
     def read_range(self, low: Version | None, high: Version | None) -> VersionSet:
-        """All versions from one to another; empty: the two are no range."""
+        """All versions from a minimum to a maximum; empty: the two values are no range."""
         if low is None or high is None or low.major != high.major or low > high:
             return VersionSet()
         return VersionSet.between(low, high)
@@ -68,7 +68,7 @@ class VersionCodec:
 @final
 @dataclass(frozen=True, slots=True)
 class DocumentCodec:
-    """Places of versions in a document. None: the document has no such value."""
+    """Places of versions in a JSON document. A field is None if the document has no such value."""
 
     codec: VersionCodec
     minimum: JsonPath | None = None
@@ -114,7 +114,7 @@ class DocumentCodec:
         return all(self._is_list(items, in_item) for items in lists)
 
     def _is_list(self, items: list[Json], in_item: JsonPath) -> bool:
-        """Whether an item has a version, or no item has a value that may be one."""
+        """Whether a list is one of versions: an item has one, or no item has a value that may be one."""
         values = [value for item in items for value in in_item.find(item)]
         return not any(map(_may_be_version, values)) or any(self.codec.read(value) for value in values)
 
@@ -199,7 +199,7 @@ def _size(versions: VersionSet) -> int:
 @final
 @dataclass(frozen=True, slots=True)
 class ResponseCodec:
-    """Response headers that hold versions. None: the API has no such header."""
+    """Response headers that hold versions. A field is None if the API has no such header."""
 
     codec: VersionCodec
     served: str | None = None
@@ -209,7 +209,7 @@ class ResponseCodec:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All headers of the API that hold versions, canonical."""
+        """Canonical names of all headers of the API that hold versions."""
         return tuple(filter(None, (self.served, self.minimum, self.maximum, self.listed)))
 
     @property

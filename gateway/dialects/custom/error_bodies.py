@@ -47,7 +47,7 @@ class Template:
 
     @classmethod
     def read(cls, text: str, content_type: str, known: tuple[str, ...]) -> Template:
-        """A checked template. Raises `ValueError` for an unknown placeholder and for invalid JSON."""
+        """Read and check a template. Raises `ValueError` for an unknown placeholder and invalid JSON."""
         for name in _PLACEHOLDER.findall(text):
             if name not in known:
                 close = get_close_matches(name, known, n=1)
@@ -115,7 +115,7 @@ class ErrorBodies:
         return self.refusals.get(refusal.reason, self.refusal)
 
     def write_error(self, error: GatewayError) -> Response:
-        """The response for any other error."""
+        """The response for an error that is no refusal."""
         return self.error.response(error.status, {"title": error.title, "detail": error.detail})
 
     def list_versions(self, offered: VersionSet) -> list[str]:

@@ -16,12 +16,12 @@ from typing import Final, TypeAlias, final
 from gateway.core.http.json_body import Json
 
 Step: TypeAlias = str | int | None
-"""The name of a member, the index of a list, or every item (None)."""
+"""A step of a path: the name of a member, the index of a list, or every item (None)."""
 
 LONGEST: Final = 256
-"""Longest path in characters; real ones have at most fifty."""
+"""Longest JSON path in characters; real ones have at most fifty."""
 DEEPEST: Final = 16
-"""Largest number of steps in a path."""
+"""Largest number of steps in a JSON path."""
 
 _STEP: Final = re.compile(
     r"""\.(?P<name>[A-Za-z_][A-Za-z0-9_-]*)|\[(?:(?P<index>0|[1-9][0-9]{0,5})|(?P<all>\*)|"""
@@ -42,7 +42,7 @@ class JsonPath:
 
     @classmethod
     def read(cls, text: str) -> JsonPath:
-        """Read `$.a[0].b`. Raises `ValueError`, whose text never quotes the path."""
+        """Read a path such as `$.a[0].b`. Raises `ValueError`, whose text never quotes the path."""
         if not text.startswith("$"):
             raise ValueError("a JSON path begins with `$`")
         if len(text) > LONGEST:

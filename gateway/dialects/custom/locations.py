@@ -130,7 +130,7 @@ class HeaderLocation:
         )
 
     def write(self, headers: Mapping[str, str], text: str | None) -> tuple[Header, ...]:
-        """The one line with `text`; None: no line."""
+        """The header line with the version `text`; None: no line."""
         return () if text is None else ((self.name, self.affixes.write(text)),)
 
 

@@ -22,9 +22,9 @@ LONGEST_LIST: Final = 2048
 send 150."""
 
 _NAME: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
-"""A token (RFC 9110 5.6.2)."""
+"""A token as in names of media types and parameters (RFC 9110 5.6.2)."""
 _WEIGHT: Final = re.compile(r"0?\.([0-9]{0,3})|0|1(?:\.0{0,3})?", re.ASCII)
-"""A weight. `.2` is one and `*` is a type, too: Java's `HttpURLConnection` sends `*; q=.2` by itself."""
+"""The weight of a media type, also `.2`: Java's `HttpURLConnection` sends `*; q=.2` by itself."""
 
 
 def _element(kind: str, quotable: str, end: str) -> re.Pattern[str]:
@@ -36,20 +36,20 @@ def _element(kind: str, quotable: str, end: str) -> re.Pattern[str]:
 
 
 _LISTED: Final = _element(rf"{_NAME}/{_NAME}|\*", r"\t !#-+\--\[\]-~", r",|\Z")
-"""One type of a list, without a comma in quotation marks: Django splits a list at every comma."""
+"""A type in a list, without a comma in quotation marks: Django splits a list at every comma."""
 _ALONE: Final = _element(rf"{_NAME}/{_NAME}", r"\t !#-\[\]-~", r"\Z")
 _PARAMETER: Final = re.compile(rf';[ \t]*+({_NAME})=("(?:[^"\\]|\\.)*+"|{_NAME})', re.ASCII)
 
 
 class MediaType(NamedTuple):
-    """One element of `Accept`, or all of `Content-Type`."""
+    """An element of `Accept`, or all of `Content-Type`."""
 
     name: str
     """Type and subtype in lower case: `application/json`."""
     parameters: tuple[tuple[str, str], ...]
     """Parameters with names in lower case and values as the client wrote them."""
     original: str = ""
-    """The client's own text, while nothing is changed."""
+    """The element as the client wrote it, while nothing is changed."""
 
     def __str__(self) -> str:
         parameters = (f"{name}={value}" for name, value in self.parameters)
@@ -57,7 +57,7 @@ class MediaType(NamedTuple):
 
     @property
     def weights(self) -> list[str]:
-        """The values of `q`: one, or none, in a list that can be read."""
+        """The values of the parameter `q`: one, or none, in a list that can be read."""
         return [value for name, value in self.parameters if name == "q"]
 
     @property
@@ -192,7 +192,7 @@ class MediaTypeLocation:
 
 
 def _plain(name: str) -> tuple[str, str]:
-    """Type and suffix: `application`, `json` of `application/vnd.x+json`."""
+    """Type and suffix of a media type: `application`, `json` of `application/vnd.x+json`."""
     kind, _, subtype = name.partition("/")
     return kind, subtype.rpartition("+")[2]
 

@@ -40,7 +40,7 @@ from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import MajorMinor, Scheme, Version
 
 MICROVERSION = MajorMinor()
-"""X.Y, the one scheme of the family."""
+"""The version scheme X.Y of all OpenStack microversions."""
 
 STANDARD = "OpenStack-API-Version"
 """The version header that all services share: `compute 2.1, baremetal 1.58`."""

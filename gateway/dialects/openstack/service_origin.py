@@ -112,7 +112,7 @@ def probed_document(
 
 
 def is_cinder(document: Document) -> bool:
-    """Whether an entry v3.0 has a range of major 3 in `min_version` and `version`, as only Cinder's."""
+    """Whether an entry v3.0 has a range of major 3 in `min_version` and `version`: only Cinder's has."""
     for entry in version_entries(document) or ():
         found = read_range_values(entry.get("min_version"), entry.get("version"))
         if found is not None and entry.get("id") == "v3.0":

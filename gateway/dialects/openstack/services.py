@@ -43,10 +43,10 @@ class ServiceProfile:
     legacy_headers: tuple[str, ...] = ()
     """The service's own version headers. The first present one counts after the standard header."""
     first_item_counts: bool = False
-    """True: the first item that contains the service type counts. False: the last of exactly that type."""
+    """Whether the first item that contains the service type counts, not the last of exactly that type."""
     latest: Latest = Latest.EXACT
     zero_major: bool = False
-    """True: `0.9` is a version (too old), not malformed."""
+    """Whether `0.9` is a version (too old) instead of malformed."""
     default_version: DefaultKind = DefaultKind.MINIMUM
     malformed_status: int = 400
     error_shape: ErrorShape = "api_sig"
@@ -59,30 +59,30 @@ class ServiceProfile:
     echo_headers: tuple[str, ...] = (STANDARD,)
     """Response headers with the served version, as its servers spell them; empty: none."""
     echoes_refused_version: bool = False
-    """True: a 406 repeats the version that was refused."""
+    """Whether a 406 repeats the version that was refused."""
     range_headers: tuple[str, str] | None = None
     range_on_malformed: bool = False
-    """True: the range headers are also on the refusal of a malformed text."""
+    """Whether the refusal of a malformed version has the range headers, too."""
     root_negotiated: bool = False
-    """True: a version counts on `/`, too."""
+    """Whether a version counts on `/`, too."""
     maximum_keys: tuple[str, ...] = ("max_version", "version")
     id_is_maximum: bool = False
-    """True: the `id` in documents is the maximum, and no other key has it."""
+    """Whether the `id` in documents is the maximum, which no other key has."""
     index_key: str | None = None
     """Key of a document at `/vN` that lists resources, and no version."""
     releases: Mapping[str, Version] = field(default_factory=dict)
     item_required: bool = False
-    """True: a standard header without an item for the service is malformed. False: it is ignored."""
+    """Whether a standard header without an item for the service is malformed; otherwise it is ignored."""
     unversioned_mounts: frozenset[str] = frozenset()
     """First segments of paths at and below which its servers know no version."""
     echoing_mounts: frozenset[str] = frozenset()
     """First segments of paths below which every success names the served version, in all releases."""
     retry_after: bool = True
-    """False: its clients break on `Retry-After`."""
+    """Whether its clients accept `Retry-After`; some break on it."""
     request_id_headers: tuple[str, ...] = (REQUEST_ID,)
     """Response headers with the id of a request; empty: its servers have no ids of their own."""
     request_id_in_errors: bool = False
-    """True: each error of an `api_sig` body names the id, too."""
+    """Whether each error of an `api_sig` body names the request id, too."""
 
 
 _PLACEMENT_REFUSED = (

@@ -16,7 +16,7 @@ from gateway.settings.yaml.tree import Node, SequenceNode, child
 @final
 @dataclass(frozen=True, slots=True)
 class WrittenAccess:
-    """From which addresses the service may be used."""
+    """Networks from which the service may be used."""
 
     allow: tuple[IPv4Network | IPv6Network, ...] | None = ListOf(NETWORK).key(
         None,

@@ -158,7 +158,7 @@ class EtcdSettings:
 @final
 @dataclass(frozen=True, slots=True)
 class AgreementSettings:
-    """How all replicas of this gateway agree, so that they offer the same."""
+    """Agreement of all replicas of this gateway on one offer."""
 
     etcd: EtcdSettings = field(
         metadata=section(EtcdSettings, title="Etcd").required(

@@ -44,7 +44,7 @@ _OF_THE_MESSAGE: Final = HOP_BY_HOP | UNLISTABLE | {"expect", "via"}
 @final
 @dataclass(frozen=True, slots=True)
 class AccessLogSettings:
-    """One line for every request."""
+    """The access log: one line for every request."""
 
     format: str = one_of("json", "text", "off").key(
         "json",
@@ -90,7 +90,7 @@ class LogSettings:
 @final
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
-    """The series that `/metrics` has."""
+    """The set of series in `/metrics`."""
 
     per_backend: bool = FLAG.key(
         default=True,
@@ -284,7 +284,7 @@ def check_untrusted_headers(services: Sequence[Service], root: MappingNode, find
 
 
 def _covers(pattern: str, names: frozenset[str]) -> str:
-    """The first of these names that a normalized pattern includes; empty: none."""
+    """The first of these header names that a normalized pattern includes; empty: none."""
     beginning = pattern.removesuffix("*")
     if beginning == pattern:
         return pattern if pattern in names else ""

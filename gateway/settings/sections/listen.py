@@ -40,7 +40,7 @@ MODE: Final = Text(read_mode, {"type": ["string", "integer"], "pattern": f"^{_MO
 @final
 @dataclass(frozen=True, slots=True)
 class WrittenListener:
-    """One address on which clients are served."""
+    """An address on which clients are served."""
 
     address: ClientAddress = field(
         metadata=CLIENT_ADDRESS.required(

@@ -60,7 +60,7 @@ PROTOCOL: Final = Text(read_protocol, matching(PROTOCOL_PATTERN))
 @final
 @dataclass(frozen=True, slots=True)
 class WrittenService:
-    """One versioned API with one dialect."""
+    """A versioned API with one dialect."""
 
     dialect: str = field(
         metadata=LINE.required(
@@ -184,7 +184,7 @@ class WrittenService:
         example={"body": "10GiB"},
     )
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    """Options of dialects by the name of the dialect, which is their key in the file."""
+    """Options of dialects, by the name of the dialect."""
 
 
 SERVICE: Final = section(WrittenService, title="Service")

@@ -82,7 +82,7 @@ def _warn_of_others(node: Node, message: str, findings: Findings) -> None:
 
 
 def _foreign(state: Path) -> Path | None:
-    """A file of another user in a folder that this one can write, as after one start by hand as root."""
+    """A state file of another user, as after one start by hand as root; None: there is none."""
     lock = state.with_name(f"{state.name}.lock")
     needed = ((state, os.R_OK), (lock, os.R_OK | os.W_OK))
     there = ((path, use) for path, use in needed if os.access(path, os.F_OK))

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class _Refused:
-    """Result for a node whose value was refused."""
+    """Result of reading a node whose value was refused."""
 
 
 _REFUSED: Final = _Refused()

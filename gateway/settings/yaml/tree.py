@@ -18,9 +18,9 @@ from gateway.settings.files import SourceError
 from gateway.settings.yaml.problem import Problem, quoted, split_lines
 
 MAX_CHARACTERS: Final = 1024 * 1024
-"""Longest configuration. One of a thousand services is shorter."""
+"""Longest configuration in characters. One of a thousand services is shorter."""
 MAX_DEPTH: Final = 32
-"""Deepest nesting. The deepest key of the configuration is at level 6."""
+"""Deepest nesting in a file. The deepest key of the configuration is at level 6."""
 
 _REFERENCE: Final = re.compile(
     r"\$\{(?:FILE:(?!-)(?P<file>[^}]*)\}"
@@ -76,7 +76,7 @@ class Scalar:
 
 @dataclass(slots=True)
 class MappingEntry:
-    """A key with its value."""
+    """A key of a mapping with its value."""
 
     key: Scalar
     value: Node
@@ -93,7 +93,7 @@ class MappingNode:
 
 @dataclass(slots=True)
 class SequenceNode:
-    """A list of nodes."""
+    """A list of nodes with its position."""
 
     position: Position
     items: list[Node] = field(default_factory=list)
@@ -125,7 +125,7 @@ def shape_of(node: Node) -> str:
 
 
 def child(node: Node | None, *path: str | int) -> Node | None:
-    """The node at `path` below `node`, or None."""
+    """The node at `path` below `node`; None: there is none."""
     for part in path:
         if isinstance(node, MappingNode) and isinstance(part, str) and part in node.entries:
             node = node.entries[part].value
