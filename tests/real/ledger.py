@@ -54,7 +54,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Excuse:
-    """A failure of a server itself: this release responds 500 to one of these methods, with `text`.
+    """A failure of a server itself: this release responds `status` to one of these methods, with `text`.
 
     `within`: only in this time. Then it is unknown what was written, else everything was written.
     """
@@ -63,11 +63,12 @@ class Excuse:
     methods: frozenset[str]
     text: str
     within: Window | None = None
+    status: int = 500
 
     def covers(self, exchange: Exchange, source: Arrival, text: str) -> bool:
         """True when this response of `source`, whose `text` the client has read, is such a failure."""
         return (
-            exchange.status == 500
+            exchange.status == self.status
             and source.release == self.release
             and exchange.method in self.methods
             and self.text in text

@@ -11,7 +11,8 @@ These failures are allowed:
 one executes the request and returns a list of traits that 12.1.6 cannot read. The server has written the node
 and responds 500: the gateway forwards the 500 once and never retries.
 * 500 to writes while the one conductor restarts unpinned (6.2): the API reports that it cannot reach it, or
-that the conductor ended in the middle of its response to the API.
+that the conductor ended in the middle of its response to the API. Or 400: the conductor that starts has
+cleared the lock that the API took before.
 * 502 to POST and PATCH without a response, at a server that was ending (12.1.6 completes nothing). It is
   unknown whether they were executed, so they are not sent again.
 """
@@ -40,6 +41,7 @@ F, T = FROM.top, TO.top
 UNREADABLE = "Version 1.2 of TraitList is not supported"
 NO_CONDUCTOR = "Unable to establish connection to"
 CONDUCTOR_ENDED = "Connection broken: IncompleteRead"
+LOCK_CLEARED = "found not to be locked on release"
 WRITES = frozenset({"POST", "PATCH", "DELETE"})
 # The newest version at which openstacksdk 4.22.0 requests nodes.
 SDK_NEWEST = "1.109"
@@ -71,6 +73,7 @@ def upgraded(folder: Path, pytestconfig: pytest.Config) -> Iterator[Upgraded]:
                 Excuse(FROM, ONCE, UNREADABLE),
                 Excuse(TO_PINNED, WRITES, NO_CONDUCTOR, run.without_conductor),
                 Excuse(TO_PINNED, WRITES, CONDUCTOR_ENDED, run.without_conductor),
+                Excuse(TO_PINNED, WRITES, LOCK_CLEARED, run.without_conductor, status=400),
             ]
             offers = [(IRONIC.default_version, F), (IRONIC.default_version, T)]
             ledger = judge(clients.calls, testbed.seen(), run.arrivals(), run.windows, excuses, offers)
