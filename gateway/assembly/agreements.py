@@ -120,11 +120,8 @@ async def agreeing(agreed: GatewayAgreement) -> AsyncIterator[None]:
 
 
 def begin_to_agree(plan: Plan, agreed: GatewayAgreement) -> None:
-    """Start the agreement, which gives every view its record. All late parts are there, and none serves yet.
-
-    In a take-over the other gateway serves by records that are restored here. They do not move at first: even
-    the first steps must not be ahead of what that gateway serves.
-    """
+    """Start the agreement, which gives every view its record. In a take-over, where the other gateway serves
+    by the same records, they do not move at first: no step must be ahead of what it serves."""
     if plan.handover.taken is not None:
         agreed.agreement.hold(everything=False)
     agreed.agreement.start()

@@ -105,8 +105,6 @@ class Gateway:
         """Finish the requests under way (not after an error), then close everything."""
         await self._stack.__aexit__(kind, error, trace)
 
-    # --- its state
-
     @property
     def parts(self) -> Parts:
         """The parts, after the start, for tests."""
@@ -145,8 +143,6 @@ class Gateway:
     def _served(self) -> Running:
         assert self._running is not None, "the gateway has not started"
         return self._running
-
-    # --- signals
 
     def on_sighup(self) -> None:
         """Reopen the access log, and reload in the background. Does nothing while the gateway starts."""

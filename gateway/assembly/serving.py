@@ -86,11 +86,8 @@ async def accept_clients(parts: Parts, admin: AdminListeners) -> None:
 
 @asynccontextmanager
 async def in_service(parts: Parts, admin: AdminListeners) -> AsyncIterator[None]:
-    """Notifies the service manager that this gateway serves, and lets the next one take over.
-
-    On the way out it drains, before any other part is left: meanwhile backends are probed, offers move, and
-    operators see it all. After an error it waits for no request.
-    """
+    """Notifies the service manager that this gateway serves, and lets the next one take over. On the way out
+    it drains, while all other parts still run. After an error it waits for no request."""
     plan, plane = parts.plan, parts.plane
     plan.service_manager.ready(lambda: _status_line(parts))
     _offer_hand_over(parts, admin)

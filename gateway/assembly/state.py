@@ -49,9 +49,8 @@ async def state(plan: Plan, agreed: GatewayAgreement, late_parts: LateParts) -> 
 async def begin_saving(keeper: StateKeeper | None) -> None:
     """Write the first state, and from then on every later one.
 
-    Call this after the first probes, which must not wait for a disk; after the agreement has begun, since its
-    records belong in the file; and before a response of a backend is read, because the steps that it causes
-    are saved before workers take them.
+    The first probes, which must not wait for a disk, are sent by now, and the agreement has made its records.
+    No response is read yet: the steps that it causes are saved before workers take them.
     """
     if keeper is None:
         report_no_state_file()

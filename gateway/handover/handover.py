@@ -71,8 +71,6 @@ class Handover:
         self._waiting: asyncio.Task[None] | None = None
         self._sockets: ListeningSockets | None = None
 
-    # --- the start
-
     def state_file(self) -> StateFile | None:
         """The state file, with lock and state of a gateway that is taken over. Raises `ForeignFileError`."""
         if self._state is None:
@@ -144,8 +142,6 @@ class Handover:
         log.info("process %d, which was taken over, has ended", taken.pid)
         taken.close()
         gone()
-
-    # --- for the next gateway
 
     def offer(self, predecessor: Predecessor) -> None:
         """Let this gateway be taken over from now on. If the socket cannot be opened, a warning is logged."""

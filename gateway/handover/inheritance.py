@@ -36,8 +36,8 @@ class Inheritance(NamedTuple):
 
 
 def passed_sockets(settings: Settings, environ: MutableMapping[str, str]) -> Inheritance:
-    """The sockets that systemd has passed. Removes the variables from `environ`, so that no child process
-    takes them for its own. Raises `StartupError` for a descriptor that does not listen."""
+    """The sockets that systemd has passed. Removes the variables from `environ`, which are for no child
+    process. Raises `StartupError` for a descriptor that does not listen."""
     owner, count = environ.get("LISTEN_PID", ""), environ.get("LISTEN_FDS", "")
     for name in VARIABLES:
         environ.pop(name, None)

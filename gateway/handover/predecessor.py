@@ -91,8 +91,7 @@ class Predecessor:
 
     async def freeze(self) -> tuple[HandoverOffer, Sequence[int]]:
         """Freeze everything that two gateways would have to agree on. Returns the offer to the new gateway
-        and the descriptors that it describes, in its order. Raises `HandoverError` if that is not possible
-        now."""
+        and its descriptors. Raises `HandoverError` if a reload takes too long."""
         self.frozen = UNDER_WAY
         try:
             async with asyncio.timeout(RELOAD_TIME):
@@ -168,12 +167,9 @@ class HandoverServer:
         self._under_way: asyncio.Task[None] | None = None
         """The take-over that can be given up: this gateway still accepts clients."""
 
-    # --- its life
-
     def start(self, owner: Predecessor, *, replace: bool) -> None:
         """Listen, so that `owner` can be taken over. `replace`: instead of the gateway that was taken over.
-        The socket of a killed process is replaced as well. Raises `OSError` if another gateway listens there,
-        or if listening is not possible."""
+        The socket of a killed process is always replaced. Raises `OSError`."""
         if not replace:
             with short(self.path) as name:
                 remove_stale(Path(name))
@@ -219,8 +215,6 @@ class HandoverServer:
         """Close all connections, last of all: the new gateway learns by this that the old one is gone."""
         self.stop_listening()
         await end_tasks(*self._tasks)
-
-    # --- connections
 
     def _accept(self) -> None:
         assert self._sock is not None

@@ -77,8 +77,8 @@ class TakenOver:
             log.warning("taking over although not all backends were probed in %g s", FIRST_ROUND_TIME)
 
     async def ready(self) -> None:
-        """Ask the old gateway to stop, because this one could serve at once. When this returns, it accepts no
-        connections and writes no state. Raises `StartupError` if it does not stop."""
+        """Ask the old gateway to stop accepting and writing its state. Raises `StartupError` if it does
+        not."""
         try:
             await self._connection.send(READY.write())
             async with asyncio.timeout(STOP_TIME):

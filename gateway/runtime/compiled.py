@@ -112,10 +112,7 @@ def builds() -> tuple[Path, ...]:
 
 def stamp(sources: Path) -> str:
     """A checksum of all that a build of `sources` is made from: interpreter, tools, list of modules, sources.
-
-    All modules count, and not only those that are compiled: a compiled module contains constants and layouts
-    of the modules that it imports.
-    """
+    All modules count, since a compiled one contains constants and layouts of those that it imports."""
     import hashlib  # noqa: PLC0415 - a verb that uses no build does without
     import tomllib  # noqa: PLC0415
 

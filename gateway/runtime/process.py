@@ -73,9 +73,8 @@ def run_in_loop(main: Coroutine[Any, Any, Result]) -> Result:
 def without_odd_names(
     show: Callable[[sys.UnraisableHookArgs], object],
 ) -> Callable[[sys.UnraisableHookArgs], None]:
-    """A hook that calls `show`, except for server names of clients that are not ASCII. For those, Python's
-    TLS reports a traceback each, and clients could fill the log. The handshake is refused and counted
-    anyway."""
+    """A hook that calls `show`, except for server names of clients that are not ASCII: such a handshake is
+    refused and counted anyway, and with a traceback for each, clients could fill the log."""
 
     def hook(unraisable: sys.UnraisableHookArgs) -> None:
         if not (
@@ -102,11 +101,9 @@ def collector_paused() -> Iterator[None]:
 
 
 def keep_for_long() -> None:
-    """Exempt all present objects from garbage collection, because they live long. They are still freed by
-    their reference counts. Reading a configuration makes no cycles, as a test checks.
-
-    Has an effect only in a process that runs a gateway and nothing else (`run_in_loop`).
-    """
+    """Exempt all present objects from garbage collection, in a process that runs a gateway and nothing else.
+    They are still freed by their reference counts: reading a configuration makes no cycles, as a test
+    checks."""
     if gc.get_threshold() == THRESHOLDS:
         gc.freeze()
 
@@ -200,9 +197,8 @@ def handle_signals(
 class _Dumps:
     """The handler of SIGQUIT: captures stacks and writes them from a thread.
 
-    The signal interrupts the main thread wherever it is, perhaps while it holds a lock of the log. Another
-    thread may wait for that lock and hold one that the dump needs. So the main thread never waits for the
-    writing thread.
+    The signal may interrupt the main thread while it holds a lock of the log, for which a thread waits that
+    holds a lock that the dump needs. So the main thread never waits for the writing thread.
     """
 
     def __init__(self, capture: CaptureStacks, loop: asyncio.AbstractEventLoop) -> None:

@@ -183,9 +183,8 @@ class ServerCertificates:
             self._front, self._ends_by_chain = self._new_front(), {}
 
     def client_certificate(self, connection: ssl.SSLObject) -> ClientCertificate | None:
-        """The certificate that a client has shown in the handshake that is complete now, or in the one whose
-        session it has resumed. OpenSSL has verified it then, and compares its times in no other handshake.
-        None: it has shown none."""
+        """The certificate that a client has shown in this handshake, or in the one whose session it resumes,
+        when OpenSSL has verified it. None: it has shown none."""
         from gateway.tls.certificate import describe  # noqa: PLC0415 - loads `cryptography`
 
         if self.settings.client_ca is None:
@@ -213,9 +212,8 @@ class ServerCertificates:
             ends[fingerprint] = end
 
     def _front_for_one(self) -> ssl.SSLContext:
-        """A context as from `_new_front`, for one connection: no session can be resumed, since OpenSSL keeps
-        the sessions of TLS 1.2, and the keys of tickets, in the context with which the handshake begins. It
-        loads no files, because the context that is shown has them."""
+        """A context with which one handshake begins. OpenSSL keeps sessions and keys of tickets there, so
+        none can be resumed. It loads no files, because the context that is shown has them."""
         front = server_context()
         front.options |= ssl.OP_NO_TICKET
         front.num_tickets = 0

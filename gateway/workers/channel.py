@@ -76,8 +76,6 @@ class Channel(asyncio.Protocol):
                 await self._ended.wait()
         return self._ended.is_set()
 
-    # --- called by the loop
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's has all its methods
         if self._closed:
@@ -119,9 +117,6 @@ class Channel(asyncio.Protocol):
         if not self._closed:
             self._closed = True
             self._on_closed()
-
-
-# --- values as bytes ---------------------------------------------------------------------------------------
 
 
 def dumps(value: object) -> bytes:

@@ -45,8 +45,6 @@ class OwnWorker:
     _access_log: AccessLog
     """The log that the worker writes."""
 
-    # --- its life
-
     async def start(self) -> None:
         """Start everything but accepting clients. Raises `StartupError`, and then nothing runs."""
 
@@ -96,8 +94,6 @@ class OwnWorker:
 
     async def collect(self, *, counters: bool) -> None:
         """Wait for the reports of all workers, a second at most. `counters`: with those of `Metrics`."""
-
-    # --- its state
 
     @property
     def not_serving(self) -> str:

@@ -166,8 +166,6 @@ class LeaseLedger:
         """All keys, also those that are gone and still have leases out."""
         return self._stocks.keys()
 
-    # -- one key
-
     def _top_up(self, key: str, worker: int) -> None:
         """Grant a worker its part before it wants anything."""
         stock = self._stocks[key]

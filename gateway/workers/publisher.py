@@ -172,9 +172,6 @@ class Publisher:
         return made[2]
 
 
-# --- the offers that workers hold, compared with those in force --------------------------------------------
-
-
 def lowest_held(service: str, current: Snapshot, held: Iterable[Snapshot]) -> int | None:
     """The lowest `seq` of the service's record in workers, 0 if one has none; None: there is no worker."""
     present = _record(current.views.get(service))

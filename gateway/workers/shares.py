@@ -88,8 +88,6 @@ class TokenBroker:
         self._exchange: asyncio.TimerHandle | None = None
         self._dealing = False
 
-    # --- workers come and go
-
     def joined(self, slot: int, send: Send) -> None:
         """Add a worker that has started. `send`: to it."""
         worker = self._workers[slot] = _Worker(send)
@@ -134,8 +132,6 @@ class TokenBroker:
             case ClientUse():
                 self._count_use(worker, message)
 
-    # --- members that fail
-
     @property
     def held_back(self) -> Mapping[str, int]:
         """Members that are held back, by key, as for `selection.select`."""
@@ -178,8 +174,6 @@ class TokenBroker:
         if self._update_stocks():
             self._deal()
 
-    # --- leases
-
     def _update_stocks(self) -> bool:
         """Take the numbers of leases from the current views. Whether they may have changed."""
         views = self._snapshots.current.views
@@ -204,8 +198,6 @@ class TokenBroker:
         self._dealing = False
         for slot, leases in self._leases.deal():
             self._workers[slot].send(leases)
-
-    # --- what clients use
 
     def _count_use(self, worker: _Worker, message: ClientUse) -> None:
         for service, changed in message.in_flight.items():
@@ -262,9 +254,6 @@ def _member(snapshots: SnapshotSource, key: str) -> Member | None:
 
 def _clients(by_client: Mapping[str, Iterable[int]]) -> Iterator[tuple[str, int]]:
     return ((service, client) for service, clients in by_client.items() for client in clients)
-
-
-# --- in a worker -------------------------------------------------------------------------------------------
 
 
 @final
@@ -324,8 +313,6 @@ class BrokerClient:
         context.request_reader(trusted=False)
         return context.admission.limiters
 
-    # --- leases
-
     def _take_leases(self, leases: Leases) -> None:
         shared, context = self._shared, self._worker.context
         for key, number in leases.granted.items():
@@ -380,8 +367,6 @@ class BrokerClient:
         if shared.released:
             self._timers["closing"] = self._loop.call_later(CLOSING, self._leases_soon)
         return {key: number for key, number in released.items() if number > 0}
-
-    # --- what clients use
 
     def _use_soon(self) -> None:
         if not self._use_due:

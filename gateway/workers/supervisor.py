@@ -71,11 +71,8 @@ TIMING: Final = Timing()
 
 @final
 class WorkerProcesses:
-    """The data plane of `number` worker processes.
-
-    `count`: called with their counts (`Metrics.add`). `acknowledged`: called whenever `held` may have
-    changed. `program`: the command of a worker, without `--channel FD --code BUILD_ID`.
-    """
+    """The data plane of `number` worker processes. `count`: called with their counts. `acknowledged`: called
+    whenever `held` may have changed. `program`: the command of a worker, without its arguments."""
 
     def __init__(
         self,
@@ -120,8 +117,6 @@ class WorkerProcesses:
         """Whether it has listened, and does not any more."""
         self._ending = False
 
-    # --- its life
-
     async def start(self) -> None:
         for slot in range(self._number):
             # Owned by `_slots` until `abort`.
@@ -135,7 +130,6 @@ class WorkerProcesses:
         self._started = True
 
     async def listen(self) -> None:
-
         def serves() -> bool:
             stages = {handle.stage for handle in self._handles.values()}
             return WorkerStage.SERVING in stages and WorkerStage.LIVE not in stages
@@ -208,8 +202,6 @@ class WorkerProcesses:
             for handle in accepting():
                 handle.kill(f"has not stopped accepting within {self._timing.ttl:g} s")
             await self._changes.until(lambda: not accepting())
-
-    # --- one slot
 
     async def _keep(self, slot: int) -> None:
         """Keep a worker in this slot until the end."""
@@ -300,8 +292,6 @@ class WorkerProcesses:
                 ]
         self._stand_in.cover(vacant, self._receivers())
 
-    # --- messages from workers
-
     def _received(self, handle: WorkerHandle, message: object) -> None:
         recipient, well = handle.recipient, True
         if recipient is None:
@@ -363,8 +353,6 @@ class WorkerProcesses:
             handle.stage = WorkerStage.LIVE
             self._cover()
 
-    # --- watching
-
     def _on_beat(self) -> None:
         loop = asyncio.get_running_loop()
         self._beat_timer = loop.call_later(self._timing.ttl / BEATS, self._on_beat)
@@ -392,8 +380,6 @@ class WorkerProcesses:
             return (report is not None and report.number >= number) or handle not in self._handles.values()
 
         await self._changes.until(lambda: all(map(answered, asked)), COLLECT)
-
-    # --- what is in force
 
     def configured(self, settings: Settings) -> None:
         self._publisher.configured(settings)
@@ -432,8 +418,6 @@ class WorkerProcesses:
         """Send a message to all workers, also to those that start: they may have read the files before it."""
         for handle in self._handles.values():
             handle.send(message)
-
-    # --- its state
 
     @property
     def not_serving(self) -> str:

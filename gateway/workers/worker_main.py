@@ -178,8 +178,6 @@ class WorkerMain:
         self._channel.close()
         await self._channel.closed(LAST_WORDS)
 
-    # --- called by the loop
-
     def _received(self, message: messages.FromMainProcess) -> None:
         """Answer at once where possible. Other messages wait in the inbox for those before them."""
         parts = self._parts
@@ -204,11 +202,9 @@ class WorkerMain:
         self._news.set()
 
     def on_stop_signal(self) -> None:
-        """Ignore a stop signal while the main process lives: that decides when workers end.
-
-        An orphan ends anyway, and a second signal ends it at once. The main process may be gone while the end
-        of the channel is not read yet: a service manager signals all processes when the first one has ended.
-        """
+        """Ignore stop signals while the main process lives, and end an orphan at once on its second one. A
+        service manager signals all processes when the main one has ended, perhaps before the end of the
+        channel is read."""
         if not self._gone and os.getppid() == self._main_process:
             return
         if self._stopping:

@@ -120,8 +120,6 @@ class WorkerParts:
         await end_tasks(*self._tasks)
         await self._stack.aclose()
 
-    # --- clients
-
     async def listen(self) -> None:
         """Accept clients; also again after a pause. Raises `StartupError`."""
         listen = self.settings.listen
@@ -149,8 +147,6 @@ class WorkerParts:
             }
         )
 
-    # --- what is known and configured
-
     def update(self, update: messages.Update) -> None:
         self._follow(published(self._published, update.publication), update.facts_seen)
 
@@ -175,8 +171,6 @@ class WorkerParts:
 
     def _retarget(self) -> None:
         self._resolver.retarget([view.service for view in self.snapshot_holder.current.views.values()])
-
-    # --- other messages
 
     def received(self, message: messages.AtOnce) -> None:
         if isinstance(message, messages.Deadlines):
@@ -208,11 +202,8 @@ class WorkerParts:
 
 @final
 class OwnFacts:
-    """Facts from requests of this worker that the main process has not taken in yet.
-
-    They are put on top of each published snapshot, so that the worker never forgets what it has just learned.
-    `send`: to the main process.
-    """
+    """Facts from requests of this worker that the main process has not taken in yet. They are put on top of
+    each published snapshot, so that the worker never forgets what it has just learned."""
 
     def __init__(self, send: Callable[[messages.LearnedFacts], None]) -> None:
         self._send = send
@@ -246,11 +237,9 @@ class OwnFacts:
 
 @final
 class WorkerTls:
-    """The certificates of the listeners, and `contexts` for connections to backends. Call `read` first.
-
-    The main process watches the files, checks the configuration, counts and warns. A worker reads again when
-    it is told to. If a file cannot be read, the pair that was in force stays so.
-    """
+    """The certificates of the listeners, and `contexts` for connections to backends. The main process watches
+    the files, counts and warns; a worker reads again when it is told to. A pair that cannot be read changes
+    nothing."""
 
     def __init__(self) -> None:
         self.contexts = ClientContexts()
