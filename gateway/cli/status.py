@@ -43,7 +43,7 @@ BACKEND_COLUMNS: Final = (
     "URL",
     "ERROR",
 )
-SOURCE_COLUMNS: Final = ("SERVICE", "SOURCE", "LISTED", "UNLISTED", "LEAVING", "LAST ANSWER", "ERROR")
+SOURCE_COLUMNS: Final = ("SERVICE", "SOURCE", "LISTED", "UNLISTED", "LEAVING", "LAST RESPONSE", "ERROR")
 WORKER_COLUMNS: Final = ("WORKER", "PROCESS", "STATE", "CONNECTIONS", "REPLACED")
 REPLICA_COLUMNS: Final = ("REPLICA", "ID", "HOST", "RELEASE", "STATE", "LAST BEAT", "HOLDS", "DIFFERS IN")
 ENGINE_COLUMNS: Final = ("ENGINE", "RELEASE", "PID", "ROWS", "DRAINING", "STATE")
@@ -160,7 +160,7 @@ def _backend_rows(
             if whole or well <= SHOWN:
                 right.append(_backend_row(name, backend, member, now))
         if not whole and well > SHOWN:
-            count = f"{well - SHOWN} more that are fresh and without an error"
+            count = f"{well - SHOWN} more without a problem"
             left_out.append(plain(f"{name}: {count}; `skewgate status {name}` shows all"))
     return wrong + right, left_out
 
@@ -257,7 +257,7 @@ def _engine_row(engine: Mapping[str, Any]) -> list[TableCell]:
         *(str(engine.get(key) or "-") for key in ("name", "release", "pid")),
         str(rows),
         str(engine.get("draining", 0)),
-        (str(problem), Style.RED) if problem else ("follows", Style.GREEN),
+        (str(problem), Style.RED) if problem else ("in sync", Style.GREEN),
     ]
 
 
@@ -266,15 +266,15 @@ def _detached(
 ) -> Iterator[str]:
     """Return a line for each reason why this replica is cut off from the others."""
     if error := agreement.get("error"):
-        yield f"the store does not answer: {plain(str(error))}"
+        yield f"the store does not respond: {plain(str(error))}"
     for name, service in services.items():
         about = service.get("agreement") or {}
         if not about or about.get("attached"):
             continue
         left = about.get("answers_for")
         parts = [
-            f"{name}: this replica is detached for {max(0.0, now - float(about.get('since', now))):.0f} s",
-            *([f"it answers for {float(left):.0f} s more"] if left is not None else []),
+            f"{name}: this replica was detached {_ago(about.get('since', now), now)}",
+            *([f"it stops responding in {float(left):.0f} s"] if left is not None else []),
             *([plain(str(about["problem"]))] if about.get("problem") else []),
         ]
         yield "; ".join(parts)

@@ -39,7 +39,7 @@ def test_the_table_says_whether_it_follows() -> None:
     def last_line(report: EngineReport) -> list[str]:
         return page(status(report), 0.0, Paint(io.StringIO())).splitlines()[-1].split(maxsplit=5)
 
-    assert last_line(REPORT) == ["haproxy", "2.6.12", "7", "3", "1", "follows"]
+    assert last_line(REPORT) == ["haproxy", "2.6.12", "7", "3", "1", "in sync"]
     absent = REPORT._replace(release="", pid=None, problem="nobody listens at \x1b[1m/x")
     assert last_line(absent) == ["haproxy", "-", "-", "3", "1", "nobody listens at \ufffd[1m/x"]
 
