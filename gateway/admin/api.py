@@ -39,7 +39,7 @@ def create_app(context: AdminContext, *, clock: Callable[[], float] = monotonic)
     endpoints, sessions, wrong_tokens = _Endpoints(context), Sessions(clock), WrongTokens(clock)
     guard = Guard(context.access, sessions, wrong_tokens)
     app = web.Application(
-        # The outermost comes first: they also render the refusals of the guard.
+        # The outermost first: all render the refusals of the guard, too.
         middlewares=[on_connections, render_errors, render_pages, guard_requests(guard)],
         client_max_size=MAX_BODY,
     )
@@ -153,7 +153,7 @@ class _Endpoints:
 
     async def reload(self, request: web.Request) -> web.StreamResponse:
         """Responds once the new configuration is in force, or with the reasons why the old one stays."""
-        await request.read()  # one that is malformed, or never ends, must not reload
+        await request.read()  # a malformed or endless body must not reload
         refuse_while_still(self._context)
         result = await self._context.commands.reload()
         if not result.ok:

@@ -258,8 +258,8 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
     def resume_writing(self) -> None:
         if self._http is not None:
             self._http.resume_writing()
-        # Not while a response is under way that ends: a client that takes one piece after the other, each
-        # just in time, would keep a scrape for ever.
+        # Not during a response that ends: a client that reads each piece just in time would keep a scrape
+        # for ever.
         if self.is_stream or (self._request is None and not self._is_closed):
             self._end_read_timer()
 
@@ -357,7 +357,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
             deadline.reschedule(self._loop.time() + self._until_expiry(HEAD_TIME))
             while END not in self._head and len(self._head) <= MAX_HEAD:
                 self._head += await self._more()
-        # What follows the end in the same read is a body or another request, and no part of this head.
+        # Bytes after the end in the same read are a body or another request.
         head, _, self._received = self._head.partition(END)
         self._head = head + END
         if len(self._head) > MAX_HEAD or any(len(line) > MAX_LINE for line in head.split(b"\r\n")):

@@ -87,8 +87,8 @@ class Guard:
     def foreign(self, request: web.Request) -> web.HTTPException | None:
         """Returns the refusal of another Host or of a page of another origin; None: it is neither."""
         hosts = [host.lower() for host in request.headers.getall("Host", [])]
-        # Any name will do if the response tells nothing that a page of another name must not read. A request
-        # of HTTP/1.0 may have none then; one of 1.1 without it is 400 before it comes here (RFC 9112 3.2).
+        # Any Host is accepted for a public response. An HTTP/1.0 request may have none then; an HTTP/1.1
+        # request without one got 400 before (RFC 9112 3.2).
         takes_any_host = self._hosts is None or _is_health_check(request)
         if not takes_any_host and (len(hosts) != 1 or hosts[0] not in self._authorities(request)):
             return web.HTTPForbidden(text="the Host header does not name the admin listener")
@@ -103,14 +103,14 @@ class Guard:
         """Returns the refusal of a request without a caller."""
         if self._access.token() is None:
             return web.HTTPForbidden(text="a client certificate of an operator is needed")
-        # A request that has credentials and no caller has tried a wrong token.
+        # A request with credentials and without a caller has a wrong token.
         if hdrs.AUTHORIZATION in request.headers and (wait := self._wrong_tokens.add()):
             return web.HTTPTooManyRequests(text=TOO_MANY, headers={hdrs.RETRY_AFTER: str(wait)})
         if not is_page(request):
             text = "send the admin token: `Authorization: Bearer TOKEN`"
         elif wants_page(request):
             refusal = web.HTTPSeeOther(SIGN_IN)
-            # As a parameter of the call it would be read as a URL, and written anew in another spelling.
+            # As an argument it would be parsed as a URL and written in another spelling.
             refusal.headers[hdrs.LOCATION] = sign_in_path(request.path_qs)
             return refusal
         else:

@@ -203,7 +203,7 @@ class AccessLog:
         if self._redacts and "?" in target:
             target = self._redacted(target)
         text = f"{target}{request_id}{response_id}"
-        if len(text) <= MAX_VALUE and _is_plain(text):  # one look for the three that differ each time
+        if len(text) <= MAX_VALUE and _is_plain(text):  # one match for the three that differ in every line
             target_text = f'"{target}"'
             id_text = f'"{request_id}"' if request_id else "null"
             response_id_text = f'"{response_id}"' if response_id else "null"

@@ -84,7 +84,7 @@ class Collector:
         """Rows of a counted series, from copies of the cells. Sorting could hold the loop too long."""
         arranged, nothing = _arrangement(series), series.new_cell()
         sums = not self._per_backend and "backend" in series.labels
-        known: dict[Key, tuple[str, ...]] = {}  # few keys, and each owner has them
+        known: dict[Key, tuple[str, ...]] = {}  # few keys, the same for all owners
         for labels, table in owners:
             cell = table.cells.get(series, nothing)
             for key, value in list((_without_backends(series, cell) if sums else cell).items()):

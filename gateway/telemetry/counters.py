@@ -219,6 +219,6 @@ class Counters:
 
 def advertised_by(members: Iterable[Member]) -> VersionSet:
     """Returns all versions that `members` advertise, legacy ones included."""
-    # Most backends advertise the same, and each set counts once.
+    # Most backends advertise the same set, which is added once.
     sets = {member.advertisement.versions for member in members if member.advertisement is not None}
     return VersionSet.of(part for versions in sets for part in versions.ranges)

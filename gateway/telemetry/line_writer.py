@@ -129,7 +129,7 @@ class LineWriter:
         if self._thread is not None:
             self._thread.join(CLOSE_TIMEOUT)
             if self._thread.is_alive():
-                # It keeps its descriptor: closed during a write, the number could become another file's.
+                # The descriptor stays open: closed during a write, its number could become another's.
                 return
         if self._path is not None:
             os.close(self._fd)
@@ -198,7 +198,7 @@ class LineWriter:
         """Writes `lines` and returns the number of lost ones. A line that was cut short gets an end."""
         form = _form(self._fd)
         with self._turn, _alone(self._fd, form):
-            # Another process may have failed as well, in the midst of a line.
+            # Another process may have failed as well, in the middle of a line.
             torn = self._torn or (self._failed and _ends_amid_line(self._fd, form))
             lost = 0
             left = memoryview(b"\n" + lines if torn and lines else lines)

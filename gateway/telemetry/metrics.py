@@ -48,7 +48,7 @@ class Metrics:
         self._with_series: Snapshot | None = None
         """Snapshot whose services, backends and offers have series."""
         self._collector = Collector(self._counters, per_backend=per_backend)
-        # The configuration was read, or this process would not run.
+        # This process runs, so the configuration was read.
         self.set(OfConfiguration.config_last_reload_successful, 1)
         self.set(OfConfiguration.config_last_reload_success_timestamp_seconds, time.time())
 

@@ -59,7 +59,7 @@ def count_descriptors(proc: Path = PROC) -> int | None:
     """Counts open descriptors one by one, which takes a microsecond each."""
     try:
         with os.scandir(proc / "self" / "fd") as found:
-            return sum(1 for _ in found) - 1  # the one by which it is read
+            return sum(1 for _ in found) - 1  # without the descriptor of this scan
     except OSError:
         return None
 
@@ -75,7 +75,7 @@ def _known_descriptors(proc: Path) -> int | None:
 def _stat(proc: Path) -> tuple[float | None, int | None, int | None]:
     """Reads start time, virtual and resident memory from `/proc/self/stat` (proc_pid_stat(5))."""
     try:
-        # The name of the program may hold blanks and parentheses; what follows the last one does not.
+        # The name of the program may have blanks and parentheses; the fields follow the last parenthesis.
         fields = (proc / "self" / "stat").read_bytes().rpartition(b")")[2].split()
         after_boot = int(fields[19]) / os.sysconf("SC_CLK_TCK")
         virtual_bytes, resident_bytes = int(fields[20]), int(fields[21]) * resource.getpagesize()

@@ -65,7 +65,7 @@ class OpenTelemetrySink(SpanSink):
         self._ids = _NotedIds()
         self._exporter = OTLPSpanExporter(session=_BoundedSession())
         self._provider = TracerProvider(
-            sampler=ALWAYS_ON,  # `Tracing` has decided before
+            sampler=ALWAYS_ON,  # `Tracing` has sampled
             resource=_resource(environ),
             id_generator=self._ids,
             shutdown_on_exit=False,  # it would wait for the collector
@@ -236,7 +236,7 @@ def _of_attempt(record: RequestRecord, attempt: AttemptSpan, number: int, target
 
 
 def _set_status(span: Span, record: RequestRecord, attempt: AttemptSpan) -> None:
-    answered = attempt.ended < 0 and record.backend == attempt.backend.name  # the client got its response
+    answered = attempt.ended < 0 and record.backend == attempt.backend.name  # the client got this response
     status = attempt.status or (record.status if answered else 0)
     error = attempt.error or (record.reason if attempt.ended < 0 else "")
     if status:

@@ -39,7 +39,7 @@ def trace_of(fields: bytes) -> bytes:
     """Returns the well-formed `traceparent` among these fields, cut to the length of version 00; empty: there
     is none; otherwise `MALFORMED`. Two of them are malformed, and so is `tracestate` alone (W3C Trace Context
     3.3.1)."""
-    names = fields.lower()  # not by an expression that ignores case, which takes three times as long
+    names = fields.lower()  # a pattern that ignores case takes three times as long
     start = names.find(_PARENT_LINE)
     if start < 0:
         return MALFORMED if _STATE_LINE in names else b""
@@ -109,7 +109,7 @@ class AttemptSpan:
         self.span_id = new_span_id()
         self.began = began
         self.ended = -1.0
-        """Monotonic seconds of its end; negative: it ends with the request."""
+        """Monotonic time at which the attempt ended; negative: it ends with the request."""
         self.status = 0
         """Status of a response that the client does not get; 0: see the record."""
         self.error = ""

@@ -147,7 +147,7 @@ class Tracing:
 
     def finish(self, record: RequestRecord) -> None:
         """Hands a request that has ended to the sink, if it is sampled."""
-        if not record.traceparent:  # no backend has got it
+        if not record.traceparent:  # no backend got it
             self._begin(record)
         if record.trace is not None:
             self._sink.finish(record, record.trace)
@@ -162,7 +162,7 @@ class Tracing:
         """Continues the trace of the client, or begins one, and decides whether it is sampled."""
         parent = record.head.trace
         if parent in _NO_PARENT:
-            # Where a `traceparent` is malformed, `tracestate` says nothing, either.
+            # A malformed `traceparent` makes `tracestate` invalid as well.
             self.head_end(record)
             return
         trace_id, was_sampled = trace_id_of(parent), is_sampled(parent)

@@ -56,7 +56,7 @@ class Wish(NamedTuple):
     """Command as typed by an operator, not validated yet."""
 
     verb: str
-    """`pin`, `unpin`, `drain` or `enable`."""
+    """Verb: `pin`, `unpin`, `drain` or `enable`."""
     service: str
     backend: str = ""
     version: str = ""

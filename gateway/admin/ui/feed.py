@@ -74,7 +74,7 @@ class Feed:
 
     @contextmanager
     def followed(self, *, commanding: bool) -> Iterator[None]:
-        """Counts a follower within the block."""
+        """Context manager that counts a follower of the page."""
         self._followers[commanding] += 1
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())

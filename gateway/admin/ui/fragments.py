@@ -49,7 +49,7 @@ class AxisLabel(NamedTuple):
     at: float
     text: str
     anchor: str
-    """`start`, `middle` or `end`: a label at an edge must not be cut."""
+    """Alignment: `start`, `middle` or `end`. A label at an edge must not be cut."""
     only_wide: bool
     """Whether it has room on a wide screen only."""
 
@@ -125,7 +125,7 @@ def _with_room(labels: list[Tick], width: float) -> list[Tick]:
 
 
 def _ends(label: Tick, width: float) -> tuple[float, float]:
-    """Begin and end of a label, in pixels."""
+    """Begin and end of an axis label, in pixels."""
     at, length = label.at * width, len(label.text) * DIGIT
     anchor = _anchor(label)
     begin = at if anchor == "start" else at - length if anchor == "end" else at - length / 2

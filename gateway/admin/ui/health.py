@@ -38,7 +38,7 @@ class Problem(NamedTuple):
     """A problem that the page shows."""
 
     level: str
-    """`attention` or `bad`."""
+    """Severity: `attention` or `bad`."""
     sentence: str
     brief: str = ""
     """Sentence without names for the overview, where equal ones are shown once; empty: `sentence`."""
@@ -70,7 +70,7 @@ def together(problems: Iterable[tuple[str, Problem]]) -> Iterator[Problem]:
 def gateway_problems(status: GatewayStatus) -> Iterator[Problem]:
     """Finds problems of the gateway as a whole."""
     for each in views.conditions(status.snapshot, not_serving=status.not_serving):
-        if not each.holds and each.name != "offer":  # each service says that for itself
+        if not each.holds and each.name != "offer":  # each service reports that itself
             yield Problem(BAD, each.reason)
     if status.config.error:
         error = cut(status.config.error)
@@ -133,7 +133,7 @@ def service_problems(service: ServiceStatus) -> Iterator[Problem]:
     """Finds problems of one service."""
     view, members, ejected = service.view, service.view.members, service.gateway.report.ejected
     yield from _offer(service)
-    # Who is drained is being worked on, and who is leaving is not missed.
+    # Drained backends are being worked on, and leaving ones are not missed.
     down = names_of(members, lambda summary: summary.freshness is Freshness.DOWN and _is_wanted(summary))
     if down:
         state = "down (3 failed probes) and used only as a last resort"

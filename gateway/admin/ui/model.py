@@ -19,14 +19,14 @@ class Bar(NamedTuple):
     begin: float
     end: float
     text: str
-    """`1.1-1.58`"""
+    """Versions as text: `1.1-1.58`."""
 
 
 class HealthCard(NamedTuple):
     """Health of the gateway or of a service."""
 
     level: str
-    """`good`, `upgrading`, `attention` or `bad`."""
+    """Severity: `good`, `upgrading`, `attention` or `bad`."""
     sentence: str
     problems: tuple[str, ...]
 
@@ -38,7 +38,7 @@ class OfferCard(NamedTuple):
     """Versions on offer: `1.1-1.58` or `nothing`."""
     phase: str
     progress: str
-    """`1 of 4 serve 1.90`; empty: there is nothing to compare."""
+    """Progress of the upgrade: `1 of 4 serve 1.90`; empty: there is nothing to compare."""
     why: str
     """Sentence about the policy and what holds the offer."""
     who: tuple[str, ...]
@@ -63,7 +63,7 @@ class BackendGroup(NamedTuple):
 
     number: int
     text: str
-    """`serve 1.1-1.58`, `are unknown`."""
+    """Text about the group: `serve 1.1-1.58`, `are unknown`."""
     bars: tuple[Bar, ...]
 
 
@@ -75,15 +75,15 @@ class BackendRow(NamedTuple):
     name: str
     url: str
     serves: str
-    """`1.1-1.58`, `legacy`, `nothing known`."""
+    """Versions that it serves: `1.1-1.58`, `legacy`, `nothing known`."""
     bars: tuple[Bar, ...]
     freshness: str
-    """`fresh`, `stale`, `down`, `unknown`."""
+    """Freshness: `fresh`, `stale`, `down`, `unknown`."""
     state: str
-    """`in service`, `drained`, `leaving`, `ejected`, `unhealthy`, `backup`."""
+    """State: `in service`, `drained`, `leaving`, `ejected`, `unhealthy`, `backup`."""
     drained: bool
     note: str
-    """Error, ejection or time of leaving."""
+    """Note about an error, an ejection or the time of leaving."""
     in_flight: int
     queued: int | None
     """Requests in its queue; None: it has no queue."""
@@ -121,9 +121,9 @@ class EventRow(NamedTuple):
     at: float
     """Wall-clock seconds."""
     kind: str
-    """`offer`, `backend`, `operator`, `config`, `agreement`, `other`."""
+    """Kind of event: `offer`, `backend`, `operator`, `config`, `agreement`, `other`."""
     level: str
-    """`info`, `warning`, `error`."""
+    """Severity: `info`, `warning`, `error`."""
     service: str
     """Name of the service; empty: it is about none."""
     text: str
@@ -137,10 +137,10 @@ class ReplicaRow(NamedTuple):
     """Row of a replica, worker or engine."""
 
     kind: str
-    """`replica`, `worker` or `engine`."""
+    """Kind: `replica`, `worker` or `engine`."""
     name: str
     state: str
-    """`attached`, `detached`, `serving` and the like."""
+    """State: `attached`, `detached`, `serving` and the like."""
     level: str
     """Agreed record that it holds; empty: not known."""
     note: str
@@ -190,7 +190,7 @@ class ServiceRow(NamedTuple):
     held: str
     """Sentence about what holds the offer; empty: nothing."""
     backends: str
-    """`4 of 4 fresh`."""
+    """Number of fresh backends: `4 of 4 fresh`."""
     rate: float
     traffic: Traffic
 

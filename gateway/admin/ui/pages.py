@@ -201,7 +201,7 @@ async def _send(request: web.Request, pieces: Iterator[bytes]) -> web.StreamResp
     response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/html; charset=utf-8"})
     if request.method == hdrs.METH_HEAD:
         return response
-    first = next(pieces, b"")  # an error in it is a response of its own
+    first = next(pieces, b"")  # an error here still becomes an error response
     await response.prepare(request)
     await response.write(first)
     for piece in pieces:

@@ -49,7 +49,7 @@ POLL: Final = 1.0
 HEADERS: Final = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",
-    "X-Accel-Buffering": "no",  # what a proxy in front must not do
+    "X-Accel-Buffering": "no",  # a proxy in front must not buffer
 }
 
 
@@ -121,7 +121,7 @@ async def _follow(
             if shown is not None:
                 for piece in updates(sent, shown):
                     await response.write(piece)
-                    await asyncio.sleep(0)  # a write that need not wait gives nobody a turn
+                    await asyncio.sleep(0)  # a write that does not wait lets nothing else run
                     heard = monotonic()
                 sent = shown
             elif feed.is_gone:

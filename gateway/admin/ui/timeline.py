@@ -144,7 +144,7 @@ class TimeTick(NamedTuple):
 
     at: float
     text: str
-    """`14:05` or `23 Nov`, in UTC."""
+    """Time as `14:05` or `23 Nov`, in UTC."""
 
 
 class Span(NamedTuple):

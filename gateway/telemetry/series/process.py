@@ -18,13 +18,13 @@ HANDSHAKE_RESULTS: Final = (
     "resumed",  # a known session
     "closed",  # the client has left
     "timeout",  # timeouts.handshake
-    "displaced",  # it had to yield to others (limits.handshakes)
+    "displaced",  # closed in favour of others (limits.handshakes)
     "plain_http",  # plain HTTP on a port for TLS
     "not_tls",  # neither TLS nor HTTP
     "oversized",  # more bytes than any handshake has
-    "version",  # only versions of TLS that are too old
+    "version",  # only TLS versions that are too old
     "cipher",  # no common cipher
-    "client_certificate",  # none where one is required, or one that is not valid
+    "client_certificate",  # missing or not valid
     "client_refused",  # the client has sent an alert: it does not trust the certificate, for example
     "protocol",  # anything else that breaks TLS
 )
@@ -35,14 +35,14 @@ INTERNAL: Final = "internal"
 
 ADMIN_ERRORS: Final = (
     "body",  # incomplete, malformed or too large
-    "forbidden",  # the wrong Host or Origin
+    "forbidden",  # wrong Host or Origin
     "head_too_large",
     INTERNAL,
     "malformed",  # not valid HTTP
-    "timeout",  # a request or the reading of a response took too long
+    "timeout",  # a request, or reading a response, took too long
     "tls",  # TLS on a port without it
     "too_many_connections",
-    "unauthorized",  # no token, or another one
+    "unauthorized",  # no token, or a wrong one
 )
 """Values of the label `reason` of skewgate_admin_errors_total."""
 

@@ -1,5 +1,5 @@
-// Follows the gateway: puts each fragment of an event in the place of the one with the same id, and says how
-// old the page is. The page is whole without it. All HTML here was made, and escaped, by our own server.
+// Keeps the page up to date: replaces the fragments of each event by id, and shows the age of the page. The page
+// is complete without it. All HTML here was made, and escaped, by our own server.
 "use strict";
 {
   const SILENCE = 25_000; // milliseconds: the server says something every ten seconds
@@ -8,16 +8,16 @@
 
   const body = document.body;
   const word = document.getElementById("connection");
-  const fresh = new Map(); // rows that have come and have no place yet
+  const fresh = new Map(); // new rows without a place
   let stream = null;
-  let text = ""; // of an update that is not complete
+  let text = ""; // of an incomplete update
   let heard = Date.now();
   let opened = heard;
   let ahead = Number(body.dataset.now) * 1000 - Date.now(); // of the server's clock
   let retry = 0;
   let waits = RETRY;
 
-  // --- what has changed
+  // --- changes
 
   const parsed = html => {
     const template = document.createElement("template");
@@ -167,7 +167,7 @@
     };
   };
 
-  // The server takes no stream from this page: ask for the page itself, and then for a stream again.
+  // The server refuses a stream: load the page itself, and then ask for a stream again.
   const fall = async () => {
     close();
     const source = stream;
@@ -193,7 +193,7 @@
     if (source === stream) retry = setTimeout(open, waits);
   };
 
-  // Take over what another copy of the page shows.
+  // Take over the content of another copy of the page.
   const adopt = page => {
     const main = page.getElementById("main");
     if (!main || !page.body.dataset.events) return false;
@@ -212,7 +212,7 @@
     }
   };
 
-  // A browser has six connections to a server: pages that nobody sees leave theirs to others.
+  // A browser has six connections to a server: hidden pages leave theirs to others.
   const shownOrHidden = () => {
     if (document.hidden) close();
     else {
