@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import fields
 from typing import Final
 
 import pytest
@@ -26,14 +25,12 @@ HEADINGS: Final = (
     "What is refused",
     "What a backend refuses",
     "How a backend is probed",
-    "What can be configured",
     "Clients, and what to know",
 )
 TABLES: Final = {
     "What is read": ["", ""],
     "What is written": ["to", ""],
     "What is refused": ["case", "status", "range", "text"],
-    "What can be configured": ["option", "default", ""],
 }
 
 every_dialect = pytest.mark.parametrize("name", list(discover()))
@@ -82,14 +79,6 @@ def test_every_header_that_is_read_or_written_is_named(name: str) -> None:
         if sample.label == name or ("," not in sample.label and "headers of its own" not in sample.label):
             for header in sample.dialect.reads | sample.dialect.owned_request:
                 assert header in text, f"{sample.label}: {header}"
-
-
-@every_dialect
-def test_every_option_is_listed(name: str) -> None:
-    listed = [row[0].strip("`") for row in rows(part(name, "What can be configured"))]
-
-    options = [field.name for field in fields(discover()[name].Options) if field.name != "probes"]
-    assert listed == (options or ["none of its own"]), "`probes` comes from the service"
 
 
 def plain(text: str) -> str:
