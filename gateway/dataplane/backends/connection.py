@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from gateway.dataplane.http1.request_ids import SentIds
 
 BODY_UNREAD: Final = frozenset({400, 411, 413, 415, 501})
-"""Statuses that refuse a request by its head. Some servers then leave its body unread and take it for the
-next request (threats R3-T1)."""
+"""Refusals by the head, after which some servers take the unread body for a request (threats R3-T1)."""
 END: Final[int] = getattr(select, "POLLRDHUP", 0)
 """Poll event: the backend has closed its side, even if there is something to read before. Only Linux has it;
 others report only that both sides are closed."""
@@ -134,8 +133,7 @@ class ConnectionHome:
 
 @final
 class BackendConnection:
-    """One connection to a backend, over TCP, TLS or a Unix socket. Has the methods of `asyncio.Protocol`; not
-    derived, so that it compiles."""
+    """A connection to a backend. Has the methods of `asyncio.Protocol`; not derived, so that it compiles."""
 
     __slots__ = (
         "_buffer",
@@ -206,7 +204,6 @@ class BackendConnection:
         self._buffer = b""
         self._interim = 0
         self._framing = NO_BODY
-        """End of the content that is being read: one of the constants of `fields`."""
         self._remaining = 0
         self._decoder: ChunkedDecoder | None = None
         self._paused = False
@@ -366,7 +363,6 @@ class BackendConnection:
             self._await_response()
 
     def _await_response(self) -> None:
-        """Set the deadline for the backend to begin its response, or to send more of it."""
         now, timeouts = self.pool.context.now, self.timeouts
         if self._paused:
             self.deadline = NEVER
@@ -510,7 +506,6 @@ class BackendConnection:
         return True
 
     def _cut_head(self, data: bytes) -> bytes | None:
-        """First head in `data`; None if it is incomplete and waits in the buffer."""
         end = data.find(HEAD_END)
         size = len(data) if end < 0 else end + len(HEAD_END)
         if size > MAX_RESPONSE_HEAD:

@@ -93,8 +93,7 @@ class MemberFailures:
 
     def __init__(self, snapshots: SnapshotSource) -> None:
         self.held_back: dict[str, int] = {}
-        """Share of its requests by member key (`selection.select`). Always the same object; empty while no
-        member is ejected or re-enters."""
+        """Share of its requests by member key, for `selection.select`. Always the same object."""
         self.watching = False
         """Whether responses must be reported: some member has failed lately, or statuses count."""
         self._snapshots = snapshots

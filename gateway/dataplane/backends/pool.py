@@ -106,7 +106,7 @@ class ConnectionPool(ConnectionHome):
         task.add_done_callback(self._connecting.pop)
 
     def _make_room(self, most: int) -> None:
-        """Close a connection that no request uses if there are `most`. Requests in flight are fewer."""
+        """Close an unused connection if there are `most`. Requests in flight are fewer."""
         if len(self.connections) + len(self._connecting) < most:
             return
         if self.idle:

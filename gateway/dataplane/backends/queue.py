@@ -226,8 +226,8 @@ class RequestQueue:
         self._admit()
 
     def _admit(self) -> None:
-        """Let every request go that has a member with room, oldest first. A line ends at its first without
-        one."""
+        """Let every request go that has a member with room, oldest first. A line ends at its first that has
+        none."""
         heads = [(next(iter(waiting.values())).number, line) for line, waiting in self._lines.items()]
         heapify(heads)
         while heads:

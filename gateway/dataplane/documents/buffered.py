@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from gateway.dataplane.http1.response_head import ResponseHead
 
 MAX_REFUSAL: Final = 64 * 1024
-"""Bytes of a body that may refuse a version, encoded and decoded. Real ones have some hundred; a larger one
-passes through."""
+"""Bytes of a body that may refuse a version. Real ones have some hundred; a larger one passes through."""
 DOCUMENT_STATUSES: Final = frozenset({200, 203, 300})
 
 _CONDITIONAL: Final = fields_named(
@@ -76,8 +75,7 @@ def request_whole_document(fields: bytes) -> bytes:
 
 
 def must_buffer(resolution: Resolution, response: ResponseHead, rewrite: ResponseRewrite) -> bool:
-    """Whether a response may refuse the version or is expected to be a document; errors and redirects are
-    none."""
+    """Whether a response may refuse the version or be a document, which errors and redirects are not."""
     if rewrite.served.version_refusal is VersionRefusal.READ_BODY:
         return response.framing != NO_BODY
     success = 200 <= response.status < 300 and not resolution.endpoint.choices

@@ -127,8 +127,7 @@ class CachedDocuments:
         return isinstance(key, DocumentKey) and self.find(key) is not None
 
     def find(self, key: DocumentKey) -> CachedDocument | None:
-        """Last document for `key` that a client fetched, else one that a probe read; a legacy backend's only
-        if there is no other."""
+        """Document for `key`: a client's, else a probe's. A legacy backend's only if there is no other."""
         fetched = self._fetched(key)
         return fetched if fetched is not None and not fetched.legacy else _probed(key) or fetched
 

@@ -293,8 +293,7 @@ class ListenerFilter:
 
 @final
 class PendingConnection:
-    """A client connection in its accept phase. Has the methods of `asyncio.Protocol`; not derived, so that it
-    compiles."""
+    """A connection before HTTP. Has the methods of `asyncio.Protocol`; not derived, so that it compiles."""
 
     def __init__(self, listener: ListenerFilter) -> None:
         self.source = ""

@@ -120,8 +120,7 @@ MakeProtocol: TypeAlias = Callable[[], asyncio.Protocol]
 
 @final
 class Balance:
-    """A worker's side. It owns `descriptors` now. `connections`: returns the worker's number of
-    connections."""
+    """A worker's side. It owns `descriptors` now. `connections`: returns the number of its connections."""
 
     def __init__(self, slot: int, descriptors: Descriptors, connections: Callable[[], int]) -> None:
         self._slot = slot

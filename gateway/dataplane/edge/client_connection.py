@@ -48,8 +48,7 @@ MAX_PIPELINED: Final = 64 * 1024
 """Maximum bytes that wait after the current request before reading stops."""
 MAX_REQUESTS: Final = 10_000
 MAX_AGE: Final = 3600.0
-"""Seconds. After this age, or `MAX_REQUESTS`, a response has `Connection: close`, so that clients
-reconnect."""
+"""Seconds. Past this age, or `MAX_REQUESTS`, a response has `Connection: close`: clients reconnect."""
 LINGER: Final = 5.0
 """Seconds for which data from a refused client is read and dropped. If the connection were closed with bytes
 unread, or while more come, it would be reset and the refusal lost (RFC 9112 9.6)."""
@@ -79,8 +78,7 @@ class ClientHome(Protocol):
 
 @final
 class ClientConnection(Downstream):
-    """One connection from a client. Has the methods of `asyncio.Protocol`; not derived, so that it
-    compiles."""
+    """A connection from a client. Has the methods of `asyncio.Protocol`; not derived, so that it compiles."""
 
     __slots__ = (
         "_body_paused",
@@ -131,10 +129,8 @@ class ClientConnection(Downstream):
         self._empty_line_before = -1
         """Number of requests before the last empty line that was skipped."""
         self._head_deadline = NEVER
-        """Deadline for the whole of an incomplete head."""
         self._head_received = 0
         self._discarding: RequestBody | None = None
-        """Request body whose rest is still to be discarded: its exchange has ended."""
         self._linger_left = 0
         self._half_closed = False
         """Whether the client has closed its sending side. What it has sent is still answered."""
@@ -357,7 +353,6 @@ class ClientConnection(Downstream):
             self.deadline = NEVER
 
     def _feed_body(self, exchange: Exchange, data: bytes) -> bytes:
-        """Pass `data` to the exchange as request body; returns the bytes after the body."""
         self._receive_rate.add(len(data))
         self._set_deadline()
         try:

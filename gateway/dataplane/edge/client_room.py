@@ -167,7 +167,6 @@ class ClientRoom:
         return sum(self._context.in_flight_by_service.values())
 
     def _close_unused(self) -> bool:
-        """Close a connection that is not in use; False if there is none."""
         return self._close_requestless() or self._close_backend(UNUSED) or self._close_idle(used_once=False)
 
     def _close_recent(self) -> bool:
@@ -190,7 +189,6 @@ class ClientRoom:
         return self._close_pending()
 
     def _close_newcomer(self) -> None:
-        """Close the oldest connection without a request."""
         if self.unproven:
             self._close_unproven(next(iter(self.unproven)))
         else:

@@ -133,7 +133,6 @@ class TlsTransport:
     # -- reading
 
     def _read(self) -> None:
-        """Decrypt and pass on waiting bytes, until the protocol pauses."""
         self._reading = True
         try:
             while not self._paused and not self._closing and not self._eof:
@@ -202,7 +201,6 @@ class TlsTransport:
         return True
 
     def _end_of_tls(self, pieces: list[bytes], *, broken: bool) -> None:
-        """Pass on what came before, then report the end, or abort broken TLS."""
         self._pass_on(b"".join(pieces))
         if broken:
             self._break_off()

@@ -79,8 +79,7 @@ class AttemptOwner(TunnelOwner):
 
 @final
 class Attempt(ResponseReceiver):
-    """An attempt of an exchange at one member, counted in `Context.in_flight_by_member` from `begin` to
-    `end`."""
+    """An attempt at one member, counted in `Context.in_flight_by_member` from `begin` to `end`."""
 
     __slots__ = ("_began", "_buffered", "_owner", "connection", "ended", "member", "reused", "sent_at")
 
@@ -98,7 +97,6 @@ class Attempt(ResponseReceiver):
         self.connection: BackendConnection | None = None
         """None while it is being made, and after the response has ended."""
         self._buffered: BufferedResponse | None = None
-        """Response whose content is being collected."""
 
     # -- stop 7: to the backend
 

@@ -539,7 +539,6 @@ class Exchange(AttemptOwner):
     # -- local responses, and the end
 
     def _respond_decision(self, decision: Refuse | Answer | AnswerCached | Unrouted) -> None:
-        """Respond without a backend: a refusal, a document of the gateway, or no service."""
         record = self.record
         if isinstance(decision, AnswerCached):
             self._respond(self._cached_answer(*decision) or no_document(decision.resolution))
@@ -562,7 +561,6 @@ class Exchange(AttemptOwner):
         self._respond(answer_to_failure(reported, self.resolution))
 
     def _respond(self, answer: LocalAnswer) -> None:
-        """Write a whole local response."""
         record, body, response = self.record, self.body, answer.response
         if answer.result is not None and record.result is not None:
             record.result = answer.result

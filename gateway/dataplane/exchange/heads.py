@@ -34,8 +34,7 @@ def compose_upstream_head(
     request_id: str,
     end: bytes,
 ) -> bytes:
-    """Stop 7: the head for `member`. `path`: without the route's prefix. `request_id`: empty if none is sent.
-    `end`: its last bytes."""
+    """Stop 7: the head for `member`. `path`: without the route's prefix. `request_id`: may be empty."""
     prefix = resolution.prefix
     target = request.target
     if prefix or member.backend.path or resolution.target_has_version:

@@ -30,8 +30,7 @@ class Stage(IntEnum):
     RESPONDING = 7
     """The head of the backend's response was written to the client. Nothing can be sent again."""
     TUNNELLING = 8
-    """The backend has switched to another protocol: bytes pass both ways until the tunnel ends. It no longer
-    counts as in flight."""
+    """Bytes pass both ways until the tunnel ends. The request no longer counts as in flight."""
     ENDED = 9
     """The record was handed out and everything was given back."""
 

@@ -113,8 +113,7 @@ def switched_head(response: ResponseHead, rewrite: ResponseRewrite, protocol: st
 
 @final
 class TunnelEnd:
-    """A connection of a tunnel, in place of its HTTP protocol. Has the methods of `asyncio.Protocol`; not
-    derived, so that it compiles."""
+    """A connection of a tunnel. Has the methods of `asyncio.Protocol`; not derived, so that it compiles."""
 
     def __init__(
         self,

@@ -166,6 +166,5 @@ class ChunkedDecoder:
 
 
 def encode_chunk(content: bytes) -> bytes:
-    """Encode content as a chunk. Empty content gives nothing, because a chunk of size 0 would end the
-    body."""
+    """Encode content as a chunk. Empty content gives nothing: a chunk of size 0 would end the body."""
     return b"%x\r\n%b\r\n" % (len(content), content) if content else b""

@@ -44,8 +44,7 @@ KNOWN_CODINGS: Final = frozenset({b"gzip", b"x-gzip", b"deflate", b"compress", b
 PSEUDONYM: Final = b"skewgate"
 """Name of the gateway in `Via`, in lower case (RFC 9110 7.6.3)."""
 MAX_LOOPS: Final = 8
-"""Number of the gateway's names in `Via` from which a request is refused as a loop (508, threats H9). Fewer
-are legal: gateways may be nested."""
+"""Gateway's names in `Via` that make a loop (508, threats H9). Fewer are legal: gateways may be nested."""
 _KEEP_ALIVE_VALUES: Final = [b"keep-alive"]
 KEEP_ALIVE_OPTIONS: Final = frozenset({"keep-alive"})
 NO_OPTIONS: Final[frozenset[str]] = frozenset()

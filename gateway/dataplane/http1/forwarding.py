@@ -42,8 +42,6 @@ _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 
 
 class _Origin(NamedTuple):
-    """Scheme, host and port of the gateway as the client knows them."""
-
     scheme: str
     host: str
     """Name or address, with a port if the client wrote one; empty for HTTP/1.0 without `Host`."""
@@ -64,7 +62,7 @@ _LinesKey: TypeAlias = tuple[object, ...]
 
 @final
 class ForwardingLines:
-    """Cache of written lines for all connections of a worker: requests of a client to one Host share them."""
+    """Cache of written lines for all connections of a worker. Requests of a client to a Host share them."""
 
     def __init__(self) -> None:
         self._lines: dict[_LinesKey, bytes] = {}

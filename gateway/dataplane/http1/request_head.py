@@ -120,16 +120,14 @@ class RequestHead:
     request_ids: tuple[tuple[str, bytes, bytes], ...]
     """Fields with request ids, of some dialect or `X-Request-Id` (normalized name, name, value)."""
     trace: bytes
-    """W3C Trace Context of the fields, which are forwarded as they came (`trace_of`). Empty unless somebody
-    reads it (`NameTable.reads_ids`)."""
+    """W3C Trace Context of the fields (`trace_of`). Empty if nobody reads it (`NameTable.reads_ids`)."""
     forwarded: tuple[tuple[str, bytes], ...]
     """Fields by which a trusted proxy in front describes the client (normalized name, value)."""
     via: tuple[bytes, ...]
     max_forwards: tuple[tuple[bytes, bytes], ...]
     """Fields `Max-Forwards` (name, value). Their meaning depends on the method."""
     upgrade: tuple[str, ...]
-    """Protocols to which the client would switch, as it wrote them. None in HTTP/1.0, or if `Connection` does
-    not list the field (RFC 9110 7.8)."""
+    """Protocols to which the client would switch, if `Connection` lists the field (RFC 9110 7.8)."""
     size: int
     """Bytes of the head as it came, the empty line included."""
 

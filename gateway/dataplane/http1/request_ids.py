@@ -120,8 +120,7 @@ MAX_SENT_IDS: Final = 8
 """Number of requests remembered for each connection."""
 
 SentIds: TypeAlias = list[tuple[str, int]]
-"""Ids made by this gateway for the last requests of one connection, each with the hash of its path: a client
-may send one of some kilobytes."""
+"""Ids made here for the last requests of one connection, each with the hash of its path."""
 
 
 def is_misplaced(

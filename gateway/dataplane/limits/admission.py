@@ -71,7 +71,6 @@ class Admission:
         self.limiters: dict[str, ClientLimiter] = {}
         """Client limiters by service."""
         self._responses: dict[_ResponseKey, tuple[ServiceView, Response]] = {}
-        """Refusals made before, each with the view for which it holds."""
 
     def configure(self, services: Iterable[Service]) -> None:
         """Use a new configuration. What clients have used of a service that stays is kept."""

@@ -17,8 +17,7 @@ from gateway.dataplane.local_responses.failures import FAILURES
 
 
 class LocalReason(StrEnum):
-    """Why a request was answered without a backend. For failures of a backend see `Failure`, for invalid HTTP
-    `errors.CLIENT_ERROR_REASONS`."""
+    """Reason for an answer without a backend. See also `Failure`, and `errors.CLIENT_ERROR_REASONS`."""
 
     NO_SERVICE = "no_service"
     BELOW_MIN = "below_min"
@@ -90,8 +89,7 @@ _LINES: Final = {reason: _line(error, reason) for reason, error in ERROR_TYPES.i
 
 
 def proxy_status_line(reason: str, status: int) -> bytes:
-    """`Proxy-Status` line of a local response. `status` matters only for invalid HTTP: a type of RFC 9209 is
-    for 4xx."""
+    """`Proxy-Status` line of a local response. `status` is for invalid HTTP: its RFC 9209 type is for 4xx."""
     return _LINES.get(reason) or _line_of_invalid_request(reason, server_error=status >= 500)
 
 

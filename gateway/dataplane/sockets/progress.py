@@ -21,8 +21,7 @@ about a microsecond, and only connections that are being waited for are checked.
 
 @final
 class ReceiveRate:
-    """Rate of one head or body on its way in. Times are monotonic seconds; `grace`: those without a
-    minimum."""
+    """Rate of one head or body on its way in. Times are monotonic seconds; `grace`: without a minimum."""
 
     __slots__ = ("_began", "_grace", "_paused_at", "_received")
 
