@@ -301,7 +301,7 @@ async def test_two_clusters_are_not_one_store(cluster: Cluster, tmp_path: Path) 
             try:
                 await store.read(P)
             except StoreError as error:
-                return "two clusters of etcd" in str(error)
+                return "two etcd clusters" in str(error)
             link.up = not link.up
             return False
 

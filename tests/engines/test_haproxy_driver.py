@@ -245,7 +245,7 @@ async def test_a_socket_that_will_not_do_is_one_clear_sentence(tmp_path: Path) -
     async with following(holder, where) as driver:
         await wait_for(driver, "there is no socket")
         async with running_haproxy(where.configuration, port):
-            await wait_for(driver, "write `level admin`")
+            await wait_for(driver, "add `level admin`")
             assert driver.held("baremetal") == 0
 
 

@@ -405,7 +405,7 @@ async def test_what_another_program_answers_is_named(tmp_path: Path) -> None:
             (closes, "has closed the connection"),
             (speaks_http, "is not HAProxy"),
             (names_itself_wrongly, "is not HAProxy"),
-            (has_no_end, "answers"),
+            (has_no_end, "is too long"),
         ):
             says = program
             await wait_for(driver, sentence)
