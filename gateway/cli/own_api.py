@@ -32,7 +32,7 @@ OPENAPI: Final = "/openapi.json"
 DOCUMENTS: Final = ("/versions", "/api/versions", "/version", "/")
 """Paths of discovery documents, the most informative first."""
 PATHS: Final = ("/", "/versions", "/version", "/api/versions", OPENAPI)
-"""Paths in the order in which they are requested."""
+"""Paths that are requested from each server, in order."""
 
 MOST_OTHERS: Final = 4
 """Maximum number of further versioned paths that are named."""
@@ -82,13 +82,13 @@ class VersionLocation(NamedTuple):
     """A place where requests carry their version."""
 
     kind: str
-    """`path`, `header` or `query`."""
+    """Kind of the location: `path`, `header` or `query`."""
     text: str
     """Name of the header or parameter, or the path prefix before the version."""
     notation: Notation | None
     """Notation of versions there; None if no document shows it."""
     why: str
-    """Source of this knowledge, for operators."""
+    """Evidence for this location, as operators see it."""
     is_guess: bool = False
     """Whether the name was seen in responses only."""
     others: tuple[str, ...] = ()
@@ -209,7 +209,7 @@ def _json_path(steps: Steps) -> str:
 
 class _VersionHeader(NamedTuple):
     role: str
-    """`minimum`, `maximum`, `list` or `served`."""
+    """Role of the header: `minimum`, `maximum`, `list` or `served`."""
     name: str
     text: str
     server: int

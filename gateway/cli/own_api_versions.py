@@ -85,7 +85,7 @@ class VersionField(NamedTuple):
     """A field of a document, or a pair of fields, that holds versions."""
 
     kind: str
-    """`list`; `range`, the oldest version first; or `single`, perhaps only the release of the software."""
+    """Kind of the field: `list`, `range` (the oldest version first), or `single` (perhaps a release)."""
     paths: tuple[Steps, ...]
     texts: tuple[str, ...]
 

@@ -64,7 +64,7 @@ def run(*, config: Path | None, take_over: bool) -> int:
 def run_gateway(
     config: Path | None, *, take_over: bool = False, engine: Callable[[Settings], MakeEngine] | None = None
 ) -> int:
-    """Run the gateway. `engine`: makes the factory of the engine that runs beside it."""
+    """Run the gateway. `engine`: returns the factory of the engine that runs beside it."""
     file = find_config(config)
     process_log = ProcessLog()
     process_log.install()

@@ -166,7 +166,7 @@ def _backend_rows(
 
 
 def _is_wrong(member: Mapping[str, Any]) -> bool:
-    """Whether a backend gets no requests, or may get none soon."""
+    """Whether a backend gets no requests, or soon may get none."""
     words = ("drained", "leaving", "ejected", "unhealthy", "error")
     return member.get("freshness") != "fresh" or any(member.get(word) for word in words)
 

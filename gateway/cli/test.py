@@ -50,7 +50,7 @@ LEGACY: Final = "legacy"
 DOWN: Final = "down"
 DECISIONS: Final = ("forward", "refuse", "answer", "unrouted")
 EXPECTED: Final = ("decision", "status", "service", "version", "backends")
-"""Keys of `expect`. A key that is left out matches any value."""
+"""Keys of `expect`; a key that is left out matches any value."""
 
 Value: TypeAlias = str | tuple[str, ...]
 
@@ -257,7 +257,7 @@ class _Reader:
         self._findings = findings
 
     def read(self, root: Node, table: Expectations) -> Expectations:
-        """Return `table` completed with the content of the file."""
+        """Read the nodes of the file into `table`, and return it."""
         entries = self._entries(root, ("config", "backends", "requests"))
         config = self._text(entries.get("config"))
         claims = entries.get("backends")

@@ -99,7 +99,7 @@ Pause: TypeAlias = Callable[[float], Awaitable[bool]]
 
 
 class ClientContext(NamedTuple):
-    """Everything that a client needs from its surroundings."""
+    """Dependencies of a client: its service's address, chance, and callbacks."""
 
     url: str
     random: Random

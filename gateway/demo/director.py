@@ -43,14 +43,14 @@ waits ever longer before it offers a version again."""
 AWAY: Final = 4.0
 """Seconds after which a killed or hanging server comes back."""
 TICK: Final = 0.02
-"""Seconds between two checks whether something is due."""
+"""Seconds between two checks whether a step or a command is due."""
 MAX_EVENTS: Final = 200
 MAX_COMMANDS: Final = 4
 """Maximum number of waiting commands. Further keys are ignored."""
 TOKEN_BYTES: Final = 12
 
 PROBES: Final = 80
-"""Number of probe intervals in the length, so that a step has many."""
+"""Number of probe intervals in the demonstration's length."""
 SHORTEST_INTERVAL: Final = 0.05
 LONGEST_INTERVAL: Final = 0.25
 
@@ -105,8 +105,6 @@ class Director:
         """Number of events since the start."""
         self._recording = False
         self._last: Scene | None = None
-
-    # --- start and end --------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         """Start servers, gateway and clients once the gateway knows the servers. Raises `StartupError`."""
@@ -179,8 +177,6 @@ class Director:
             return True
         return False
 
-    # --- the scene ------------------------------------------------------------------------------------------
-
     def scene(self) -> Scene:
         if self._last is not None:
             return self._last
@@ -225,8 +221,6 @@ class Director:
         elif old.freshness is not member.freshness:
             answers = member.freshness is Freshness.FRESH
             self._record(f"{name} {'answers again' if answers else f'is {member.freshness}'}", "backend")
-
-    # --- the course -----------------------------------------------------------------------------------------
 
     def do(self, command: KeyCommand) -> None:
         """Start a command. Never waits and never raises."""
@@ -287,8 +281,6 @@ class Director:
 
     def _now(self) -> float:
         return monotonic() - self._begun
-
-    # --- steps and commands ---------------------------------------------------------------------------------
 
     def _next_step(self) -> Step | None:
         """Return the next step; None if the upgrade is complete and is not rolled back."""

@@ -99,8 +99,7 @@ class EmbeddedFleet:
             await server.close()
 
     def could_serve(self, service: str, number: int, since: float) -> bool:
-        """Whether from `since` (seconds of the clock) until now there was always a running server that serves
-        the version with this minor number."""
+        """Whether a running server has always served the version with this minor number since that time."""
         for at, newest in reversed(self._newest[service]):
             if newest < number:
                 return False

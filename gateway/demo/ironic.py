@@ -45,7 +45,7 @@ class IronicServer(ApiServer):
     async def _negotiate(
         self, request: web.Request, handler: Callable[[web.Request], Any]
     ) -> web.StreamResponse:
-        """Negotiate as Ironic does: a request without a version gets 1.1, an unserved one 406."""
+        """Negotiate as Ironic does: no version means 1.1, and a version that is not served gets 406."""
         text = request.headers.get(SERVED, "")
         self.received[text] += 1
         if request.path == "/":

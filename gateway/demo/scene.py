@@ -39,9 +39,9 @@ class BackendScene(NamedTuple):
     share: float
     """Length of this range as a share of the new release's, from 0 to 1."""
     freshness: str
-    """`fresh`, `stale`, `down` or `unknown`; empty behind HAProxy, which knows nothing of versions."""
+    """Freshness in the gateway: `fresh`, `stale`, `down` or `unknown`; empty behind HAProxy."""
     state: str
-    """`running`, `upgrading`, `killed` or `hanging`."""
+    """State of the server: `running`, `upgrading`, `killed` or `hanging`."""
     requests: int
 
 
@@ -82,7 +82,7 @@ class DemoEvent(NamedTuple):
     seconds: float
     text: str
     kind: str
-    """`step` (something was done to the fleet), `offer` or `backend`."""
+    """Kind of the event: `step` (a change of the fleet), `offer` or `backend`."""
 
 
 class FrontScene(NamedTuple):

@@ -118,9 +118,6 @@ def _lost(front: FrontScene) -> Text:
     return Text(f"lost {front.lost:,}", style=BAD if front.lost else f"bold {GOOD}")
 
 
-# --- one front
-
-
 def _front(front: FrontScene, width: int) -> RenderableType:
     reasons = [
         Text(f" {number:,} times: {reason}", no_wrap=True, overflow="ellipsis")
@@ -203,9 +200,6 @@ def _backend(backend: BackendScene, width: int) -> list[RenderableType]:
 def _bar(share: float, style: str) -> RenderableType:
     """Draw a bar for a range that is this share of the new release's versions."""
     return ProgressBar(total=1.0, completed=share, complete_style=style, finished_style=style)
-
-
-# --- clients and events
 
 
 def _clients(front: FrontScene, *, programs: bool) -> RenderableType:
