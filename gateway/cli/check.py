@@ -24,9 +24,8 @@ from gateway.cli.command import FILE_NAME, STDIN, STDIN_NAME, find_config, outpu
 from gateway.core.dialect import DefaultKind
 from gateway.core.fleet.service import Service
 from gateway.errors import FixError
-from gateway.settings import Loaded, read_file
+from gateway.settings import Loaded, load, read_file
 from gateway.settings.files import is_stream
-from gateway.settings.load import read_bytes
 from gateway.settings.yaml.problem import Problem, line_starts
 from gateway.settings.yaml.tree import Position
 
@@ -103,7 +102,7 @@ def check(*, strict: bool, engine: str | None, fixes: bool, output: str, files: 
 def _read(file: Path) -> Loaded:
     if str(file) != STDIN:
         return read_file(file, environ=os.environ)
-    return read_bytes(sys.stdin.buffer.read(), filename=STDIN_NAME, environ=os.environ)
+    return load(sys.stdin.buffer.read(), filename=STDIN_NAME, environ=os.environ)
 
 
 def _for_engine(loaded: Loaded) -> Loaded:

@@ -94,7 +94,7 @@ def read_file(
         return Loaded(
             str(path), None, (Problem(1, 1, error.code, str(error), error.hint),), seen=sources.seen
         )
-    return read_bytes(
+    return load(
         data,
         filename=str(path),
         environ=environ,
@@ -104,37 +104,8 @@ def read_file(
     )
 
 
-def read_bytes(
-    data: bytes,
-    *,
-    filename: str,
-    environ: Mapping[str, str],
-    dialects: Mapping[str, type[Dialect]] | None = None,
-    check_files: bool = True,
-    sources: Sources | None = None,
-) -> Loaded:
-    """Load text from elsewhere, such as standard input. Relative paths begin in the working folder."""
-    sources = sources or Sources(Path())
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = split_lines(data[: error.start].decode("utf-8", "replace"))
-        problem = Problem(
-            len(before), len(before[-1]) + 1, "not-utf-8", "the file is not UTF-8", "save it as UTF-8"
-        )
-        return Loaded(filename, None, (problem,), seen=sources.seen)
-    return load(
-        text,
-        filename=filename,
-        environ=environ,
-        dialects=dialects,
-        check_files=check_files,
-        sources=sources,
-    )
-
-
 def load(
-    text: str,
+    content: str | bytes,
     *,
     filename: str,
     environ: Mapping[str, str],
@@ -142,13 +113,21 @@ def load(
     check_files: bool = True,
     sources: Sources | None = None,
 ) -> Loaded:
-    """Load a configuration from its text. Never raises: the result has settings, or at least one error.
+    """Load a configuration from its text or UTF-8. Never raises: it gives settings, or at least one error.
 
     `filename` is for messages, `environ` for `${NAME}`. `dialects`: by default all of the package.
     `check_files`: whether certificates and the like are read. `sources`: by default of the folder of
     `filename`.
     """
     sources = sources or Sources(Path(filename).parent)
+    try:
+        text = content if isinstance(content, str) else content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = split_lines(error.object[: error.start].decode("utf-8", "replace"))
+        problem = Problem(
+            len(before), len(before[-1]) + 1, "not-utf-8", "the file is not UTF-8", "save it as UTF-8"
+        )
+        return Loaded(filename, None, (problem,), seen=sources.seen)
     root, form_problems = read_tree(text, environ, sources.read_value)
     findings = Findings(form_problems, check_files=check_files, filename=filename, note_file=sources.note)
     settings = None

@@ -9,7 +9,6 @@ from typing import Final
 import pytest
 
 from gateway.settings import Loaded, Settings, load, read_file
-from gateway.settings.load import read_bytes
 
 EVERYWHERE: Final = """\
 listen:
@@ -121,4 +120,4 @@ def test_what_comes_from_a_stream_goes_by_the_working_folder() -> None:
         os.close(reading)
 
     assert from_pipe.require().state == "state.json"
-    assert read_bytes(text, filename="<stdin>", environ={}).require().state == "state.json"
+    assert load(text, filename="<stdin>", environ={}).require().state == "state.json"

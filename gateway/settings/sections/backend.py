@@ -256,17 +256,9 @@ def read_backends(
         template = _template(each, dialect, node, findings)
         if each.url is not None:
             host, port, path, _, socket_path = each.url
-            backends.append(
-                replace(
-                    template,
-                    name=each.effective_name,
-                    host=host,
-                    port=port,
-                    path=path,
-                    socket_path=socket_path,
-                    tls=_tls(each, each.url, host, node, findings),
-                )
-            )
+            backend = replace(template, name=each.effective_name, host=host, port=port, path=path)
+            tls = _tls(each, each.url, host, node, findings)
+            backends.append(replace(backend, socket_path=socket_path, tls=tls))
         elif each.place:
             source = _source(each, template, node, findings)
             if any(source.key == other.key for other in sources):
