@@ -196,10 +196,10 @@ def _attached(report: AgreementReport) -> Condition:
     detached = [name for name, each in report.services.items() if not each.attached]
     reason = f"this replica is detached for {', '.join(detached)}"
     if report.store_error:
-        reason += f" because the store does not answer: {report.store_error}"
+        reason += f" because the store does not respond: {report.store_error}"
     reason += "".join(f"; {each.problem}" for each in report.services.values() if each.problem)
     if report.answers_for is not None:
-        reason += f"; it answers for {report.answers_for:.0f} s more"
+        reason += f"; it stops responding in {report.answers_for:.0f} s"
     return Condition("agreement", report.attached, reason, is_needed=False)
 
 

@@ -60,7 +60,7 @@ class AgreementReport(NamedTuple):
 
     id: str
     store_error: str
-    """Sentence that says why the store does not answer; empty: it does."""
+    """Sentence that says why the store does not respond; empty: it does."""
     replicas: tuple[ReplicaReport, ...]
     services: Mapping[str, ServiceReport]
     forget: float | None = None

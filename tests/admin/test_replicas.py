@@ -59,8 +59,8 @@ async def test_a_detached_replica_is_ready_but_not_attached_and_does_not_know_wh
     verbose = await testbed.send("GET", "/readyz?verbose")
     assert verbose.status == 200
     assert (
-        "[-] agreement: this replica is detached for baremetal because the store does not answer: "
-        "no endpoint answers; it answers for 3600 s more\nready\n"
+        "[-] agreement: this replica is detached for baremetal because the store does not respond: "
+        "no endpoint answers; it stops responding in 3600 s\nready\n"
     ) in await verbose.text()
     document = await testbed.json("/status")
     assert (document["agreement"]["since"], document["agreement"]["answers_for"]) == (60.0, 3600.0)

@@ -166,7 +166,7 @@ async def test_with_a_configuration_alone_it_runs_and_says_what_haproxy_lacks(tm
         process = await start("engine", "haproxy", *argv, "--socket", f"{tmp_path}/s", stderr=stderr)
 
     async def follows_nobody() -> bool:
-        return f"HAProxy does not follow: there is no socket {tmp_path}/s" in log.read_text()
+        return f"HAProxy is not in sync: there is no socket {tmp_path}/s" in log.read_text()
 
     await until(follows_nobody, "the log says that there is no socket")
     assert f"127.0.0.1:{port}" in (tmp_path / "haproxy.cfg").read_text()

@@ -101,7 +101,7 @@ async def test_why_it_cannot_start_is_json_as_well(write: Write, tmp_path: Path)
     assert ended.code == 1
     (event,) = events(ended.err.splitlines())
     assert (event["level"], event["logger"]) == ("error", "stderr")
-    assert "cannot be opened" in event["message"]
+    assert "cannot open the access log" in event["message"]
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])

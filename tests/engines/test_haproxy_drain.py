@@ -171,9 +171,9 @@ async def test_drain_wait_returns_when_haproxy_has_no_request_there(tmp_path: Pa
         async with running_haproxy(configuration, port):
 
             async def follows() -> bool:
-                return "HAProxy follows" in (tmp_path / "log").read_text()
+                return "HAProxy is in sync" in (tmp_path / "log").read_text()
 
-            await until(follows, "HAProxy follows")
+            await until(follows, "HAProxy is in sync")
             drain = ("drain", OLD, "--wait", "--admin", f"http://127.0.0.1:{admin}")
             async with open_requests(port, backend, 2):
                 ended = await call(*drain, "--timeout", "3")

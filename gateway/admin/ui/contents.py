@@ -402,12 +402,12 @@ def _engine(report: EngineReport, service: str | None) -> ReplicaRow:
     notes = [
         report.problem,
         "" if service is None else report.inexpressible.get(service, ""),
-        f"{sum(report.rows.values())} ways of asking go past the gateway",
+        f"{sum(report.rows.values())} table rows bypass the gateway",
     ]
     return ReplicaRow(
         kind="engine",
         name=cut(" ".join(each for each in (report.name, report.release) if each)),
-        state="does not follow" if report.problem else "follows",
+        state="not in sync" if report.problem else "in sync",
         level="" if held is None else _record(held),
         note=cut("; ".join(note for note in notes if note)),
     )

@@ -87,10 +87,10 @@ def gateway_problems(status: GatewayStatus) -> Iterator[Problem]:
 
 def _agreement(report: AgreementReport) -> Iterator[Problem]:
     if report.store_error:
-        yield Problem(ATTENTION, f"the store of the agreement does not answer: {cut(report.store_error)}")
+        yield Problem(ATTENTION, f"the store of the agreement does not respond: {cut(report.store_error)}")
     if detached := [name for name, each in report.services.items() if not each.attached]:
         left = report.answers_for
-        ends = "" if left is None else f", and it answers for {duration(left)} more"
+        ends = "" if left is None else f", and it stops responding in {duration(left)}"
         sentence = f"this replica is detached for {named(detached)}: it refuses no version{ends}"
         yield Problem(ATTENTION, sentence)
     others = [
@@ -112,7 +112,7 @@ def _workers(workers: Sequence[WorkerState]) -> Iterator[Problem]:
 
 def _engine(report: EngineReport) -> Iterator[Problem]:
     if report.problem:
-        yield Problem(ATTENTION, f"the engine {report.name} does not follow: {cut(report.problem)}")
+        yield Problem(ATTENTION, f"the engine {report.name} is not in sync: {cut(report.problem)}")
     if report.missing:
         missing = named(report.missing)
         yield Problem(ATTENTION, f"the configuration of {report.name} lacks route sets: {missing}")
@@ -153,7 +153,7 @@ def service_problems(service: ServiceStatus) -> Iterator[Problem]:
         yield _some("ejected", out, view)
     for each in service.sources:
         if each.error:
-            yield Problem(ATTENTION, f"the source {cut(each.source)} does not answer: {cut(each.error)}")
+            yield Problem(ATTENTION, f"the source {cut(each.source)} does not respond: {cut(each.error)}")
     if view.service.maintenance is not None:
         status = view.service.maintenance.status
         yield Problem(ATTENTION, f"maintenance: every request gets {status}")

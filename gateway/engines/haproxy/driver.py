@@ -284,9 +284,9 @@ class HaproxyDriver:
         if problem == self._problem:
             return
         if problem:
-            _log.error("HAProxy does not follow: %s", problem)
+            _log.error("HAProxy is not in sync: %s", problem)
         else:
-            _log.info("HAProxy follows: %d rows", sum(len(each.rows) for each in self._table.services))
+            _log.info("HAProxy is in sync: %d rows", sum(len(each.rows) for each in self._table.services))
         self._problem = problem
 
     def _tell_missing(self) -> None:

@@ -469,8 +469,8 @@ async def test_a_detached_replica_and_a_store_that_does_not_answer() -> None:
     report = agreed(OWN, gone, about_it=ServiceReport(False, 1.0, 12, 90.0), error="<timeout>")
     found = await page(AdminTestbed(mixed_fleet(), agreement=report))
     assert found.health.problems[:4] == (
-        "the store of the agreement does not answer: <timeout>",
-        "this replica is detached for baremetal: it refuses no version, and it answers for 2 min more",
+        "the store of the agreement does not respond: <timeout>",
+        "this replica is detached for baremetal: it refuses no version, and it stops responding in 2 min",
         "replicas not attached: gw-b",
         "replicas with another configuration that clients notice: gw-b",
     )
@@ -503,11 +503,11 @@ async def test_an_engine_that_does_not_follow() -> None:
     found = await page(AdminTestbed(mixed_fleet(), engine=engine))
     assert found.replicas == (
         ReplicaRow(
-            *("engine", "haproxy 2.6", "does not follow", "record 11"),
-            "it does not answer; 4 ways of asking go past the gateway",
+            *("engine", "haproxy 2.6", "not in sync", "record 11"),
+            "it does not answer; 4 table rows bypass the gateway",
         ),
     )
-    assert found.health.problems == ("the engine haproxy does not follow: it does not answer",)
+    assert found.health.problems == ("the engine haproxy is not in sync: it does not answer",)
 
 
 @pytest.fixture
