@@ -79,7 +79,7 @@ class ChangeLog:
             if self._snapshot is not None and (view := self._snapshot.views.get(name)) is not None:
                 self._log_moved(before, view)
         self._moving.clear()
-        self._log_damped(*(damping.take_all(now) for damping in self._all))
+        self._log_damped(*(damping.take_due(now, everything=True) for damping in self._all))
 
     def log_initial(self, snapshot: Snapshot) -> None:
         """Log what is in force at the start: what the configuration declares and the state file restored."""
@@ -135,7 +135,7 @@ class ChangeLog:
                 *_unknown_version(old, member, scheme),
                 *_health(old, member),
             ]
-            if lines and self._may_tell(self._backends, member.key):
+            if lines and self._may_log(self._backends, member.key):
                 for level, text in lines:
                     _backend_log.log(level, "%s: %s", member.key, text, extra=about(member.key))
             _log_drain(old, member, view)
@@ -151,7 +151,7 @@ class ChangeLog:
             if view.members.member(member.backend.name) is None:
                 self._backends.forget(member.key)
                 drain = ", its drain is forgotten" if member.drained else ""
-                if drain or not member.backend.source:  # who comes and goes is told by `discovery`
+                if drain or not member.backend.source:  # `discovery` logs backends that come and go
                     about_it = about(member.key)
                     _backend_log.info("%s: no longer configured%s", member.key, drain, extra=about_it)
 
@@ -160,10 +160,10 @@ class ChangeLog:
         if _offer_facts(before) == _offer_facts(view):
             return
         old, new = _offered(before), _offered(view)
-        if _ceiling(before) == _ceiling(view):  # an operator's is told at once
+        if _ceiling(before) == _ceiling(view):  # an operator's change is logged at once
             damping = self._holds if old == new else self._offers
             # Every backend of a fleet may change the offer in turn.
-            if not self._may_tell(damping, view.service.name, len(view.members.all)):
+            if not self._may_log(damping, view.service.name, len(view.members.all)):
                 return
         changes = [f"offer {new}" if old == new else f"offer {old} -> {new}"]
         if _ceiling(before) != _ceiling(view):
@@ -174,7 +174,7 @@ class ChangeLog:
         if flapping := _flapping(before, view):
             _offer_log.warning("%s: %s", view.service.name, flapping, extra=about(view.service.name))
 
-    def _may_tell(self, damping: FlapDamping, key: str, backends: int = 1) -> bool:
+    def _may_log(self, damping: FlapDamping, key: str, backends: int = 1) -> bool:
         if damping.change(key, self._clock(), BURST * backends):
             return True
         self._set_timer()
@@ -197,7 +197,7 @@ class ChangeLog:
                 state = _state(member, view.service.dialect.scheme)
                 text = f"{damped}, now {state}"
                 _backend_log.warning("%s: %s", member.key, text, extra=about(member.key))
-        for damped in chain(offers, holds):  # one after the other: a line about an offer tells all of it
+        for damped in chain(offers, holds):  # one after the other: a line about an offer has all of it
             if (view := views.get(damped.key)) is not None:
                 self._write_offer_line(view, [f"offer {_offered(view)}"], warning=str(damped))
 

@@ -54,7 +54,7 @@ class EjectionLog:
         """Log the changes that were only counted, so that the last line about every backend is true."""
         self._closed = True
         self._set_timer()
-        self._tell(self._damping.take_all(self._clock()))
+        self._log_damped(self._damping.take_due(self._clock(), everything=True))
 
     def _set_timer(self) -> None:
         if self._timer is not None:
@@ -67,10 +67,10 @@ class EjectionLog:
 
     def _on_timer(self) -> None:
         self._timer = None
-        self._tell(self._damping.take_due(self._clock()))
+        self._log_damped(self._damping.take_due(self._clock()))
         self._set_timer()
 
-    def _tell(self, damped: Iterable[Damped]) -> None:
+    def _log_damped(self, damped: Iterable[Damped]) -> None:
         for each in damped:
             ejected, text = self._last[each.key]
             _write(each.key, f"{each}, now {text}", ejected=ejected)

@@ -48,7 +48,7 @@ class _Changes:
     since: float
     pause: float = 0.0
     """Seconds from `since` until the next summary; 0: changes are logged at once."""
-    untold: int = 0
+    unlogged: int = 0
 
     @property
     def due(self) -> float:
@@ -67,7 +67,7 @@ class FlapDamping:
         changes = self._by_key.get(key)
         if changes is None:
             changes = self._by_key[key] = _Changes(burst, now, now, now)
-        if not changes.untold and now - changes.last_change >= QUIET:
+        if not changes.unlogged and now - changes.last_change >= QUIET:
             changes.pause = 0.0
         changes.allowance = min(burst, changes.allowance + (now - changes.refilled) / REFILL)
         changes.refilled = changes.last_change = now
@@ -76,13 +76,13 @@ class FlapDamping:
                 changes.allowance -= 1
                 return True
             changes.pause, changes.since = FIRST_PAUSE, now
-        changes.untold += 1
+        changes.unlogged += 1
         return False
 
     def clear(self, key: str, now: float) -> None:
         """Reset the count of a key: its present state was logged for another reason."""
         if (changes := self._by_key.get(key)) is not None:
-            changes.untold, changes.since = 0, now
+            changes.unlogged, changes.since = 0, now
 
     def forget(self, key: str) -> None:
         """Remove a key whose subject is gone."""
@@ -91,23 +91,14 @@ class FlapDamping:
     @property
     def next_due(self) -> float | None:
         """The time of the next summary, if nothing changes until then."""
-        return min((changes.due for changes in self._by_key.values() if changes.untold), default=None)
+        return min((changes.due for changes in self._by_key.values() if changes.unlogged), default=None)
 
-    def take_due(self, now: float) -> Iterator[Damped]:
-        """Take the summaries that are due."""
+    def take_due(self, now: float, *, everything: bool = False) -> Iterator[Damped]:
+        """Take the summaries that are due. `everything`: also those that are not."""
         for key, changes in self._by_key.items():
-            if changes.untold and changes.due <= now:
-                yield self._take(key, changes, now)
+            if changes.unlogged and (everything or changes.due <= now):
+                damped = Damped(key, changes.unlogged, now - changes.since)
+                changes.unlogged, changes.since = 0, now
                 if now - changes.last_change < QUIET:
                     changes.pause = min(2 * changes.pause, LONGEST_PAUSE)
-
-    def take_all(self, now: float) -> Iterator[Damped]:
-        """Take all summaries, due or not."""
-        for key, changes in self._by_key.items():
-            if changes.untold:
-                yield self._take(key, changes, now)
-
-    def _take(self, key: str, changes: _Changes, now: float) -> Damped:
-        taken = Damped(key, changes.untold, now - changes.since)
-        changes.untold, changes.since = 0, now
-        return taken
+                yield damped

@@ -77,7 +77,7 @@ class SrvRecord(NamedTuple):
 
     priority: int
     target: str
-    """Full name in lower case, without the final dot. It is chosen by whoever answers."""
+    """Full name in lower case, without the final dot. It is chosen by the name server."""
     port: int
     weight: int
 

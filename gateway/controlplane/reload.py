@@ -161,7 +161,7 @@ class Reloader:
             contexts = await asyncio.to_thread(read_contexts, backends_tls(settings.services))
         except CertificateError as error:  # a file has changed since it was checked
             return self._refused((f"{error.path or error.part}: {error}",))
-        # Until it is in force, nobody comes or leaves by discovery.
+        # Until it is in force, discovery adds and removes no backend.
         async with self._discovery.changes:
             services = self._discovery.completed(settings.services)
             self._snapshot_holder.apply_batch()

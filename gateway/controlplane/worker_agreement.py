@@ -188,7 +188,7 @@ class WorkerAgreement:
             self._unsubscribe = None
         self._planned.clear()
         self._awaited.clear()
-        self._tell()
+        self._wake_waiters()
 
     def _on_change(self, before: Snapshot, after: Snapshot) -> None:
         if after.routes is not before.routes:
@@ -225,7 +225,7 @@ class WorkerAgreement:
                 self._awaited[name] = following
             else:
                 self._awaited.pop(name, None)
-        self._tell()
+        self._wake_waiters()
         return found
 
     def _next(self, view: ServiceView, agreed: Agreed) -> _Step | str | None:
@@ -298,7 +298,7 @@ class WorkerAgreement:
             self._snapshot_holder.agree(current)  # which looks at them again
         self._take_steps(steps.keys() - current.keys())
 
-    def _tell(self) -> None:
+    def _wake_waiters(self) -> None:
         self._changed.set()
         self._changed.clear()
 

@@ -79,4 +79,4 @@ def test_what_was_told_for_another_reason_is_not_due() -> None:
     damping.clear("key", 1.0)
     damping.clear("unknown", 1.0)
     assert (due, damping.next_due) == (FIRST_PAUSE, None)
-    assert list(damping.take_all(2.0)) == []
+    assert list(damping.take_due(2.0, everything=True)) == []

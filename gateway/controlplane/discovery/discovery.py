@@ -300,7 +300,7 @@ class Discovery:
         assert self._after is not None
         if backends == watched.backends and ended == watched.ended:
             return
-        self._tell_changes(watched, watched.backends, backends)
+        self._log_changes(watched, watched.backends, backends)
         watched.backends, watched.ended = backends, ended
         names = {each.name for each in backends}
         watched.addresses = {name: each for name, each in watched.addresses.items() if name in names}
@@ -333,7 +333,7 @@ class Discovery:
             self._log_line(watched, logging.INFO, f"{watched.source.key} answers again")
         watched.problem = problem
 
-    def _tell_changes(self, watched: _Watched, before: Sequence[Backend], after: Sequence[Backend]) -> None:
+    def _log_changes(self, watched: _Watched, before: Sequence[Backend], after: Sequence[Backend]) -> None:
         old, new = {each.name: each for each in before}, {each.name: each for each in after}
         grace = watched.source.leave_grace
         changes = (

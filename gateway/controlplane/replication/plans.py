@@ -159,7 +159,7 @@ def _step(at: Situation) -> Plan | None:
     if not at.me.is_attached(at.now) or at.me.held != reading.record:
         return None
     if reading.unreadable:
-        return None  # somebody has said what this release cannot read: it may be a vote against all
+        return None  # a replica wrote what this release cannot read: it may be a vote against all
     if reading.unclear:
         return None  # the pin may be below what would be offered next
     live = reading.replicas

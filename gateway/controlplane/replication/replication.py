@@ -230,7 +230,7 @@ class Replication:
                 self._store_answers("")
             except Exception as error:  # noqa: BLE001 - logged; without beats this replica would detach for ever
                 again = False
-                # Nobody knows what of the last round was carried out.
+                # It is unknown what of the last round was carried out.
                 self._readings.stale = True
                 self._dirty.update(self._members)
                 if isinstance(error, StoreError):

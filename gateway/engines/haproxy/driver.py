@@ -172,10 +172,10 @@ class HaproxyDriver:
             self._changed.clear()
             try:
                 await self._bring_up_to_date()
-                self._tell("")
+                self._log_problem("")
             except (RuntimeProblem, OSError) as problem:
                 self._failures += 1
-                self._tell(_sentence(problem))
+                self._log_problem(_sentence(problem))
             except Exception:  # noqa: BLE001 - logged; the next look tries again
                 self._failures += 1
                 _log.exception(
@@ -265,7 +265,7 @@ class HaproxyDriver:
         if table is not self._in_files:
             self._lines = await asyncio.to_thread(self._write_files, table)
             self._in_files = table
-        self._tell_missing()
+        self._log_missing()
 
     def _write_files(self, table: Table) -> tuple[str, ...]:
         """Write the map first, because the configuration names it. Returns its lines."""
@@ -280,7 +280,7 @@ class HaproxyDriver:
                 self._written[path] = text
         return tuple(map_lines(table))
 
-    def _tell(self, problem: str) -> None:
+    def _log_problem(self, problem: str) -> None:
         if problem == self._problem:
             return
         if problem:
@@ -289,7 +289,7 @@ class HaproxyDriver:
             _log.info("HAProxy is in sync: %d rows", sum(len(each.rows) for each in self._table.services))
         self._problem = problem
 
-    def _tell_missing(self) -> None:
+    def _log_missing(self) -> None:
         missing = frozenset(name for each in self._table.services for name in each.missing)
         if missing and missing != self._missing:
             _log.warning(
