@@ -250,7 +250,7 @@ class Context:
         """Write all waiting data. Called before a connection is closed, too, so that nothing is lost."""
         outbox, self._outbox = self._outbox, []
         for writer, data in outbox:
-            if not writer.is_closing():  # lost since: uvloop would raise, asyncio warn
+            if not writer.is_closing():  # closed since: uvloop would raise, asyncio warn
                 writer.write(data)
 
     def peer_at(self, transport: asyncio.BaseTransport) -> Peer:

@@ -163,8 +163,8 @@ class Worker:
         for pool in self._open_pools():
             pool.abort()
         await self._listeners.wait_closed()
-        # A request ends when the loop says that its connection is lost, a turn or two later. Whoever writes
-        # records, and tells what was counted, stops after this.
+        # A request ends when the loop reports its connection as lost, an iteration or two later. Its record
+        # must be written before the caller stops.
         with suppress(TimeoutError):
             async with asyncio.timeout(CUT):
                 while self._clients:
@@ -294,7 +294,7 @@ class Worker:
         if self.accept_phase:
             self.accept_phase.on_tick(now)
         for client in [client for client in self._clients if client.deadline <= now]:
-            if client.deadline <= now:  # what another one has caused may have begun a request here
+            if client.deadline <= now:  # the deadline of another client may have begun a request here
                 client.on_deadline()
         for tunnel in [tunnel for tunnel in self.context.tunnels if tunnel.deadline <= now]:
             tunnel.on_deadline()

@@ -214,7 +214,7 @@ class BackendConnection:
     # -- lifetime
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's has all its methods
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's transport has all its methods
         self.transport.set_write_buffer_limits(high=self._write_buffer)
         poll = select.poll()
         poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
@@ -325,12 +325,12 @@ class BackendConnection:
                 self.note_surplus()
             if not self._tickets_due or self._paused:
                 self.transport.abort()
-            return  # a backend that refuses the gateway says why: that is read next
+            return  # a backend that refuses the gateway sends the reason, which is read next
         if self._request_body is None:
             self.phase = AWAITING_HEAD
         else:
             self.phase = SENDING
-            self.deadline = self.pool.context.now  # look at the next tick
+            self.deadline = self.pool.context.now  # check at the next tick
         self.transport.write(data)
 
     def note_surplus(self) -> None:

@@ -192,7 +192,7 @@ class Ejections(MemberFailures):
             record = self._records[member.key] = _Record(member, now)
             self.watching = True
         if record.until:
-            return  # it was used all the same, since nobody else was usable
+            return  # an ejected member is used if no other is usable
         record.failures += 1
         record.well_since = now
         if record.failures >= (1 if record.returned_at else plan.failures) and self._may_eject(member, plan):

@@ -186,11 +186,11 @@ class ConnectionPool(ConnectionHome):
                     backend.port,
                     ssl=self.context.client_contexts.of(backend.tls).requests,
                     server_hostname=backend.tls.server_name,
-                    ssl_handshake_timeout=seconds + 1.0,  # of one that nobody waits for any more
+                    ssl_handshake_timeout=seconds + 1.0,  # outlasts the wait for the connection
                     ssl_shutdown_timeout=SHUTDOWN_TIME,
                 )
         except BaseException:
-            connection.give_up()  # one that is cancelled at the wrong moment is made nevertheless
+            connection.give_up()  # a connection cancelled at the wrong moment is made nevertheless
             if connection not in self.connections:
                 self._room.backend_closed(connection)
             raise
@@ -207,7 +207,7 @@ class ConnectionPool(ConnectionHome):
             self._connect_failed(self.context.clock(), reason_of(error))
 
     def on_connection_made(self, connection: BackendConnection) -> None:
-        self._room.backend_opens(connection)  # if nobody has waited for it, once more
+        self._room.backend_opens(connection)  # counts again a connection that was given up
         self.connections.add(connection)
 
     def on_idle(self, connection: BackendConnection) -> None:

@@ -232,7 +232,7 @@ class RequestQueue:
         heapify(heads)
         while heads:
             _, line = heappop(heads)
-            if line not in self._lines:  # what went before it has ended those that waited here
+            if line not in self._lines:  # an earlier request has ended those that waited here
                 continue
             request, entry = next(iter(self._lines[line].items()))
             member = self._member_for(entry)

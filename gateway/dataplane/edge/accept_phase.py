@@ -195,7 +195,7 @@ class AcceptPhase:
                     if perf_counter() >= end:
                         break
         finally:
-            if self._queue:  # also after a step that has failed: it is no reason to forget the others
+            if self._queue:  # also after a failed step
                 self._loop.call_soon(self._run_steps)
 
     def _run_step(self, one: PendingConnection) -> None:
@@ -272,7 +272,7 @@ class ListenerFilter:
 
     def protocol(self) -> asyncio.Protocol:
         """Make the protocol for a connection that this worker serves."""
-        if self.certificates is not None or self.listen.proxy_protocol:  # it comes before HTTP
+        if self.certificates is not None or self.listen.proxy_protocol:  # with an accept phase
             return cast(asyncio.Protocol, PendingConnection(self))
         peer = self.peer(UNIX_PEER, "http") if self.listen.path else None
         return cast(asyncio.Protocol, ClientConnection(self.home, peer))
@@ -318,7 +318,7 @@ class PendingConnection:
     # -- what the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._raw = cast(asyncio.Transport, transport)  # uvloop's has all its methods
+        self._raw = cast(asyncio.Transport, transport)  # uvloop's transport has all its methods
         listener, context = self._listener, self._home.context
         peername = transport.get_extra_info("peername")
         self._address = plain_address(str(peername[0])) if peername else UNIX_PEER
@@ -397,7 +397,7 @@ class PendingConnection:
         elif (
             len(self._buffer) >= _RECORD_HEAD
             and len(self._buffer) >= _RECORD_HEAD + int.from_bytes(self._buffer[3:5], "big")
-        ) or len(self._buffer) > MAX_PARKED:  # OpenSSL says what is wrong with a longer one
+        ) or len(self._buffer) > MAX_PARKED:  # OpenSSL reports what is wrong with a longer one
             self._stage = _PARKED
             self._home.accept_phase.enter(self)
 
@@ -405,7 +405,7 @@ class PendingConnection:
         self._received += len(self._buffer)
         tls.feed(self._buffer)
         self._buffer = b""
-        if self._received > MAX_HANDSHAKE:  # perhaps with what comes after it: no more until it was its turn
+        if self._received > MAX_HANDSHAKE:  # perhaps with data after it: read no more before the next step
             self._pause()
         self._home.accept_phase.queue(self)
 
@@ -457,7 +457,7 @@ class PendingConnection:
         assert certificates is not None
         certificate = certificates.client_certificate(tls.tls)
         if certificate is not None and certificate.not_after <= self._home.context.wall_clock():
-            self._count("client_certificate")  # in a session that was resumed OpenSSL does not look
+            self._count("client_certificate")  # OpenSSL does not check this in a resumed session
             self._close(tls)
             return
         self._count("resumed" if tls.tls.session_reused else "full")

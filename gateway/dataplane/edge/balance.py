@@ -77,10 +77,10 @@ class ConnectionCounts:
         """Pass a connection to the worker in `slot`; False if it takes none. `sock` stays the caller's."""
         try:
             socket.send_fds(self._pairs[slot][1], [bytes((position,))], [sock.fileno()])
-        except OSError:  # it takes none at the moment
+        except OSError:  # its queue is full, or it takes none
             return False
         if self._counts[slot] < NOT_SERVING:
-            self._counts[slot] += 1  # until it says so itself
+            self._counts[slot] += 1  # until it publishes its own count
         return True
 
     def move(self, slot: int, other: int) -> None:
@@ -95,7 +95,7 @@ class ConnectionCounts:
                 return
             try:
                 socket.send_fds(sender, [data], found)
-            except OSError:  # it takes none at the moment
+            except OSError:  # its queue is full, or it takes none
                 socket.send_fds(back, [data], found)
                 return
             finally:
@@ -176,9 +176,9 @@ class Balance:
         sock = transport.get_extra_info("socket")
         try:
             socket.send_fds(self._senders[other], [bytes((position,))], [sock.fileno()])
-        except OSError:  # it takes none at the moment
+        except OSError:  # its queue is full, or it takes none
             return False
-        counts[other] = fewest + 1  # until it says so itself
+        counts[other] = fewest + 1  # until it publishes its own count
         cast(asyncio.Transport, transport).abort()  # closes our descriptor, not the connection
         return True
 
@@ -202,7 +202,7 @@ class Balance:
                 task.add_done_callback(self._taken.discard)
 
     async def _serve(self, make: MakeProtocol, sock: socket.socket) -> None:
-        with suppress(OSError):  # it has ended meanwhile
+        with suppress(OSError):  # the connection has ended meanwhile
             await asyncio.get_running_loop().connect_accepted_socket(make, sock)
             self.tell()
 

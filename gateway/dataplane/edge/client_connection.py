@@ -149,7 +149,7 @@ class ClientConnection(Downstream):
     # -- lifetime
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's has all its methods
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's transport has all its methods
         self.transport.set_write_buffer_limits(high=self._write_buffer)
         self.peer = self._known_peer or self.context.peer_at(transport)
         self.deadline = self._head_deadline = self.context.now + self.context.timeouts.client_head
@@ -169,7 +169,7 @@ class ClientConnection(Downstream):
         else:
             self._half_closed = exchange.body_received
         if not self._half_closed:
-            self.context.flush()  # the transport closes now, and a response may wait for the end of this turn
+            self.context.flush()  # the transport closes now, and a response may wait here
         return self._half_closed
 
     def _has_expired(self) -> bool:
@@ -488,7 +488,7 @@ class ClientConnection(Downstream):
     def _await_taking(self) -> None:
         """Set the deadline for the client to take more. A slow reader has no time limit: the time-out is for
         one that takes nothing (threats R-B1)."""
-        if self.phase is LINGERING:  # it has a time of its own
+        if self.phase is LINGERING:  # it has its own deadline
             return
         timeouts = self._timeouts if self.exchange is None else timeouts_of(self.exchange)
         taken = -untaken(self.transport)  # nothing more is written meanwhile

@@ -50,15 +50,15 @@ class Listeners:
         loop iteration after accepting it. If its server is closed in between, nobody closes the connection,
         and its client waits."""
         loop = asyncio.get_running_loop()
-        for _ in range(_TURNS):  # who waits in the kernel gets a reset if nobody else has the socket
+        for _ in range(_TURNS):  # waiting connections are reset if no other process has the socket
             await asyncio.sleep(0)
         for server in self._servers:
             for sock in cast(Any, server).sockets:  # a tuple, or a list on uvloop: compiled code refuses one
-                loop.remove_reader(sock.fileno())  # uvloop does nothing here, and forgets nobody
+                loop.remove_reader(sock.fileno())  # no effect on uvloop, which loses no connection
         for _ in range(_TURNS):
             await asyncio.sleep(0)
         self.close()
-        for _ in range(_TURNS):  # on uvloop, until their protocols know them
+        for _ in range(_TURNS):  # on uvloop, until the protocols have their connections
             await asyncio.sleep(0)
 
     def close(self) -> None:

@@ -327,7 +327,7 @@ def _taken(left: list[Inherited], listen: Listen, family: int, name: tuple[Any, 
     had the same text, so that the port stays."""
     found = [one for one in left if one.sock.family == family and _is_of(one, listen, name)]
     port = found[0].sock.getsockname()[1] if found else 0
-    found = [one for one in found if one.sock.getsockname()[1] == port]  # the words may stand there twice
+    found = [one for one in found if one.sock.getsockname()[1] == port]  # a text may be configured twice
     for one in found:
         left.remove(one)
     return found

@@ -87,7 +87,7 @@ def _read_binary(data: bytes) -> ProxyHeader | None:
         raise FramingError("proxy_header")
     if len(data) < size:
         return None
-    if command == _LOCAL:  # the balancer itself; the rest means nothing
+    if command == _LOCAL:  # the balancer's own connection; the rest is ignored
         return ProxyHeader(size, "")
     addresses = _SIZES.get(family)
     if addresses is None or length < addresses:

@@ -81,7 +81,7 @@ class TlsTransport:
                     self._flush()
                     return False
             except ssl.SSLError:
-                self._flush()  # the alert that says why
+                self._flush()  # the alert
                 raise
         self._without_content = 0
         self._is_1_3 = self.tls.version() == _TLS_1_3
@@ -102,7 +102,7 @@ class TlsTransport:
         """Never called: the connection was made before."""
 
     def data_received(self, data: bytes) -> None:
-        if self._eof or self._closing:  # what follows the end means nothing (RFC 8446 6.1), and is not kept
+        if self._eof or self._closing:  # bytes after the end are ignored (RFC 8446 6.1)
             return
         self.feed(data)
         if not self._reading and not self._paused:
@@ -175,7 +175,7 @@ class TlsTransport:
             self._without_content = 0
             pieces.append(piece)
             size += len(piece)
-            # Asking on in vain would raise an exception, which costs more than a record.
+            # A read without data would raise an exception, which costs more than a record.
             if not incoming.pending and not self._take_some():
                 break
         if self._outgoing.pending and not self._is_1_3:
@@ -319,7 +319,7 @@ class TlsTransport:
         self._raw.abort()
 
     def _send_close_notify(self) -> None:
-        with suppress(ssl.SSLError):  # the client has not said it, too; or TLS has failed before
+        with suppress(ssl.SSLError):  # the client has not sent its own, or TLS has failed before
             self.tls.unwrap()
         self._flush()
 

@@ -119,7 +119,7 @@ class Attempt(ResponseReceiver):
     def on_connection(self, connection: BackendConnection) -> None:
         body = self._owner.body
         if body is not None and body.streams and connection.readable():
-            # What is sent of the body is not held: look before anything is taken of it.
+            # What is sent of the body is not held any more: check before anything is taken of it.
             connection.abandon()
             self.on_failure(Failure.NOT_SENT)
             return

@@ -306,7 +306,7 @@ class Exchange(AttemptOwner):
         framing = framing_line(response)
         if framing == CHUNKED:
             self._chunked = bool(minor)
-            if not self._chunked:  # HTTP/1.0 knows no chunks: the end of the connection ends the content
+            if not self._chunked:  # HTTP/1.0 has no chunks: the end of the connection ends the content
                 framing, close = b"", True
         if close:
             self._keep_alive = False
@@ -379,7 +379,7 @@ class Exchange(AttemptOwner):
             return
         retries, attempt = self._retries_so_far(), self._end_attempt()
         if failure is Failure.NOT_SENT and attempt is not None and attempt.reused and self._replayable:
-            # The idle connection was unusable, which says nothing of the member: the same attempt again.
+            # An unusable idle connection proves nothing about the member: repeat the same attempt.
             self.record.attempts -= 1
             self._begin_attempt(attempt.member)
             return

@@ -139,7 +139,7 @@ class TunnelEnd:
         """Take the bytes of the connection from now on. `reading`: whether the other side takes more now."""
         protocol = cast("asyncio.Protocol", self)
         if self.is_finished or self.transport.get_extra_info("sslcontext") is not None:
-            self.transport.set_protocol(protocol)  # over TLS a backend is read otherwise (`read_to_the_end`)
+            self.transport.set_protocol(protocol)  # TLS backends are read in another way (`read_to_the_end`)
         else:
             bound_reads(self.transport, protocol, buffer)
         if reading:

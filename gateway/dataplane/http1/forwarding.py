@@ -179,7 +179,7 @@ class Peer:
         """`is_allowed` for a trusted peer. Its own address counts only if it forwards nobody: it is often
         allowed itself, so a text that is no address must not count for it (threats R3-T7)."""
         client = self._forwarded_client(request)
-        # A proxy that names the peer of a Unix socket is on the machine of its client.
+        # A proxy that names the peer of a Unix socket runs on the machine of its client.
         if client is None or client == UNIX_PEER:
             return access.allows(self._ip)
         address = read_ip(client)

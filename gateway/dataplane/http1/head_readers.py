@@ -221,6 +221,6 @@ class ResponseReader:
             if layout.read(head, is_head_request) is not None:
                 end = head.find(b"\r")
                 self._layouts.add(head[:end], layout)
-            else:  # of these lines llhttp alone has spoken, and another head with these names may match
+            else:  # only llhttp has accepted these lines; another head with these names may match
                 self._signatures.forget(signature)
         return response

@@ -325,7 +325,7 @@ def request_layout(head: bytes, table: NameTable, signature: int) -> RequestLayo
     if not _add_lines(found, head, table) or not found.values.get(names.HOST):
         return None
     if table.reads_ids and (TRACEPARENT in found.passed or (found.id < 0 and TRACESTATE in found.passed)):
-        return None  # a second trace context, or half of one: the strict reader knows what they say
+        return None  # a second trace context, or half of one: the strict reader handles it
     match = found.compile()
     return RequestLayout(match, found, signature) if match is not None else None
 

@@ -96,7 +96,7 @@ class RequestBody:
         if self._decoder is not None:
             self.too_large = self._received > self.limits.body
             self.streams = self.streams or self._received > self.limits.replay_body
-        if self._held.full:  # others hold too much: this one is not held
+        if self._held.full:  # other bodies hold too much
             self.streams = True
         return rest
 

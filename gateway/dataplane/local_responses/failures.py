@@ -89,7 +89,7 @@ FAILURES: Final[dict[Failure, FailureRule]] = {
         Resend.ALWAYS,
         "No TLS connection could be made to a backend that serves the requested API version.",
     ),
-    Failure.NOT_SENT: FailureRule(  # the backend talks before it has a request
+    Failure.NOT_SENT: FailureRule(  # the backend has sent something before it got a request
         503,
         "connection_terminated",
         Resend.ALWAYS,
