@@ -139,7 +139,7 @@ class Handover:
 
     async def _until_gone(self, taken: TakenOver, gone: Callable[[], None]) -> None:
         await taken.ended()
-        log.info("process %d, which was taken over, has ended", taken.pid)
+        log.info("the old gateway (process %d) has ended", taken.pid)
         taken.close()
         gone()
 

@@ -57,9 +57,8 @@ def _opened(number: int) -> Inherited:
         os.set_inheritable(number, False)  # noqa: FBT003 - the name of the function says it
         sock = socket.socket(fileno=number)
     except OSError as error:
-        raise StartupError(
-            f"descriptor {number}, which systemd has passed, is no socket: {(error.strerror or '').lower()}"
-        ) from None
+        reason = (error.strerror or "").lower()
+        raise StartupError(f"descriptor {number} of systemd is not a socket: {reason}") from None
     listens = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     if sock.type != socket.SOCK_STREAM or not listens:
         name = name_of(sock)

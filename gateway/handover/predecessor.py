@@ -234,7 +234,7 @@ class HandoverServer:
         try:
             peer = connection.peer
             if not peer.is_trusted:
-                log.warning("process %d of user %d has asked for a hand-over: refused", peer.pid, peer.uid)
+                log.warning("refused a hand-over to process %d of another user, %d", peer.pid, peer.uid)
                 return
             async with asyncio.timeout(REQUEST_TIME):
                 try:
@@ -265,7 +265,7 @@ class HandoverServer:
                 self._under_way = None
         if served:
             self.stop_listening()
-            log.info("process %d serves now; the requests in flight here are finished first", new.pid)
+            log.info("process %d serves now; this one finishes its requests in flight and ends", new.pid)
             owner.handed_over(new.pid)
             # The new gateway learns from the end of this connection that this process is gone.
             await asyncio.get_running_loop().create_future()
@@ -290,7 +290,7 @@ class HandoverServer:
             served = True
         except (HandoverError, TimeoutError) as error:
             why = "it takes too long" if isinstance(error, TimeoutError) else str(error)
-            log.warning("process %d has not taken over, this one goes on: %s", new.pid, why)
+            log.warning("process %d has failed to take over, this one goes on: %s", new.pid, why)
         finally:
             if not served:
                 connection.close()  # before clients are accepted here, so that the new one gives up

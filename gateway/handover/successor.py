@@ -97,7 +97,7 @@ class Successor:
             _failed("the launcher has failed")
             return
         pid = int(answer)
-        log.info("started process %d, which is to take over", pid)
+        log.info("started process %d, which takes over when it is ready", pid)
         try:
             watched = os.pidfd_open(pid)
         except OSError:
@@ -117,4 +117,4 @@ def _failed(reason: str) -> None:
 
 
 def _ended(pid: int) -> None:
-    log.error("process %d, which was to take over, has ended; this one goes on", pid)
+    log.error("the new gateway (process %d) has ended before it took over; this one goes on", pid)

@@ -49,10 +49,10 @@ _REASONS: Final = {
     "WRONG_VERSION_NUMBER": "it does not speak TLS",
     "HTTP_REQUEST": "it does not speak TLS",
     "UNEXPECTED_EOF_WHILE_READING": "it closed the connection during the TLS handshake",
-    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it wants a certificate of the gateway",
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it requires a certificate of the gateway",
     "TLSV1_ALERT_PROTOCOL_VERSION": "it refuses TLS 1.2 and 1.3",
     "UNSUPPORTED_PROTOCOL": "it speaks neither TLS 1.2 nor 1.3",
-    "TLSV1_UNRECOGNIZED_NAME": "it knows no server of this name",
+    "TLSV1_UNRECOGNIZED_NAME": "it has no certificate for this server name",
     "DH_KEY_TOO_SMALL": "its key exchange is too weak",
 }
 """Explanations of handshake errors, by OpenSSL's reason. Other reasons are shown as they are."""

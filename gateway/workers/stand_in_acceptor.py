@@ -92,7 +92,7 @@ class StandInAcceptor:
             except OSError as error:
                 if not self._failing:
                     reason = error.strerror or error
-                    _log.error("cannot accept connections in place of a worker that is dead: %s", reason)
+                    _log.error("cannot accept connections for a dead worker: %s", reason)
                 self._failing = True
                 self._pause(CANNOT_ACCEPT)
                 return

@@ -149,7 +149,7 @@ async def test_a_backend_that_refuses_the_gateway_has_executed_nothing(
     assert other.only_request.body == b"once"
     (why,) = reasons(gateway)
     if version is ssl.TLSVersion.TLSv1_3:
-        assert why == "it wants a certificate of the gateway"
+        assert why == "it requires a certificate of the gateway"
 
 
 async def test_a_backend_without_tls_is_told_apart(testbed: Testbed, tmp_path: Path) -> None:

@@ -82,8 +82,8 @@ def test_what_accepts_no_connections_is_refused(first: int, tmp_path: Path) -> N
             passed_sockets(SETTINGS, environ(1))
     with (tmp_path / "file").open("w") as file:
         os.dup2(file.fileno(), first)
-        with pytest.raises(StartupError, match="is no socket"):
+        with pytest.raises(StartupError, match="is not a socket"):
             passed_sockets(SETTINGS, environ(1))
     os.close(first)
-    with pytest.raises(StartupError, match="is no socket"):
+    with pytest.raises(StartupError, match="is not a socket"):
         passed_sockets(SETTINGS, environ(1))

@@ -221,7 +221,7 @@ async def test_what_is_reloaded_too_late_is_told_who_serves_now(
     writer.write(b"POST /v1/nodes HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")
     caplog.set_level(logging.INFO, "skewgate.handover")
     await house.start(house.write(), takes_over=True)
-    await until(lambda: "serves now; the requests in flight here" in caplog.text)
+    await until(lambda: "serves now; this one finishes its requests" in caplog.text)
 
     old.on_sighup()
     await until(lambda: "reload refused" in caplog.text)

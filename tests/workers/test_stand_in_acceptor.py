@@ -267,7 +267,7 @@ async def test_without_descriptors_it_rests_and_says_so_once(
             given.setblocking(True)
             assert given.recv(1) == b"x"
     assert [record.getMessage() for record in caplog.records] == [
-        "cannot accept connections in place of a worker that is dead: Too many open files"
+        "cannot accept connections for a dead worker: Too many open files"
     ]
 
 
