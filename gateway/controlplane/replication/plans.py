@@ -43,7 +43,7 @@ class Purpose(Enum):
     STEP = "step"
 
 
-class Plan(NamedTuple):
+class PlannedWrite(NamedTuple):
     """Planned transaction about one service."""
 
     purpose: Purpose
@@ -79,7 +79,7 @@ class Situation:
     """Present time by the clock of deadlines."""
 
 
-def next_plan(at: Situation) -> Plan | None:
+def next_write(at: Situation) -> PlannedWrite | None:
     """Decide what this replica writes next; None: nothing."""
     me, reading = at.me, at.reading
     if reading.problem:
@@ -89,20 +89,20 @@ def next_plan(at: Situation) -> Plan | None:
         return _join(at)
     if own.text != at.own_text:
         guard = Unchanged(reading.live_key(me.replica), me.live_revision)
-        return Plan(Purpose.VOTE, Transaction((guard,), {guard.key: at.own_text}))
+        return PlannedWrite(Purpose.VOTE, Transaction((guard,), {guard.key: at.own_text}))
     return _removal(at) or _step(at)
 
 
-def _leave(at: Situation) -> Plan | None:
+def _leave(at: Situation) -> PlannedWrite | None:
     reading, own = at.reading, at.me.replica
     keys = [key for key in (reading.live_key(own), reading.known_key(own)) if key in reading]
     if not keys:
         return None
     guards = tuple(Unchanged(key, reading.revision_of(key)) for key in keys)
-    return Plan(Purpose.LEAVE, Transaction(guards, {reading.key(GONE): own}, tuple(keys)))
+    return PlannedWrite(Purpose.LEAVE, Transaction(guards, {reading.key(GONE): own}, tuple(keys)))
 
 
-def _join(at: Situation) -> Plan | None:
+def _join(at: Situation) -> PlannedWrite | None:
     me, reading = at.me, at.reading
     record = me.joins_with(reading)
     if not at.in_force_here or me.joining != record:
@@ -132,10 +132,10 @@ def _join(at: Situation) -> Plan | None:
     gone = [key for key in gone if key in reading]
     if gone:
         puts[reading.key(GONE)] = me.replica
-    return Plan(Purpose.JOIN, Transaction(tuple(guards), puts, tuple(gone)), record)
+    return PlannedWrite(Purpose.JOIN, Transaction(tuple(guards), puts, tuple(gone)), record)
 
 
-def _removal(at: Situation) -> Plan | None:
+def _removal(at: Situation) -> PlannedWrite | None:
     """Remove one other replica. The next round removes the next one."""
     me, reading = at.me, at.reading
     for each in (*reading.live, *reading.unreadable):
@@ -144,17 +144,17 @@ def _removal(at: Situation) -> Plan | None:
             continue
         key = reading.live_key(each)
         guards = Unchanged(reading.beats + each, beat.revision), Unchanged(key, reading.revision_of(key))
-        return Plan(Purpose.REMOVE, Transaction(guards, {reading.key(GONE): me.replica}, (key,)))
+        return PlannedWrite(Purpose.REMOVE, Transaction(guards, {reading.key(GONE): me.replica}, (key,)))
     for each in reading.known:
         since = me.not_live_since.get(each)
         own = at.ends_predecessors and each in me.predecessors
         over = since is not None and may_end_registration(at.now, since, at.forget)
         if each not in reading.live and (own or over):
-            return Plan(Purpose.REMOVE, ending(reading, each, me.replica))
+            return PlannedWrite(Purpose.REMOVE, ending(reading, each, me.replica))
     return None
 
 
-def _step(at: Situation) -> Plan | None:
+def _step(at: Situation) -> PlannedWrite | None:
     reading = at.reading
     if not at.me.is_attached(at.now) or at.me.held != reading.record:
         return None
@@ -168,7 +168,9 @@ def _step(at: Situation) -> Plan | None:
     if record is None or form is None:
         return None
     guard = NothingNewer(reading.prefix, reading.revision)
-    return Plan(Purpose.STEP, Transaction((guard,), {reading.key(DOC): reading.written(record, form)}))
+    return PlannedWrite(
+        Purpose.STEP, Transaction((guard,), {reading.key(DOC): reading.written(record, form)})
+    )
 
 
 def ending(reading: Reading, gone: str, replica: str) -> Transaction:

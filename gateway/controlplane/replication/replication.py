@@ -27,13 +27,13 @@ from gateway.controlplane.replication.entries import ReplicaInfo, write_live, wr
 from gateway.controlplane.replication.membership import NEVER, Membership
 from gateway.controlplane.replication.plans import (
     FIRST_BEAT,
-    Plan,
+    PlannedWrite,
     Purpose,
     Situation,
     awaits,
     ending,
     leaving,
-    next_plan,
+    next_write,
     own_commands,
     written_command,
 )
@@ -346,12 +346,12 @@ class Replication:
         self._show()
         self._saving.save_what_is_new()
 
-    def _plans(self) -> list[tuple[str, Plan]]:
+    def _plans(self) -> list[tuple[str, PlannedWrite]]:
         found = []
         for name in sorted(self._dirty):
             reading = self._readings.services.get(name)
             if reading is not None:
-                plan = next_plan(self._situation(self._members[name], reading))
+                plan = next_write(self._situation(self._members[name], reading))
                 if plan is not None:
                     found.append((name, plan))
         self._dirty.clear()
@@ -391,7 +391,7 @@ class Replication:
             now=self._clocks.boot_time(),
         )
 
-    async def _write(self, plans: list[tuple[str, Plan]]) -> bool:
+    async def _write(self, plans: list[tuple[str, PlannedWrite]]) -> bool:
         """Commit the planned transactions. True: something was written, or has changed since it was read."""
         if not plans:
             return False
