@@ -31,9 +31,8 @@ from gateway.core.versions.version import Scheme, Version
 
 
 class Endpoint(NamedTuple):
-    """A request target as the dialect sees it, by method, path and query alone. `Dialect.endpoint` finds it
-    for every request, and it is a part of the decision cache's key: a plain tuple, normally a constant,
-    hashes fast."""
+    """A request target as the dialect sees it, by method, path and query alone. A part of the decision
+    cache's key, found for every request: a plain tuple, normally a constant, hashes fast."""
 
     name: str
     """Name that `explain` shows: `resource`, `root`, `v1`."""
@@ -62,7 +61,7 @@ class Endpoint(NamedTuple):
 
 
 class RequestedKind(StrEnum):
-    """How a request names its version: the label `requested` of `skewgate_negotiations_total`."""
+    """Form of the requested version: the label `requested` of `skewgate_negotiations_total`."""
 
     EXACT = "exact"
     LATEST = "latest"
@@ -146,7 +145,7 @@ class GatewayError:
 
     status: int
     detail: str
-    """One fixed sentence; it never echoes what the client sent (threats O12)."""
+    """Fixed sentence, which never echoes what the client sent (threats O12)."""
     retry_after: int | None = None
     offered: VersionSet | None = None
     """The offer, if there is one: some clients must find it on errors, too (Chef)."""
@@ -238,7 +237,7 @@ class BackendResponse:
 @final
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """One GET on a backend. `path` is relative to the backend's URL."""
+    """A GET request of a probe. `path` is relative to the backend's URL."""
 
     path: str
     headers: tuple[Header, ...] = ()
@@ -262,7 +261,7 @@ class ProbeFault:
     reason: str
     """A metric label of a closed set: `status`, `document`, `range`, `unauthorized` …"""
     detail: str
-    """One sentence for the operator."""
+    """Explanation for the operator, one sentence."""
 
 
 ProbeStep: TypeAlias = Advertisement | ProbeRequest | ProbeFault
@@ -327,7 +326,7 @@ class OptionWarning(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class ConfigurationRules:
-    """What a dialect demands of its service's configuration beyond its own options. Settings check it."""
+    """Demands of a dialect on its service's configuration beyond its own options. Settings check them."""
 
     missing_option: str = ""
     """The option without which probes cannot read versions, as an operator writes it. Until it is set, every
@@ -416,7 +415,7 @@ class Dialect(ABC):
     configuration_rules: ConfigurationRules = ConfigurationRules()
 
     direct_paths: tuple[DirectPaths, ...] = ()
-    """Where requests may bypass the gateway, through an engine."""
+    """Paths on which requests may bypass the gateway, through an engine."""
     made_of: object = None
     """Argument of `made`; None: this instance was made in another way."""
 

@@ -120,8 +120,7 @@ class Kind(ABC, Generic[T]):
     def required(
         self, meaning: str = "", *, reason: str, example: object, form: str = "", **more: int
     ) -> Mapping[str, Key]:
-        """Metadata of a required key's field: `field(metadata=KIND.required(...))`. `more`: for its
-        schema."""
+        """Metadata of a required key: `field(metadata=KIND.required(...))`. `more`: for its schema."""
         return {_KEY: Key(self, meaning or self.about, reason, example, form=form, more=more)}
 
 

@@ -258,10 +258,7 @@ BACKEND_NAME: Final = written_as(
 )
 HEADER_NAME: Final = Text(read_header_name, matching(HEADER_NAME_PATTERN), is_key=True)
 HEADER_TOKEN: Final = written_as(
-    HEADER_NAME_PATTERN,
-    "not a valid header name",
-    "a header name has no blanks and no colon",
-    is_key=True,
+    HEADER_NAME_PATTERN, "not a valid header name", "a header name has no blanks and no colon", is_key=True
 )
 """The name of any header. The dialect limits which of them may be changed; `settings` checks it."""
 HEADER_TOKEN_TEXT: Final = Text(HEADER_TOKEN.read, HEADER_TOKEN.json)

@@ -13,7 +13,7 @@ from typing import Final, final
 
 import h11
 
-from gateway.core.http.upgrade import allowed_protocols, carries_requests, read_protocols
+from gateway.core.http.message import allowed_protocols, carries_requests, read_protocols
 from gateway.dataplane.exchange.tunnel import agreed_protocol
 from gateway.dataplane.http1.fields import HEAD_END
 from gateway.dataplane.http1.names import NameTable

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.http.upgrade import MAX_PROTOCOLS, allowed_protocols, carries_requests, read_protocols
+from gateway.core.http.message import MAX_PROTOCOLS, allowed_protocols, carries_requests, read_protocols
 from tests.settings.texts import BASE, load_text
 
 

@@ -24,7 +24,6 @@ REMOVAL_SHARE: Final = 1.1
 by at most 10 %, that is never before the deadline."""
 
 BEATS_IN_TTL: Final = 4
-"""Beats sent within one TTL."""
 
 FORGET_SHARE: Final = 1.1
 """Part of `forget` without `live` after which others end a registration. By then the replica is silent."""
@@ -54,9 +53,9 @@ class Attachment(Enum):
 
     ATTACHED = "attached"
     DETACHED = "detached"
-    """It still answers by its record, and refuses no version."""
+    """Past the deadline: it answers by its record, and refuses no version."""
     FORGOTTEN = "forgotten"
-    """It answers nothing: others may have ended its registration."""
+    """Past `forget`: it answers nothing, since others may have ended its registration."""
 
 
 def beat_interval(ttl: float) -> float:
@@ -108,7 +107,7 @@ class Registered(NamedTuple):
     """Registration of the process that wrote a state file."""
 
     ids: tuple[str, ...]
-    """Its own id, then those of earlier processes whose registrations are still to be ended."""
+    """Own id, then those of earlier processes whose registrations are still to be ended."""
     last: LastAttached | None = None
     """None: it was never attached."""
 
@@ -170,7 +169,7 @@ class Agreed:
         return level(self.record, version)
 
     def read_anew(self, before: Scheme, scheme: Scheme) -> Agreed:
-        """Its versions in a scheme that has only gained names since `before`."""
+        """The same record in a scheme that has only gained names since `before`."""
         if self.record is None or before.key == scheme.key:
             return self
         return replace(self, record=record_anew(self.record, before, scheme))

@@ -54,7 +54,7 @@ class Level(IntEnum):
 @final
 @dataclass(frozen=True, slots=True)
 class AgreedRecord:
-    """What all replicas of a service agree on. `offered` is in `accepted`, and that in `open`."""
+    """Versions of a service that all replicas agree on. `offered` is in `accepted`, and that in `open`."""
 
     seq: int
     """Number of the record, one above that of the record before."""

@@ -111,7 +111,7 @@ class Resolution:
     view: ServiceView
     endpoint: Endpoint
     requested: RequestedVersion | None = None
-    """With `result`; None: nothing is negotiated here."""
+    """Requested version; None, as `result`: nothing is negotiated here."""
     result: NegotiationResult | None = None
     version: Version | None = None
     """Negotiated version, or the refused one."""
@@ -295,8 +295,7 @@ def decide(
 def _missing_operation(
     resolution: Resolution, operations: Operations, methods: tuple[str, ...], path: str
 ) -> Resolution | None:
-    """The refusal of an operation outside its versions; None: it exists, or is not restricted. `methods`: all
-    by which a server may look it up."""
+    """Refusal of an operation outside its versions; None: no refusal. `methods`: all that may apply."""
     version, requested = resolution.version, resolution.requested
     assert version is not None, "operations are looked up where a version was negotiated"
     assert requested is not None
@@ -523,9 +522,8 @@ def awaited(
 
 
 def _present_candidates(resolution: Resolution, view: ServiceView | None) -> Candidates:
-    """Members that can take the request now: those of the resolution if a reload has replaced or removed
-    its service, or it became transparent or ceased to be. The head was written for that dialect and
-    negotiation."""
+    """Members that can take the request now: those of the resolution if its service was replaced or removed,
+    or has become transparent or ceased to be, since the head was written for it."""
     before = resolution.view
     if (
         view is None

@@ -45,7 +45,7 @@ class ExclusionReason(StrEnum):
     LEAVING = "leaving"
     LEGACY = "legacy"
     MOUNT = "mount"
-    """Its release lacks this part of the API."""
+    """The backend's release lacks this part of the API."""
     VERSION = "version"
     MISMATCH = "mismatch"
     """A response to a request for this version named another served version."""
@@ -244,7 +244,6 @@ def _because(resolution: Resolution, decision: _Routed) -> str:
 
 
 def _without_offer(view: ServiceView) -> str:
-    """Reason if nothing is on offer, or nothing is negotiated."""
     agreed = view.agreed
     if agreed is not None and agreed.legacy_only and not agreed.transparent:
         return "some replica sees legacy backends only, so nothing is negotiated and only these get requests"
@@ -277,7 +276,6 @@ def _refused_version(requested: RequestedVersion, text: str) -> str:
 
 
 def _candidates(resolution: Resolution, load: Load) -> tuple[dict[str, Any], ...]:
-    """Candidates by tiers in order. Within a tier, chance and requests in flight decide."""
     scheme = resolution.view.service.dialect.scheme
     return tuple(
         {

@@ -31,8 +31,7 @@ def negotiate(
     match: VersionMatch = VersionMatch.EXACT,
 ) -> Version | Refusal:
     """A version on offer, or a refusal (semantics, Negotiating). `latest` is the offer's maximum, before
-    any backend is chosen. A constant default version is refused if it is not on offer, as if it were
-    requested."""
+    any backend is chosen. A constant default version counts as if it were requested."""
     wanted = _wanted(requested, offered, default_version)
     if wanted is None:
         return Refusal(RefusalReason.MALFORMED, requested, None, offered)

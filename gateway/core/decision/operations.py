@@ -61,7 +61,6 @@ class PathTemplate:
 
 
 def _segment(part: str) -> str | None:
-    """One segment of a template: its text, or None for a placeholder."""
     if _PLACEHOLDER.fullmatch(part):
         return None
     if not part or part in {".", ".."}:

@@ -36,7 +36,7 @@ class ResponseRewrite:
     """True: the response lacks the served version, which servers of this API always name here. The member's
     version is unknown then (semantics, Knowing)."""
     served_text: str = ""
-    """With `mismatch` or `served_missing`: the version shown to the client, canonical; empty: none."""
+    """Version shown to the client with `mismatch` or `served_missing`, canonical; empty: none."""
     edits: HeaderEdits | None = None
     """Changes that the service makes in its responses; None: none."""
     plain: bool = field(init=False)

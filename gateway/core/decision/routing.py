@@ -134,7 +134,6 @@ class Routes:
         return None
 
     def _prefixes(self, host: str) -> Prefixes:
-        """The routes of the most specific host that is `host` or covers it."""
         name = host.lower()
         found = self.by_host.get(name)
         if found is not None:

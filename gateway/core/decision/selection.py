@@ -176,7 +176,6 @@ def _select_with_room(
     random_bits: int,
     leases: Mapping[str, int] | None,
 ) -> Member | None:
-    """Choose among the members that have room; None: all are full."""
     for tier in tiers:
         free = [member for member in tier.members if not is_full(member, in_flight_by_member, leases)]
         if len(free) == 1:
@@ -310,7 +309,6 @@ class SelectionTable:
         return self._starts
 
     def _made(self, ranks: Mapping[int, Rank]) -> Candidates:
-        """Members with these summaries, in order, each in its tier."""
         chosen: dict[Rank, list[Member]] = {each: [] for each in sorted(set(ranks.values()))}
         for member, summary in zip(self._members, self._summaries, strict=True):
             at = ranks.get(id(summary))

@@ -103,7 +103,7 @@ class Backend:
 
     @property
     def url(self) -> str:
-        """Its address. Two backends are the same one if name and URL are equal."""
+        """Address of the backend. Two backends are the same one if name and URL are equal."""
         return f"unix:{self.socket_path}" if self.socket_path else self.origin
 
     @property
@@ -163,7 +163,7 @@ class Mark:
 @final
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One backend as observed. Equal if the same is known; the times of facts are not compared."""
+    """A backend as observed. Equal if the same is known; the times of facts are not compared."""
 
     service: str
     backend: Backend

@@ -54,8 +54,8 @@ class Mismatches:
         return self.last_at > max(self.regular_probe_at, self.prompted_probe_at)
 
     def with_mismatch(self, version: Version, path: str, at: float, advertised: VersionSet) -> Mismatches:
-        """After a response to a request for `path`; this same object if it adds nothing. A regular probe sent
-        later has cleared it. After a prompted one the path is remembered."""
+        """Mismatches after a response to a request for `path`; this same object if it adds nothing. A regular
+        probe sent later has cleared it. After a prompted one the path is remembered."""
         found = dict(self.by_path)
         if at <= self.regular_probe_at or version in self.by_several | found.get(path, NO_VERSIONS):
             return self
@@ -79,7 +79,7 @@ class Mismatches:
         )
 
     def after_probe(self, at: float, *, prompted: bool) -> Mismatches:
-        """After a successful probe. A probe sent before the last mismatch clears none."""
+        """Mismatches after a successful probe. A probe sent before the last mismatch clears none."""
         if prompted:
             unanswered = self.unanswered if at < self.last_at else NO_VERSIONS
             return replace(self, unanswered=unanswered, prompted_probe_at=max(at, self.prompted_probe_at))
@@ -114,22 +114,22 @@ class UnknownVersion:
         return self.holds and not self.legacy_answers and self.missing_at == self.since
 
     def with_missing(self, at: float) -> UnknownVersion:
-        """After a response without the served version; this same object if it adds nothing."""
+        """State after a response without the served version; this same object if it adds nothing."""
         if self.holds and at <= self.since:
             return self
         return replace(self, holds=True, since=max(at, self.since), missing_at=max(at, self.missing_at))
 
     def with_legacy_answer(self, at: float) -> UnknownVersion:
-        """After a probe with a legacy answer."""
+        """State after a probe with a legacy answer."""
         return replace(self, holds=True, since=max(at, self.since), answered_at=(*self.answered_at, at))
 
     def after_failed_probe(self) -> UnknownVersion:
-        """After a failed probe: the row of legacy answers ends, and the versions stay unknown."""
+        """State after a failed probe: the row of legacy answers ends, and the versions stay unknown."""
         return replace(self, answered_at=()) if self.answered_at else self
 
     def after_versions(self, at: float, *, passive: bool = False) -> UnknownVersion:
-        """After a probe that showed versions, or a `passive` observation. A response may carry a range and
-        lack the served version: then nothing is known."""
+        """State after a probe that showed versions, or a `passive` observation. A response may carry a range
+        and lack the served version: then nothing is known."""
         if at >= self.since and not (passive and at == self.missing_at):
             return KNOWN_VERSION
         answered_at = tuple(each for each in self.answered_at if each > at)

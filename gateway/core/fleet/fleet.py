@@ -155,9 +155,8 @@ class Fleet:
 
     def observe_all(self, facts: Iterable[ObservedFact]) -> Learned:
         """The fleet after `facts`, one after the other; this same object if they change nothing. An
-        advertisement whose request was sent before that of the known one changes nothing (semantics,
-        Knowing), nor does a fact about a backend that is not configured. A member set is made anew once, for
-        all its facts."""
+        advertisement that was requested before the known one changes nothing (semantics, Knowing), nor does a
+        fact about an unknown backend. A member set is made anew once, for all its facts."""
         learned: dict[str, dict[int, Member]] = {}
         for service, backend, fact in facts:
             members = self.member_sets.get(service)
@@ -290,7 +289,6 @@ def _learn(member: Member, fact: Fact) -> Member:
 
 
 def _less_wanted(member: Member, fact: ConnectFailed | HealthChecked) -> Member:
-    """The member after a fact that says only whether it should get requests."""
     if isinstance(fact, HealthChecked):
         return member if member.unhealthy == fact.error else replace(member, unhealthy=fact.error)
     if member.connect_failed or fact.at < member.advertised_at:
@@ -299,7 +297,6 @@ def _less_wanted(member: Member, fact: ConnectFailed | HealthChecked) -> Member:
 
 
 def _doubted(member: Member, fact: VersionMismatch | ServedVersionMissing) -> Member:
-    """The member after a response that does not fit its advertisement."""
     if member.advertisement is None:
         return member
     if isinstance(fact, VersionMismatch):

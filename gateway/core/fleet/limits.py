@@ -1,7 +1,7 @@
 """Limits of the whole file and of one service: `limits` and `services.NAME.limits`.
 
-A key that applies before a request has its service says so (`whole_file`). The others may be written in a
-service, too, which inherits those that it does not write. The data plane enforces them.
+A service inherits the keys that it does not write. A key that applies before a request has its service says
+so (`whole_file`). The data plane enforces them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ def read_connections(text: str) -> int | None:
 
 
 _CONNECTIONS: Final = Text(
-    read_connections,
-    {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": 1_000_000}]},
+    read_connections, {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": 1_000_000}]}
 )
 
 

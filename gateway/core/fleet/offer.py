@@ -133,12 +133,7 @@ def agreed_offer(offer: Offer, agreed: Agreed) -> Offer:
     elif phase is Phase.UNKNOWN:
         phase = Phase.MIXED
     return replace(
-        offer,
-        versions=agreed.offered,
-        transparent=agreed.transparent,
-        phase=phase,
-        held=held,
-        moving=True,
+        offer, versions=agreed.offered, transparent=agreed.transparent, phase=phase, held=held, moving=True
     )
 
 
@@ -179,11 +174,7 @@ def is_transparent(members: MemberSet, offer_state: OfferState) -> bool:
 
 
 def _held(
-    service: Service,
-    members: MemberSet,
-    offer_state: OfferState,
-    versions: VersionSet,
-    unserved: VersionSet,
+    service: Service, members: MemberSet, offer_state: OfferState, versions: VersionSet, unserved: VersionSet
 ) -> Held:
     """The first row that applies of the table in semantics, Rolling upgrade. `versions`: those on offer.
     `unserved`: those of them that are served only by members out of service or down."""
@@ -218,7 +209,6 @@ _HELD_BACK_BY: Mapping[Policy, HeldRule] = {
 
 
 def _is_away(summary: MemberSummary) -> bool:
-    """Whether its last advertised versions are not served now."""
     return summary.freshness is Freshness.DOWN or summary.absent
 
 
@@ -227,7 +217,6 @@ def _advertised(summary: MemberSummary) -> VersionSet:
 
 
 def _lacking(members: MemberSet, versions: VersionSet) -> tuple[str, ...]:
-    """Backends in service that serve any version, but not all of these."""
     serving = (group.summary for group in members.groups if group.summary.in_service)
     return _names(members, [each for each in serving if each.advertised and not versions <= each.advertised])
 

@@ -130,7 +130,6 @@ class PendingVersions(NamedTuple):
     versions: VersionSet
     since: float
     doublings: int = 0
-    """Number of times that their wait is doubled, because they have fallen before."""
 
     def due(self, stabilization: float) -> float:
         """Time at which their wait ends."""
@@ -188,7 +187,7 @@ class SavedState:
     policy: tuple[Policy, AtLeast | None] | None = None
     """Policy under which `versions` were offered, with its number; None: unknown."""
     advertisements: Mapping[str, SavedAdvertisement] = field(default_factory=lambda: MappingProxyType({}))
-    """By the name of the backend, without declared backends."""
+    """Advertisements by backend, without declared backends."""
     cut: bool = False
     """True: the cut of the last change of the policy is still due (`OfferState.cut`)."""
     record: AgreedRecord | None = None
@@ -259,9 +258,7 @@ def restored(saved: SavedState, service: Service) -> OfferState:
     """Offer state of a gateway that starts with this saved state."""
     policy = service.policy_and_number
     return OfferState(
-        saved.versions,
-        initialized=bool(saved.versions),
-        cut=saved.cut or (saved.policy or policy) != policy,
+        saved.versions, initialized=bool(saved.versions), cut=saved.cut or (saved.policy or policy) != policy
     )
 
 
@@ -334,9 +331,8 @@ def _updated(before: OfferState, service: Service, members: MemberSet, now: floa
 
 
 def first_round(offer_state: OfferState, service: Service, members: MemberSet, now: float) -> OfferState:
-    """The state before the first offer; `initialized` if that is to be made now. It waits `stabilization`
-    for those that did not answer in the first round. Legacy backends alone make none: the service is
-    transparent."""
+    """The state before the first offer; `initialized` if that is to be made now. It waits `stabilization` for
+    backends that did not answer in the first round. Legacy backends alone make none."""
     round_ended = now if offer_state.round_ended is None and members.all_probed else offer_state.round_ended
     if round_ended is None:
         return offer_state
@@ -349,7 +345,6 @@ def first_round(offer_state: OfferState, service: Service, members: MemberSet, n
 
 
 def _formed(offer_state: OfferState, service: Service, members: MemberSet, now: float) -> OfferState:
-    """The state with an offer that is formed from nothing."""
     versions = formed_versions(service, members)
     falls = offer_state.falls.following(versions, now)
     return replace(offer_state, versions=versions, pending=(), falls=falls, cut=False, removed=NO_VERSIONS)
@@ -413,6 +408,5 @@ def _next_join(offer_state: OfferState, service: Service) -> float | None:
 
 
 def _any_versioned(members: MemberSet) -> bool:
-    """Whether any known backend is not legacy, drained or not."""
     summaries = (group.summary for group in members.groups)
     return any(summary.advertised is not None and not summary.legacy for summary in summaries)

@@ -35,7 +35,6 @@ _MEMBER_FIELDS: Final = tuple(
     for field in fields(Member)
     if field.init and field.name not in ("service", "backend", "scheme_id")
 )
-"""Fields of a member that it does not take from its service."""
 _SET_FIELDS: Final = ("pin", "undiscovered")
 _VIEW_FIELDS: Final = ("offer_state", "agreed")
 
@@ -129,7 +128,6 @@ def _items_after(
 
 
 def _is_changed(difference: Publication, field: str) -> bool:
-    """Whether this field of any service's configuration has changed."""
     return difference.names is not None or any(
         news.service is not None and field in news.service for news in difference.services.values()
     )
@@ -157,7 +155,6 @@ def _news(
 def _after(
     old_view: ServiceView | None, old_member_set: MemberSet | None, news: ServiceNews
 ) -> tuple[ServiceView, MemberSet]:
-    """The view and the member set of one service after its changes."""
     service = _service_after(None if old_view is None else old_view.service, news)
     member_set = _member_set_after(service, old_member_set, news)
     if old_view is None or news.view is None:
@@ -233,7 +230,6 @@ def _backends(before: Sequence[Backend], after: Sequence[Backend]) -> list[Backe
 def _member_changes(
     service: Service, before: MemberSet | None, after: MemberSet
 ) -> Iterator[tuple[int, Changes]]:
-    """Changed fields of members against those with the same names, by position."""
     positions: Iterable[int] = range(len(after.all))
     if before is not None and after.positions is before.positions:
         positions = compress(positions, map(is_not, after.all, before.all))

@@ -173,7 +173,7 @@ ALL_BACKENDS = AtLeast(100, percent=True)
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Service:
-    """One API with one dialect. Compared by identity: a reload makes new ones."""
+    """A versioned API with its dialect. Compared by identity: a reload makes new ones."""
 
     name: str
     dialect: Dialect

@@ -63,7 +63,7 @@ NO_VOTE: Final = OwnVote()
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class ServiceView:
-    """One service as a request sees it: its configuration, members and offer, and tables made from these."""
+    """A service as a request sees it: its configuration, members and offer, and tables made from these."""
 
     service: Service
     members: MemberSet
@@ -186,9 +186,8 @@ class Snapshot:
         agreed: Agreed | None = None,
     ) -> Snapshot:
         """The snapshot of a (new) configuration at `now`, in seconds of the clock that dates facts. `after`:
-        the present snapshot, whose facts, offer states, commands and unchanged views are kept. `saved`: for
-        the first snapshot, the saved state by service. `agreed`: first state of a new service; None: it
-        stands alone."""
+        the present snapshot, whose facts, offer states, commands and unchanged views are kept. `saved`: saved
+        state by service, for the first snapshot. `agreed`: first state of a new service."""
         found = saved or {}
         views, member_sets = {}, {}
         for service in services:
@@ -205,8 +204,8 @@ class Snapshot:
         )
 
     def brought_up(self, before: Snapshot, to: Snapshot, now: float) -> Snapshot:
-        """This snapshot, configured after `before`, as if it had been configured after `to`. Only changes
-        between the two are applied, so a configuration of any size can be prepared aside."""
+        """The same snapshot as if it had been configured after `to` instead of `before`. Only changes between
+        the two are applied, so a configuration of any size can be prepared aside."""
         if to is before:
             return self
         known, known_to = before.fleet.member_sets, to.fleet.member_sets
@@ -227,7 +226,6 @@ class Snapshot:
         return self._configured_anew(self, changed, now) if changed else self
 
     def _configured_anew(self, after: Snapshot, services: Iterable[Service], now: float) -> Snapshot:
-        """The snapshot with these services as configured after `after`."""
         changed, member_sets = {}, {}
         for service in services:
             changed[service.name], member_sets[service.name] = _configured(service, after, None, now)
@@ -394,7 +392,6 @@ def _configured(
     now: float,
     agreed: Agreed | None = None,
 ) -> tuple[ServiceView, MemberSet]:
-    """One service of a configuration, with its members. `agreed`: the first state if it is new."""
     before = after.views.get(service.name) if after else None
     known = after.fleet.member_sets.get(service.name) if after else None
     if before is not None and known is not None and service.is_written_as(before.service):

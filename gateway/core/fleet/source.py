@@ -38,7 +38,7 @@ class SourceKind(StrEnum):
 
 
 class Address(NamedTuple):
-    """One backend of a list, with the fields that its source gives."""
+    """Backend in a source's list, with the fields that its source gives."""
 
     host: str
     """Host name in lower case, or an IP address without brackets."""
@@ -60,11 +60,11 @@ class Address(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One source of a service's backends."""
+    """Source of a service's backends."""
 
     kind: SourceKind
     text: str
-    """Its URL in the configuration, or the path of its file as it is opened."""
+    """URL in the configuration, or the path of its file as it is opened."""
     name: str = ""
     port: int = 0
     path: str = ""
@@ -124,15 +124,13 @@ def after_answer(
     now: float,
     taken: Collection[str] = (),
 ) -> Membership:
-    """The backends of `source` after it has listed these. `before`: its backends until now; `known`: what is
-    observed of them, by name; `taken`: names that belong to others.
+    """The backends of `source` after it has listed these. `before`: its backends until now; `known`: members
+    by name; `taken`: names that belong to others.
 
-    - An empty list removes nobody.
-    - What was never heard of counts for nothing, and goes at once.
-    - Of those that have advertised something, at most half are leaving at the same time; those that are down
-      go first.
-      Newcomers count only when they were heard: a list of strangers that do not answer drives out few.
-    - One that is leaving and is listed again stays.
+    - An empty list removes nobody. A backend that is leaving and is listed again stays.
+    - A backend that never advertised counts for nothing, and goes at once.
+    - Of the others, at most half are leaving at the same time; those that are down go first. A list of
+      newcomers that do not answer drives out few.
     """
     named = {address.name: source.backend(address) for address in listed if address.name not in taken}
     staying = after_time(before, now, taken)

@@ -1,7 +1,7 @@
 """Time limits of the whole file and of one service: `timeouts` and `services.NAME.timeouts`.
 
-A key that applies before a request has its service says so (`whole_file`). The others may be written in a
-service, too, which inherits those that it does not write. No rule is applied here.
+A service inherits the keys that it does not write. A key that applies before a request has its service says
+so (`whole_file`). The data plane enforces them.
 """
 
 from __future__ import annotations

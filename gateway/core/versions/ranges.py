@@ -99,7 +99,7 @@ class VersionSet:
 
     @classmethod
     def between(cls, low: Version, high: Version) -> Self:
-        """One range from `low` to `high` inside one major. Raises `VersionTextError`."""
+        """The set of one range, `low` to `high`, inside one major. Raises `VersionTextError`."""
         return cls((VersionRange.in_major(low, high),))
 
     @classmethod
@@ -291,7 +291,6 @@ def _require_countable(ranges: Sequence[VersionRange]) -> None:
 
 
 def _dash(scheme: Scheme) -> str:
-    """Sign between two ends. A dash is a part of dates and names."""
     return "-" if scheme.contiguous else ".."
 
 

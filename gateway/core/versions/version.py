@@ -19,9 +19,8 @@ _NUMBER = r"(?:0|[1-9][0-9]{0,5})"  # threats V6: at most six ASCII digits a par
 
 @final
 class Version(tuple[int, ...]):
-    """One version: `Version(1, 31)` is 1.31, `Version(2)` is 2. Compares and hashes as a tuple. All versions
-    of one scheme have the same number of parts. The last part counts in steps of one; the others are the
-    major."""
+    """A version: `Version(1, 31)` is 1.31, `Version(2)` is 2. Compares and hashes as a tuple. All versions
+    of one scheme have as many parts. The last part counts in steps of one; the others are the major."""
 
     __slots__ = ()
 

@@ -6,7 +6,7 @@
 
 It begins with a 101 that the request has asked for. From then on neither connection is read as HTTP again.
 Each side is read only as fast as the other one takes it. The end of one side's bytes is passed on, and the
-other side may still send. `core.http.upgrade` has the upgrades that a request may ask for.
+other side may still send. `core.http.message` has the upgrades that a request may ask for.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final, cast, final
 
-from gateway.core.http.upgrade import allowed_protocols, read_protocols
+from gateway.core.http.message import allowed_protocols, read_protocols
 from gateway.dataplane.context import OpenTunnel
 from gateway.dataplane.exchange.heads import compose_downstream_head
 from gateway.dataplane.exchange.retries import Retries

@@ -16,8 +16,7 @@ from urllib.parse import unquote_to_bytes
 import httptools
 
 from gateway.core.fleet.limits import Limits
-from gateway.core.http.message import METHOD, METHODS, NOT_PROXIED, Header
-from gateway.core.http.upgrade import read_protocols
+from gateway.core.http.message import METHOD, METHODS, NOT_PROXIED, Header, read_protocols
 from gateway.dataplane.http1 import names
 from gateway.dataplane.http1.fields import (
     BY_LENGTH,

@@ -20,7 +20,7 @@ from gateway.core.fleet.failures import EJECTION_OR_OFF, RETRY, Ejection, Retry
 from gateway.core.fleet.limits import SERVICE_LIMITS, Limits
 from gateway.core.fleet.service import MATCH, PROBE, AtLeast, Match, Policy, Probe, Service
 from gateway.core.fleet.timeouts import SERVICE_TIMEOUTS, Timeouts
-from gateway.core.http.upgrade import PROTOCOL_PATTERN, carries_requests
+from gateway.core.http.message import PROTOCOL_PATTERN, carries_requests
 from gateway.keys.kinds import SHARED, ListOf, Table, Text, matching, reject, section
 from gateway.keys.texts import FLAG, LINE, VERSION
 from gateway.settings.sections.access import WrittenAccess, read_access
