@@ -174,16 +174,6 @@ class AdminListeners:
         """Open connections and their limit, by listener."""
         return {name: site.connections for name, site in self.sites.items()}
 
-    @property
-    def url(self) -> str:
-        """The bound address of the admin listener, as a URL."""
-        return self.sites["admin"].url
-
-    @property
-    def metrics_url(self) -> str | None:
-        """The bound address of the listener for metrics, if there is one."""
-        return self.sites["metrics"].url if "metrics" in self.sites else None
-
 
 @asynccontextmanager
 async def admin_listeners(parts: Parts) -> AsyncIterator[AdminListeners]:

@@ -123,17 +123,13 @@ class Gateway:
     @property
     def admin_url(self) -> str:
         """The bound address of the admin listener, as a URL."""
-        return self._served.admin.url
+        return self._served.admin.sites["admin"].url
 
     @property
     def metrics_url(self) -> str | None:
         """The bound address of the listener for metrics, if there is one."""
-        return self._served.admin.metrics_url
-
-    @property
-    def frozen(self) -> str:
-        """The reason why commands and reloads are refused at this moment, a sentence; empty: they are not."""
-        return self._plan.handover.frozen()
+        sites = self._served.admin.sites
+        return sites["metrics"].url if "metrics" in sites else None
 
     def status(self) -> GatewayStatus:
         """The status of this moment."""

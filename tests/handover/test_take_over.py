@@ -162,7 +162,7 @@ async def test_a_start_that_fails_changes_nothing(house: House, listens_on: str)
             await house.start(file, takes_over=True)
 
     assert await house.get(old) == 200
-    await until(lambda: not old.frozen)
+    await until(lambda: not old.parts.plan.handover.frozen())
     status, _ = await house.admin(old, "PUT", "/services/baremetal/ceiling", {"version": "1.31"})
     assert status == 200
 
@@ -185,7 +185,7 @@ async def test_one_that_is_killed_at_any_step_changes_nothing(house: House, step
     new.close()
 
     await clients.at_least(10)
-    await until(lambda: not old.frozen)
+    await until(lambda: not old.parts.plan.handover.frozen())
     await clients.all_served()
     status, document = await house.admin(old, "PUT", "/services/baremetal/ceiling", {"version": "1.31"})
     assert (status, document["kept"]) == (200, True)
