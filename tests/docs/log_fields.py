@@ -112,7 +112,7 @@ PROCESS_LOG: Final = (
     LogField("time", "time", "When it happened: RFC 3339, UTC, milliseconds."),
     LogField("level", "word", "`debug`, `info`, `warning`, `error` or `critical`."),
     LogField(
-        "logger", "word", "The part that tells: `skewgate.offer`; `stderr` for a line that was printed."
+        "logger", "word", "The part of the gateway: `skewgate.offer`; `stderr` for a line that was printed."
     ),
     LogField("message", "text", "One sentence for people. It is no interface: it may change in any release."),
     LogField("service", "word", "The service that it is about.", "it is about none"),
