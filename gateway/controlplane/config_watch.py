@@ -23,7 +23,7 @@ INTERVAL: Final = 1.0
 """Seconds between two checks. One takes about 0.1 ms for a file."""
 SHARE: Final = 100
 """Checks take at most 1/100 of the time, so thousands of files are checked less often."""
-RESTLESS: Final = 60
+MAX_UNSTABLE_CHECKS: Final = 60
 """Number of consecutive checks with ever new content after which a warning is logged."""
 
 _log = logging.getLogger("skewgate.reload")
@@ -38,7 +38,7 @@ class ConfigWatch:
         self._interval = interval
         self._waiting: Seen | None = None
         """Changed content of the files, which must be found once more before it is loaded."""
-        self._restless = 0
+        self._unstable_checks = 0
         self._took = 0.0
         """Duration of the last check, in seconds."""
         self._task: asyncio.Task[None] | None = None
@@ -62,14 +62,14 @@ class ConfigWatch:
         if known is not self._reloader.seen:  # a reload came in between
             self._waiting = None
         elif found in (known, self._waiting):
-            self._waiting, self._restless = None, 0
+            self._waiting, self._unstable_checks = None, 0
             if found != known:
                 _log.info("a file of the configuration has changed: reloading")
                 await self._reloader.reload()
         else:
             self._waiting = found
-            self._restless += 1
-            if self._restless == RESTLESS:
+            self._unstable_checks += 1
+            if self._unstable_checks == MAX_UNSTABLE_CHECKS:
                 _log.warning(
                     "a file of the configuration keeps changing: reloading one second after its last change"
                 )
@@ -79,5 +79,5 @@ class ConfigWatch:
             await asyncio.sleep(max(self._interval, self._took * SHARE))
             try:
                 await self.check_for_changes()
-            except Exception:  # noqa: BLE001 - our bug, and no reason never to look again
+            except Exception:  # noqa: BLE001 - our bug, and no reason to stop watching
                 _log.exception("checking the files of the configuration failed")

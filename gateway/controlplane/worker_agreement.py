@@ -295,7 +295,7 @@ class WorkerAgreement:
             _log_step(views[name], agreed)
             self._awaited[name] = WORKERS
         if current:
-            self._snapshot_holder.agree(current)  # which looks at them again
+            self._snapshot_holder.agree(current)  # its subscribers take the next steps
         self._take_steps(steps.keys() - current.keys())
 
     def _wake_waiters(self) -> None:

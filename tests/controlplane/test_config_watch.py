@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from gateway.controlplane.config_watch import RESTLESS, ConfigWatch
+from gateway.controlplane.config_watch import MAX_UNSTABLE_CHECKS, ConfigWatch
 from gateway.controlplane.reload import Reloader
 from gateway.settings import Loaded, read_file
 from tests.controlplane.test_reload import Recorder
@@ -215,7 +215,7 @@ async def test_a_file_that_never_rests_is_told_once(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    for number in range(RESTLESS + 3):
+    for number in range(MAX_UNSTABLE_CHECKS + 3):
         watched.main.write_text(f"# {number}\n")
         await watched.checks(1)
 

@@ -203,7 +203,7 @@ class Discovery:
                 return await lister.poll()
         except TimeoutError:
             return Failed(NO_ANSWER)
-        # A bug of ours, or of the library, must not end the looks at a source.
+        # A bug of ours, or of the library, must not end the polls of a source.
         except Exception:  # noqa: BLE001 - logged
             _log.exception(
                 "%s: polling %s failed because of a bug in the gateway", watched.service, watched.source.key

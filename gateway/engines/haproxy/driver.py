@@ -176,7 +176,7 @@ class HaproxyDriver:
             except (RuntimeProblem, OSError) as problem:
                 self._failures += 1
                 self._log_problem(_sentence(problem))
-            except Exception:  # noqa: BLE001 - logged; the next look tries again
+            except Exception:  # noqa: BLE001 - logged; the next poll tries again
                 self._failures += 1
                 _log.exception(
                     "updating HAProxy failed because of a bug in the gateway; it keeps the earlier offer"
