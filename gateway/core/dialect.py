@@ -45,11 +45,9 @@ class Endpoint(NamedTuple):
     versioned_only: bool = False
     """True: legacy members never get it (Nova `/v2.1`; any document)."""
     served_always: bool = False
-    """True: servers of this API name the served version on every successful response here. If one is missing,
-    the server's version is unknown (semantics, Knowing)."""
+    """True: servers of this API name the served version on every successful response (semantics, Knowing)."""
     version_in_target: str | None = None
-    """Version as the target itself gives it (path, query); None: it gives none. Bounded by the dialect,
-    because clients choose it and it is cached."""
+    """Version in the path or query; None: none. The dialect bounds its length, because it is cached."""
     rate_limited: bool = False
     """True, with `answered`: the response costs more than a refusal, so each service answers it at a bounded
     rate, and then with 429. `read_requested` is called here, too, for what the 429 says."""
@@ -111,8 +109,7 @@ class VersionMatch(Enum):
     NEAREST_EARLIER = "nearest_earlier"
     """The newest version on offer that is not newer than the requested one (dates and names)."""
     NEAREST_LATER = "nearest_later"
-    """The oldest version on offer that is not older than the requested one: for APIs where a version that is
-    no longer served leads to the next one."""
+    """The oldest version on offer that is not older: a version that is no longer served leads to the next."""
 
 
 # --- what the gateway may say ------------------------------------------------------------------------------
@@ -281,8 +278,7 @@ class Links:
     host: str
     """The client's Host, which the backend got too and builds its links from."""
     public: str
-    """Scheme, authority and prefix under which the client reached the gateway:
-    `https://api.example:443/baremetal`."""
+    """Base under which the client reached the gateway: `https://api.example:443/baremetal`."""
     moved_to: str | None = None
     """Public address of the present client. Set if `host` and `public` are another client's."""
     _rewriter: LinkRewriter = field(init=False, repr=False, compare=False)
@@ -345,8 +341,7 @@ class ConfigurationRules:
 @final
 @dataclass(frozen=True, slots=True)
 class ProbePaths:
-    """The paths that probes request, by the service's configuration. A dialect that needs them has an option
-    `probes` of this type, which no operator writes."""
+    """Paths that probes request. A dialect that needs them has an option `probes` of this type."""
 
     path: str | None = None
     """`probe.path`; None: the dialect's own."""
@@ -486,8 +481,7 @@ class Dialect(ABC):
     def answer(
         self, endpoint: Endpoint, head: RequestHead, offered: VersionSet | None, operations: Operations
     ) -> Response:
-        """The response at an `answered` endpoint. `offered` is None before anything is offered. The caller
-        adds `Vary`, and `Retry-After` to a 503."""
+        """The response at an `answered` endpoint, without `Vary` and `Retry-After`. `offered` may be None."""
         raise NotImplementedError("a dialect with an `answered` endpoint answers it")
 
     @abstractmethod

@@ -56,8 +56,7 @@ class Key:
     example: object
     default: object = _REQUIRED
     workers: str = ""
-    """Meaning for several workers, of a limit that adds up over requests or connections. It begins with
-    `divided`, `shared` or `per worker`."""
+    """Meaning for several workers: begins with `divided`, `shared` or `per worker`. Empty: no such limit."""
     whole_file: str = ""
     """Reason why the key has no meaning in a service, although its section may be written there."""
     form: str = ""

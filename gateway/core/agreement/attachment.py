@@ -20,8 +20,7 @@ DEADLINE_SHARE: Final = 0.9
 """Part of the TTL after which a replica is detached by its own clock."""
 
 REMOVAL_SHARE: Final = 1.1
-"""Part of the TTL without a new beat after which others remove `live`. Between two clocks whose rates differ
-by at most 10 %, that is never before the deadline."""
+"""Part of the TTL without a beat after which others remove `live`: later than any replica's deadline."""
 
 BEATS_IN_TTL: Final = 4
 

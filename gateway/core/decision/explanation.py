@@ -75,8 +75,7 @@ def explain(
     load: Load = NO_LOAD,
     cached_documents: Container[DocumentKey] = (),
 ) -> dict[str, Any]:
-    """Explain a request. `head` is read by the data plane's reader, so that both see the same. `host`: the
-    value of `Host`. `cached_documents`: as for `decide`."""
+    """Explain a request. `head` is read by the data plane's reader. `cached_documents`: as for `decide`."""
     route = snapshot.routes.find(host, head.path)
     cached, held_back = cached_documents, load.held_back
     decision = decide(

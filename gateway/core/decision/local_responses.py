@@ -1,7 +1,6 @@
 """Responses that the gateway makes itself after routing, in the dialect's format: 503, errors, maintenance.
 
-All of them pass through `for_client`, which adds the parts that every response of a service has. Dialects
-make version refusals and documents. Pure.
+`for_client` adds to each what all responses of a service have. Dialects make version refusals. Pure.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ THROTTLED_RETRY_AFTER = 1
 
 
 def unavailable(view: ServiceView, requested: RequestedVersion | None) -> Response:
-    """503: no backend serves the negotiated version now, or nothing is on offer yet. Never 404 or 406, which
-    clients treat as permanent (semantics, Negotiating)."""
+    """503, and never 404 or 406, which clients treat as permanent (semantics, Negotiating)."""
     return error_response(
         view,
         GatewayError(

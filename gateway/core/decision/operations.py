@@ -184,8 +184,7 @@ class Operations:
 
     listed: tuple[Operation, ...] = ()
     _tables: _Tables = field(default_factory=lambda: MappingProxyType({}), repr=False, compare=False)
-    """Positions of the literal segments, and the operations by these literals, by method and number of
-    segments. The template with the leftmost literals is first."""
+    """Positions of literals and operations by these, by method and number; leftmost literals first."""
 
     @classmethod
     def of(cls, rules: Iterable[OperationRule]) -> Self:

@@ -30,11 +30,9 @@ class ResponseRewrite:
     fact: Advertisement | None
     """The backend's own range, if it differs from the member's known one: a fact to observe."""
     mismatch: bool = False
-    """True: the backend names another served version than the negotiated one (threats V9). The client gets
-    the backend's own headers, and the mismatch is counted."""
+    """True: the backend names another served version than the negotiated one (threats V9). It is counted."""
     served_missing: bool = False
-    """True: the response lacks the served version, which servers of this API always name here. The member's
-    version is unknown then (semantics, Knowing)."""
+    """True: the response lacks the served version that its API always names (semantics, Knowing)."""
     served_text: str = ""
     """Version shown to the client with `mismatch` or `served_missing`, canonical; empty: none."""
     edits: HeaderEdits | None = None

@@ -161,8 +161,7 @@ def _longest(by_wildcard: Mapping[str, Prefixes], host: str) -> Prefixes | None:
 
 
 def plain_host(host: str) -> str:
-    """The value of `Host` in the one form in which hosts are compared: in lower case, without port and
-    trailing dot, an IPv6 address as in RFC 5952."""
+    """Normalize `Host`: lower case, without port and trailing dot, an IPv6 address as in RFC 5952."""
     name, colon, port = host.rpartition(":")
     if not colon or port.strip("0123456789"):
         name = host

@@ -1,7 +1,7 @@
-"""A backend as configured, and the same backend as observed (a member of its service's member set).
+"""A backend as configured, and the same backend as observed: a member of its service's member set.
 
-These are two values, because an operator changes the one and facts change the other. Nothing here lets a fact
-in (`core.fleet.fleet`) or reads a clock: times are seconds that the caller passes.
+An operator changes the one, facts the other. Nothing here applies a fact (`core.fleet.fleet`) or reads a
+clock.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The members of one service, found by name and counted by summary.
 
-Immutable. Values that depend on all members are kept beside them and updated for the few that change, so one
-fact costs about the same whether a service has two backends or a thousand. No rule is applied here:
-`core.fleet.fleet` interprets facts, `core.fleet.offer_state` and `core.fleet.offer` form offers.
+Immutable. Values that depend on all members are updated for the few that change, so one fact costs about the
+same with two backends or a thousand. `core.fleet.fleet` applies facts, `core.fleet.offer` forms offers.
 """
 
 from __future__ import annotations

@@ -351,8 +351,7 @@ def _formed(offer_state: OfferState, service: Service, members: MemberSet, now: 
 
 
 def _shrink(offer_state: OfferState, service: Service, members: MemberSet) -> tuple[VersionSet, Falls]:
-    """Versions and falls after shrinking: without versions in no last report, and cut to a changed policy.
-    Versions that a removal takes away have not fallen."""
+    """Versions and falls after shrinking. Versions that a removal takes away have not fallen."""
     left = offer_state.versions & last_reports(members)
     fallen = offer_state.versions - left - offer_state.removed
     if offer_state.cut and (given := policy_set(service, members)):

@@ -1,9 +1,8 @@
 """Configured changes of one service's heads: header lines removed, set and added.
 
 One value for its requests and one for its responses, with everything precomputed. A name is removed in every
-spelling that servers take for it, so `X_User` does not survive beside `X-User` (threats V4). Settings have
-refused names that a dialect or the gateway itself writes, so nothing here can change a version, the framing
-or the description of the client. Pure.
+spelling that servers take for it, so `X_User` does not survive beside `X-User` (threats V4). Settings refuse
+names that a dialect or the gateway writes, so versions, framing and the client's description stay. Pure.
 """
 
 from __future__ import annotations

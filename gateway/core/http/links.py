@@ -1,8 +1,8 @@
 """Rewriting of links that a backend wrote, so that the client can follow them.
 
-Backends build links from the Host that they see, from forwarded headers if they read those, or from an
-address of their own. Each of these becomes the public one; nothing else changes. The dialect decides which
-texts are links (`core.dialect.Links`). Nothing here raises: links come from the network.
+Backends build links from the Host that they see, from forwarded headers, or from an address of their own.
+Each of these becomes the public one; nothing else changes. The dialect decides which texts are links
+(`core.dialect.Links`). Nothing here raises: links come from the network.
 """
 
 from __future__ import annotations

@@ -89,8 +89,7 @@ UNLISTABLE = frozenset({"host", "content-length", "transfer-encoding"})
 """Names that `Connection` must not list: removing them would change what the message is (threats S16)."""
 
 HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
-"""Names that a header of a dialect may have. In lower case such a name is its normalized form; a name with
-other characters would be an alias of itself."""
+"""Names that a header of a dialect may have. In lower case such a name is its normalized form."""
 
 _NO_LETTER_OR_DIGIT = re.compile(r"[^a-z0-9]")
 

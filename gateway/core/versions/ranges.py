@@ -109,8 +109,7 @@ class VersionSet:
 
     @classmethod
     def read(cls, text: str, scheme: Scheme) -> Self:
-        """Read an operator's list of served versions: `1.1-1.58` or `1.1-1.58, 1.60`. Dates and names have
-        `..` between the ends: `a..b`. Raises `VersionTextError`."""
+        """Read `1.1-1.58, 1.60` of the file, or `a..b` for dates and names. Raises `VersionTextError`."""
         ranges = []
         for item in text.split(","):
             low, high = _read_ends(item, scheme)
@@ -121,8 +120,7 @@ class VersionSet:
 
     @classmethod
     def read_open(cls, text: str, scheme: Scheme) -> Self:
-        """Read an operator's list that may span majors and have open ends: `>=1.58`, `<=2.4`, and all that
-        `read` reads. Raises `VersionTextError`."""
+        """Read a list that may span majors, with `>=1.58` and `<=2.4`. Raises `VersionTextError`."""
         return cls.of(_read_open_range(item.strip(), scheme) for item in text.split(","))
 
     def __bool__(self) -> bool:
@@ -154,8 +152,7 @@ class VersionSet:
         return type(self)(tuple(found))
 
     def __sub__(self, other: Self) -> Self:
-        """Difference. Raises `ValueError` if a range of this set is not countable: the part before 2.0 would
-        have no last version. Ranges of `other` may be any."""
+        """Difference. Raises `ValueError` if a range of this set, not of `other`, is not countable."""
         _require_countable(self.ranges)
         left, waiting = [], deque(other.ranges)
         for whole in self.ranges:
@@ -216,8 +213,7 @@ NO_VERSIONS = VersionSet()
 
 
 def segments(sets: Iterable[VersionSet]) -> list[VersionRange]:
-    """The coarsest ranges that lie wholly inside or outside each of `sets`, without those outside all of
-    them. Raises `ValueError` if a range is not countable."""
+    """The coarsest ranges that lie inside or outside each of `sets`. Raises `ValueError` if not countable."""
     return [one for one, _ in _with_holders([(versions, 1) for versions in sets])]
 
 
@@ -227,8 +223,7 @@ def union(sets: Iterable[VersionSet]) -> VersionSet:
 
 
 def unbroken(versions: VersionSet, scheme: Scheme) -> VersionSet:
-    """The last range alone, if the scheme's clients are shown only a minimum and a maximum: the most that can
-    be shown without a false claim. Else all versions."""
+    """The last range alone, if clients are shown only a minimum and a maximum; else all versions."""
     return VersionSet(versions.ranges[-1:]) if scheme.contiguous else versions
 
 
@@ -262,8 +257,7 @@ def held_by_most(sets: Sequence[tuple[VersionSet, int]]) -> VersionSet:
 
 
 def _with_holders(sets: Sequence[tuple[VersionSet, int]]) -> list[tuple[VersionRange, int]]:
-    """The `segments` of `sets`, each with the number of sets that hold it: one pass over all ends, so that a
-    thousand different sets cost no more than their sort."""
+    """The `segments` of `sets`, each with the number of sets that hold it: one pass over all ends."""
     changes: defaultdict[Version, int] = defaultdict(int)
     for versions, number in sets:
         _require_countable(versions.ranges)

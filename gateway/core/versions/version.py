@@ -63,8 +63,7 @@ class Scheme(ABC):
         return (self.name,)
 
     def earlier(self, key: tuple[object, ...]) -> Scheme | None:
-        """The scheme of `key`, if this one reads all of its versions in the same order; None: it does not, so
-        versions read in the other one have no meaning here."""
+        """The scheme of `key`, if this one reads all of its versions in the same order; None: it does not."""
         return self if key == self.key else None
 
     @abstractmethod
