@@ -40,7 +40,6 @@ VARIABLE_PATTERN: Final = r"\$\{"
 TEXT: Final = {"type": "string", "minLength": 1}
 
 _KEY: Final = "key"
-"""Place of the `Key` in the metadata of a dataclass field."""
 _REQUIRED: Final = object()
 
 

@@ -281,4 +281,3 @@ VARIABLE_NAME: Final = written_as(
 VERSION: Final = Text(read_text, {"type": ["string", "integer"], "minLength": 1})
 """A version as written. Whole numbers need no quotation marks. 1.90 needs them for other YAML readers."""
 VERSIONS: Final = Text(VERSION.read, VERSION.json, has_commas=True)
-"""Versions and ranges, as written."""

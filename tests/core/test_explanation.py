@@ -134,9 +134,9 @@ def test_ejections_backups_and_bounds_are_told() -> None:
     assert reasons(ejected) == {"two": "ejected"}
     assert [each.why for each in ejected.left_out] == ["ejected: no response came in time"]
     assert back.candidates[1].why.endswith("it comes back after an ejection, with 25 % of its requests")
-    assert waits.because.endswith("; all that are to get it are full, so it waits")
+    assert waits.because.endswith("; all suitable backends are full, so it waits")
     assert [each.backend for each in panic.candidates] == ["one", "two", "spare"]
-    assert all("nobody else is usable" in each.why for each in panic.candidates)
+    assert all("no other backend is usable" in each.why for each in panic.candidates)
 
 
 def test_every_backend_is_a_candidate_or_left_out_for_a_reason() -> None:

@@ -28,10 +28,8 @@ MAX_SEQ: Final = 2**53 - 1
 """The largest whole number that every reader of JSON reads as it stands."""
 
 _MAX_RULE: Final = 64
-"""Most characters of a policy with its number."""
 
 _MAX_QUOTED: Final = 80
-"""Most characters of a foreign text in a message."""
 
 _KEYS: Final = ("form", "dialect", "scheme", "seq", "rule", "state", "offered", "accepted", "open")
 

@@ -207,7 +207,7 @@ def _offer(offer: Offer, scheme: Scheme) -> dict[str, Any]:
     }
 
 
-WAITS: Final = "; all that are to get it are full, so it waits"
+WAITS: Final = "; all suitable backends are full, so it waits"
 
 
 def _because(resolution: Resolution, decision: _Routed) -> str:
@@ -233,7 +233,7 @@ def _because(resolution: Resolution, decision: _Routed) -> str:
     negotiated = (
         f"{_REQUESTED[requested.kind]} leads to {resolution.version_text} of the offer {offered}"
         if resolution.version in view.offer.versions
-        else f"all replicas accept {resolution.version_text}, and tell the offer {offered}"
+        else f"all replicas accept {resolution.version_text}, and show the offer {offered}"
     )
     if resolution.missing_operation is not None:
         return f"{negotiated}, but {resolution.missing_operation.format(view.service.dialect.scheme)}"
@@ -310,7 +310,7 @@ def _why_not_now(member: Member, load: Load) -> str:
         return f"; it is full, it takes {member.bound} requests at a time"
     share = load.held_back.get(member.key, ALL_REQUESTS)
     if not share:
-        return f"; it is ejected ({_why_ejected(member, load)}), but nobody else is usable"
+        return f"; it is ejected ({_why_ejected(member, load)}), but no other backend is usable"
     if share < ALL_REQUESTS:
         return f"; it comes back after an ejection, with {100 * share // ALL_REQUESTS} % of its requests"
     return ""

@@ -74,7 +74,6 @@ class Backend:
     """Most open connections; 0: no limit."""
     queue: Queue = NO_QUEUE
     tls: BackendTls | None = None
-    """TLS to it; None: plain TCP."""
     socket_path: str = ""
     """Path of its Unix socket, instead of host and port; empty: TCP."""
     source: str = ""

@@ -36,7 +36,6 @@ class Mismatches:
     by_path: tuple[tuple[str, VersionSet], ...] = ()
     """Versions that one path contradicted, by path, sorted."""
     by_several: VersionSet = NO_VERSIONS
-    """Versions that two paths or more contradicted."""
     unanswered: VersionSet = NO_VERSIONS
     """Versions of `by_path` since whose mismatch no probe has succeeded."""
     last_at: float = field(default=NEVER, compare=False)
@@ -97,7 +96,6 @@ class UnknownVersion:
 
     holds: bool = False
     legacy_answers: int = field(init=False, default=0)
-    """Legacy answers of probes in a row."""
     since: float = field(default=NEVER, compare=False)
     """Time at which the request was sent that last showed no versions."""
     missing_at: float = field(default=NEVER, compare=False)

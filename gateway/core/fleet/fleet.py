@@ -48,7 +48,6 @@ class HealthChecked:
     """Fact: the health check of a backend was answered. Independent of versions."""
 
     error: str | None
-    """Reason, if the health check failed."""
     at: float
 
 

@@ -65,7 +65,6 @@ class MemberSet:
 
     all: tuple[Member, ...]
     pin: Version | None = None
-    """Ceiling that an operator set at run time."""
     scheme_id: tuple[object, ...] = ()
     """Scheme in which `pin` was read, see `Member.scheme_id`."""
     undiscovered: bool = False

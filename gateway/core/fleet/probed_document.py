@@ -34,7 +34,6 @@ class ProbedDocument:
     path: str
     """Local path, as the probe wrote it."""
     host: str
-    """Host that the backend saw."""
     status: int
     fields: tuple[Header, ...]
     """`Vary`, `Content-Type` and the headers that the dialect owns, with normalized names."""

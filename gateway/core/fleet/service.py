@@ -181,7 +181,6 @@ class Service:
     match: Match = DEFAULT_MATCH
     policy: Policy = Policy.GUARANTEED
     at_least: AtLeast = ALL_BACKENDS
-    """Used only with the policy of that name."""
     stabilization: float = 0.0
     """Seconds for which the policy must have given a version before it joins the offer."""
     ceiling: Version | None = None

@@ -70,7 +70,6 @@ class ServiceView:
     offer_state: OfferState
     offer: Offer
     by_version: SelectionTable
-    """Every member in service."""
     non_legacy_by_version: SelectionTable
     """Members in service without legacy ones and those whose versions are unknown."""
     due: float | None

@@ -114,11 +114,11 @@ def test_the_first_version_that_is_served_is_all_that_its_response_tells() -> No
     "record, version, attached, expected",
     [
         (RISING, "1.3", True, "the requested version leads to 1.3 of the offer 1.1-1.3"),
-        (RISING, "1.5", True, "all replicas accept 1.5, and tell the offer 1.1-1.3"),
+        (RISING, "1.5", True, "all replicas accept 1.5, and show the offer 1.1-1.3"),
         (RISING, "1.6", True, "the replicas have not decided about this version yet"),
         (RISING, "1.8", True, "the requested version (1.8) is not in the offer 1.1-1.3"),
         (RISING, "1.8", False, "this replica is detached: others may offer this version by now"),
-        (BEGUN, "1.5", True, "all replicas accept 1.5, and tell the offer none"),
+        (BEGUN, "1.5", True, "all replicas accept 1.5, and show the offer none"),
         (BEGUN, "latest", True, "nothing is on offer at the moment"),
     ],
 )
