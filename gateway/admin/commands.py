@@ -3,11 +3,10 @@
     PUT, DELETE /services/NAME/ceiling        POST /services/NAME/backends/B/drain, …/enable
     DELETE /replicas/ID
 
-Parses and refuses; `core.fleet.fleet` carries a command out. The endpoints and the operations page call the
-same functions, so that the same rules hold for both. An endpoint responds with the status (`/status`) once
-the command is in force in every worker and, if there is a state file, written to it (`kept`). `pending` lists
-the workers and replicas that have not acknowledged after some seconds. `warning` is a sentence for the
-operator or null.
+The endpoints and the operations page call the same functions; `core.fleet.fleet` carries a command out. An
+endpoint responds with the status (`/status`) once the command is in force in every worker and, if there is a
+state file, written to it (`kept`). `pending` lists workers and replicas that have not acknowledged after some
+seconds. `warning` is a sentence for the operator or null.
 """
 
 from __future__ import annotations

@@ -3,10 +3,9 @@
     socket --> TLS, where it is spoken --> AdminConnection --> aiohttp's protocol --> handler
                                            AdminConnection <-- aiohttp's protocol <-- response
 
-A connection is authorised once `guard` has let a request of it pass. The others are closed after one
-response, and are the first to be closed when there are too many: 400 connections that never send a request,
-or never end their handshake, cannot keep an operator out (threats R-B7). Idle ones of operators are next:
-forgotten ones could keep operators out as well. aiohttp parses and responds; this module only finds the end
+A connection is authorised once `guard` has let a request of it pass. Others are closed after one response,
+and are the first to be closed when there are too many, so that 400 silent ones cannot keep an operator out
+(threats R-B7). Idle ones of operators are next. aiohttp parses and responds; this module only finds the end
 of each request, and uses no private name of aiohttp (decision 0053).
 """
 

@@ -147,8 +147,7 @@ def _asked(count: int, last_hour: LastHour) -> str:
 
 
 def _later(view: ServiceView, after: MemberSet) -> Iterable[str]:
-    """Describes how the offer may move later because of `after`: a drain or an enabling takes nothing off the
-    offer, and what they add has to last for the stabilization first."""
+    """Describes how the offer may move later: what a drain or enabling adds has to last first."""
     scheme, service, ceiling = view.service.dialect.scheme, view.service, view.offer.ceiling
     versions = beneath(view)
     if not versions:

@@ -1,18 +1,16 @@
 """Counters of the process, of each service and of each backend.
 
-An `OwnerCounters` holds the cells of its series (`series.declaring`), each from its first count on. No
-formatting, no lock: one event loop writes and reads. What is not configured any more is dropped, so that no
-number of reloads can make counts without bound.
+An `OwnerCounters` holds the cells of its series (`series.declaring`). One event loop writes and reads,
+without a lock. Owners that are not configured any more are dropped, so that reloads cannot make counts
+without bound.
 
     worker   Counters -> take -> Counted -> channel -> add -> Counters   main process -> /metrics
 
 `workers.worker_parts` takes, `workers.messages.Report` carries, `workers.reports` adds.
 
 A worker reports its counts since the last report and begins again at zero. So the main process holds the sums
-over all workers, ended ones included, and no series falls because a worker ends, is replaced, or missed that
-a service was removed and came back. The counts of a killed worker since its last report are lost. Zeros are
-not reported. The main process decides which services and backends have series; counts of any other are
-treated as those of a request that was in flight when its service was removed.
+over all workers, and no series falls because a worker ends or is replaced. Only the counts of a killed worker
+since its last report are lost. The main process decides which services and backends have series.
 
 The hot path bypasses the declarations: `ServiceCounters` and `BackendCounters` keep references to the cells
 that each request changes, and two plain numbers, which `pour` moves into their cell before it is read.

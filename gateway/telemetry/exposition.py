@@ -2,10 +2,9 @@
 
     Accept -> form_of -> pieces(families, form) -> bytes, piece by piece
 
-A thousand backends have tens of thousands of lines, which take longer than the event loop may be held. So
-the caller can let others run between two pieces. All samples of a family are together, and those of one
-histogram are written at once, so that they agree. This module knows no metric and no count. `metrics` imports
-it at the first scrape, because it needs a library that nothing else needs.
+A thousand backends have tens of thousands of lines, which take longer than the event loop may be held, so the
+caller can let others run between two pieces. The lines of one histogram are in one piece, so that they agree.
+`metrics` imports this module at the first scrape, because it needs a library that nothing else needs.
 """
 
 from __future__ import annotations

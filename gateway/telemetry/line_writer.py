@@ -2,15 +2,14 @@
 
     lines -> a bounded queue -> a thread -> write(2)
 
-The caller never waits and never sees an error: the thread does nothing but write, so a full disk or a stopped
-reader blocks only the thread (threats L2, R-B8). Lines that do not fit are dropped and counted, and one line
-reports the number as soon as lines can be written again. The content of the lines does not matter here.
+The caller never waits and never sees an error: a full disk or a stopped reader blocks only the thread
+(threats L2, R-B8). Lines that do not fit are dropped and counted, and one line reports the number as soon as
+lines can be written again.
 
 Several processes may write to one stream: workers do, and the old and the new gateway at a take-over. Lines
-stay whole. In a file the kernel orders what is appended. A pipe or a socket takes a long write in parts, so a
-lock on it, which all processes of the gateway take, is held until all parts are written. If its holder is
-killed, the kernel releases the lock, and the output ends with a whole line, unless that line alone is longer
-than a page (`PIPE_BUF`).
+stay whole. In a file the kernel orders what is appended. A pipe or a socket takes a long write in parts, so
+all processes of the gateway lock it until all parts are written. If the holder is killed, the kernel releases
+the lock, and the output ends with a whole line, unless that line is longer than a page (`PIPE_BUF`).
 """
 
 from __future__ import annotations

@@ -3,10 +3,9 @@
     logging, warnings, tracebacks  ->  ProcessLog  ─┐
     print                          ->  sys.stderr  ─┴─►  LineWriter  ->  standard error
 
-One event is one line, as text or as JSON; in text the lines of a traceback follow, indented, so that no line
-of an event looks like another event. Python's own `sys.stderr` is replaced, because a warning or the
-traceback of a thread would block the event loop as a log line does (threats R-B8). Only `run` installs it:
-the other commands write directly. docs/logs.md explains the fields.
+One event is one line, as text or as JSON; in text the lines of a traceback follow, indented. `sys.stderr` is
+replaced, because a warning or the traceback of a thread would block the event loop as well (threats R-B8).
+Only `run` installs it: the other commands write directly. docs/logs.md explains the fields.
 
 If standard error leads to systemd's journal, each line begins with the priority of its event (`<4>`,
 sd-daemon(3)), and a line of text has no time: the journal stores both apart from the line.

@@ -97,8 +97,7 @@ def _boot_time(proc: Path) -> float | None:
 
 @cache
 def _boot_time_of_clocks() -> float | None:
-    """Computes the boot time by the present setting of the wall clock. Cached: a start time that moves by a
-    microsecond with each scrape, or when the clock is set, would look like a restart."""
+    """Computes the boot time once: one that moves with each scrape would look like a restart."""
     if not hasattr(time, "CLOCK_BOOTTIME"):
         return None
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,10 +1,9 @@
 """Recent counts, made from those since the start: requests per second, and versions and traffic of the last
 hour.
 
-The counts are sampled on a timer at all times, so the page has rates from its first view on, and the same for
-all viewers. A request costs nothing here, and a sample is a copy of a few dictionaries: 0.2 ms for a thousand
-backends. Sums are made on demand. Counts of other processes arrive about once a second (`Metrics.add`); a
-span of several seconds makes their steps even.
+A timer samples the counts at all times, so the page has rates at its first view. A sample is a copy of a few
+dictionaries: 0.2 ms for a thousand backends. Sums are made on demand. Counts of other processes arrive about
+once a second (`Metrics.add`), which a span of several seconds evens out.
 """
 
 from __future__ import annotations

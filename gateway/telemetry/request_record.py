@@ -85,8 +85,7 @@ class RequestRecord:
         """Kind of version that was requested; None: nothing was negotiated."""
         self.result: NegotiationResult | None = None
         self.version = ""
-        """Canonical served version: the negotiated one, unless the response names another. For a refusal the
-        requested version. Empty: there is none, or it is not known."""
+        """Canonical served version, or the requested version of a refusal; empty: none, or not known."""
         self.negotiated = ""
         """Negotiated version if the response names another one, or wrongly none; otherwise empty."""
         self.attempts = 0

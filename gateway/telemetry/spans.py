@@ -58,8 +58,8 @@ _log = logging.getLogger("skewgate.tracing")
 
 @final
 class OpenTelemetrySink(SpanSink):
-    """Makes spans and hands them to the SDK. The SDK reads `OTEL_*` of the process itself; `environ` only
-    shows whether the service has a name. Raises whatever the SDK raises about malformed settings."""
+    """Makes spans and hands them to the SDK, which reads `OTEL_*` itself and raises about malformed
+    values."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._ids = _NotedIds()
@@ -155,8 +155,7 @@ class _BoundedSession(requests.Session):
 
 
 def _resource(environ: Mapping[str, str]) -> Resource:
-    """Makes the resource, with a service name unless `OTEL_SERVICE_NAME` or `OTEL_RESOURCE_ATTRIBUTES` has
-    one: attributes given here would hide it."""
+    """Makes the resource, with a service name unless the environment has one, which it would hide."""
     resource = environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
     named = environ.get("OTEL_SERVICE_NAME") or f"{SERVICE_NAME}=" in resource
     attributes = {SERVICE_VERSION: __version__}

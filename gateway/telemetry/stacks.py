@@ -71,8 +71,7 @@ def stack_of(frame: FrameType | None) -> str:
 
 
 def _stack_of_task(task: asyncio.Task[object]) -> TaskStack:
-    """Follows a task from its outermost coroutine to what it waits for; `Task.get_stack` has only the first
-    frame. The stack of its thread shows more of a task that runs."""
+    """Follows a task from its outermost coroutine to what it waits for, unlike `Task.get_stack`."""
     places: list[FrameSummary] = []
     waiting: object = task.get_coro()
     while waiting is not None and len(places) < MAX_FRAMES:

@@ -2,11 +2,10 @@
 
     event loop: notes the time, four times a second      <---  a thread: checks it as often
 
-A blocked loop cannot report anything, so a thread does, with the stack of the loop's thread at that moment.
-When the loop runs again, a log line gives the duration. If the whole process was stopped (SIGSTOP, a frozen
-machine, no CPU time), no call is to blame: one line says so afterwards. A call into C that keeps Python's
-lock blocks this thread as well; then the stack is the one in which that call ended. A stall before clients
-are served harms nobody: it is logged at `info`, without a stack. Sheds nothing and ends nothing.
+A blocked loop cannot report anything, so a thread does, with the stack of the loop's thread. When the loop
+runs again, a log line gives the duration. If the whole process was stopped (SIGSTOP, a frozen machine, no CPU
+time), one line says so afterwards. A call into C that keeps Python's lock blocks this thread as well; the
+stack is then that after the call. A stall before clients are served is logged at `info`, without a stack.
 """
 
 from __future__ import annotations

@@ -38,8 +38,7 @@ _FLAG: Final = -1
 """Index of the last digit of a `traceparent`; in `MALFORMED` it is no digit."""
 _NO_PARENT: Final = (b"", MALFORMED)
 _RATIO_BITS: Final = 64
-"""Number of lower bits of a trace id that decide whether it is sampled, so that all programs with the same
-ratio sample the same traces (OpenTelemetry, TraceIdRatioBased)."""
+"""Number of lower bits of a trace id that decide, as in all programs (OpenTelemetry, TraceIdRatioBased)."""
 _LOW_BITS: Final = (1 << _RATIO_BITS) - 1
 _BEGIN: Final = f"{TRACEPARENT.decode()}: "
 _VALUE: Final = slice(len(_BEGIN), -4)

@@ -4,10 +4,9 @@
                                   ?do=drain&backend=B       and do=enable
     POST /ui/services/NAME/pin, …/unpin, …/backends/B/drain, …/backends/B/enable
 
-GET changes nothing. A POST must repeat the CSRF token of its session and a fingerprint of the state that was
-confirmed: if the offer, the pin or the drained backends have changed, the page is shown again, with the
-present effects. The commands are those of `admin.commands`, and the effects those of `effects`: there is no
-second set of rules here.
+GET changes nothing. A POST must repeat the CSRF token of its session and a fingerprint of the confirmed
+state: if that has changed, the page is shown again, with the present effects. `admin.commands` has the
+commands and `effects` their effects: there is no second set of rules here.
 """
 
 from __future__ import annotations

@@ -48,8 +48,7 @@ class Shown:
 
 @final
 class Feed:
-    """Content of one page. `read` returns its present fragments; None: there is no such page. `mark` returns
-    a value that changes with every event."""
+    """Content of one page. `read` returns its fragments, or None; `mark` a value that changes with events."""
 
     def __init__(
         self,

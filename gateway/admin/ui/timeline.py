@@ -93,8 +93,7 @@ def _event(event: Event) -> EventRow:
 
 
 def _grouped(group: Sequence[Event]) -> EventRow:
-    """Makes one row of several events, with the time of the newest and the number of the oldest, so that the
-    number stays the same while more come."""
+    """Makes one row of several events: time of the newest, number of the oldest, which stays the same."""
     newest, oldest = group[0], group[-1]
     backends = list(dict.fromkeys(event.backend for event in group))
     return _event(newest)._replace(
@@ -166,8 +165,7 @@ class Timeline(NamedTuple):
 
 
 def timeline(events: Sequence[EventRow], now: float) -> Timeline:
-    """Draws the time from the first event to the newest, or to `now` (wall-clock seconds) during an outage.
-    `events` has the newest first."""
+    """Draws the time from the first event to the newest, or to `now` during an outage."""
     if not events:
         return Timeline((), (), (), "")
     oldest, newest = events[-1].at, events[0].at
@@ -195,8 +193,7 @@ def timeline(events: Sequence[EventRow], now: float) -> Timeline:
 
 
 def _outages(events: Sequence[EventRow], oldest: float, now: float) -> list[Span]:
-    """Finds the outages, in wall-clock seconds. One without a known beginning begins at `oldest`; one without
-    an end lasts until `now`."""
+    """Finds the outages in wall-clock seconds, within `oldest` and `now` where an end is not known."""
     began: dict[str, float] = {}
     spans = []
     for each in sorted(events, key=lambda event: event.number):

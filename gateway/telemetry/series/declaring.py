@@ -5,10 +5,9 @@
 
     metrics.count(OfService.retries, reason, service=...)
 
-The attribute's name is the name of the series. Everything else follows from the declaration: the cells in
-which a process counts, the sums over workers, when the series end, how they are written
-(`telemetry.collector`) and their row in docs/metrics.md. A cell is a dictionary from keys to values. A key
-holds the values of the labels in the order of the declaration: one value as it is, several as a tuple.
+The attribute's name is the name of the series. Cells, the sums over workers, the end of the series, families
+(`telemetry.collector`) and the row in docs/metrics.md follow from the declaration. A cell is a dictionary
+from keys to values. A key has the values of the labels in the order of declaration, several as a tuple.
 
 Labels are bounded here, so that no client and no backend can make series without bound (threats O7). This
 module knows no series and holds no count.
