@@ -107,8 +107,7 @@ class TakenOver:
 
 
 async def take_over(path: Path) -> TakenOver | None:
-    """Ask the gateway that listens at `path` for everything. None: there is none. Raises `StartupError` if it
-    cannot be taken over."""
+    """Take over from the gateway that listens at `path`; None: there is none. Raises `StartupError`."""
     try:
         connection = connect(path)
     except OSError as error:

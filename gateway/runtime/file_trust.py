@@ -30,8 +30,7 @@ def trusted_users(*more: int) -> frozenset[int]:
 
 
 def others_write(folder: Path, users: Collection[int]) -> bool:
-    """Whether users other than these may put files into a folder. Its group does not count: the owner of the
-    folder chooses that."""
+    """Whether other users may put files into a folder. Its group does not count: the owner chooses that."""
     try:
         found = folder.stat()
     except OSError:

@@ -45,7 +45,6 @@ MIN_ADMIN_CONNECTIONS: Final = 8
 
 _log = logging.getLogger("skewgate")
 
-LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 CaptureStacks = Callable[[asyncio.AbstractEventLoop], Callable[[], None]]
 """Called in the thread of the loop; what it returns in any thread."""
 Result = TypeVar("Result")
@@ -54,9 +53,7 @@ Result = TypeVar("Result")
 def run_in_loop(main: Coroutine[Any, Any, Result]) -> Result:
     """Run `main` in a loop of the chosen kind. Raises what `chosen_loop` and `main` raise."""
     try:
-        factory: LoopFactory = (
-            import_module(UVLOOP).new_event_loop if chosen_loop() == UVLOOP else asyncio.new_event_loop
-        )
+        factory = (import_module(UVLOOP) if chosen_loop() == UVLOOP else asyncio).new_event_loop
     except SettingsError:
         main.close()
         raise

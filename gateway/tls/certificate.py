@@ -106,7 +106,7 @@ def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def describe(der: bytes) -> tuple[str, str, float]:
-    """Subject (RFC 4514), SHA-256 fingerprint (hexadecimal) and end (wall-clock seconds) of a peer's
+    """Subject (RFC 4514), SHA-256 fingerprint (hexadecimal) and expiry (wall-clock seconds) of a
     certificate."""
     certificate = x509.load_der_x509_certificate(der)
     try:

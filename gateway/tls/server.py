@@ -65,8 +65,7 @@ def _verify_clients(context: ssl.SSLContext, *, client_required: bool) -> None:
 
 
 def load_pair(context: ssl.SSLContext, files: CertificateFiles) -> None:
-    """Load a pair that `read_pair` has accepted. Raises `CertificateError`: OpenSSL refuses weak keys, and
-    the files may have changed since."""
+    """Load a pair that `read_pair` has accepted. Raises `CertificateError`: OpenSSL refuses weak keys."""
     try:
         # No password in place of a question on the terminal, for which the gateway would wait.
         context.load_cert_chain(files.certificate, files.key, password=lambda: "")

@@ -18,8 +18,7 @@ from gateway.workers.worker_handle import WorkerHandle
 
 @final
 class CutOff(NamedTuple):
-    """The requests and tunnels under way in a worker that has ended unexpectedly, by its last report. It may
-    have finished some of them, and begun more, since then."""
+    """The requests and tunnels under way in a worker that has ended unexpectedly, by its last report."""
 
     requests: int = 0
     tunnels: int = 0

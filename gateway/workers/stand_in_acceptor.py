@@ -25,8 +25,7 @@ BATCH: Final = 32
 INBOXES_FULL: Final = 0.02
 """Seconds until a connection that no worker has taken is offered again."""
 CANNOT_ACCEPT: Final = 1.0
-"""Seconds without accepting after the system had no descriptor or memory for it, as in asyncio. To retry at
-once would keep the main process busy and change nothing."""
+"""Seconds without accepting after the system had no descriptor or memory for it, as in asyncio."""
 
 _log = logging.getLogger("skewgate.workers")
 

@@ -72,8 +72,7 @@ async def _serve(sock: socket.socket, process_log: ProcessLog) -> int:
 
 @final
 class WorkerMain:
-    """The worker of this process, from its first message to its end. `sock` leads to the main process.
-    `on_serving` is called when it accepts connections."""
+    """The worker of this process. `sock`: to the main process. `on_serving`: called when it accepts."""
 
     def __init__(
         self, sock: socket.socket, process_log: ProcessLog, on_serving: Callable[[], None] = lambda: None
@@ -97,7 +96,8 @@ class WorkerMain:
     async def run(self) -> None:
         """Follow the messages until the end, and close everything. Raises `StartupError`."""
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(self._close_channel)
+            stack.push_async_callback(self._channel.closed, LAST_WORDS)
+            stack.callback(self._channel.close)
             await self._channel.open()
             while (message := await self._next()) is not None:
                 match message:
@@ -173,10 +173,6 @@ class WorkerMain:
         parts.main_process_is_gone()
         await parts.stop_accepting()
         await parts.worker.drain(seconds)
-
-    async def _close_channel(self) -> None:
-        self._channel.close()
-        await self._channel.closed(LAST_WORDS)
 
     def _received(self, message: messages.FromMainProcess) -> None:
         """Answer at once where possible. Other messages wait in the inbox for those before them."""
