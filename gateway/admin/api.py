@@ -75,8 +75,6 @@ def _add_public_routes(router: web.UrlDispatcher, endpoints: _Endpoints) -> None
 
 @final
 class _Endpoints:
-    """Handlers, one for each endpoint."""
-
     def __init__(self, context: AdminContext) -> None:
         self._context = context
         self._piece_turn = asyncio.Lock()
@@ -137,7 +135,6 @@ class _Endpoints:
         return json_response(views.status(self._context.status()))
 
     async def explain(self, request: web.Request) -> web.StreamResponse:
-        """Explains a request without sending it."""
         query = request.query
         if not PARAMETERS.issuperset(query):
             raise web.HTTPBadRequest(text="the only parameters are method, path and header")

@@ -69,7 +69,6 @@ class AdminSite:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Bound address, until `stop`."""
         return self._sockets.addresses[0]
 
     @property

@@ -133,7 +133,6 @@ class AccessLog:
 
     @property
     def dropped(self) -> int:
-        """Lines dropped so far."""
         return self._dropped + (self._writer.dropped if self._writer else 0)
 
     def record(self, request: RequestRecord) -> None:

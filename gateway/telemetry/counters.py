@@ -110,7 +110,6 @@ class ServiceCounters(OwnerCounters):
     def __init__(self) -> None:
         super().__init__()
         self.requests: dict[tuple[int, str], int] = self.cell(OfRequests.requests)
-        """Finished requests by (status, backend)."""
         self.durations: Histogram = self.cell(OfRequests.request_duration_seconds)[()]
         self.bytes_in = 0
         """Bytes of bodies from clients since the last `pour`."""

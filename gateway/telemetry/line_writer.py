@@ -82,7 +82,6 @@ class LineWriter:
         self._torn = False
         """Whether the last line in the file was cut short."""
         self._lost = 0
-        """Dropped lines not reported yet."""
         self._failed = False
         self._error = ""
         """Error of a write that lost lines; empty: the reader has stopped."""

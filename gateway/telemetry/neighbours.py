@@ -16,7 +16,6 @@ class ReplicaReport(NamedTuple):
     """One registered replica, as this one sees it."""
 
     id: str
-    """Unique id of its process."""
     name: str
     host: str
     release: str
@@ -135,7 +134,6 @@ class EngineReport(NamedTuple):
     held: Mapping[str, int]
     """Lowest number of the agreed record by which a process of the engine may serve, by service."""
     draining: int
-    """Earlier processes that may still serve."""
     missing: tuple[str, ...]
     """Pools that the engine's configuration lacks."""
     inexpressible: Mapping[str, str]

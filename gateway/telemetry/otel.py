@@ -60,7 +60,6 @@ class OpenTelemetry:
         self._sink = sink
 
     async def close(self) -> None:
-        """Sends the spans that wait, within `CLOSE_TIMEOUT`."""
         if not await asyncio.to_thread(self._sink.close, CLOSE_TIMEOUT):
             _log.warning("the last spans are lost: the collector did not take them in %.1f s", CLOSE_TIMEOUT)
         logging.getLogger(_LIBRARY).handlers = [logging.NullHandler()]

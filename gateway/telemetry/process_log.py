@@ -95,7 +95,6 @@ class ProcessLog(logging.Handler):
 
     @property
     def dropped(self) -> int:
-        """Lines dropped so far."""
         return self._writer.dropped
 
     def install(self) -> None:

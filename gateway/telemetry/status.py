@@ -141,7 +141,6 @@ class ServiceStatus:
 
     @property
     def requests(self) -> int:
-        """Requests in flight and in queues."""
         in_flight, waiting = self.gateway.in_flight, self.gateway.report.waiting_by_member
         keys = [member.key for member in self.view.members.all]
         return sum(in_flight.get(key, 0) + waiting.get(key, 0) for key in keys)

@@ -127,7 +127,6 @@ class RequestTrace:
         """Id of the client's span; 0: the trace begins here."""
         self.span_id = new_span_id()
         self.states = states
-        """Values of `tracestate`."""
         self.attempts: list[AttemptSpan] = []
 
 

@@ -22,10 +22,8 @@ class WorkerUse(NamedTuple):
     """Client connections, including those before HTTP."""
     max_clients: int
     handshakes: int
-    """TLS handshakes in progress."""
     max_handshakes: int
     held_body_bytes: int
-    """Bytes of request bodies held in memory."""
     max_held_body_bytes: int
     shedding_level: int = 0
     """Level of load shedding because the event loop is late (`dataplane.limits.shedding`)."""
@@ -36,7 +34,6 @@ class WorkerStats(NamedTuple):
     """Worker process. Its successor has the same number. The main process fills in what it cannot know."""
 
     up: int = 0
-    """1 if it serves clients."""
     restarts: int = 0
     """Number of times that a process of this worker ended and was replaced."""
     cpu_seconds: float = 0.0

@@ -81,7 +81,6 @@ class Confirmation(NamedTuple):
     status: int
     button: str
     action: str
-    """Path to which the command is sent."""
     back: str
     seen: str
     is_done: bool
@@ -99,8 +98,6 @@ def add_control_routes(app: web.Application, context: AdminContext, sessions: Se
 
 @final
 class _Controls:
-    """Handlers, one for each endpoint."""
-
     def __init__(self, context: AdminContext, sessions: Sessions) -> None:
         self._context = context
         self._sessions = sessions

@@ -62,7 +62,6 @@ class Frame(NamedTuple):
     now: float
     """Wall-clock seconds."""
     several: bool
-    """Whether there is more than one service."""
     crowd: bool
     """Whether backends are grouped, and can be filtered."""
     reloads: bool

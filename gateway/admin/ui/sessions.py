@@ -125,7 +125,6 @@ class Sessions:
         return session
 
     def end(self, session_id: str) -> None:
-        """Ends a session; the id may be unknown."""
         self._sessions.pop(_key(session_id), None)
 
 

@@ -47,8 +47,6 @@ def add_sign_in_routes(
 
 @final
 class _SignIn:
-    """Handlers, one for each endpoint."""
-
     def __init__(self, access: AdminAccess, sessions: Sessions, wrong_tokens: WrongTokens) -> None:
         self._access = access
         self._sessions = sessions

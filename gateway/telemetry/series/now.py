@@ -18,7 +18,6 @@ class Now(NamedTuple):
     """The gateway at the moment of a scrape."""
 
     report: WorkerReport = WorkerReport()
-    """Gauges of all workers."""
     admin_connections: Mapping[str, tuple[int, int]] = {}
     """Open connections and their limit, by listener (`admin`, `metrics`)."""
     certificate_expiry: Mapping[str, float] = {}
@@ -35,7 +34,6 @@ class Now(NamedTuple):
     """Writes of the state file; None: there is no such file."""
     # The rest is filled in by `Metrics.exposition`.
     stats: ProcessStats | None = None
-    """Statistics of the process."""
     views: Mapping[str, ServiceView] = {}
     """Services in force, in the order of the file."""
     wall_offset: float = 0.0
