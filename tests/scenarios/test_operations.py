@@ -220,7 +220,7 @@ async def test_CHEF_6_only_the_list_is_rate_limited(chef: ChefTestbed) -> None:
     assert refused, "the limit allows sixty requests in more time than sixty requests on loopback take"
     for response in refused:
         assert (response.get(OWN), response.get("Retry-After")) == (version_object(0, 1, 1, 1), "1")
-        assert json.loads(response.body) == {"error": ["This document was asked for too often."]}
+        assert json.loads(response.body) == {"error": ["This document was requested too often."]}
     assert (await chef.send("/server_api_version")).status == 200
     assert (await chef.at("1")).status == 200
 
