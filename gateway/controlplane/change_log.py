@@ -156,7 +156,6 @@ class ChangeLog:
                     _backend_log.info("%s: no longer configured%s", member.key, drain, extra=about_it)
 
     def _log_moved(self, before: ServiceView, view: ServiceView) -> None:
-        """Log a change of the offer, the phase, the ceiling or what holds the offer."""
         if _offer_facts(before) == _offer_facts(view):
             return
         old, new = _offered(before), _offered(view)
@@ -244,7 +243,6 @@ class ChangeLog:
 
 
 def _advertisement_or_freshness(before: Member | None, member: Member, scheme: Scheme) -> Iterator[Line]:
-    """Lines about a changed advertisement, or a changed freshness."""
     freshness_before = before.freshness if before is not None else Freshness.UNKNOWN
     if before is not None and before.advertisement != member.advertisement:
         old = f"{_served_versions(before, scheme)} -> " if before.advertisement else ""
@@ -277,7 +275,6 @@ def _freshness(member: Member, scheme: Scheme) -> str:
 
 
 def _suspicion(before: Member | None, member: Member, scheme: Scheme) -> Iterator[Line]:
-    """Lines about what requests found and probes do not report."""
     if member.connect_failed and not (before is not None and before.connect_failed):
         yield logging.WARNING, _connect_failed(member)
     mismatched = member.mismatched - (before.mismatched if before is not None else NO_VERSIONS)
@@ -303,7 +300,6 @@ def _until(member: Member) -> str:
 
 
 def _unknown_version(before: Member | None, member: Member, scheme: Scheme) -> Iterator[Line]:
-    """Lines about versions that became unknown, because an older server may run there, or known again."""
     was, now = before.unknown_version if before is not None else KNOWN_VERSION, member.unknown_version
     if now.holds and (not was.holds or now.legacy_answers > was.legacy_answers):
         yield logging.WARNING, _version_unknown(member)
@@ -427,14 +423,13 @@ def why_unserved(view: ServiceView, versions: VersionSet) -> str:
 
 
 def _outage(view: ServiceView) -> VersionSet:
-    """The same, once it is known: after a start the first probes decide."""
+    """Unserved versions, once the first probes after a start have ended."""
     if view.offer.transparent or any(group.summary.restored for group in view.members.groups):
         return NO_VERSIONS
     return unserved(view)
 
 
 def _log_outage(before: ServiceView, view: ServiceView) -> None:
-    """An offered version has no backend left, or has one again."""
     was, now = _outage(before), _outage(view)
     name = view.service.name
     if now and now != was:
@@ -486,7 +481,6 @@ def _blocked_by_ceiling(view: ServiceView) -> str:
 
 
 def _offer_without_pin(view: ServiceView) -> VersionSet:
-    """Versions that `unpin` would offer; empty: there is no pin."""
     if not view.offer.pinned:
         return NO_VERSIONS
     beneath, configured = view.offer_state.versions, view.service.ceiling
@@ -508,7 +502,6 @@ def _held_by_stabilization(view: ServiceView, now: float) -> str:
 
 
 def _held_by_backends(view: ServiceView) -> str:
-    """Describe the backends that an operator must upgrade, revive or remove for the offer to move."""
     held = view.offer.held
     versions = held.versions.format(view.service.dialect.scheme)
     by = frozenset(held.by)

@@ -337,7 +337,6 @@ class Replication:
                 self._snapshot_holder.apply(me.service, Drain(member.backend.name, drained))
 
     def _adopt_all(self) -> None:
-        """Adopt newer records, and begin to join where there is no `live` entry."""
         now = self._clocks.boot_time()
         for name in self._dirty:
             reading = self._readings.services.get(name)

@@ -219,7 +219,6 @@ class EtcdStore:
                 )
 
     async def _token_of(self, endpoint: str) -> str:
-        """Return the authentication token; empty: there are no users."""
         if self._settings.user is not None and not self._token:
             await self._renew_token(endpoint, "")
         return self._token

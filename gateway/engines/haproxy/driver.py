@@ -238,7 +238,6 @@ class HaproxyDriver:
         self._count(snapshot, {})
 
     def _draining(self) -> list[tuple[float, Mapping[str, int]]]:
-        """Return the earlier processes that may still serve."""
         now = self._clock()
         return [(until, seqs) for until, seqs in self._earlier if until > now]
 
