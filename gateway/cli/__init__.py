@@ -57,7 +57,7 @@ class Verbs(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as problem:
-            raise click.UsageError(f"there is no verb {args[0]!r}{_similar(args[0])}", ctx) from problem
+            raise click.UsageError(f"unknown command {args[0]!r}{_similar(args[0])}", ctx) from problem
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_usage(ctx.command_path, " ".join(self.collect_usage_pieces(ctx)), prefix="usage: ")

@@ -41,7 +41,9 @@ REMEDY: Final = "On Debian and Ubuntu: apt-get install gcc libc6-dev python3-dev
 def build(*, check: bool) -> int:
     """Compile the hot path. Raises `BuildError` if that is not possible here, or fails."""
     if not (SOURCES / "requirements" / "build.txt").exists():
-        raise BuildError(f"{SOURCES} is not a checkout of skewgate; a wheel is compiled when it is built")
+        raise BuildError(
+            f"{SOURCES} is not a checkout: nothing to compile; a wheel is compiled when it is built"
+        )
     wanted = BUILDS / stamp(SOURCES)
     if not wanted.is_dir():
         require_compiler()

@@ -91,7 +91,7 @@ class Handover:
         if self.taken is None:
             found.own()
         for address in found.surplus:
-            log.warning("%s is not in `listen` any more: nobody serves there", address)
+            log.warning("%s is no longer in `listen`: the address is closed", address)
         for url in found.shared:
             log.warning(
                 "%s has fewer sockets than there are workers: they share them, and get unequal numbers of "

@@ -54,7 +54,7 @@ class Successor:
             log.warning("process %s is taking over already", self._pid or "that was started")
             return
         if os.getpid() == 1:
-            log.error("this is process 1, and a container ends with it: replace the container instead")
+            log.error("this is process 1, so the container stops when it ends: replace the container instead")
             return
         successor = [sys.executable, *(each for each in sys.orig_argv[1:] if each != OPTION), OPTION]
         environ = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}

@@ -61,7 +61,9 @@ class OpenTelemetry:
 
     async def close(self) -> None:
         if not await asyncio.to_thread(self._sink.close, CLOSE_TIMEOUT):
-            _log.warning("the last spans are lost: the collector did not take them in %.1f s", CLOSE_TIMEOUT)
+            _log.warning(
+                "the last spans are dropped: the collector did not accept them in %.1f s", CLOSE_TIMEOUT
+            )
         logging.getLogger(_LIBRARY).handlers = [logging.NullHandler()]
 
 

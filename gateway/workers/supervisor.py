@@ -222,8 +222,11 @@ class WorkerProcesses:
             self._restarts[slot] += 1
             pause = self._pause(failures)
             _log.error(
-                "worker %d (process %d) has ended, its connections are cut%s: %s; the next one is started%s",
-                *(slot, handle.pid, self._reports.count_cut_off(handle), how),
+                "worker %d (process %d) has ended: %s; its connections are cut%s; a new worker is started%s",
+                slot,
+                handle.pid,
+                how,
+                self._reports.count_cut_off(handle),
                 f" in {pause:g} s" if pause else " now",
             )
             if await self._changes.until(lambda: self._ending, pause):

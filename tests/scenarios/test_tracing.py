@@ -64,4 +64,4 @@ async def test_a_collector_that_does_not_answer_holds_nothing_up(
             for _ in range(50):
                 assert (await testbed.at("1.31")).start.split()[1] == "200"
             await asked.wait()
-    assert "the last spans are lost" in caplog.text, "it was waited for until `otel.CLOSE_TIMEOUT` only"
+    assert "the last spans are dropped" in caplog.text, "it was waited for until `otel.CLOSE_TIMEOUT` only"

@@ -256,8 +256,8 @@ async def test_a_worker_that_hangs_is_killed_and_replaced(
 
         assert replaced.slot == slot
         assert (
-            f"worker {slot} (process {hung.pid}) has ended, its connections are cut: it has not answered for "
-            "0.2 s, and was killed; the next one is started now" in caplog.messages
+            f"worker {slot} (process {hung.pid}) has ended: it has not answered for 0.2 s, and was killed; "
+            "its connections are cut; a new worker is started now" in caplog.messages
         )
         assert [each.restarts for each in plane.processes.workers() if each.slot == slot] == [1]
 

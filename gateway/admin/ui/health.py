@@ -87,7 +87,7 @@ def gateway_problems(status: GatewayStatus) -> Iterator[Problem]:
 
 def _agreement(report: AgreementReport) -> Iterator[Problem]:
     if report.store_error:
-        yield Problem(ATTENTION, f"the store of the agreement does not respond: {cut(report.store_error)}")
+        yield Problem(ATTENTION, f"the store that replicas share does not respond: {cut(report.store_error)}")
     if detached := [name for name, each in report.services.items() if not each.attached]:
         left = report.answers_for
         ends = "" if left is None else f", and it stops responding in {duration(left)}"

@@ -450,9 +450,9 @@ class Replication:
 
     def _store_answers(self, error: str) -> None:
         if error and not self._store_error:
-            _log.warning("the store of the agreement does not answer: %s", error)
+            _log.warning("the store that replicas share does not respond: %s", error)
         elif self._store_error and not error:
-            _log.info("the store of the agreement answers again")
+            _log.info("the store that replicas share responds again")
         self._store_error = error
 
     @property

@@ -469,7 +469,7 @@ async def test_a_detached_replica_and_a_store_that_does_not_answer() -> None:
     report = agreed(OWN, gone, about_it=ServiceReport(False, 1.0, 12, 90.0), error="<timeout>")
     found = await page(AdminTestbed(mixed_fleet(), agreement=report))
     assert found.health.problems[:4] == (
-        "the store of the agreement does not respond: <timeout>",
+        "the store that replicas share does not respond: <timeout>",
         "this replica is detached for baremetal: it refuses no version, and it stops responding in 2 min",
         "replicas not attached: gw-b",
         "replicas with another configuration that clients notice: gw-b",
