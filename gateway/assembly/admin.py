@@ -40,7 +40,7 @@ def _gauges(parts: Parts) -> WorkerReport:
 
 
 def now(parts: Parts, admin_connections: Mapping[str, tuple[int, int]]) -> Now:
-    """The values of all gauges at this moment, for a scrape."""
+    """The values of all gauges at this moment, for a scrape of the metrics."""
     plan = parts.plan
     return Now(
         report=_gauges(parts),
@@ -56,7 +56,7 @@ def now(parts: Parts, admin_connections: Mapping[str, tuple[int, int]]) -> Now:
 
 
 def status(parts: Parts) -> GatewayStatus:
-    """The status of this moment."""
+    """The status of the gateway at this moment, for operators."""
     plan, plane = parts.plan, parts.plane
     return GatewayStatus(
         snapshot=plan.known.snapshot_holder.current,
@@ -137,7 +137,7 @@ def _access(parts: Parts) -> AdminAccess:
 
 @final
 class AdminListeners:
-    """Both listeners, on sockets that are bound."""
+    """The listener for operators and, if configured, the one for metrics, on sockets that are bound."""
 
     def __init__(self, parts: Parts) -> None:
         limit, context, metrics = admin_connections(), admin_context(parts), parts.plan.metrics
@@ -146,7 +146,7 @@ class AdminListeners:
             metrics.count(OfProcess.admin_errors, reason)
 
         self.sites: dict[str, AdminSite] = {}
-        """Listeners by name, in the order in which they start."""
+        """Listeners for operators and metrics, by name, in the order in which they start."""
         if parts.sockets.metrics is not None:
             limit //= 2
             self.sites["metrics"] = AdminSite(
@@ -161,17 +161,17 @@ class AdminListeners:
         )
 
     async def start(self) -> None:
-        """Accept operators and scrapes."""
+        """Accept connections of operators and scrapes from now on."""
         for site in self.sites.values():
             await site.start()
 
     async def stop(self) -> None:
-        """Stop accepting, and close all connections."""
+        """Stop accepting operators and scrapes, and close all their connections."""
         for site in self.sites.values():
             await site.stop()
 
     def connections(self) -> dict[str, tuple[int, int]]:
-        """Open connections and their limit, by listener."""
+        """Number of open connections and their limit, by listener."""
         return {name: site.connections for name, site in self.sites.items()}
 
 

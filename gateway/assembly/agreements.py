@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @final
 class LateParts:
-    """The parts that are made after the agreement, which asks them. Each is None until it is made."""
+    """Parts of the gateway that are made after the agreement, which asks them. Each is None until made."""
 
     def __init__(self) -> None:
         self.plane: DataPlane | None = None
@@ -44,7 +44,7 @@ class LateParts:
         self.keeper: StateKeeper | None = None
 
     def held(self, service: str) -> int | None:
-        """The lowest seq of the service's record that any of them holds; None: none serves it."""
+        """The lowest seq of a service's agreed record in workers and engine; None: neither holds one."""
         each = [one.held(service) for one in (self.plane, self.engine) if one is not None]
         return min((held for held in each if held is not None), default=None)
 
@@ -53,11 +53,11 @@ class LateParts:
         return with_engine({} if self.plane is None else self.plane.in_flight_by_member, self.engine_report())
 
     def engine_report(self) -> EngineReport | None:
-        """The report of the engine; None: there is none."""
+        """The report of the engine beside the gateway; None: there is none."""
         return None if self.engine is None else self.engine.report()
 
     def deadlines(self, deadlines: Mapping[str, float]) -> None:
-        """Send every worker the times until which this replica is attached, by service."""
+        """Send every worker the times until which this replica may refuse versions, by service."""
         assert self.plane is not None, "the agreement starts when there is a data plane"
         self.plane.deadlines(deadlines)
 
@@ -66,30 +66,30 @@ class LateParts:
         return self.keeper is not None and await self.keeper.write()
 
     def kill(self) -> None:
-        """Kill all other processes of the data plane, because this one ends now, perhaps while it starts."""
+        """Kill all worker processes, because this process ends now, perhaps while it starts."""
         if self.plane is not None:
             self.plane.kill()
 
 
 @final
 class GatewayAgreement(NamedTuple):
-    """The agreement that the settings ask for."""
+    """The agreement on what is offered that the settings ask for: of workers, or of replicas."""
 
     agreement: Agreement
     replication: Replication | None
-    """The same object if this gateway is one of several replicas, else None."""
+    """The same agreement, if this gateway is one of several replicas; else None."""
 
     def report(self) -> AgreementReport | None:
-        """The report of this replica; None: there are no others."""
+        """The report of this replica on the agreement; None: there are no other replicas."""
         return None if self.replication is None else self.replication.report()
 
     def registrations(self) -> Mapping[str, Registered]:
-        """The registrations of this replica, for the state file."""
+        """The registrations of this replica in the store, by service, for the state file."""
         return {} if self.replication is None else self.replication.registrations()
 
 
 def make_agreement(plan: Plan, late_parts: LateParts) -> GatewayAgreement:
-    """Make the agreement, without starting it."""
+    """Make the agreement on what is offered, without starting it."""
     if plan.settings.agreement is not None:
         replication = _replication(plan, late_parts, plan.settings.agreement)
         agreed = GatewayAgreement(replication, replication)

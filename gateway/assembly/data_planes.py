@@ -100,7 +100,7 @@ def _own_worker(
 def make_engine(
     plan: Plan, agreed: GatewayAgreement, plane: DataPlane, late_parts: LateParts
 ) -> HaproxyDriver | None:
-    """Make the engine, without starting it. It asks `plane` for the ejected members."""
+    """Make the engine beside the gateway, without starting it. It asks `plane` for the ejected members."""
 
     def ejected() -> Collection[str]:
         return plane.report().ejected.keys()
@@ -114,7 +114,7 @@ def make_engine(
 
 @asynccontextmanager
 async def driving(engine: HaproxyDriver | None) -> AsyncIterator[None]:
-    """Starts the engine, and closes it after the drain."""
+    """Starts the engine beside the gateway, if there is one, and closes it after the drain."""
     try:
         if engine is not None:
             await engine.start()

@@ -92,22 +92,22 @@ class Gateway:
         self._late_parts = LateParts()
         self._stack = AsyncExitStack()
         self._running: Running | None = None
-        """None: it has not started."""
+        """The gateway after its start; None: it has not started."""
 
     async def __aenter__(self) -> Self:
-        """Start everything. Raises `StartupError`, and then nothing runs."""
+        """Start the whole gateway. Raises `StartupError`, and then nothing runs."""
         self._running = await self._stack.enter_async_context(running(self._plan, self._late_parts))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Finish the requests under way (not after an error), then close everything."""
+        """Finish the requests under way (not after an error), then close the gateway."""
         await self._stack.__aexit__(kind, error, trace)
 
     @property
     def parts(self) -> Parts:
-        """The parts, after the start, for tests."""
+        """The parts of the gateway, after its start, for tests."""
         return self._served.parts
 
     @property
@@ -127,12 +127,12 @@ class Gateway:
 
     @property
     def metrics_url(self) -> str | None:
-        """The bound address of the listener for metrics, if there is one."""
+        """The bound address of the listener for metrics, as a URL; None: there is no such listener."""
         sites = self._served.admin.sites
         return sites["metrics"].url if "metrics" in sites else None
 
     def status(self) -> GatewayStatus:
-        """The status of this moment."""
+        """The status of the gateway at this moment."""
         return admin.status(self.parts)
 
     @property
@@ -141,7 +141,7 @@ class Gateway:
         return self._running
 
     def on_sighup(self) -> None:
-        """Reopen the access log, and reload in the background. Does nothing while the gateway starts."""
+        """Reopen the access log, and reload the file in the background. Does nothing during the start."""
         if self._running is not None:
             self._running.signals.reload()
 

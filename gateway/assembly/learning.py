@@ -28,12 +28,12 @@ from gateway.tls.client import ClientContexts
 from gateway.workers.data_plane import DataPlane
 
 READ_AGAIN: Final = 3
-"""Maximum of further attempts to read the files, if one has changed meanwhile."""
+"""Maximum number of further attempts to read the configuration, if a file has changed meanwhile."""
 
 
 @asynccontextmanager
 async def learning(plan: Plan, client_contexts: ClientContexts) -> AsyncIterator[Prober]:
-    """Runs timer, prober and discovery, also during a drain, because requests under way need them."""
+    """Runs stabilization timer, prober and discovery, also in a drain: requests under way need them."""
     holder, services = plan.known.snapshot_holder, plan.known.services
     timer = StabilizationTimer(holder, monotonic)
     prober = Prober(
@@ -70,10 +70,10 @@ def make_reloader(
     certificates: CertificateWatch,
     client_contexts: ClientContexts,
 ) -> Reloader:
-    """Make the reloader of these parts."""
+    """Make the reloader, which puts a changed configuration in force in these parts."""
 
     def applied(settings: Settings) -> None:
-        """Put the rest of a configuration in force, which no other part reads."""
+        """Put the rest of a new configuration in force: in the workers and in the process log."""
         plane.configured(settings)
         if plan.process_log is not None:
             plan.process_log.configure(settings.log)
@@ -95,7 +95,7 @@ def make_reloader(
 
 
 def read_again(plan: Plan) -> Loaded:
-    """Read all files as of one moment, also if some are replaced meanwhile."""
+    """Read all files of the configuration as of one moment, also if some are replaced meanwhile."""
     if plan.source is None:
         return Loaded("", plan.settings, ())
     loaded = read_file(plan.source, environ=os.environ, again=True)
@@ -108,7 +108,7 @@ def read_again(plan: Plan) -> Loaded:
 
 @final
 class Signals:
-    """The actions for signals of this process, until `close`."""
+    """Actions for signals to this process, until `close`: reload, or reopen the access log."""
 
     def __init__(self, plane: DataPlane, reloader: Reloader) -> None:
         self._plane = plane
@@ -117,7 +117,7 @@ class Signals:
         self._closed = False
 
     def reload(self) -> None:
-        """Reopen the access log, and reload in the background. The result is logged."""
+        """Reopen the access log, and reload the configuration in the background. The result is logged."""
         if self._closed:
             return
         self._plane.reopen_logs()
@@ -127,7 +127,7 @@ class Signals:
         task.add_done_callback(self._reloads.discard)
 
     def reopen_logs(self) -> None:
-        """Reopen the access log."""
+        """Reopen the access log, which was rotated."""
         if not self._closed:
             self._plane.reopen_logs()
 
@@ -139,7 +139,7 @@ class Signals:
 
 @asynccontextmanager
 async def watching(parts: Parts) -> AsyncIterator[Signals]:
-    """Watches files and signals, also during the drain."""
+    """Watches certificates and configuration files, and acts on signals, also during the drain."""
     plan, signals = parts.plan, Signals(parts.plane, parts.reloader)
     async with AsyncExitStack() as stack:
         parts.certificate_watch.start()

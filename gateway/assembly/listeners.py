@@ -24,17 +24,17 @@ from gateway.tls.server import ServerCertificates
 
 @final
 class Sockets(NamedTuple):
-    """The bound sockets of each listener."""
+    """The bound sockets of each listener: for clients, for operators, for metrics."""
 
     clients: ListeningSockets
     admin: ListeningSockets
     metrics: ListeningSockets | None
-    """None: scrapes come to the admin listener."""
+    """Sockets for scrapes of the metrics; None: scrapes come to the admin listener."""
 
 
 @asynccontextmanager
 async def listening(plan: Plan) -> AsyncIterator[Sockets]:
-    """Binds all sockets or none, and closes them, unless a drain has done so. Raises `StartupError`."""
+    """Binds all listening sockets or none; closes them unless a drain has done so. Raises `StartupError`."""
     handover, settings, admin = plan.handover, plan.settings, plan.settings.admin
     with ExitStack() as stack:
         clients = await handover.bind(settings.listen, plan.workers, settings.timeouts.drain)
@@ -55,7 +55,7 @@ async def listening(plan: Plan) -> AsyncIterator[Sockets]:
 
 @final
 class Certificates(NamedTuple):
-    """The certificates in force."""
+    """The TLS certificates in force, of listeners and for connections to backends."""
 
     of_listeners: Mapping[str, ServerCertificates]
     """Certificates by the name of the listener, for listeners with TLS."""

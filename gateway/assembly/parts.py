@@ -30,7 +30,7 @@ class Parts:
     late_parts: LateParts
     agreed: GatewayAgreement
     keeper: StateKeeper | None
-    """None: no `state` is configured."""
+    """The keeper of the state file; None: no `state` is configured."""
     plane: DataPlane
     samplers: Samplers
     prober: Prober
@@ -38,5 +38,5 @@ class Parts:
     reloader: Reloader
 
     def state_writes(self) -> StateWrites | None:
-        """The writes of the state file; None: there is none."""
+        """The writes of the state file so far; None: there is no state file."""
         return None if self.keeper is None else self.keeper.writes()

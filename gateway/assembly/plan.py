@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 @final
 class Known(NamedTuple):
-    """The knowledge with which a gateway starts."""
+    """The knowledge with which a gateway starts: its services, their saved state, the first snapshot."""
 
     state_file: StateFile | None
     saved: Mapping[str, SavedState]
-    """The saved state by service."""
+    """The state that the state file had saved, by service."""
     services: tuple[Service, ...]
     """The services, with the backends that discovery had found before."""
     snapshot_holder: SnapshotHolder

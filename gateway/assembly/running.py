@@ -43,7 +43,7 @@ from gateway.telemetry.history import History
 @final
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A gateway that serves."""
+    """A gateway that serves: its parts, its admin listeners, its actions for signals."""
 
     parts: Parts
     admin: AdminListeners
@@ -52,7 +52,7 @@ class Running:
 
 @asynccontextmanager
 async def running(plan: Plan, late_parts: LateParts) -> AsyncIterator[Running]:
-    """Starts everything, and drains and closes it on the way out. Raises `StartupError`."""
+    """Starts a whole gateway, and drains and closes it on the way out. Raises `StartupError`."""
     async with AsyncExitStack() as up:
         enter = up.enter_async_context
         history = await enter(_outermost(plan))
@@ -116,7 +116,7 @@ async def running(plan: Plan, late_parts: LateParts) -> AsyncIterator[Running]:
 
 @asynccontextmanager
 async def _outermost(plan: Plan) -> AsyncIterator[History]:
-    """Starts the parts that end last. The history comes first, so that all others may log."""
+    """Starts the parts of a gateway that end last. The history comes first, so that all others may log."""
     history = History()
     async with AsyncExitStack() as stack:
         history.start()

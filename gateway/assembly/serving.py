@@ -52,7 +52,7 @@ async def _first_facts(parts: Parts) -> None:
 
 
 async def _offers(snapshot_holder: SnapshotHolder, services: Collection[str]) -> None:
-    """Wait until each of these services has an offer."""
+    """Wait until each of these services has an offer of versions, or needs none."""
     changed = asyncio.Event()
     unsubscribe = snapshot_holder.subscribe(lambda before, after: changed.set())
     try:
@@ -64,7 +64,7 @@ async def _offers(snapshot_holder: SnapshotHolder, services: Collection[str]) ->
 
 
 def has_offer(view: ServiceView) -> bool:
-    """Whether requests of this service can be negotiated, or need not be."""
+    """Whether versions can be negotiated for requests of this service, or need not be."""
     return bool(view.offer.versions) or view.offer.transparent
 
 
@@ -129,7 +129,7 @@ def _offer_hand_over(parts: Parts, admin: AdminListeners) -> None:
 
 
 def _status_line(parts: Parts) -> str:
-    """The status for the service manager: services with an offer, and whether the file is in force."""
+    """The status line for the service manager: services with an offer, the configuration in force."""
     views, config = parts.plan.known.snapshot_holder.current.views.values(), parts.reloader.config
     serving = sum(map(has_offer, views))
     line = f"{serving} of {len(views)} services have an offer, configuration {config.hash}"

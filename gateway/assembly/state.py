@@ -23,13 +23,13 @@ class State(NamedTuple):
     """The keeper of the state file, and the passive observer."""
 
     keeper: StateKeeper | None
-    """None: no `state` is configured."""
+    """The keeper of the state file; None: no `state` is configured."""
     observer: PassiveObserver
 
 
 @asynccontextmanager
 async def state(plan: Plan, agreed: GatewayAgreement, late_parts: LateParts) -> AsyncIterator[State]:
-    """Makes keeper and observer. In a take-over the other gateway writes the file, until `resume`."""
+    """Makes state keeper and observer. In a take-over the other gateway writes the file, until `resume`."""
     known = plan.known
     async with AsyncExitStack() as stack:
         if known.state_file is not None:
@@ -47,7 +47,7 @@ async def state(plan: Plan, agreed: GatewayAgreement, late_parts: LateParts) -> 
 
 
 async def begin_saving(keeper: StateKeeper | None) -> None:
-    """Write the first state, and from then on every later one.
+    """Write the first state to the state file, and from then on every later one.
 
     The first probes, which must not wait for a disk, are sent by now, and the agreement has made its records.
     No response is read yet: the steps that it causes are saved before workers take them.

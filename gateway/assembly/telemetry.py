@@ -31,14 +31,14 @@ class Logs(NamedTuple):
 
     ejections: EjectionLog
     access_log: AccessLog | None
-    """None: worker processes serve, and each writes its own."""
+    """The access log; None: worker processes serve, and each writes its own."""
     tracing: Tracing | None
-    """None: the environment does not ask for it, or worker processes serve."""
+    """Tracing of requests; None: the environment does not ask for it, or worker processes serve."""
 
 
 @asynccontextmanager
 async def open_logs(plan: Plan) -> AsyncIterator[Logs]:
-    """Opens the logs. Raises `StartupError` if the file of the access log cannot be opened."""
+    """Opens the logs of this process. Raises `StartupError` if the access log's file cannot be opened."""
     ejections = EjectionLog(monotonic)
     async with AsyncExitStack() as stack:
         stack.callback(ejections.close)
@@ -56,7 +56,7 @@ async def open_logs(plan: Plan) -> AsyncIterator[Logs]:
 
 @asynccontextmanager
 async def follow_snapshot(plan: Plan) -> AsyncIterator[None]:
-    """Keeps the series of `Plan.metrics` up to date with the snapshot."""
+    """Keeps the metrics series (`Plan.metrics`) up to date with the snapshot."""
     holder, metrics = plan.known.snapshot_holder, plan.metrics
     metrics.watch(holder)
     unsubscribe = holder.subscribe(metrics.snapshot_changed)
@@ -68,7 +68,7 @@ async def follow_snapshot(plan: Plan) -> AsyncIterator[None]:
 
 @final
 class Samplers(NamedTuple):
-    """Samplers of the counters."""
+    """The samplers of the request counters: recent requests, rates, traffic by hour."""
 
     recent: RecentRequests
     rates: Rates
@@ -77,7 +77,7 @@ class Samplers(NamedTuple):
 
 @asynccontextmanager
 async def sampling(plan: Plan, agreed: GatewayAgreement) -> AsyncIterator[Samplers]:
-    """Samples the counters, and logs what is in force and from here on what changes."""
+    """Samples the request counters, and logs backends and offers in force and then their changes."""
     holder, metrics, replication = plan.known.snapshot_holder, plan.metrics, agreed.replication
     recent = RecentRequests(metrics.served, monotonic)
     rates = Rates(metrics.request_counts, monotonic)

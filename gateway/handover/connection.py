@@ -24,9 +24,9 @@ from gateway.runtime.file_trust import others_write, real_path, trusted_users
 
 SUFFIX: Final = ".handover"
 MAX_SIZE: Final = 32 << 20
-"""Maximum bytes of a message. The text of a state file is at most 4 MiB."""
+"""Maximum bytes of a hand-over message. The text of a state file is at most 4 MiB."""
 AT_ONCE: Final = 64
-"""Descriptors in one piece. Linux takes 253."""
+"""Maximum number of descriptors that are sent at once. Linux takes 253."""
 BACKLOG: Final = 128
 _MAX_PATH: Final = 107
 """Maximum bytes of the path of a Unix socket."""
@@ -41,7 +41,7 @@ Result = TypeVar("Result")
 
 @final
 class PeerProcess(NamedTuple):
-    """The process at the other end, as the kernel knows it."""
+    """The process at the other end of a connection, as the kernel knows it."""
 
     pid: int
     uid: int
@@ -61,13 +61,13 @@ class PeerProcess(NamedTuple):
 
 @final
 class HandoverConnection:
-    """A connection for messages and descriptors. Owns `sock`, which is connected and non-blocking."""
+    """A connection for hand-over messages and descriptors. Owns `sock`, connected and non-blocking."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._received = bytearray()
         self._descriptors: list[int] = []
-        """Descriptors that were received, and not yet taken."""
+        """Descriptors that were received, and that `descriptors` has not returned yet."""
 
     @property
     def peer(self) -> PeerProcess:
@@ -89,7 +89,7 @@ class HandoverConnection:
             await self._when("writer", lambda: self._sock.sendmsg([b"\0"], ancillary))  # noqa: B023 - at once
 
     async def receive(self) -> object:
-        """The next message, as JSON values. Raises `HandoverError`."""
+        """The next message from the other end, as JSON values. Raises `HandoverError`."""
         (length,) = _LENGTH.unpack(await self._bytes(_LENGTH.size))
         if length > MAX_SIZE:
             raise HandoverError(f"it has sent a message of {length} bytes, more than {MAX_SIZE}")
@@ -100,7 +100,7 @@ class HandoverConnection:
             raise HandoverError("it has sent an invalid message") from None
 
     async def descriptors(self, count: int) -> list[int]:
-        """The descriptors of the message before, which the caller owns. Raises `HandoverError`."""
+        """The descriptors that follow the last message. The caller owns them. Raises `HandoverError`."""
         pieces = -(-count // AT_ONCE)
         if pieces:
             await self._bytes(pieces)
@@ -110,7 +110,7 @@ class HandoverConnection:
         return found
 
     async def ended(self) -> None:
-        """Wait until the other end is gone, and ignore what it sends."""
+        """Wait until the other end of the connection is gone, and ignore what it sends."""
         with suppress(HandoverError):
             while True:
                 await self._bytes(1)
@@ -143,7 +143,7 @@ class HandoverConnection:
         return data, list(found)
 
     async def _when(self, ready: str, action: Callable[[], Result]) -> Result:
-        """The result of `action` once the socket lets it happen."""
+        """Do `action` as soon as the socket can be read or written (`ready`). Returns its result."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -166,15 +166,15 @@ class HandoverConnection:
 
 
 def path_of(state: str | Path, users: Collection[int] | None = None) -> Path:
-    """The path of the socket for a gateway with this state file. `users`: whose symbolic links are followed,
-    by default this user's and root's. Raises `ForeignFileError`."""
+    """The path of the hand-over socket of a gateway with this state file. `users`: whose symbolic links are
+    followed, by default this user's and root's. Raises `ForeignFileError`."""
     real = real_path(state, trusted_users() if users is None else users)
     return real.with_name(real.name + SUFFIX)
 
 
 @contextmanager
 def short(path: Path) -> Iterator[str]:
-    """The path of a Unix socket, as short as the kernel wants it. Raises `OSError`."""
+    """A name for the Unix socket at `path` that is short enough for the kernel. Raises `OSError`."""
     if len(os.fsencode(path)) <= _MAX_PATH:
         yield os.fspath(path)
         return

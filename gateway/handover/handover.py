@@ -1,4 +1,4 @@
-"""The relation of a gateway to the one before it and the one after it.
+"""The hand-overs of a gateway: to it from the gateway before it, and from it to the one after it.
 
     before it   sockets of systemd, or of the gateway that it takes over  ->  bind
                 TakenOver  ->  when it may accept, and when the old one is gone
@@ -29,14 +29,14 @@ from gateway.settings.sections.listen import Listen
 ADDRESS_TIME: Final = 2.0
 """Seconds in which the workers of a killed gateway free its addresses."""
 _RETRY: Final = 0.05
-"""Seconds between two attempts to bind meanwhile."""
+"""Seconds between two attempts to bind an address that is taken."""
 
 log = logging.getLogger("skewgate.handover")
 
 
 @final
 class Handover:
-    """The hand-overs of this gateway: the one to it and the one from it.
+    """Hand-overs of this gateway: sockets, state and lock come from the one before, and go to the next one.
 
     `state`: path of the state file. `passed`: the sockets of systemd. `taken`: what the running gateway hands
     over. `handed_over`: called when another process has taken over, so that this one ends. Raises
@@ -54,18 +54,18 @@ class Handover:
         self._state = state
         self.taken = taken
         self.inheritance = passed or Inheritance() if taken is None else taken.inheritance
-        """Sockets that this gateway finds. Unused ones are closed at the end."""
+        """Listening sockets that this gateway inherits. Unused ones are closed at the end."""
         self._users = trusted_users() if taken is None else trusted_users(taken.user)
-        """Users whose files are trusted."""
+        """Ids of the users whose files are trusted."""
         self._server: HandoverServer | None = None
         if state is not None:
             path = path_of(state, self._users)
             require_all_own((path,), self._users)
             self._server = HandoverServer(path)
         self.orphans_ended: Callable[[], None] = lambda: None
-        """Called when the workers of a killed gateway have ended."""
+        """Function that is called when the workers of a killed gateway have ended."""
         self._orphans: asyncio.TimerHandle | None = None
-        """The timer for that; None: there are none, or they have ended."""
+        """Timer for the end of a killed gateway's workers; None: there are none, or they have ended."""
         self.handed_over = handed_over
         self._predecessor: Predecessor | None = None
         self._waiting: asyncio.Task[None] | None = None
@@ -79,8 +79,8 @@ class Handover:
         return StateFile(self._state, lock, text, self._users)
 
     async def bind(self, listen: Sequence[Listen], slots: int, drain: float) -> ListeningSockets:
-        """The sockets for clients: inherited where possible, the others new. `drain`: seconds in which
-        workers finish their requests. Raises `StartupError`."""
+        """Bind the sockets for clients: inherited where possible, the others new. `drain`: seconds in which
+        workers of a killed gateway finish their requests. Raises `StartupError`."""
         # A killed gateway leaves its socket behind. Its workers may live for a while.
         killed = self.taken is None and self._server is not None and self._server.path.is_socket()
         found = await self._bound(listen, slots, ADDRESS_TIME if killed else 0.0)
@@ -102,7 +102,7 @@ class Handover:
         return found
 
     async def _bound(self, listen: Sequence[Listen], slots: int, seconds: float) -> ListeningSockets:
-        """Bind, and retry for `seconds` while an address is taken."""
+        """Bind the sockets for clients, and retry for `seconds` while an address is taken."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while True:
@@ -172,7 +172,7 @@ class Handover:
             await self._server.give_up()
 
     async def close(self) -> None:
-        """Close the connections, last of all: the others learn from it that this gateway has ended."""
+        """Close the connections to other gateways, last of all: so they learn that this one has ended."""
         if self._orphans is not None:
             self._orphans.cancel()
         if self._waiting is not None:

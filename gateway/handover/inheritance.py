@@ -19,7 +19,7 @@ from gateway.errors import StartupError
 from gateway.settings import Settings
 
 FIRST: Final = 3
-"""The descriptor of the first socket. The others follow."""
+"""The descriptor of the first socket that systemd passes. The others follow."""
 VARIABLES: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 MAX_SOCKETS: Final = 1024
 FIRST_OFFER: Final = 10.0
@@ -28,7 +28,7 @@ FIRST_OFFER: Final = 10.0
 
 @final
 class Inheritance(NamedTuple):
-    """Inherited sockets, by listener."""
+    """Inherited listening sockets: for clients, for operators, for scrapes of metrics."""
 
     listening: tuple[Inherited, ...] = ()
     admin: tuple[Inherited, ...] = ()
@@ -36,8 +36,8 @@ class Inheritance(NamedTuple):
 
 
 def passed_sockets(settings: Settings, environ: MutableMapping[str, str]) -> Inheritance:
-    """The sockets that systemd has passed. Removes the variables from `environ`, which are for no child
-    process. Raises `StartupError` for a descriptor that does not listen."""
+    """The listening sockets that systemd has passed. Removes its variables from `environ`, which are for no
+    child process. Raises `StartupError` for a descriptor that does not listen."""
     owner, count = environ.get("LISTEN_PID", ""), environ.get("LISTEN_FDS", "")
     for name in VARIABLES:
         environ.pop(name, None)

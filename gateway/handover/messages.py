@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, final
 from gateway.errors import SkewgateError
 
 FORM: Final = 1
-"""The form of the messages that this release writes and reads."""
+"""Version number of the form of hand-over messages that this release writes and reads."""
 MAX_SOCKETS: Final = 4096
 _MAX_QUOTED: Final = 200
 
@@ -30,16 +30,16 @@ CLIENTS: Final = "clients"
 ADMIN: Final = "admin"
 METRICS: Final = "metrics"
 LOCK: Final = "lock"
-"""Roles of descriptors. A descriptor of an unknown role is closed."""
+"""Roles of the descriptors in a hand-over. A descriptor of an unknown role is closed."""
 
 
 class HandoverError(SkewgateError):
-    """The other side has sent an invalid message, has refused, or is gone."""
+    """Error in a hand-over: the other side has sent an invalid message, has refused, or is gone."""
 
 
 @final
 class Described(NamedTuple):
-    """A descriptor that follows the message. `written` and `managed`: as in `Inherited`."""
+    """Description of a descriptor that is handed over. `written` and `managed`: as in `Inherited`."""
 
     role: str
     written: str = ""
@@ -48,7 +48,7 @@ class Described(NamedTuple):
 
 @final
 class TakeOver(NamedTuple):
-    """The first message of a new gateway: it asks for everything."""
+    """The first message of a new gateway to the running one: it asks to take over."""
 
     pid: int
     release: str
@@ -60,7 +60,7 @@ class TakeOver(NamedTuple):
 
 @final
 class HandoverOffer(NamedTuple):
-    """All that the new gateway gets."""
+    """The answer to `TakeOver`: all that the new gateway gets from the old one."""
 
     pid: int
     release: str
@@ -84,7 +84,7 @@ class HandoverOffer(NamedTuple):
 
 @final
 class PlainMessage(NamedTuple):
-    """A message without content: `ready`, `stopped`, `serving`; or `refused`, with a reason."""
+    """A hand-over message without content: `ready`, `stopped`, `serving`; or `refused`, with a reason."""
 
     kind: str
     reason: str = ""
@@ -99,7 +99,7 @@ SERVING: Final = PlainMessage("serving")
 
 
 def read(message: object) -> TakeOver | HandoverOffer | PlainMessage:
-    """Read a message. Raises `HandoverError` if it is invalid or of an unknown form."""
+    """Read a hand-over message. Raises `HandoverError` if it is invalid or of an unknown form."""
     if not isinstance(message, dict):
         raise HandoverError("it has sent an invalid message")
     kind = message.get("kind")

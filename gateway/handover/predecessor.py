@@ -42,11 +42,11 @@ UNDER_WAY: Final = "another gateway is taking over: try again in a moment"
 RELOAD_TIME: Final = 10.0
 """Seconds for which a take-over waits for a reload that is under way."""
 REQUEST_TIME: Final = 5.0
-"""Seconds in which a process that connects must send its request."""
+"""Seconds in which a process that connects must send its request to take over."""
 START_TIME: Final = 120.0
 """Seconds for the start of the new gateway: it waits for the first probe of every backend."""
 SERVE_TIME: Final = 10.0
-"""Seconds in which the new gateway must accept after this one has stopped. A few milliseconds are usual."""
+"""Seconds in which the new gateway must accept clients after this one has stopped. Milliseconds are usual."""
 
 log = logging.getLogger("skewgate.handover")
 
@@ -55,10 +55,10 @@ class Server(Protocol):
     """A part that accepts connections and can leave that to another process: `DataPlane` for clients."""
 
     async def stop_accepting(self) -> None:
-        """Stop accepting. Accepted connections are served on."""
+        """Stop accepting connections. Accepted ones are served on."""
 
     async def listen(self) -> None:
-        """Accept again."""
+        """Accept connections again, after `stop_accepting`."""
 
 
 class Site(Server, Protocol):
@@ -66,7 +66,7 @@ class Site(Server, Protocol):
 
     @property
     def sockets(self) -> list[Inherited]:
-        """The listening sockets."""
+        """The listening sockets, which a new gateway gets."""
 
 
 @final
@@ -108,13 +108,13 @@ class Predecessor:
         return HandoverOffer(os.getpid(), __version__, state, described, manager), numbers
 
     def unfreeze(self) -> None:
-        """Go on, because the new gateway has not come up."""
+        """Undo `freeze`: this gateway goes on, because the new one has not come up."""
         self.agreement.release()
         self.reloader.go_on()
         self.frozen = ""
 
     async def stop(self) -> None:
-        """Stop accepting, and write no state. New connections wait in the listening sockets."""
+        """Stop accepting connections and writing state. New connections wait in the listening sockets."""
         began = monotonic()
         await self.keeper.pause()
         for each in (self.data_plane, *self.sites.values()):
@@ -123,7 +123,7 @@ class Predecessor:
         log.info("no connections are accepted here any more, after %.0f ms", (monotonic() - began) * 1000)
 
     async def resume(self) -> None:
-        """Accept again and go on, because the new gateway has ended before it served."""
+        """Accept connections and write state again, because the new gateway has failed to serve."""
         stopped, self._stopped = self._stopped, []
         for each in stopped:
             await each.listen()
@@ -154,7 +154,7 @@ class Predecessor:
 
 @final
 class HandoverServer:
-    """The server at `path`, to which a new gateway connects."""
+    """The server of the hand-over socket at `path`, to which a new gateway connects."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -163,13 +163,13 @@ class HandoverServer:
         self._identity: tuple[int, int] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy = asyncio.Lock()
-        """Held while a take-over is under way, until it has ended one way or the other."""
+        """Lock that is held while a take-over is under way, until it has ended one way or the other."""
         self._under_way: asyncio.Task[None] | None = None
-        """The take-over that can be given up: this gateway still accepts clients."""
+        """Task of a take-over that can be given up, as this gateway accepts clients; None: there is none."""
 
     def start(self, owner: Predecessor, *, replace: bool) -> None:
-        """Listen, so that `owner` can be taken over. `replace`: instead of the gateway that was taken over.
-        The socket of a killed process is always replaced. Raises `OSError`."""
+        """Listen for new gateways, so that `owner` can be taken over. `replace`: in place of the gateway that
+        was taken over. The socket of a killed process is always replaced. Raises `OSError`."""
         if not replace:
             with short(self.path) as name:
                 remove_stale(Path(name))
@@ -192,7 +192,7 @@ class HandoverServer:
         asyncio.get_running_loop().add_reader(sock.fileno(), self._accept)
 
     def stop_listening(self) -> None:
-        """Stop listening, and remove the socket, unless the next gateway has put its own there."""
+        """Stop listening for new gateways, and remove the socket, unless one has put its own there."""
         if self._sock is None:
             return
         asyncio.get_running_loop().remove_reader(self._sock.fileno())
@@ -271,7 +271,7 @@ class HandoverServer:
             await asyncio.get_running_loop().create_future()
 
     async def _is_served(self, connection: HandoverConnection, new: TakeOver, owner: Predecessor) -> bool:
-        """Take the steps of a hand-over, or undo them. Returns whether the new gateway serves."""
+        """Go through all steps of a hand-over, or undo them. Returns whether the new gateway serves."""
         log.info("process %d (skewgate %s) takes over", new.pid, new.release)
         try:
             offer, descriptors = await owner.freeze()

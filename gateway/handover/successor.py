@@ -30,16 +30,16 @@ answer = int(sys.argv[1])
 os.set_inheritable(answer, False)
 os.write(answer, b"%d" % os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ))
 """
-"""The program of the launcher. Its first argument is the descriptor for the successor's process id."""
+"""Python program that starts a successor and ends. Argument 1: descriptor to write the process id to."""
 _LEFT_OUT: Final = frozenset({*VARIABLES, "WATCHDOG_PID"})
-"""Variables of the service manager that are about this process alone."""
+"""Environment variables that a successor does not get: they are about this process alone."""
 
 log = logging.getLogger("skewgate.handover")
 
 
 @final
 class Successor:
-    """Starts a successor, one at a time. It is never ended from here: once it serves, it is the gateway."""
+    """Starts a successor of this process, one at a time. Never ends it: once it serves, it is the gateway."""
 
     def __init__(self) -> None:
         self._launcher: subprocess.Popen[bytes] | None = None
@@ -49,7 +49,7 @@ class Successor:
         """The descriptor that is read next: the launcher's answer, then the pidfd of the successor."""
 
     def start(self) -> None:
-        """Start a successor, unless one is on its way. Logs errors."""
+        """Start a successor process, unless one is on its way. Logs errors."""
         if self._watched >= 0:
             log.warning("process %s is taking over already", self._pid or "that was started")
             return

@@ -25,7 +25,7 @@ from gateway.handover.inheritance import Inheritance
 from gateway.handover.messages import READY, SERVING, HandoverError, HandoverOffer, PlainMessage, TakeOver
 
 OFFER_TIME: Final = 30.0
-"""Seconds for the old gateway to answer: it writes its state first."""
+"""Seconds for the old gateway to answer a request to be taken over: it writes its state first."""
 FIRST_ROUND_TIME: Final = 60.0
 """Seconds for which a start waits for the first probe of every backend, while the old gateway serves."""
 STOP_TIME: Final = 30.0
@@ -49,9 +49,9 @@ class TakenOver:
         """The process id of the old gateway."""
         self.release = offer.release
         self.state = offer.state
-        """The text of the state file, with the records by which both serve; None: it has none."""
+        """The text of the state file, with the records by which both serve; None: there is no such file."""
         self.lock: int | None = None
-        """The descriptor by which the state file is locked."""
+        """The descriptor by which the state file is locked; None: none was handed over."""
         self.manager = offer.manager
         """Environment variables for notifying the service manager."""
         found: dict[str, list[Inherited]] = {messages.CLIENTS: [], messages.ADMIN: [], messages.METRICS: []}
@@ -102,7 +102,7 @@ class TakenOver:
         await self._connection.ended()
 
     def close(self) -> None:
-        """Close the connection. Before `serving`, the old gateway then goes on."""
+        """Close the connection to the old gateway, which then goes on if `serving` was not sent."""
         self._connection.close()
 
 

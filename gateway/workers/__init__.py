@@ -7,7 +7,7 @@ The main process holds the listening sockets. With one worker none of this runs:
 in the main process itself. The rest of the gateway sees either as a `DataPlane`.
 
 `supervisor` starts, watches and replaces workers, `worker_handle` is one of them as the main process has it,
-and `process` runs inside it.
+and `worker_main` runs inside it.
 
 What belongs here: the life of worker processes, their messages, and the parts that one consists of. What does
 not: connections and requests (`dataplane`), knowledge of backends (`controlplane`), and other gateways

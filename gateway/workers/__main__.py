@@ -14,13 +14,13 @@ from importlib import import_module
 from typing import Final
 
 IGNORED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""Signals for the main process. Its end shows in the channel, also while this process starts."""
+"""Signals that a worker ignores: they are for the main process, whose end shows in the channel."""
 
 USAGE: Final = "a worker is started by `skewgate run` with `workers` above 1, and not by hand"
 
 
 def main() -> int:
-    """Run the worker. Returns the exit code."""
+    """Run this process as a worker. Returns its exit code."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     channel, code = _arguments(sys.argv[1:])
@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def _arguments(arguments: list[str]) -> tuple[int | None, str]:
-    """The descriptor of the channel and the build id of the main process; None: other arguments."""
+    """The channel's descriptor and the main process's build id, from the arguments; None: invalid ones."""
     match arguments:
         case ["--channel", number, "--code", code] if number.isdecimal() and number.isascii():
             return int(number), code

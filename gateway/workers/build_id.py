@@ -15,7 +15,7 @@ from gateway import __version__
 from gateway.runtime.compiled import code_of, is_compiled
 
 OTHER_CODE: Final = 76
-"""The exit code of a worker that would run other code than its main process, in every release."""
+"""Exit code, the same in every release, of a worker that would run other code than its main process."""
 OTHER_CODE_REASON: Final = (
     "it would run another build of skewgate than this gateway, because the one on the disk was replaced; let "
     "a new gateway take over: send SIGUSR2 to this one, or start `skewgate run --take-over`"
@@ -24,8 +24,8 @@ _PACKAGE: Final = Path(__file__).resolve().parent.parent
 
 
 def build_id(package: Path = _PACKAGE) -> str:
-    """The id of the code in this folder: release, compiled or not, and a checksum of all sources. Takes 7 ms.
-    The main process must call this when it starts: later, other code may be on the disk."""
+    """The build id of the code in a folder: release, compiled or not, and a checksum of all sources. Takes 7
+    ms. The main process must call this when it starts: later, other code may be on the disk."""
     checksum = hashlib.sha256()
     for piece in code_of(package):
         checksum.update(piece)

@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias, cast, final
 
 MAX_SIZE: Final = 256 << 20
-"""Maximum bytes of a message. A snapshot of 100,000 backends has some 50 MiB."""
+"""Maximum bytes of a message on a channel. A snapshot of 100,000 backends has some 50 MiB."""
 
 _LENGTH: Final = Struct("!I")
 
@@ -36,7 +36,7 @@ _Reducer: TypeAlias = Callable[[Any], Any]
 
 @final
 class Channel(asyncio.Protocol):
-    """A message channel over `sock`, which is connected and non-blocking, and which it owns."""
+    """A channel for pickled messages over the socket `sock`, connected and non-blocking, which it owns."""
 
     def __init__(
         self, sock: socket.socket, on_message: Callable[[Any], None], on_closed: Callable[[], None]
@@ -50,18 +50,18 @@ class Channel(asyncio.Protocol):
         self._ended = asyncio.Event()
 
     async def open(self) -> None:
-        """Deliver messages from now on, in the running loop."""
+        """Open the channel: deliver received messages from now on, in the running event loop."""
         await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=self._sock)
 
     def send(self, message: object) -> None:
-        """Send a message after all earlier ones. Never blocks. Does nothing after the end."""
+        """Send a message after all earlier ones. Never blocks. Does nothing unless the channel is open."""
         if self._transport is None or self._closed:
             return
         data = dumps(message)
         self._transport.write(_LENGTH.pack(len(data)) + data)
 
     def close(self) -> None:
-        """Send what is buffered, as far as the other end takes it, and deliver nothing more."""
+        """Close the channel: send what is buffered, if the other end takes it, and deliver nothing more."""
         self._closed = True
         if self._transport is not None:
             self._transport.close()
@@ -70,7 +70,7 @@ class Channel(asyncio.Protocol):
             self._ended.set()
 
     async def closed(self, seconds: float) -> bool:
-        """Wait, after `close`, until all is sent or the other end is gone. False: it takes longer."""
+        """Wait, after `close`, until all is sent or the other end is gone. False: not within `seconds`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._ended.wait()
@@ -120,7 +120,7 @@ class Channel(asyncio.Protocol):
 
 
 def dumps(value: object) -> bytes:
-    """Pickle a value. Raises what `pickle` raises about a value that cannot be sent."""
+    """Pickle a value for a channel. Raises what `pickle` raises about a value that cannot be sent."""
     buffer = BytesIO()
     pickler = pickle.Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL)
     pickler.dispatch_table = _REDUCERS
@@ -129,13 +129,13 @@ def dumps(value: object) -> bytes:
 
 
 def loads(data: bytes) -> Any:  # noqa: ANN401 - whatever was sent
-    """Unpickle a value. Raises whatever a wrong pickle raises."""
+    """Unpickle a value from a channel. Raises whatever an invalid pickle raises."""
     return pickle.loads(data)  # noqa: S301 - from our own process
 
 
 @final
 class _Reducers(dict[type, _Reducer]):
-    """Reducers of values by class, made when the first value of a class is sent."""
+    """Reducers (how `pickle` takes a value apart) by class, made when the first value of a class is sent."""
 
     def __missing__(self, kind: type) -> _Reducer:
         if is_dataclass(kind) and _is_frozen_without_own_way(kind):

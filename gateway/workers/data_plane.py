@@ -28,61 +28,61 @@ if TYPE_CHECKING:
     from gateway.workers.supervisor import WorkerProcesses
 
 DataPlane: TypeAlias = "OwnWorker | WorkerProcesses"
-"""The data plane, which all requests go through. What it reports of workers is at most a beat old."""
+"""The data plane, which all requests go through. Its reports of workers are at most a second old."""
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class OwnWorker:
-    """The data plane in this process."""
+    """The data plane as one worker in this process, without worker processes."""
 
     _worker: Worker
     _listen: tuple[Listen, ...]
     _sockets: ListeningSockets
-    """Sockets for one slot."""
+    """Listening sockets of the only worker (slot 0)."""
     _certificates: Mapping[Listen, ServerCertificates]
-    """Certificates of the addresses with TLS. `CertificateWatch` reads them again."""
+    """Certificates of the listening addresses with TLS. `CertificateWatch` reads them again."""
     _access_log: AccessLog
-    """The log that the worker writes."""
+    """The access log that the worker writes."""
 
     async def start(self) -> None:
-        """Start everything but accepting clients. Raises `StartupError`, and then nothing runs."""
+        """Start the data plane, not yet accepting clients. Raises `StartupError`, and then nothing runs."""
 
     async def listen(self) -> None:
-        """Accept clients from now on. Raises `StartupError` if nobody can."""
+        """Accept clients from now on. Raises `StartupError` if no worker can."""
         found = [(self._listen[position], sock) for position, sock in self._sockets.of_slot(0)]
         await self._worker.listen(found, self._certificates)
 
     async def stop_accepting(self) -> None:
-        """Stop accepting. New clients wait in the listening sockets, as long as a process holds them."""
+        """Stop accepting clients. New ones wait in the listening sockets, as long as a process holds them."""
         await self._worker.stop_accepting()
 
     async def drain(self, seconds: float) -> None:
-        """Accept no more, finish the requests under way within `seconds`, then end."""
+        """Accept no more clients, finish the requests under way within `seconds`, then end the data plane."""
         await self._worker.drain(seconds)
 
     async def abort(self) -> None:
-        """End at once."""
+        """End the data plane at once, and cut the requests under way."""
         await self._worker.abort()
 
     def kill(self) -> None:
-        """Kill all other processes of the data plane, because this one ends now."""
+        """Kill all worker processes, because this process ends now."""
 
     def configured(self, settings: Settings) -> None:
-        """Put settings in force together with the present snapshot, which `OwnWorker` reads anyway."""
+        """Put settings in force in all workers, with the present snapshot, which `OwnWorker` reads anyway."""
 
     async def in_force(self) -> bool:
-        """Wait until the present snapshot is in force in every worker. False: one of them takes too long."""
+        """Wait until the present snapshot is in force in every worker. False: a worker takes too long."""
         return True
 
     def held(self, service: str) -> int | None:
-        """The lowest seq of the service's record in worker processes, 0 for none; None: there is no
-        process."""
+        """The lowest seq (number) that worker processes hold of the service's agreed record, 0 if one holds
+        none; None: there are no worker processes."""
         return None
 
     def deadlines(self, deadlines: Mapping[str, float]) -> None:
-        """Set the times until which this replica is attached, for all services, in seconds of
-        `process.boot_time`. A service without an entry: no version of it is refused."""
+        """Set the times until which this replica of the gateway may refuse versions, for all services, in
+        seconds of `process.boot_time`. A service without an entry: no version of it is refused."""
         self._worker.context.refusals.deadlines = deadlines
 
     def reopen_logs(self) -> None:
@@ -90,14 +90,14 @@ class OwnWorker:
         self._access_log.reopen()
 
     def read_certificates(self) -> None:
-        """Read certificate files that have changed. In this process they are in force already."""
+        """Read certificate files that have changed, in worker processes. Here they are in force already."""
 
     async def collect(self, *, counters: bool) -> None:
-        """Wait for the reports of all workers, a second at most. `counters`: with those of `Metrics`."""
+        """Wait for new reports of all workers, a second at most. `counters`: with the counts of `Metrics`."""
 
     @property
     def not_serving(self) -> str:
-        """The reason why no client is accepted at this moment, a sentence; empty: they are."""
+        """The reason why no client is accepted at this moment, a sentence; empty: clients are accepted."""
         return self._worker.not_serving
 
     def report(self) -> WorkerReport:
@@ -106,12 +106,12 @@ class OwnWorker:
 
     @property
     def in_flight_by_member(self) -> Mapping[str, int]:
-        """Requests in flight by member key, as in `report`, for frequent calls."""
+        """Number of requests in flight by member key, as in `report`, but cheap enough for frequent calls."""
         return self._worker.context.in_flight_by_member
 
     @property
     def held_back(self) -> Mapping[str, int]:
-        """Members that are held back, by key, as for `selection.select`."""
+        """Share of their requests that failing members get, by member key, as for `selection.select`."""
         return self._worker.context.held_back
 
     @property

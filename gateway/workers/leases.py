@@ -25,29 +25,29 @@ from gateway.workers.messages import Leases, LeaseUse
 @final
 @dataclass(slots=True)
 class _Stock:
-    """The leases of one key."""
+    """The leases of one key: a member with a bound, or the retries of a service."""
 
     bound: int = 0
     gone: bool = False
-    """The key is not configured any more. Requests that waited before still go by the bound that it had."""
+    """Whether the key is no longer configured. Requests that waited before still go by its old bound."""
     held: dict[int, int] = field(default_factory=dict)
-    """Leases by worker, as many as it may be using; none is 0."""
+    """Number of leases by worker, as many as it may be using; none is 0."""
     wanted: dict[int, int] = field(default_factory=dict)
-    """Leases that a worker wants beyond those that it has; none is 0."""
+    """Number of leases by worker that it wants beyond those that it has; none is 0."""
     last_at: dict[int, int] = field(default_factory=dict)
-    """The count at which each worker got its last lease."""
+    """Serial number of the last lease that each worker got. The lowest one has waited longest."""
 
     @property
     def free(self) -> int:
-        """Leases that no worker has. Below zero after the bound was lowered."""
+        """Number of leases that no worker has. Below zero after the bound was lowered."""
         return self.bound - sum(self.held.values())
 
     def next(self) -> int:
-        """The worker that gets the next free lease."""
+        """The worker that gets the next free lease of this key."""
         return min(self.wanted, key=lambda one: (self.held.get(one, 0), self.last_at.get(one, 0)))
 
     def part(self) -> int:
-        """Leases that a worker keeps while others want them."""
+        """Number of leases that a worker may keep while others want some."""
         if self.free < 0:
             return self.bound // max(1, len(self.held))
         claimants = max(1, len(self.held.keys() | self.wanted.keys()))
@@ -56,7 +56,7 @@ class _Stock:
         return -(-self.bound // claimants)
 
     def wanted_from(self, worker: int) -> bool:
-        """Whether others want the leases of this worker."""
+        """Whether leases of this worker are wanted back: for other workers, or as the bound was lowered."""
         return worker in self.held and (
             self.gone
             or self.free < 0
@@ -68,20 +68,20 @@ class _Stock:
 @final
 @dataclass(slots=True)
 class _LeaseUser:
-    """The messages to one worker: the state after the last one, and the content of the next one."""
+    """The lease messages to one worker: the state after the last one, and the content of the next one."""
 
     number: int = 0
-    """The number of the last message to it."""
+    """Number of the last lease message to the worker."""
     heard: int = 0
-    """The number of the last message that is in force there."""
+    """Number of the last lease message that is in force in the worker."""
     changed: bool = True
-    """Something is to be told."""
+    """Whether there is something to send to the worker."""
     grants: dict[str, int] = field(default_factory=dict)
-    """Leases that are granted and not sent yet."""
+    """Number of leases, by key, that are granted to the worker and not sent to it yet."""
     recalled: dict[str, int] = field(default_factory=dict)
-    """Leases that the worker keeps, by key, where others want some."""
+    """Number of leases, by key, that the worker may keep while others want some."""
     recalled_at: dict[str, int] = field(default_factory=dict)
-    """The number of the message that recalls a key first."""
+    """Number of the message to the worker that first recalls leases of a key, by key."""
     exhausted: set[str] = field(default_factory=set)
 
     def has_nothing_idle(self, key: str) -> bool:
@@ -90,16 +90,16 @@ class _LeaseUser:
 
 @final
 class LeaseLedger:
-    """The stocks of all keys. `workers`: the number of workers that there are to be."""
+    """Ledger of all leases: who has them and who wants them. `workers`: the intended number of workers."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._stocks: dict[str, _Stock] = {}
         self._users: dict[int, _LeaseUser] = {}
         self._changed: dict[str, None] = {}
-        """Keys to deal anew, in the order in which they changed."""
+        """Keys whose leases are to be dealt anew, in the order in which they changed."""
         self._count = 0
-        """Number of leases that were granted one by one."""
+        """Number of leases that were granted one by one, on request, so far."""
 
     def configure(self, numbers: Mapping[str, int]) -> None:
         """Set the number of leases of every key."""
@@ -134,7 +134,7 @@ class LeaseLedger:
             stock.last_at.pop(worker, None)
 
     def used(self, worker: int, use: LeaseUse) -> None:
-        """Take in what a worker reports about its leases."""
+        """Take in a worker's report of the leases that it returns and wants."""
         user = self._users[worker]
         user.heard = max(user.heard, use.heard)
         for key, number in use.released.items():
@@ -155,7 +155,7 @@ class LeaseLedger:
             self._changed[key] = None  # by what it has heard, the key may be exhausted
 
     def deal(self) -> list[tuple[int, Leases]]:
-        """Grant free leases and recall those that others want. The messages to the workers."""
+        """Grant free leases and recall those that others want. Returns the messages to the workers."""
         changed, self._changed = self._changed, {}
         for key in changed:
             self._deal_key(key, self._stocks[key])
@@ -163,11 +163,11 @@ class LeaseLedger:
 
     @property
     def keys(self) -> KeysView[str]:
-        """All keys, also those that are gone and still have leases out."""
+        """All keys of leases, also keys that are no longer configured but still have leases out."""
         return self._stocks.keys()
 
     def _top_up(self, key: str, worker: int) -> None:
-        """Grant a worker its part before it wants anything."""
+        """Grant a worker its equal part of a key's leases, before it wants any."""
         stock = self._stocks[key]
         part = stock.bound // self._workers - stock.held.get(worker, 0)
         self._grant(key, stock, worker, min(part, stock.free))
@@ -197,14 +197,14 @@ class LeaseLedger:
                 user.exhausted ^= {key}
 
     def _is_exhausted(self, key: str, stock: _Stock, worker: int) -> bool:
-        """Whether a worker that wants a lease has to wait until some request ends."""
+        """Whether a worker wants a lease and has to wait for the end of some request, as none is idle."""
         return worker in stock.wanted and all(
             other == worker or self._users[other].has_nothing_idle(key) for other in stock.held
         )
 
 
 def _keep(key: str, user: _LeaseUser, part: int | None) -> None:
-    """Recall what a worker has beyond `part`; None: nobody wants it any more."""
+    """Recall the leases that a worker has beyond `part`; None: other workers want none any more."""
     if user.recalled.get(key) == part:
         return
     user.changed = True

@@ -22,36 +22,36 @@ from gateway.telemetry.worker_report import WorkerReport
 
 @final
 class Start(NamedTuple):
-    """The first message. The worker takes everything in, acknowledges 1, and listens after `Serve`."""
+    """The first message to a worker: all that it needs. It acknowledges 1, and listens after `Serve`."""
 
     settings: Settings
-    """`Settings.for_workers`. Their `services` are those of the file; those in force are in `publication`."""
+    """Settings of the file (`Settings.for_workers`). The services in force are in `publication`."""
     publication: Publication
     slot: int
-    """The slot, from 0. A worker that replaces another one has its slot."""
+    """The worker's slot, from 0. A worker that replaces another one gets the slot of that one."""
     workers: int
     """Number of workers, by which limits are divided."""
     listeners: tuple[tuple[int, int], ...]
-    """(position in `settings.listen`, file descriptor of a listening socket of this slot)."""
+    """Listening sockets of this slot: (position in `settings.listen`, file descriptor)."""
     balance: Descriptors
 
 
 @final
 class Update(NamedTuple):
-    """The changes since the message that the worker has acknowledged last."""
+    """Changes of snapshot and configuration since the message that the worker has acknowledged last."""
 
     number: int
-    """The number to acknowledge. `Start` has 1."""
+    """Number by which the worker acknowledges this message. `Start` has 1."""
     publication: Publication
     facts_seen: int
-    """The number of the last `LearnedFacts` of this worker that are in the publication."""
+    """Number of this worker's last `LearnedFacts` that are contained in the publication."""
     settings: Settings | None = None
-    """The configuration to put in force with it, if it is a new one."""
+    """The configuration to put in force with the publication; None: it has not changed."""
 
 
 @final
 class Serve(NamedTuple):
-    """Listen from now on: the worker holds what every other one holds."""
+    """Command to a worker to accept clients from now on: it holds what every other one holds."""
 
 
 @final
@@ -64,67 +64,67 @@ class ReportRequest(NamedTuple):
 
 @final
 class Do(NamedTuple):
-    """A command that is carried out at once: `reopen_logs` or `read_certificates`."""
+    """A command that a worker carries out at once: `reopen_logs` or `read_certificates`."""
 
     what: str
 
 
 @final
 class Pause(NamedTuple):
-    """Accept no connections (answered by `Stopped`) until `Serve` comes again, or `Shutdown`: another gateway
-    is about to accept from the same sockets."""
+    """Command to a worker to accept no connections (it answers `Stopped`) until `Serve` or `Shutdown` comes:
+    another gateway is about to accept from the same sockets."""
 
 
 @final
 class Shutdown(NamedTuple):
-    """Accept no more (answered by `Stopped`), finish the requests under way within `seconds`, and end."""
+    """Command to accept no more (answer: `Stopped`), finish requests under way within `seconds`, and end."""
 
     seconds: float
 
 
 @final
 class HeldBack(NamedTuple):
-    """The members that the main process keeps from requests because they fail (`backends.ejection`)."""
+    """The members that get fewer requests or none because they fail (`backends.ejection`), for a worker."""
 
     held_back: Mapping[str, int]
-    """All of them by member key, as for `selection.select`."""
+    """Share of its requests that each failing member gets, by key, as for `selection.select`."""
     failing: frozenset[str]
-    """Keys of members that have failed in some worker since. Their next complete response is reported."""
+    """Keys of members that have failed in some worker lately. Their next complete response is reported."""
 
 
 @final
 class Deadlines(NamedTuple):
-    """The times until which this replica is attached, for all services (`DataPlane.deadlines`)."""
+    """The times until which this replica may refuse versions, for all services (`DataPlane.deadlines`)."""
 
     deadlines: Mapping[str, float]
 
 
 @final
 class Leases(NamedTuple):
-    """Leases for this worker (`dataplane.limits.sharing`), which answers with `LeaseUse`. `recalled` and
-    `exhausted` replace those that it has."""
+    """New and recalled leases of a worker (`dataplane.limits.sharing`), which answers with `LeaseUse`.
+    `recalled` and `exhausted` replace those that it has."""
 
     number: int
-    """The number of the message, from 1."""
+    """Number of this message among the `Leases` for the worker, from 1."""
     granted: Mapping[str, int]
-    """New leases by key, in addition to those that the worker has."""
+    """Number of new leases by key, in addition to those that the worker has."""
     recalled: Mapping[str, int]
     exhausted: frozenset[str]
 
 
 @final
 class ClientUse(NamedTuple):
-    """The use of limits that all workers share, since the last such message: from a worker its own use, to a
-    worker that of all others."""
+    """The clients' use of limits that all workers share, since the last such message: from a worker the use
+    at it, to a worker that at all others."""
 
     tokens: Mapping[str, Mapping[int, int]]
-    """Tokens that were taken, by service and client key."""
+    """Number of rate-limit tokens that were taken, by service and client key."""
     in_flight: Mapping[str, Mapping[int, int]]
-    """Requests in flight by service and client key, where the number has changed."""
+    """Number of requests in flight by service and client key, where it has changed."""
 
 
 AtOnce: TypeAlias = HeldBack | Deadlines | Leases | ClientUse
-"""A message that is put in force at once, whatever else is under way."""
+"""A message that a worker puts in force at once, whatever else is under way."""
 FromMainProcess: TypeAlias = Start | Update | Serve | ReportRequest | Do | Pause | Shutdown | AtOnce
 
 # --- from a worker -----------------------------------------------------------------------------------------
@@ -132,19 +132,19 @@ FromMainProcess: TypeAlias = Start | Update | Serve | ReportRequest | Do | Pause
 
 @final
 class Ack(NamedTuple):
-    """The `Start` or `Update` with this number is in force in the worker."""
+    """Acknowledgement: the `Start` or `Update` with this number is in force in the worker."""
 
     number: int
 
 
 @final
 class Serving(NamedTuple):
-    """The worker listens."""
+    """Answer to `Serve`: the worker accepts clients."""
 
 
 @final
 class LearnedFacts(NamedTuple):
-    """Facts that requests of this worker have shown. The messages are numbered from 1."""
+    """Facts about backends that requests of this worker have shown. The messages are numbered from 1."""
 
     number: int
     facts: tuple[ObservedFact, ...]
@@ -152,25 +152,25 @@ class LearnedFacts(NamedTuple):
 
 @final
 class AttemptFailed(NamedTuple):
-    """An attempt at a member has failed in a way that may count for its ejection; or, if `reason` is None, a
-    member that has failed before has answered."""
+    """Notice that an attempt at a member has failed in a way that may count for its ejection; or, if `reason`
+    is None, that a member that has failed before has answered."""
 
     key: str
     url: str
-    """The URL of its backend; empty: not known."""
+    """The URL of the member's backend; empty: not known."""
     reason: EjectionReason | None
 
 
 @final
 class LeaseUse(NamedTuple):
-    """The worker's use of its leases."""
+    """A worker's report of the leases that it returns, and of those that it wants."""
 
     heard: int
-    """The number of the last `Leases` that is in force: the worker has nothing idle of what that recalls."""
+    """Number of the last `Leases` in force: the worker has no idle lease of the keys which that recalls."""
     released: Mapping[str, int]
-    """Leases that the worker returns with this message, by key."""
+    """Number of leases that the worker returns with this message, by key."""
     wanted: Mapping[str, int]
-    """Requests that wait for a lease, by key, where the number has changed."""
+    """Number of requests that wait for a lease, by key, where it has changed."""
 
 
 @final
@@ -179,12 +179,12 @@ class Report(NamedTuple):
     unasked, as its last message."""
 
     number: int
-    """The number of the `ReportRequest`; 0: nobody has asked."""
+    """Number of the `ReportRequest` that this report answers; 0: nobody has asked."""
     worker: WorkerReport
     counted: Counted | None = None
-    """`Metrics.take()`, if the request asks for it. Each count is reported once."""
+    """Counts since the last report (`Metrics.take()`), if asked for. Each count is reported once."""
 
 
 @final
 class Stopped(NamedTuple):
-    """The worker accepts no more connections."""
+    """Answer to `Pause` or `Shutdown`: the worker accepts no more connections."""

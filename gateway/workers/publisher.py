@@ -27,7 +27,7 @@ from gateway.workers.messages import LearnedFacts, Start, Update
 PAUSE: Final = 0.01
 """Minimum seconds between two Updates to a worker."""
 FACTS_PAUSE: Final = 0.1
-"""The same for an Update that only says which facts of the worker are taken in."""
+"""Minimum seconds before an Update that only says which facts of the worker are taken in."""
 
 MakeStart: TypeAlias = Callable[[Settings, Publication], Start]
 
@@ -40,41 +40,41 @@ class Recipient:
     send: Callable[[object], None]
     make_start: MakeStart
     number: int = 0
-    """The number of the last message to it."""
+    """Number of the last `Start` or `Update` to the worker."""
     held: Snapshot | None = None
-    """The snapshot that it has acknowledged."""
+    """The snapshot that the worker has acknowledged; None: none yet."""
     changes: int = 0
-    """Number of changes in `held`, as `Publisher.changes` counts them."""
+    """Number of changes up to the acknowledged snapshot, as `Publisher.changes` counts them."""
     sent: Snapshot | None = None
-    """The snapshot that is under way to it."""
+    """The snapshot that is under way to the worker; None: there is none."""
     sent_changes: int = 0
     sent_at: float = -inf
     settings: Settings | None = None
-    """The settings that it was sent last."""
+    """The settings that the worker was sent last."""
     facts_seen: int = 0
-    """The number of its last facts that were taken in here."""
+    """Number of the worker's last `LearnedFacts` that the publisher has taken in."""
     facts_seen_there: int = 0
-    """The same, as it was last told."""
+    """Number of the last `LearnedFacts` that the worker knows to be taken in, by the last message to it."""
 
 
 @final
 class Publisher:
-    """Keeps workers up to date with the holder."""
+    """Keeps workers up to date with the snapshot holder and the settings."""
 
     def __init__(self, snapshot_holder: SnapshotHolder, settings: Settings) -> None:
         self._snapshot_holder = snapshot_holder
         self._settings = settings.for_workers
         self._recipients: list[Recipient] = []
         self.changes = 1
-        """Number of changes so far. The first one is the snapshot at the beginning."""
+        """Number of changes of snapshot or settings so far. The first is the snapshot at the beginning."""
         self._made: tuple[Snapshot | None, Snapshot, Publication] | None = None
-        """The last publication, after the two snapshots that it is the difference between."""
+        """The last publication that was made: (snapshot before, snapshot after, their difference)."""
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
         self._unsubscribe = snapshot_holder.subscribe(lambda before, after: self._changed())
 
     def close(self) -> None:
-        """Stop publishing."""
+        """Stop sending updates to workers."""
         self._unsubscribe()
         self._recipients.clear()
         if self._timer is not None:
@@ -82,7 +82,7 @@ class Publisher:
             self._timer = None
 
     def add(self, send: Callable[[object], None], make_start: MakeStart) -> Recipient:
-        """Add a worker, and send it everything at once. `make_start` completes the first message."""
+        """Add a worker, and send it snapshot and settings. `make_start` completes the first message."""
         recipient = Recipient(send, make_start)
         self._snapshot_holder.apply_batch()
         self._recipients.append(recipient)
@@ -90,17 +90,17 @@ class Publisher:
         return recipient
 
     def remove(self, recipient: Recipient) -> None:
-        """Remove a worker that has ended."""
+        """Remove a worker that has ended: nothing is sent to it any more."""
         if recipient in self._recipients:
             self._recipients.remove(recipient)
 
     def configured(self, settings: Settings) -> None:
-        """Publish settings together with the current snapshot."""
+        """Send new settings to all workers, together with the current snapshot."""
         self._settings = settings.for_workers
         self._changed()
 
     def acknowledged(self, recipient: Recipient, number: int) -> bool:
-        """Take in an acknowledgement. False: no message with this number is under way."""
+        """Take in a worker's acknowledgement. False: no message with this number is under way."""
         if recipient.sent is None or number != recipient.number:
             return False
         recipient.held, recipient.sent = recipient.sent, None
@@ -132,7 +132,7 @@ class Publisher:
         return recipient.sent_at + FACTS_PAUSE if recipient.facts_seen > recipient.facts_seen_there else None
 
     def _schedule(self, recipient: Recipient) -> None:
-        """Set the timer for a worker, at the earliest for the end of this event-loop iteration."""
+        """Set the timer for the next Update to a worker: at the earliest, after this event-loop iteration."""
         due = self._when_due(recipient)
         if due is None or (self._timer is not None and self._due <= due):
             return
@@ -142,7 +142,7 @@ class Publisher:
         self._due, self._timer = due, asyncio.get_running_loop().call_later(pause, self._send_due)
 
     def _send_due(self) -> None:
-        """Send what is due. The batch is applied before: `facts_seen` is true then."""
+        """Send the Updates that are due. Batched facts are applied before, so that `facts_seen` is true."""
         self._snapshot_holder.apply_batch()
         now, self._timer = monotonic(), None
         for recipient in self._recipients:
@@ -165,7 +165,7 @@ class Publisher:
             recipient.send(Update(recipient.number, difference, recipient.facts_seen, changed))
 
     def _difference(self, before: Snapshot | None, after: Snapshot) -> Publication:
-        """The publication between two snapshots. Most workers hold the same, so one serves them all."""
+        """The difference between two snapshots, made once for all workers that hold the same one."""
         made = self._made
         if made is None or made[0] is not before or made[1] is not after:
             made = self._made = (before, after, publication(before, after))
@@ -173,7 +173,7 @@ class Publisher:
 
 
 def lowest_held(service: str, current: Snapshot, held: Iterable[Snapshot]) -> int | None:
-    """The lowest `seq` of the service's record in workers, 0 if one has none; None: there is no worker."""
+    """The lowest `seq` (number) of a service's agreed record in workers, 0: one has none; None: no worker."""
     present = _record(current.views.get(service))
     lowest: int | None = None
     for each in held:
@@ -195,7 +195,7 @@ def offers(snapshot: Snapshot | None) -> bool:
 
 
 def holds_records(held: Snapshot, current: Snapshot) -> bool:
-    """Whether a worker that holds `held` decides by the current records."""
+    """Whether a worker that holds the snapshot `held` decides by the current agreed records."""
     for name, view in current.views.items():
         other = held.views.get(name)
         if other is not view and (other is None or other.agreed != view.agreed):

@@ -22,7 +22,7 @@ class CutOff(NamedTuple):
 
     requests: int = 0
     tunnels: int = 0
-    """Tunnels, which do not count as requests any more."""
+    """Number of open tunnels, which do not count as requests any more."""
 
     def __str__(self) -> str:
         if not any(self):
@@ -32,7 +32,7 @@ class CutOff(NamedTuple):
 
 @final
 class Reports:
-    """Reports of all workers. `running`: a live view of those that run. `count`: `Metrics.add`."""
+    """Sums of the reports of all workers. `running`: a live view of those running. `count`: `Metrics.add`."""
 
     def __init__(self, running: Iterable[WorkerHandle], count: Callable[[Counted], None]) -> None:
         self._running = running
@@ -40,7 +40,7 @@ class Reports:
         self._ended = WorkerReport()
         """The lasting part of the reports of workers that have ended."""
         self._in_flight: Mapping[str, int] | None = None
-        """Requests in flight by member key; None: to be added up again."""
+        """Requests in flight by member key, in all workers; None: to be added up again."""
 
     def received(self, handle: WorkerHandle, report: Report) -> None:
         handle.report = report
@@ -55,7 +55,7 @@ class Reports:
             self._ended = plus(self._ended, handle.report.worker.lasting())
 
     def count_cut_off(self, handle: WorkerHandle) -> CutOff:
-        """Count what was under way in a worker that has ended unexpectedly: it has logged none of it."""
+        """Count requests and tunnels cut by the unexpected end of a worker, which has logged none of them."""
         if handle.report is None:
             return CutOff()
         last = handle.report.worker
@@ -65,11 +65,11 @@ class Reports:
         return cut
 
     def total(self) -> WorkerReport:
-        """The sum of all reports."""
+        """The sum of the reports of all workers, those that have ended included."""
         return reduce(plus, self._last(), self._ended)
 
     def in_flight_by_member(self) -> Mapping[str, int]:
-        """Requests in flight by member key, added up once for each report that comes."""
+        """Requests in flight by member key, in all workers, added up anew after each report that comes."""
         if self._in_flight is None:
             nothing: Mapping[str, int] = {}
             self._in_flight = reduce(plus, (last.in_flight_by_member for last in self._last()), nothing)

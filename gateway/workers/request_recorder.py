@@ -26,7 +26,7 @@ def open_access_log(configured: AccessLogSettings) -> AccessLog:
 
 
 def reads_ids(tracing: Tracing | None, configured: AccessLogSettings) -> bool:
-    """Whether `RequestHead.trace` and `ResponseHead.request_id` are used. That costs 1 % of a request."""
+    """Whether trace and request ids are read from heads, for traces or a log. Costs 1 % of a request."""
     return tracing is not None or configured.format != "off"
 
 
@@ -37,7 +37,7 @@ def recorder(
     configured: AccessLogSettings,
     others: Iterable[Listener] = (),
 ) -> Listener:
-    """The function that is called with each record."""
+    """The function to call with each finished request's record: it passes it on to metrics, traces, logs."""
     listeners: list[Listener] = [metrics.record]
     if tracing is not None:
         listeners.append(tracing.finish)  # before the access log: a trace may begin here

@@ -33,7 +33,7 @@ from gateway.workers.messages import AttemptFailed, ClientUse, HeldBack, Leases,
 TICK: Final = 0.25
 """Seconds between two checks for ejections that end, and for members that have come or gone."""
 EXCHANGE: Final = 0.05
-"""Seconds for which workers and then the main process add up the use of clients."""
+"""Seconds for which workers and then the main process add up what clients use, before they send it."""
 FAILURES: Final = 0.01
 """Seconds between two messages about members that have failed."""
 
@@ -42,30 +42,30 @@ CLOSING: Final = 0.005
 
 Send: TypeAlias = Callable[[object], None]
 ByClient: TypeAlias = "dict[str, dict[int, int]]"
-"""Numbers by service and client key."""
+"""Numbers of requests or tokens by service and client key."""
 
 
 @final
 @dataclass(slots=True)
 class _Worker:
-    """A worker that runs."""
+    """A running worker as the token broker sees it: its use of limits, and what to send to it next."""
 
     send: Send
     held_back: Mapping[str, int] = field(default_factory=dict)
-    """The members that were held back in the last message to it."""
+    """Share of their requests that failing members get, by member key, as this worker knows it."""
     failing: set[str] = field(default_factory=set)
-    """Keys of failing members for its next message."""
+    """Keys of failing members for the next message to this worker."""
     tokens: ByClient = field(default_factory=dict)
-    """Tokens that were taken in other workers, for its next message."""
+    """Number of rate-limit tokens taken in other workers, for the next message to this worker."""
     in_flight_changed: set[tuple[str, int]] = field(default_factory=set)
-    """(service, client) whose requests in other workers go into its next message."""
+    """(service, client) pairs whose requests in other workers go into the next message to this worker."""
     in_flight: ByClient = field(default_factory=dict)
-    """Requests in flight in this worker."""
+    """Number of requests in flight in this worker, by service and client key."""
 
 
 @final
 class TokenBroker:
-    """Grants leases, ejects members and adds up the use of clients for `workers` workers, known by slot."""
+    """Grants leases, ejects members and adds up what clients use, for `workers` workers, known by slot."""
 
     def __init__(
         self,
@@ -82,14 +82,14 @@ class TokenBroker:
         self._numbers: dict[Service, dict[str, int]] = {}
         """Numbers of leases by key, for each configured service."""
         self._views: object = None
-        """The views that `_numbers` is from."""
+        """The service views from which `_numbers` was made, to notice new ones."""
         self._tick: asyncio.TimerHandle | None = None
         self._failures: asyncio.TimerHandle | None = None
         self._exchange: asyncio.TimerHandle | None = None
         self._dealing = False
 
     def joined(self, slot: int, send: Send) -> None:
-        """Add a worker that has started. `send`: to it."""
+        """Add a worker that has started. `send`: sends it a message."""
         worker = self._workers[slot] = _Worker(send)
         self._update_stocks()
         self._leases.joined(slot)
@@ -134,7 +134,7 @@ class TokenBroker:
 
     @property
     def held_back(self) -> Mapping[str, int]:
-        """Members that are held back, by key, as for `selection.select`."""
+        """Share of their requests that failing members get, by member key, as for `selection.select`."""
         return self._ejections.held_back
 
     def ejected(self) -> Mapping[str, Ejected]:
@@ -175,7 +175,7 @@ class TokenBroker:
             self._deal()
 
     def _update_stocks(self) -> bool:
-        """Take the numbers of leases from the current views. Whether they may have changed."""
+        """Take the numbers of leases from the current services. Returns whether they may have changed."""
         views = self._snapshots.current.views
         if views is self._views:
             return False
@@ -241,7 +241,7 @@ class TokenBroker:
 
 
 def _numbers(service: Service) -> dict[str, int]:
-    """The numbers of leases of a service: one key for its retries, one for each backend with a bound."""
+    """Number of leases by key for a service: one key for its retries, one for each backend with a bound."""
     numbers = {f"{service.name}/{one.name}": one.bound for one in service.backends if one.bound}
     return {service.name: MIN_CONCURRENT_RETRIES, **numbers}
 
@@ -258,7 +258,7 @@ def _clients(by_client: Mapping[str, Iterable[int]]) -> Iterator[tuple[str, int]
 
 @final
 class BrokerClient:
-    """The client of the token broker, in a worker process. `send`: to the main process."""
+    """The client of the token broker, in a worker process. `send`: sends to the main process."""
 
     def __init__(self, shared: SharedLimits, worker: Worker, send: Callable[[object], None]) -> None:
         self._shared = shared
@@ -266,13 +266,13 @@ class BrokerClient:
         self._send = send
         self._loop = asyncio.get_running_loop()
         self._heard = 0
-        """The number of the last `Leases` that is in force."""
+        """Number of the last `Leases` message that is in force in this worker."""
         self._answered = 0
-        """The number of the last `Leases` that was answered."""
+        """Number of the last `Leases` message that this worker has answered with a `LeaseUse`."""
         self._wanted: dict[str, int] = {}
-        """Requests that wait, by key, as the main process knows them; -1: that is not certain."""
+        """Number of requests waiting for a lease, by key, as the main process knows it; -1: not certain."""
         self._in_flight: dict[str, tuple[ClientLimiter, set[int]]] = {}
-        """Clients with requests in flight, by service, as the main process knows them."""
+        """Limiter of each service, and its clients with requests in flight as the main process knows them."""
         self._leases_due = self._use_due = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
         shared.on_leases = self._leases_soon
@@ -280,7 +280,7 @@ class BrokerClient:
         shared.on_failure = lambda key, url, reason: self._send(AttemptFailed(key, url, reason))
 
     def close(self) -> None:
-        """Send nothing more. What is in force stays so."""
+        """Send nothing more to the main process. Leases and limits in force stay so."""
         self._leases_due = self._use_due = True
         self._send = lambda message: None
         for timer in self._timers.values():
@@ -308,7 +308,7 @@ class BrokerClient:
                 limiter.count_elsewhere(in_flight)
 
     def _limiters(self) -> Mapping[str, ClientLimiter]:
-        """The client limiters of the services in force, which are made together with the request reader."""
+        """The client limiters of the services in force, made together with the request reader if need be."""
         context = self._worker.context
         context.request_reader(trusted=False)
         return context.admission.limiters
@@ -353,8 +353,8 @@ class BrokerClient:
         return context.retry_budget.leases_used(key)
 
     def _released(self) -> dict[str, int]:
-        """Leases to return now. For a member with `max_connections`, a lease is returned only when this
-        worker has one connection less."""
+        """Number of leases to return now, by key. For a member with `max_connections`, a lease is returned
+        only when this worker has one connection less."""
         shared, released = self._shared, dict(self._shared.released)
         for key in tuple(released):
             member = _member(self._worker.context.snapshots, key)

@@ -21,36 +21,36 @@ from gateway.dataplane.edge.balance import ConnectionCounts
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 
 BATCH: Final = 32
-"""Connections of one socket that are accepted in one iteration of the event loop: about 2 ms."""
+"""Maximum connections of one socket that are accepted in one iteration of the event loop: about 2 ms."""
 INBOXES_FULL: Final = 0.02
-"""Seconds until a connection that no worker has taken is offered again."""
+"""Seconds until a connection that no worker has taken is offered to the workers again."""
 CANNOT_ACCEPT: Final = 1.0
-"""Seconds without accepting after the system had no descriptor or memory for it, as in asyncio."""
+"""Seconds of pause in accepting after the system had no descriptor or memory for it, as in asyncio."""
 
 _log = logging.getLogger("skewgate.workers")
 
 
 @final
 class StandInAcceptor:
-    """Accepts for vacant slots, in one event loop. `sockets` and `connection_counts` stay the caller's."""
+    """Accepts connections in place of dead workers. `sockets` and `connection_counts` stay the caller's."""
 
     def __init__(self, sockets: ListeningSockets, connection_counts: ConnectionCounts) -> None:
         self._sockets = sockets
         self._connection_counts = connection_counts
         self._receivers: Collection[int] = ()
         self._wanted: dict[int, tuple[int, socket.socket]] = {}
-        """Sockets to accept from, by descriptor: (position of the listener, socket)."""
+        """Listening sockets to accept from, by descriptor: (position of the listener, socket)."""
         self._watched: set[int] = set()
         self._untaken: list[tuple[int, socket.socket]] = []
         """Accepted connections that no worker has taken yet: (position of the listener, socket)."""
         self._pause_timer: asyncio.TimerHandle | None = None
-        """The end of a pause in which nothing is accepted."""
+        """Timer for the end of a pause in which nothing is accepted; None: there is no pause."""
         self._failing = False
-        """The last attempt to accept has failed, and was logged."""
+        """Whether the last attempt to accept has failed, which was logged."""
 
     def cover(self, slots: Collection[int], receivers: Collection[int]) -> None:
-        """Accept for exactly these slots from now on. `receivers`: slots of workers that take connections. A
-        socket that one of them shares is left to it."""
+        """Accept connections for exactly these slots from now on. `receivers`: slots of workers that take
+        them. A socket that one of these workers shares is left to it."""
         self._receivers = receivers
         served = {sock.fileno() for slot in receivers for _, sock in self._sockets.of_slot(slot)}
         self._wanted = {
@@ -62,7 +62,7 @@ class StandInAcceptor:
         self._watch()
 
     def close(self) -> None:
-        """Stop accepting, and close connections that no worker has taken."""
+        """Stop accepting connections, and close those that no worker has taken."""
         self.cover((), ())
         if self._pause_timer is not None:
             self._pause_timer.cancel()
@@ -102,7 +102,7 @@ class StandInAcceptor:
                 return
 
     def _hand(self, position: int, sock: socket.socket) -> bool:
-        """Give a connection to a worker. Whether one has taken it."""
+        """Give an accepted connection to a worker. Returns whether one has taken it."""
         for slot in sorted(self._receivers, key=self._connection_counts.count):
             if self._connection_counts.give(slot, position, sock):
                 sock.close()

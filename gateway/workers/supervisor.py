@@ -39,31 +39,31 @@ _PROBED: Final = CachedDocuments()
 """The cached documents of the main process: those that probes have read, as no request comes through it."""
 
 BEATS: Final = 4
-"""Beats in one TTL. A worker that leaves so many unanswered is replaced. They are counted, not timed: after
-the main process itself has stood still, workers still get their time."""
+"""Report requests (beats) to a worker in one TTL. One that leaves so many unanswered is replaced. They are
+counted, not timed: after the main process itself has stood still, workers still get their time."""
 COLLECT: Final = 1.0
-"""Seconds for which `collect` waits for reports. Then the last ones count."""
+"""Seconds for which `collect` waits for the reports of workers. Then their last ones count."""
 CUT: Final = 5.0
-"""Seconds after the drain time in which the workers must have ended."""
+"""Seconds after the drain time within which all workers must have ended."""
 END: Final = 1.0
-"""Seconds in which workers end that are told to end at once: they cut everything, and write their logs."""
+"""Seconds for workers that must end at once: they cut all connections, and write their logs."""
 
 _log = logging.getLogger("skewgate.workers")
 
 
 @final
 class Timing(NamedTuple):
-    """The times of supervision, in seconds."""
+    """The times by which workers are supervised, in seconds."""
 
     ttl: float = 3.0
     """Time without a sign of life after which a worker is replaced."""
     start: float = 30.0
-    """Time in which a worker must acknowledge the first message."""
+    """Time in which a new worker must acknowledge its first message."""
     first_pause: float = 0.1
-    """Pause before a worker is replaced whose predecessor ended soon as well. It doubles each time."""
+    """Pause before the next worker of a slot after two early ends in a row. It doubles with each more."""
     longest_pause: float = 5.0
     steady: float = 10.0
-    """Time of serving after which the end of a worker does not count as soon."""
+    """Time of serving after which the end of a worker does not count as early."""
 
 
 TIMING: Final = Timing()
@@ -96,7 +96,7 @@ class WorkerProcesses:
         self._program = tuple(program)
         self._code = build_id()
         self._deadlines: messages.Deadlines | None = None
-        """The deadlines that were sent last; None: none, because there is no other replica."""
+        """The deadlines for refusals that workers were sent last; None: none were."""
         self._connection_counts = ConnectionCounts(number)
         self._stand_in = StandInAcceptor(sockets, self._connection_counts)
         self._publisher = Publisher(snapshot_holder, settings)
@@ -108,13 +108,13 @@ class WorkerProcesses:
         self._beat = 0
         self._beat_timer: asyncio.TimerHandle | None = None
         self._promised = 0
-        """The last change that was reported, or is to be reported, as in force in all workers."""
+        """Number of the last change that was, or is to be, reported as in force in all workers."""
         self._start_failure = ""
         """The reason why a worker could not be started the first time."""
         self._started = False
         self._listening = False
         self._paused = False
-        """Whether it has listened, and does not any more."""
+        """Whether this data plane has accepted clients, and does not any more."""
         self._ending = False
 
     async def start(self) -> None:
@@ -192,7 +192,7 @@ class WorkerProcesses:
         self._changes.changed()
 
     async def _all_stopped(self, handles: Iterable[WorkerHandle]) -> None:
-        """Wait until none of these workers accepts any more. One that hangs is killed."""
+        """Wait until none of these workers accepts clients any more. One that hangs is killed."""
 
         def accepting() -> list[WorkerHandle]:
             running = self._handles.values()
@@ -204,7 +204,7 @@ class WorkerProcesses:
             await self._changes.until(lambda: not accepting())
 
     async def _keep(self, slot: int) -> None:
-        """Keep a worker in this slot until the end."""
+        """Keep a worker running in a slot: start the next when one has ended, until the data plane ends."""
         failures = 0
         while True:
             handle = WorkerHandle(slot, self._received)
@@ -233,7 +233,7 @@ class WorkerProcesses:
                 return
 
     def _pause(self, failures: int) -> float:
-        """The pause before the next worker is started. After a first failure there is none."""
+        """Seconds to pause before the next worker is started. After a first failure there is no pause."""
         if failures <= 1:
             return 0.0
         pause: float = self._timing.first_pause * 2.0 ** min(failures - 2, 30)
@@ -283,8 +283,8 @@ class WorkerProcesses:
         return [handle.slot for handle in self._handles.values() if handle.serving_at is not None]
 
     def _cover(self) -> None:
-        """Let the main process accept for slots whose worker is dead, while another one serves. A worker that
-        is about to serve accepts itself."""
+        """Let the main process accept clients for slots whose worker is dead, while another one serves. A
+        worker that is about to serve accepts itself."""
         vacant = []
         if self._listening and not self._ending:
             stages = {slot: handle.stage for slot, handle in self._handles.items()}
@@ -407,7 +407,7 @@ class WorkerProcesses:
         return lowest_held(service, self._snapshot_holder.current, held)
 
     def deadlines(self, deadlines: Mapping[str, float]) -> None:
-        """Send the deadlines to every worker, which checks them before it refuses a version."""
+        """Send every worker the deadlines by service, which it checks before it refuses a version."""
         self._deadlines = messages.Deadlines(deadlines)
         self._tell_all(self._deadlines)
 
@@ -456,7 +456,7 @@ class WorkerProcesses:
 
     @property
     def cached_documents(self) -> Container[DocumentKey]:
-        """The documents that probes have read. What comes through a worker, it keeps for itself."""
+        """The discovery documents that probes have read. A worker keeps those of its requests for itself."""
         return _PROBED
 
     def workers(self) -> Iterator[WorkerState]:
@@ -482,12 +482,12 @@ class Changes:
         self._next = asyncio.Event()
 
     def changed(self) -> None:
-        """Check all conditions again."""
+        """Let everything that waits in `until` check its condition again."""
         happened, self._next = self._next, asyncio.Event()
         happened.set()
 
     async def until(self, holds: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Wait until `holds()`, for `seconds` at most; None: for ever. Returns whether it holds."""
+        """Wait until `holds()` is true, for `seconds` at most; None: for ever. Returns whether it is."""
         try:
             async with asyncio.timeout(seconds):
                 while not holds():

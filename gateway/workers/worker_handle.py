@@ -27,27 +27,27 @@ from gateway.workers.publisher import Recipient
 
 PROGRAM: Final = (sys.executable, "-P", "-m", "gateway.workers")
 LAST_WORDS: Final = 1.0
-"""Seconds from the end of its channel in which a worker writes its last log lines. Then it is killed."""
+"""Seconds after the end of a worker's channel for its last log lines. Then the worker is killed."""
 LAST_SPANS: Final = 5.0
-"""The same for a worker that ends in order, which sends its last spans, too."""
+"""Seconds after the end of a worker's channel if it ends in order: it sends its last spans, too."""
 LONGEST_POLL: Final = 0.05
-"""Seconds between two polls for the end of a process."""
+"""Maximum seconds between two polls for the end of a worker process."""
 
 
 class WorkerStage(Enum):
     """The stage of a worker's life. The values are shown in `/status`."""
 
     STARTING = "starting"
-    """The worker does not hold yet what all others hold, and serves nobody."""
+    """Stage of a worker that does not hold yet what all others hold, and serves nobody."""
     LIVE = "ready"
-    """The worker holds what all others hold, and serves when it is told to."""
+    """Stage of a worker that holds what all others hold, and serves when it is told to."""
     SERVING = "serving"
     DRAINING = "draining"
 
 
 @final
 class WorkerHandle:
-    """A worker process. `on_message`: called with the handle and each message, until `kill`."""
+    """Handle of a worker process. `on_message`: called with the handle and each message, until `kill`."""
 
     def __init__(self, slot: int, on_message: Callable[[WorkerHandle, object], None]) -> None:
         self.slot = slot
@@ -55,16 +55,16 @@ class WorkerHandle:
         self.began_at = monotonic()
         self.serving_at: float | None = None
         self.recipient: Recipient | None = None
-        """Its entry in the publisher; None: it was sent nothing yet."""
+        """The worker's entry in the publisher; None: it was sent nothing yet."""
         self.unanswered = 0
-        """Beats since its last acknowledgement or report."""
+        """Number of beats (report requests) since the worker's last acknowledgement or report."""
         self.report: Report | None = None
         self.stops_due = 0
-        """Number of `Stopped` messages that it has yet to send."""
+        """Number of `Stopped` messages that the worker has yet to send."""
         self.stopped = False
-        """It accepts no more, and was not told to serve again."""
+        """Whether the worker accepts no more clients, and was not told to serve again."""
         self.dismissed = False
-        """It was told to end, because all of them end."""
+        """Whether the worker was told to end or killed because all workers end."""
         self.why_killed = ""
         self._on_message = on_message
         self._process: subprocess.Popen[bytes] | None = None
@@ -73,16 +73,16 @@ class WorkerHandle:
 
     @property
     def pid(self) -> int:
-        """The process id; 0 before `start`."""
+        """The process id of the worker; 0 before `start`."""
         return 0 if self._process is None else self._process.pid
 
     @property
     def held(self) -> Snapshot | None:
-        """The snapshot that it has acknowledged. From then to its end, records wait for it."""
+        """The snapshot that the worker has acknowledged. From then to its end, agreed records wait for it."""
         return None if self.recipient is None else self.recipient.held
 
     async def start(self, program: Sequence[str], code: str, inherited: Sequence[int]) -> None:
-        """Start the process, which must have this `code` as its `build_id`. It inherits these descriptors and
+        """Start the worker process, which must have the build id `code`. It inherits these descriptors and
         the other end of the channel. Raises `OSError` if it cannot be started."""
         ours, theirs = socket.socketpair()
         with theirs:
@@ -105,12 +105,12 @@ class WorkerHandle:
         await self._channel.open()
 
     def send(self, message: object) -> None:
-        """Send a message. Does nothing after the end."""
+        """Send the worker a message. Does nothing unless its channel is open."""
         if self._channel is not None:
             self._channel.send(message)
 
     def kill(self, why: str) -> None:
-        """Kill the worker because of what it has done: `why`, for the log."""
+        """Kill the worker because of what it has done or left undone: `why`, for the log."""
         if not self.why_killed:
             self.why_killed = why
             self._kill()
@@ -130,14 +130,14 @@ class WorkerHandle:
         self.send(Serve())
 
     def drain(self, seconds: float) -> None:
-        """End it in order. It has `seconds` for the requests under way."""
+        """Tell the worker to end in order. It has `seconds` for the requests under way."""
         self.dismissed, self.stopped = True, False
         self.stops_due += 1
         self.stage = WorkerStage.DRAINING
         self.send(Shutdown(seconds))
 
     async def ended(self) -> int:
-        """Wait for its end, and kill it if it lives on after its channel has ended. Returns the exit code."""
+        """Wait for the worker's end, and kill it if it outlives its channel. Returns the exit code."""
         assert self._process is not None
         await self._channel_ended.wait()
         code = await self._reaped(self._process, LAST_SPANS if self.stopped else LAST_WORDS)
@@ -158,7 +158,7 @@ class WorkerHandle:
         self._channel_ended.set()
 
     async def _reaped(self, process: subprocess.Popen[bytes], seconds: float) -> int | None:
-        """The exit code, if the process ends within `seconds`. Nearly always it has ended already."""
+        """The worker's exit code; None: it does not end within `seconds`. Mostly it has ended already."""
         end, pause = monotonic() + seconds, 0.001
         while (code := process.poll()) is None and monotonic() < end:
             await asyncio.sleep(pause)

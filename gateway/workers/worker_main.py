@@ -31,7 +31,7 @@ from gateway.workers.channel import Channel
 from gateway.workers.worker_parts import WorkerParts
 
 LAST_WORDS: Final = 1.0
-"""Seconds for the main process to receive the last report."""
+"""Seconds for the main process to receive the last report of this worker."""
 FAILED: Final = 1
 """The exit code of a worker that could not start, or go on."""
 
@@ -72,7 +72,7 @@ async def _serve(sock: socket.socket, process_log: ProcessLog) -> int:
 
 @final
 class WorkerMain:
-    """The worker of this process. `sock`: to the main process. `on_serving`: called when it accepts."""
+    """The worker of this process. `sock`: to the main process. `on_serving`: called as it accepts clients."""
 
     def __init__(
         self, sock: socket.socket, process_log: ProcessLog, on_serving: Callable[[], None] = lambda: None
@@ -82,19 +82,19 @@ class WorkerMain:
         self._main_process = os.getppid()
         self._channel = Channel(sock, self._received, self._main_process_is_gone)
         self._inbox: deque[messages.FromMainProcess] = deque()
-        """Messages that are taken in one after the other."""
+        """Messages from the main process that are taken in one after the other."""
         self._early: list[messages.AtOnce] = []
-        """Messages that came before the parts were there to take them."""
+        """Messages from the main process that came before the worker's parts were there to take them."""
         self._news = asyncio.Event()
-        """A message has come, or the channel has closed."""
+        """Set when a message has come, or the channel has closed."""
         self._gone = False
-        """The main process is gone."""
+        """Whether the main process is gone."""
         self._stopping = False
-        """The main process is gone, and a stop signal has come."""
+        """Whether a stop signal has come while the main process was gone."""
         self._parts: WorkerParts | None = None
 
     async def run(self) -> None:
-        """Follow the messages until the end, and close everything. Raises `StartupError`."""
+        """Follow the main process's messages until the end, then close the worker. Raises `StartupError`."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._channel.closed, LAST_WORDS)
             stack.callback(self._channel.close)
@@ -135,7 +135,7 @@ class WorkerMain:
         self._channel.send(messages.Ack(1))
 
     async def _next(self) -> messages.FromMainProcess | None:
-        """The next message; None: there will be none."""
+        """The next message of the main process; None: it is gone, there will be none."""
         while not self._inbox:
             if self._gone:
                 return None
@@ -163,7 +163,7 @@ class WorkerMain:
             self._channel.send(parts.report(messages.ReportRequest(0, counters=True), self._process_log))
 
     async def _end_as_orphan(self, parts: WorkerParts) -> None:
-        """Free the addresses for the next gateway, finish the requests under way, and end."""
+        """End as an orphan: free the addresses for the next gateway, and finish the requests under way."""
         seconds = parts.settings.timeouts.drain
         _log.error(
             "the main process is gone: this worker accepts no more, and ends after the requests in flight, "
@@ -175,7 +175,7 @@ class WorkerMain:
         await parts.worker.drain(seconds)
 
     def _received(self, message: messages.FromMainProcess) -> None:
-        """Answer at once where possible. Other messages wait in the inbox for those before them."""
+        """Answer a message at once where possible. Others wait in the inbox for those before them."""
         parts = self._parts
         match message:
             case messages.ReportRequest() if parts is not None:

@@ -53,30 +53,30 @@ _tls_log = logging.getLogger("skewgate.tls")
 
 @final
 class WorkerParts:
-    """The parts of one worker. `send`: to the main process. Call `start` first, and `close` in any case."""
+    """The parts of a worker process. `send`: to the main process. Call `start` first, `close` in any case."""
 
     def __init__(self, start: messages.Start, send: Callable[[object], None]) -> None:
         self.settings = start.settings
         self.slot = start.slot
         self.workers = start.workers
         self.sockets = [(position, socket.socket(fileno=number)) for position, number in start.listeners]
-        """Listening sockets of this slot: (position in `settings.listen`, socket)."""
+        """Listening sockets of this worker's slot: (position in `settings.listen`, socket)."""
         self._descriptors = start.balance
         self._balance: Balance | None = None
         self.own_facts = OwnFacts(send)
         self._send = send
         self.serves = False
-        """Whether it has begun to accept clients."""
+        """Whether this worker has begun to accept clients."""
         self.tls = WorkerTls()
         self._published = published(None, start.publication)
-        """The snapshot that the main process has published last. The holder has it with newer own facts."""
+        """The snapshot that the main process has published last, without newer facts of this worker."""
         self.snapshot_holder = SnapshotHolder(self._published, monotonic, learned=self.own_facts.learned)
         self.metrics = Metrics(per_backend=start.settings.metrics.per_backend)
         self._stack = AsyncExitStack()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Start everything but accepting clients. Raises `StartupError`."""
+        """Start all parts of the worker, not yet accepting clients. Raises `StartupError`."""
         settings, stack, snapshot_holder = self.settings, self._stack, self.snapshot_holder
         for _, sock in self.sockets:
             stack.callback(sock.close)
@@ -116,12 +116,12 @@ class WorkerParts:
         stack.callback(snapshot_holder.subscribe(self.metrics.update_series))
 
     async def close(self) -> None:
-        """Close everything at once."""
+        """Close all parts of the worker at once."""
         await end_tasks(*self._tasks)
         await self._stack.aclose()
 
     async def listen(self) -> None:
-        """Accept clients; also again after a pause. Raises `StartupError`."""
+        """Accept clients from now on; also again after a pause. Raises `StartupError`."""
         listen = self.settings.listen
         if self._balance is None:
             self._balance = Balance(self.slot, self._descriptors, self.worker.number_of_clients)
@@ -130,14 +130,14 @@ class WorkerParts:
         self.serves = True
 
     async def stop_accepting(self) -> None:
-        """Stop accepting, and close the listening sockets, which other processes have as well."""
+        """Stop accepting clients, and close the listening sockets, which other processes have as well."""
         await self.worker.stop_accepting()
         for _, sock in self.sockets:
             sock.close()
 
     def main_process_is_gone(self) -> None:
-        """Send nothing any more, and refuse no version: other gateways may offer by now what this worker
-        would refuse, so it answers 503 there."""
+        """Send the main process, which is gone, nothing any more, and refuse no version: other gateways may
+        offer by now what this worker would refuse, so it answers 503 there."""
         self.own_facts.main_process_is_gone()
         self.shares.close()
         self.snapshot_holder.agree(
@@ -209,7 +209,7 @@ class OwnFacts:
         self._send = send
         self._number = 0
         self._unseen: deque[messages.LearnedFacts] = deque()
-        """Facts that no Update had in it so far, in the order in which they were sent."""
+        """Messages with facts that no Update has contained so far, in the order in which they were sent."""
         self._main_process_is_gone = False
 
     def learned(self, facts: Sequence[ObservedFact]) -> None:
@@ -221,7 +221,7 @@ class OwnFacts:
         self._send(message)
 
     def seen(self, number: int) -> None:
-        """Drop the facts up to this message, which the main process has published."""
+        """Drop the facts up to message `number`, which the main process has published."""
         while self._unseen and self._unseen[0].number <= number:
             self._unseen.popleft()
 
@@ -230,7 +230,7 @@ class OwnFacts:
         return [fact for message in self._unseen for fact in message.facts]
 
     def main_process_is_gone(self) -> None:
-        """Drop all facts, and send none any more."""
+        """Drop all facts, and send none any more, as there is no main process."""
         self._main_process_is_gone = True
         self._unseen.clear()
 
@@ -244,11 +244,11 @@ class WorkerTls:
     def __init__(self) -> None:
         self.contexts = ClientContexts()
         self._certificates: dict[int, ServerCertificates] = {}
-        """Certificates by the position in `settings.listen`, which a reload cannot change."""
+        """Certificates of the listeners, by position in `settings.listen`, which a reload cannot change."""
         self._lock = asyncio.Lock()
 
     async def read(self, settings: Settings) -> None:
-        """Read everything for the first time. Raises `StartupError` if files have changed meanwhile."""
+        """Read all certificates for the first time. Raises `StartupError` if files have changed meanwhile."""
         try:
             for position, listen in enumerate(settings.listen):
                 if listen.tls is not None:
@@ -258,11 +258,11 @@ class WorkerTls:
         await self._read_contexts(settings)
 
     def of(self, listen: tuple[Listen, ...]) -> Mapping[Listen, ServerCertificates]:
-        """The certificates by address, for the addresses with TLS."""
+        """The certificates by listening address, for the addresses with TLS."""
         return {listen[position]: certificates for position, certificates in self._certificates.items()}
 
     async def configure(self, settings: Settings) -> None:
-        """Read everything for a new configuration. New connections use it when this returns."""
+        """Read all certificates for a new configuration. New connections use them when this returns."""
         for position, certificates in self._certificates.items():
             await self._reload(certificates, settings.listen[position].tls)
         await self._read_contexts(settings)
@@ -281,7 +281,7 @@ class WorkerTls:
                 _tls_log.error("the certificates stay as they were: %s (%s)", error, error.path or error.part)
 
     async def _read_contexts(self, settings: Settings) -> None:
-        """Read the contexts for backends. One that cannot be read is tried again by a connection."""
+        """Read the TLS contexts for backends. One that cannot be read is tried again by a connection."""
         try:
             contexts = await asyncio.to_thread(read_contexts, backends_tls(settings.services))
         except CertificateError as error:
