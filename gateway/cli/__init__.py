@@ -63,7 +63,7 @@ class Verbs(click.Group):
         formatter.write_usage(ctx.command_path, " ".join(self.collect_usage_pieces(ctx)), prefix="usage: ")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the verbs from the table `VERBS`, so that the help imports no verb."""
+        """Write the verbs into the help from the table `VERBS`, so that no verb is imported."""
         with formatter.section("Verbs"):
             formatter.write_dl(list(VERBS.items()))
 

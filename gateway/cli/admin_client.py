@@ -209,7 +209,7 @@ def _json(body: bytes) -> object:
 
 
 def document_of(url: str, path: str, status: int, body: bytes) -> dict[str, Any]:
-    """Return the JSON object of a 200. Raises `AdminError` with the gateway's message for other responses."""
+    """Return the JSON object of a 200 response. Raises `AdminError` with the gateway's message for others."""
     document = _json(body)
     if status == 200 and isinstance(document, dict):
         return document
@@ -329,7 +329,7 @@ def _reachable(host: str) -> str:
 
 
 def _tls(where: AdminOptions, certificates: Iterable[str] | None) -> AdminTls:
-    """Return the TLS settings. `certificates`: paths of the listener's certificates, if they are known."""
+    """Return the TLS settings of a client. `certificates`: paths of the listener's certificates, if known."""
     if where.key is not None and where.cert is None:
         raise SettingsError("--key needs --cert")
     pinned: frozenset[bytes] = frozenset()

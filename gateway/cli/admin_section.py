@@ -48,7 +48,7 @@ class AdminSection(NamedTuple):
 
 
 class _NotPlainError(Exception):
-    """The section cannot be read alone; the whole file has to be."""
+    """Error: the section `admin` cannot be read alone; the whole file has to be."""
 
 
 def read_admin_section(path: str | os.PathLike[str], environ: Mapping[str, str]) -> AdminSection | None:

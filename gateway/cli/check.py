@@ -43,7 +43,7 @@ _WITHOUT_VERSION: Final[Mapping[DefaultKind, str]] = {
 
 
 class Fixed(NamedTuple):
-    """A token that was replaced. Line and column count from 1, in the old file."""
+    """A token of a file that `--fix` replaced. Line and column count from 1, in the old file."""
 
     file: str
     line: int

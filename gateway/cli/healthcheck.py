@@ -20,7 +20,7 @@ from gateway.errors import AdminError
 from gateway.runtime.terminal import plain, print_error
 
 LAST_LINES: Final = {200: "ready", 503: "not ready"}
-"""The last line of a gateway's response, by status."""
+"""The last line of a gateway's response to GET /readyz, by status."""
 
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: [^\r\n]*)?\r\n")
 

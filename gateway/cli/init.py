@@ -109,7 +109,7 @@ def init(
 
 
 def _write(text: str, to: Path | None) -> int:
-    """Print the file, or write it to `to`. Raises `SettingsError`."""
+    """Print the new configuration, or write it to the file `to`. Raises `SettingsError`."""
     if to is None:
         print(text, end="")
         return 0

@@ -155,7 +155,7 @@ def of_own_api(target: InitOptions, findings: ApiFindings, seen: Sequence[Docume
 
 
 def questions(text: str) -> int:
-    """Count the open questions in a file."""
+    """Count the open questions in a written configuration."""
     return text.count(f"# {OPEN}")
 
 

@@ -73,9 +73,9 @@ class Evidence(NamedTuple):
     response: Mapping[str, str] | None = None
     """The dialect's options `reply` with which probes read the place in response headers."""
     certain: bool = True
-    """Whether it is the API's version for sure, and not perhaps the release of the software."""
+    """Whether these are versions of the API for sure, and not perhaps releases of the software."""
     is_range: bool = False
-    """Whether the texts are the oldest and the newest version."""
+    """Whether the texts are the oldest and the newest version of a range."""
 
 
 class VersionLocation(NamedTuple):
@@ -90,7 +90,7 @@ class VersionLocation(NamedTuple):
     why: str
     """Evidence for this location, as operators see it."""
     is_guess: bool = False
-    """Whether the name was seen in responses only."""
+    """Whether the place is a guess: its name was seen in responses only."""
     others: tuple[str, ...] = ()
     """Other path prefixes with versions below them."""
 
@@ -155,7 +155,7 @@ def _evidence(
     certain: bool = True,
     is_range: bool = False,
 ) -> Iterator[Evidence]:
-    """Yield the evidence if the texts of all servers have the same notation."""
+    """Yield a place as evidence of the API's versions if all servers' texts there have one notation."""
     stated = tuple(tuple(dict.fromkeys(texts.get(server, ()))) for server in range(count))
     notation = notation_of([text for each in stated for text in each])
     if notation is not None and sum(map(len, stated)) <= MOST:
@@ -197,7 +197,7 @@ def _learn(
 
 
 def _named(places: Sequence[str], notation: Notation) -> dict[str, str]:
-    """Return the options that name a list, or both ends of a range."""
+    """Return the dialect's options that name a list of versions, or both ends of a range."""
     keys = ("list",) if len(places) == 1 else ("minimum", "maximum")
     spelling = {"spelling": notation.spelling} if notation.before else {}
     return dict(zip(keys, places, strict=True)) | spelling

@@ -286,7 +286,7 @@ def _freshness_style(freshness: str, states: list[str]) -> Style:
 
 
 def _error(member: Mapping[str, Any], now: float) -> str:
-    """Return everything that keeps requests from a backend."""
+    """Return every reason that keeps requests from a backend, as one text."""
     ejected = member.get("ejected") or {}
     seconds = max(0.0, float(ejected.get("until", now)) - now)
     leaving = member.get("leaving") or {}

@@ -56,7 +56,7 @@ Value: TypeAlias = str | tuple[str, ...]
 
 
 class RequestRow(NamedTuple):
-    """A request, and the expected values of its decision."""
+    """A request of the table, and the expected values of its decision."""
 
     line: int
     method: str
@@ -66,7 +66,7 @@ class RequestRow(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """The statement that a backend serves some versions, is `legacy`, or is `down`."""
+    """The table's statement that a backend serves some versions, is `legacy`, or is `down`."""
 
     service: str
     backend: str
@@ -75,7 +75,7 @@ class Claim(NamedTuple):
 
 
 class Expectations(NamedTuple):
-    """A whole file. Without `backends` they are probed."""
+    """A table of requests, as its file has it. Without `backends` the configured ones are probed."""
 
     filename: str
     lines: tuple[str, ...]
@@ -112,7 +112,7 @@ class RowResult(NamedTuple):
 @output_option
 @click.argument("file", metavar="FILE", type=FILE_NAME)
 def test(*, where: AdminOptions, output: str, file: Path) -> int:
-    """Compare all rows. Returns 0 if all are as expected, else 1. Raises `SettingsError` and `AdminError`."""
+    """Compare all rows of a table. 0: all are right; else 1. Raises `SettingsError` and `AdminError`."""
     table = read_expectations(file)
     if where.admin is None:
         results = _decide(where.config, table)
@@ -343,6 +343,6 @@ class _Reader:
 
 
 def _texts(entry: MappingEntry) -> tuple[str, ...]:
-    """Return the texts of a scalar or a list."""
+    """Return the texts of a YAML scalar or list."""
     items = entry.value.items if isinstance(entry.value, SequenceNode) else [entry.value]
     return tuple(item.text for item in items if isinstance(item, Scalar))

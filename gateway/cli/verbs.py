@@ -36,7 +36,7 @@ MODULES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("pin", "unpin", "drain", "enable", "forget", "reload"), "operator_commands"),
     **dict.fromkeys(("version", "schema", "completion"), "about"),
 }
-"""Modules of the verbs that share one. Every other verb is in the module of its own name."""
+"""Modules that several verbs share, by verb. Every other verb is in the module of its own name."""
 
 REPLACED: Final = {"fmt": "check --fix"}
 """Verbs of earlier releases and their replacements."""
@@ -45,4 +45,4 @@ COMPILED: Final = frozenset({"run", "engine", "explain", "test", "demo", "versio
 """Verbs that use or show the compiled build. The others skip the check of it, which takes 10 ms."""
 
 SERVES: Final = "run"
-"""The verb that runs for a long time. All others end soon."""
+"""The verb `run`, which runs for a long time. All others end soon."""

@@ -17,23 +17,23 @@ class Agreement(Protocol):
     Call `start` before the state file is written and before any worker serves."""
 
     def start(self) -> None:
-        """Give every view the record that it needs before anything is served or saved."""
+        """Give every service's view the agreed record that it needs before anything is served or saved."""
 
     async def close(self) -> None:
         """Stop advancing the agreed records."""
 
     def acknowledged(self) -> None:
-        """Note that a worker has acknowledged, joined or ended, or that all earlier ones have ended."""
+        """Note that a worker acknowledged a record, joined or ended, or that all earlier workers ended."""
 
     def hold(self, *, everything: bool = True) -> None:
-        """Stop advancing records for another process. `everything` False: only those by which it serves."""
+        """Stop advancing all agreed records; not `everything`: only those by which another process serves."""
 
     def release(self) -> None:
-        """Advance records again: no other process serves any more, or it has not begun."""
+        """Advance agreed records again: no other process serves any more, or it has not begun to serve."""
 
     async def in_force(self, service: str | None = None) -> bool:
-        """Wait until every record (or that of `service`) has reached its target, and all workers hold it.
-        False: it takes too long, or another process must end first."""
+        """Wait until every agreed record (or that of `service`) has reached its target, and all workers hold
+        it. False: it takes too long, or another process must end first."""
 
     def awaited(self) -> Mapping[str, str]:
         """Reasons why agreed records wait, by service. Empty: all have reached their targets."""

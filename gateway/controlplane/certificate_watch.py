@@ -24,7 +24,7 @@ from gateway.tls.server import ServerCertificates
 from gateway.tls.values import WARN_BEFORE, ServerTls
 
 INTERVAL: Final = 5.0
-"""Seconds between two checks. One takes a few microseconds for each file."""
+"""Seconds between two checks for changed certificates. One takes a few microseconds for each file."""
 ADMIN: Final = "the admin listener"
 WARN_AGAIN: Final = 86_400.0
 """Seconds between two warnings that the same certificate is about to expire."""
@@ -57,7 +57,7 @@ class CertificateWatch:
         self._interval = interval
         self._wall = wall
         self._warned_at: dict[str, float] = {}
-        """Unix time of the last warning, by path."""
+        """Unix time of the last warning that a certificate is about to expire, by its path."""
         self._task: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
 

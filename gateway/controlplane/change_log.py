@@ -39,8 +39,8 @@ Line: TypeAlias = tuple[int, str]
 
 @final
 class ChangeLog:
-    """Log of changes. `clock` must be the snapshot holder's; `last_hour` returns what a service has served
-    lately, `replicas` what the next step of a service waits for."""
+    """Log of changes of the fleet and its offers. `clock` must be the snapshot holder's; `last_hour` returns
+    what a service has served lately, `replicas` what the next step of a service waits for."""
 
     def __init__(
         self,
@@ -53,20 +53,20 @@ class ChangeLog:
         self._clock = clock
         self._last_hour = last_hour
         self._snapshot: Snapshot | None = None
-        """Newest snapshot."""
+        """Newest snapshot that this log has received."""
         self._backends = FlapDamping()
-        """Damping for backends, by `Member.key`."""
+        """Damping of log lines about backends, by `Member.key`."""
         self._offers = FlapDamping()
-        """Damping for offered versions, by service."""
+        """Damping of log lines about offered versions, by service."""
         self._holds = FlapDamping()
-        """Damping for the reasons that hold an unchanged offer, by service."""
+        """Damping of log lines about the reasons that hold an unchanged offer, by service."""
         self._moving: dict[str, ServiceView] = {}
         """Services whose offer moves in steps, as they were before: one line reports all steps."""
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self, snapshot: Snapshot) -> None:
-        """Log what is in force, and from now on, on the running loop, also summaries that become due."""
+        """Log the drains and offers in force, and begin to log due summaries, on the running loop."""
         self._loop = asyncio.get_running_loop()
         self.log_initial(snapshot)
 
@@ -82,7 +82,7 @@ class ChangeLog:
         self._log_damped(*(damping.take_due(now, everything=True) for damping in self._all))
 
     def log_initial(self, snapshot: Snapshot) -> None:
-        """Log what is in force at the start: what the configuration declares and the state file restored."""
+        """Log the drains and offers at the start: what is configured and what the state file restored."""
         self._snapshot = snapshot
         for view in snapshot.views.values():
             self._log_new_service(view)
@@ -101,7 +101,7 @@ class ChangeLog:
                 self._log_service(old, view)
 
     def log_due(self) -> None:
-        """Log changes that were only counted and are due now."""
+        """Log summaries of changes that were only counted and are due now."""
         now = self._clock()
         self._log_damped(*(damping.take_due(now) for damping in self._all))
         self._set_timer()
@@ -203,7 +203,7 @@ class ChangeLog:
     def _write_offer_line(
         self, view: ServiceView, changes: list[str], warning: str = "", *, commanded: bool = False
     ) -> None:
-        """Write a line with the whole state of an offer, which replaces all summaries."""
+        """Write a log line with the whole state of an offer, which replaces all summaries."""
         for damping in (self._offers, self._holds):
             damping.clear(view.service.name, self._clock())
         level = logging.WARNING if warning else logging.INFO
@@ -221,7 +221,7 @@ class ChangeLog:
         _offer_log.log(level, "%s: %s", name, "; ".join(filter(None, parts)), extra=extra)
 
     def _lower_maximum(self, before: ServiceView, view: ServiceView) -> str:
-        """Describe requests refused because the maximum fell (UPGRADE-back-late), not the ceiling."""
+        """Describe why the offer's maximum fell (UPGRADE-back-late), if not by its ceiling; else empty."""
         pairs = (
             (before.offer.versions, view.offer.versions),
             (before.offer_state.versions, view.offer_state.versions),
@@ -323,7 +323,7 @@ def _version_unknown(member: Member) -> str:
 
 
 def _state(member: Member, scheme: Scheme) -> str:
-    """Describe all that is known of a member, for a line that replaces several."""
+    """Describe all that is known of a backend, for a log line that replaces several."""
     parts = [_freshness(member, scheme)]
     if member.version_unknown:
         parts.append(_version_unknown(member))
@@ -358,7 +358,7 @@ def _served_versions(member: Member, scheme: Scheme) -> str:
 
 
 def _offer_facts(view: ServiceView) -> tuple[object, ...]:
-    """All values that a line about an offer depends on: while they are equal, no line is due."""
+    """All values that a log line about an offer depends on: while they are equal, no line is due."""
     offer = view.offer
     facts = offer.versions, offer.phase, offer.transparent, offer.ceiling, offer.pinned, offer.held.rule
     if offer.held.rule is HeldRule.CEILING:
@@ -383,7 +383,7 @@ def _ceiling(view: ServiceView) -> str:
 
 
 def _flapping(before: ServiceView, view: ServiceView) -> str:
-    """Describe versions that fell repeatedly, and who no longer serves them; empty: there are none."""
+    """Describe versions that left the offer repeatedly, and who serves them no more; empty: none."""
     left = before.offer_state.versions - view.offer_state.versions
     fallen = left - last_reports(view.members)
     again = [(part, doublings) for part, doublings in view.offer_state.falls.split(fallen) if doublings > 1]
@@ -411,7 +411,7 @@ def unserved(view: ServiceView) -> VersionSet:
 
 
 def why_unserved(view: ServiceView, versions: VersionSet) -> str:
-    """`all backends for 1.1-1.58 are down: requests get 503`. `versions`: some that `unserved` returns."""
+    """Describe why no backend can serve `versions`: `all backends for 1.1 are down: requests get 503`."""
     summaries = [group.summary for group in view.members.groups]
     owners = [each for each in summaries if each.advertised is not None and each.advertised & versions]
     text = versions.format(view.service.dialect.scheme)
@@ -423,7 +423,7 @@ def why_unserved(view: ServiceView, versions: VersionSet) -> str:
 
 
 def _outage(view: ServiceView) -> VersionSet:
-    """Unserved versions, once the first probes after a start have ended."""
+    """Versions on offer that no backend can serve; none before the first probes after a start have ended."""
     if view.offer.transparent or any(group.summary.restored for group in view.members.groups):
         return NO_VERSIONS
     return unserved(view)

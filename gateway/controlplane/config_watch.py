@@ -20,9 +20,9 @@ from gateway.runtime.process import end_tasks
 from gateway.settings.files import Seen
 
 INTERVAL: Final = 1.0
-"""Seconds between two checks. One takes about 0.1 ms for a file."""
+"""Seconds between two checks of the configuration's files. One takes about 0.1 ms for a file."""
 SHARE: Final = 100
-"""Checks take at most 1/100 of the time, so thousands of files are checked less often."""
+"""Shortest pause between checks, in durations of a check: thousands of files are checked less often."""
 MAX_UNSTABLE_CHECKS: Final = 60
 """Number of consecutive checks with ever new content after which a warning is logged."""
 
@@ -37,10 +37,10 @@ class ConfigWatch:
         self._reloader = reloader
         self._interval = interval
         self._waiting: Seen | None = None
-        """Changed content of the files, which must be found once more before it is loaded."""
+        """Changed content of the files, which a second check must find unchanged before it is loaded."""
         self._unstable_checks = 0
         self._took = 0.0
-        """Duration of the last check, in seconds."""
+        """Duration of the last check of the files, in seconds."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -53,7 +53,7 @@ class ConfigWatch:
         await end_tasks(self._task)
 
     async def check_for_changes(self) -> None:
-        """Check the files, and reload if they have changed. A take-over postpones this."""
+        """Check the configuration's files, and reload if they have changed. A take-over postpones this."""
         if self._reloader.held:
             return
         known, began = self._reloader.seen, monotonic()

@@ -21,18 +21,18 @@ _log = logging.getLogger("skewgate.ejection")
 
 @final
 class EjectionLog:
-    """Log of ejections. `clock`: monotonic seconds. For one event loop."""
+    """Log of backends' ejections and of their ends. `clock`: monotonic seconds. For one event loop."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._damping = FlapDamping()
         self._last: dict[str, tuple[bool, str]] = {}
-        """The newest state, logged or not: (ejected, text) by `service/backend`."""
+        """Newest state of each backend, logged or not: (ejected, text) by `service/backend`."""
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
     def changed(self, key: str, text: str, ejected: bool) -> None:  # noqa: FBT001
-        """Log that a backend was ejected, or is no longer. `key`: `service/backend`."""
+        """Log that a backend was ejected, or is ejected no longer. `key`: `service/backend`."""
         self._last[key] = (ejected, text)
         if self._damping.change(key, self._clock()):
             _write(key, text, ejected=ejected)
@@ -40,7 +40,7 @@ class EjectionLog:
             self._set_timer()
 
     def on_change(self, before: Snapshot, after: Snapshot) -> None:
-        """Forget removed backends; a subscriber of the snapshot holder."""
+        """Forget the ejections of removed backends; a subscriber of the snapshot holder."""
         if self._last and (
             after.routes is not before.routes
             or any(old is None or old.service is not view.service for old, view in after.news_since(before))

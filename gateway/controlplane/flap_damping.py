@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
 BURST: Final = 6
-"""Number of changes that are logged at once. A restart of a backend takes three or four."""
+"""Number of changes of one thing that are logged at once. A restart of a backend takes three or four."""
 REFILL: Final = 30.0
 """Seconds after which one more change may be logged at once: at most 120 an hour in the long run."""
 QUIET: Final = 30.0
@@ -39,7 +39,7 @@ class Damped(NamedTuple):
 @final
 @dataclass(eq=False, slots=True)
 class _Changes:
-    """Damping state of one key."""
+    """State of the damping for one key: its changes, logged and only counted."""
 
     allowance: float
     """Number of changes that may still be logged at once."""
@@ -47,7 +47,7 @@ class _Changes:
     last_change: float
     since: float
     pause: float = 0.0
-    """Seconds from `since` until the next summary; 0: changes are logged at once."""
+    """Seconds from `since` until the next summary of changes; 0: changes are logged at once."""
     unlogged: int = 0
 
     @property
@@ -57,13 +57,13 @@ class _Changes:
 
 @final
 class FlapDamping:
-    """Damping of changes, by key."""
+    """Damping of log lines about things that change again and again. Each thing has a key."""
 
     def __init__(self) -> None:
         self._by_key: dict[str, _Changes] = {}
 
     def change(self, key: str, now: float, burst: int = BURST) -> bool:
-        """Count a change. True: log it now. False: `take_due` will return it."""
+        """Count a change of a thing. True: log it now. False: `take_due` will return it in a summary."""
         changes = self._by_key.get(key)
         if changes is None:
             changes = self._by_key[key] = _Changes(burst, now, now, now)
@@ -80,21 +80,21 @@ class FlapDamping:
         return False
 
     def clear(self, key: str, now: float) -> None:
-        """Reset the count of a key: its present state was logged for another reason."""
+        """Reset the number of unlogged changes of a key: its present state was logged for another reason."""
         if (changes := self._by_key.get(key)) is not None:
             changes.unlogged, changes.since = 0, now
 
     def forget(self, key: str) -> None:
-        """Remove a key whose subject is gone."""
+        """Forget the changes of a key whose subject is gone."""
         self._by_key.pop(key, None)
 
     @property
     def next_due(self) -> float | None:
-        """The time of the next summary, if nothing changes until then."""
+        """The time of the next summary of changes, if nothing changes until then."""
         return min((changes.due for changes in self._by_key.values() if changes.unlogged), default=None)
 
     def take_due(self, now: float, *, everything: bool = False) -> Iterator[Damped]:
-        """Take the summaries that are due. `everything`: also those that are not."""
+        """Take the summaries of changes that are due. `everything`: also those that are not."""
         for key, changes in self._by_key.items():
             if changes.unlogged and (everything or changes.due <= now):
                 damped = Damped(key, changes.unlogged, now - changes.since)

@@ -52,7 +52,7 @@ Parsed = TypeVar("Parsed")
 
 
 class Found(NamedTuple):
-    """Successful lookup: at least one address. None for a family: nothing was learned about it."""
+    """Successful lookup of a name: at least one address. None for a family: nothing was learned about it."""
 
     ipv6: Addresses | None
     ipv4: Addresses | None
@@ -64,9 +64,9 @@ class Failed(NamedTuple):
     """Failed lookup, or failed poll of a source."""
 
     reason: str
-    """Reason, as a part of a sentence."""
+    """Reason for the failure, as a part of a sentence."""
     errno: int | None = None
-    """Error number of the system, where it is the cause."""
+    """Error number of the system, where it is the cause of the failure."""
 
 
 Result: TypeAlias = Found | Failed
@@ -109,7 +109,7 @@ def _import_library() -> None:
 
 @final
 class NameLookup:
-    """Looks up names. For one event loop; keeps nothing but the two parsed files."""
+    """Looks up addresses and SRV records of names. For one event loop; keeps only the two parsed files."""
 
     def __init__(
         self,
@@ -227,7 +227,7 @@ def _failure(error: dns.resolver.NoNameservers) -> Failed:
 
 
 def _candidates(name: str, stub: dns.asyncresolver.Resolver) -> list[dns.name.Name]:
-    """Full names to try, by the rules of resolv.conf. Raises the library's exceptions for an invalid name."""
+    """Full names to look up for `name`, by resolv.conf. Raises the library's exceptions if it is invalid."""
     relative = dns.name.from_text(name, None)
     absolute = relative.concatenate(dns.name.root)
     domains = stub.search or ([] if stub.domain == dns.name.root else [stub.domain])

@@ -39,10 +39,10 @@ class PassiveObserver:
         self._waiting: dict[tuple[object, ...], ObservedFact] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._views_before: object = None
-        """The views before the first fact of this batch; None: there is none, or its change is paid for."""
+        """Views before this batch's first fact, to notice a change; None: no fact, or change paid for."""
 
     def observe(self, service: str, backend: str, fact: Fact) -> None:
-        """Apply a fact, now or with the next token. A fact that changes nothing costs no token."""
+        """Apply a fact from a request, now or with the next token. A fact without news costs no token."""
         self._pay()
         self._refill()
         if not self._waiting and self._tokens >= 1:
@@ -69,7 +69,7 @@ class PassiveObserver:
             self._timer = asyncio.get_running_loop().call_later(pause, self._on_timer)
 
     def close(self) -> None:
-        """Apply the facts that still wait: they may be saved for the next start."""
+        """Apply the facts that still wait for a token: they may be saved for the next start."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -88,7 +88,7 @@ class PassiveObserver:
             self._tokens -= 1
 
     def _on_timer(self) -> None:
-        """Apply the waiting facts, also if the timer is early by the resolution of its clock."""
+        """Apply the facts that wait for a token, even if the timer is early by its clock's resolution."""
         self._timer = None
         self._refill()
         self._apply_waiting()

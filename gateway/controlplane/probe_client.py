@@ -36,7 +36,7 @@ MAX_REQUESTS: Final = 4
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 """Statuses of redirects. 300 is not one: it lists what this server has."""
 NO_SUCH_CHECK: Final = frozenset({404, 405, 501})
-"""Statuses of a server without a health check, which must not lose requests for that."""
+"""Statuses with which a server says that it has no health check: it must not lose requests for that."""
 
 
 @final
@@ -81,7 +81,7 @@ class ProbeClient:
         await self._session.close()
 
     async def probe(self, service: Service, backend: Backend) -> Probed:
-        """Send a whole probe, within `probe.timeout` seconds."""
+        """Probe a backend for its versions, with one request or several, within `probe.timeout` seconds."""
         plan = service.probe
         try:
             async with asyncio.timeout(plan.timeout):
@@ -105,7 +105,7 @@ class ProbeClient:
         return response.status
 
     async def _run_dialect(self, service: Service, backend: Backend) -> Probed:
-        """Send requests one by one, until the dialect has found the versions or gives up."""
+        """Send the requests of a probe one by one, until the dialect has found the versions or gives up."""
         dialect, plan = service.dialect, service.probe
         responses: tuple[ProbeResponse, ...] = ()
         document: ProbedDocument | None = None

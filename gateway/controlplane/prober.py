@@ -32,15 +32,15 @@ from gateway.telemetry.series.declaring import Counting
 from gateway.tls.client import ClientContexts
 
 JITTER: Final = 0.2
-"""Relative variation of a pause, so that many gateways do not probe in step (threats O4)."""
+"""Relative variation of the pause between probes: many gateways must not probe in step (threats O4)."""
 LONGEST_INTERVALS: Final = 8
 LONGEST_PAUSE: Final = 30.0
-"""Back-off: at most 8 intervals and 30 s (semantics, Knowing), so that a recovery is noticed in time."""
+"""Upper bounds of the pause after failures (semantics, Knowing), so that a recovery is noticed in time."""
 AT_ONCE: Final = 256
 """Largest number of probes under way at the same time. A thousand backends that never answer are known after
 a few timeouts, and use no more descriptors than these."""
 BEGUN_PER_TURN: Final = 8
-"""First probes that start in one event-loop iteration: about 3 ms, then requests are served."""
+"""Number of first probes started in one event-loop iteration: about 3 ms, then requests are served."""
 PROMPTED_SPACING: Final = 0.25
 """Seconds between two prompted probes of one backend. A backend that contradicts itself with every response
 is not probed for every request (threats O4, V11)."""
@@ -112,7 +112,7 @@ class Prober:
         self._unsubscribe: Callable[[], None] | None = None
         self._targets: dict[Key, _Target] = {}
         self._new: deque[Key] = deque()
-        """Backends whose tasks have not been started yet."""
+        """Backends whose probing tasks have not been started yet."""
         self._beginning: asyncio.Handle | None = None
         self._under_way = asyncio.Semaphore(AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -121,7 +121,7 @@ class Prober:
         self._probe_client: ProbeClient | None = None
 
     async def start(self) -> None:
-        """Begin to probe. The first probes are sent at once, a few in each event-loop iteration."""
+        """Begin to probe the backends. First probes are sent at once, a few in each event-loop iteration."""
         if self._probe_client is None:
             self._probe_client = ProbeClient(self._resolve, self._client_contexts, self._certificate_seen)
             self._unsubscribe = self._snapshot_holder.subscribe(self._on_change)
@@ -247,13 +247,13 @@ class Prober:
                     target.prompt.set()
 
     def _member(self, key: Key) -> Member | None:
-        """Return the member as it is known now, after the batch."""
+        """Return what is known of a backend now, after all facts of the batch."""
         self._snapshot_holder.apply_batch()
         members = self._snapshot_holder.current.fleet.member_sets.get(key[0])
         return None if members is None else members.member(key[1])
 
     async def _probe(self, key: Key, target: _Target, *, prompted: bool) -> None:
-        """Send one probe and batch its fact, dated by the time of its first request."""
+        """Send one probe to a backend and batch the fact from it, dated by the time of the first request."""
         assert self._probe_client is not None
         if target.backend.declared is not None:
             self._declare_again(key, target, self._clock(), prompted=prompted)
@@ -276,7 +276,7 @@ class Prober:
                 self._snapshot_holder.batch(*key, ProbeFailed(detail, sent))
 
     async def _check_health(self, key: Key, target: _Target) -> None:
-        """Send the health check, if there is one. Without an answer the last result stays."""
+        """Send a backend's health check, if it has one. Without an answer the last result stays."""
         check = target.service.probe.health
         if check is None:
             return
@@ -309,8 +309,8 @@ class Prober:
         )
 
     def _declare_again(self, key: Key, target: _Target, sent: float, *, prompted: bool) -> None:
-        """Observe the declared versions once more, in place of a probe. This clears what requests have made
-        suspect. The pauses grow while it stays suspect."""
+        """Observe a backend's declared versions once more, in place of a probe. This clears what requests
+        have made suspect. The pauses grow while it stays suspect."""
         assert target.backend.declared is not None
         if not prompted:
             member = self._member(key)

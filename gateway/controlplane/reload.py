@@ -36,7 +36,7 @@ from gateway.tls.client import ClientContexts, backends_tls, read_contexts
 RELOADED: Final = frozenset({"services", "untrusted_headers", "log", "hash"})
 """Settings that a reload puts in force. All others are read once, at the start."""
 PER_SERVICE: Final = {"timeouts": SERVICE_TIMEOUTS.keys, "limits": SERVICE_LIMITS.keys}
-"""Keys that a service can override, by section."""
+"""Configuration keys that a service can override, by section."""
 _REFUSED: Final = "reload refused, the old configuration stays in force: "
 
 _log = logging.getLogger("skewgate.reload")
@@ -45,12 +45,12 @@ _log = logging.getLogger("skewgate.reload")
 @final
 @dataclass(frozen=True, slots=True)
 class ReloadResult:
-    """Result of a reload."""
+    """Result of a reload of the configuration."""
 
     problems: tuple[str, ...] = ()
-    """Reasons for a refusal, each as `skewgate check` prints it; empty: it is in force."""
+    """Reasons why the reload was refused, each as `skewgate check` prints it; empty: it is in force."""
     restart: tuple[str, ...] = ()
-    """Keys that need a restart; they are among the problems."""
+    """Changed configuration keys that need a restart; `problems` has them, too."""
 
     @property
     def ok(self) -> bool:
@@ -87,7 +87,7 @@ class Reloader:
         self._client_contexts = client_contexts or ClientContexts()
         self._started = settings
         self.settings = settings
-        """Settings in force."""
+        """Settings that are in force now."""
         self._announce = announce
         self._applied = applied
         self.seen = seen or Seen()
@@ -133,7 +133,7 @@ class Reloader:
         self._held = ""
 
     async def reload(self) -> ReloadResult:
-        """Read the files and put them in force, unless there are errors."""
+        """Read the configuration's files and put them in force, unless there are errors."""
         async with self._lock:
             if self._held:
                 # The log alone answers SIGHUP. The file is not to blame: no metric and no `error` tell of it.
@@ -191,7 +191,7 @@ class Reloader:
         return ReloadResult(tuple(sentences))
 
     def _apply(self, settings: Settings, services: Sequence[Service], configured: Configured) -> ReloadResult:
-        """Put it in force. Without `await`: no task may run between the new snapshot and the new probes."""
+        """Put a configuration in force. No `await`: no task may run between new snapshot and new probes."""
         self._resolver.retarget(services)
         self._snapshot_holder.put_in_force(configured)
         self._prober.retarget(services)

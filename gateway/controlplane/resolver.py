@@ -35,12 +35,12 @@ LONGEST_RETRY: Final = 8.0
 """Seconds until the next lookup after the first that failed, doubled with each further one up to the longest.
 A name that is back is soon found, and a name server that has just come back is not overrun."""
 JITTER: Final = 0.2
-"""Relative variation of these pauses, so that many gateways do not ask in step."""
+"""Relative variation of the pause after failed lookups, so that many gateways do not ask in step."""
 LONGEST_LOOKUP: Final = 60.0
 """Time limit of a lookup in seconds, whatever resolv.conf says."""
 LOG_INTERVAL: Final = 60.0
 LINES_PER_INTERVAL: Final = 4
-"""Log lines about one name in `LOG_INTERVAL` seconds: frequent changes are no news."""
+"""Maximum number of log lines about one name in `LOG_INTERVAL` seconds: frequent changes are no news."""
 
 Resolve: TypeAlias = Callable[[str], Awaitable[Addresses]]
 """Returns the addresses of a host in the order to try them. Raises `UnresolvedError`."""
@@ -60,12 +60,12 @@ async def addresses_only(host: str) -> Addresses:
 
 
 def pause_after(ttl: float) -> float:
-    """Seconds until the next lookup after a success with this TTL."""
+    """Seconds until the next lookup of a name after a success with this TTL."""
     return min(max(ttl, SHORTEST_TTL), LONGEST_TTL)
 
 
 def pause_after_failures(failures: int, rng: random.Random) -> float:
-    """Seconds until the next lookup after so many consecutive failures."""
+    """Seconds until the next lookup of a name after so many consecutive failures."""
     pause = min(FIRST_RETRY * 2.0 ** min(failures - 1, 10), LONGEST_RETRY)
     return pause * rng.uniform(1 - JITTER, 1 + JITTER)
 
@@ -79,7 +79,7 @@ class FewLines:
         self._since = float("-inf")
 
     def level(self, level: int, now: float) -> int:
-        """Return the level for the next log line."""
+        """Return the level for the next log line: DEBUG when there have been too many."""
         if now >= self._since + LOG_INTERVAL:
             self._number, self._since = 0, now
         self._number += 1
@@ -89,15 +89,15 @@ class FewLines:
 @final
 @dataclass(eq=False, slots=True)
 class _Name:
-    """State of one name."""
+    """State of the lookups of one name."""
 
     host: str
     ipv6: Addresses = ()
     ipv4: Addresses = ()
     problem: Failed | None = None
-    """Reason why the last lookup failed; None: it succeeded."""
+    """Reason why the last lookup of the name failed; None: it succeeded."""
     failures: int = 0
-    """Consecutive failed lookups."""
+    """Number of consecutive failed lookups."""
     all_failures: int = 0
     found_at: float | None = None
     """Unix time of the last lookup that found addresses."""
@@ -213,7 +213,7 @@ class Resolver:
             return Failed("the lookup failed because of a bug in the gateway, see its log")
 
     def _found(self, name: _Name, found: Found) -> float:
-        """Store addresses and return the pause. A family that was not learned keeps its addresses."""
+        """Store a lookup's addresses and return the pause. A family not learned keeps its addresses."""
         before, failed = self._known.get(name.host, ()), name.problem is not None
         name.ipv6 = name.ipv6 if found.ipv6 is None else found.ipv6
         name.ipv4 = name.ipv4 if found.ipv4 is None else found.ipv4
@@ -228,8 +228,8 @@ class Resolver:
         return pause_after(found.ttl)
 
     def _taken(self, host: str, addresses: Addresses) -> tuple[Addresses, str | None]:
-        """Filter addresses by the networks of the sources that list the name. Returns the allowed ones, and a
-        reason for one that is refused. Everything is allowed for a name in the configuration."""
+        """Filter addresses of a name by the networks of the sources that list it. Returns the allowed ones,
+        and a reason for one that is refused. Everything is allowed for a name in the configuration."""
         rules = self._networks.get(host, {None})
         if None in rules:
             return addresses, None
@@ -241,7 +241,7 @@ class Resolver:
         return tuple(each for each, why in reasons.items() if why is None), next(refused, None)
 
     def _failed(self, name: _Name, problem: Failed) -> float:
-        """Log and count a failure, and return the pause until the next lookup. The last addresses stay."""
+        """Log and count a failed lookup; return the pause until the next one. The last addresses stay."""
         if problem != name.problem:
             known = ", ".join(self._known.get(name.host, ()))
             rest = f"its last known addresses stay in use: {known}" if known else "none is known so far"

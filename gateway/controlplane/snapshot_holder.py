@@ -29,10 +29,10 @@ _log = logging.getLogger("skewgate.snapshot")
 
 
 class Configured(NamedTuple):
-    """A new configuration that is computed and not yet in force."""
+    """A new configuration with its snapshot, which is computed and not yet in force."""
 
     before: Snapshot
-    """The snapshot that was current when it was computed."""
+    """The snapshot that was current when the new one was computed."""
     snapshot: Snapshot
 
 
@@ -59,10 +59,10 @@ class SnapshotHolder:
         """Facts that are not applied yet, in the order of arrival."""
         self._subscribers: list[Subscriber] = []
         self._pending: deque[tuple[Snapshot, Snapshot]] = deque()
-        """Changes about which the subscribers have not been notified yet."""
+        """Changes of the snapshot about which the subscribers have not been notified yet."""
         self._notifying = False
         self._in_turns: Iterator[None] | None = None
-        """Remaining notifications after a reload: one subscriber per event-loop iteration."""
+        """Notifications of subscribers left after a reload: one subscriber per event-loop iteration."""
         self._all_notified = asyncio.Event()
 
     def update(self, snapshot: Snapshot) -> None:
@@ -112,21 +112,21 @@ class SnapshotHolder:
         self._batch.append((service, backend, fact))
 
     def apply_batch(self) -> None:
-        """Apply the batch now."""
+        """Apply the facts of this event-loop iteration's batch now."""
         if self._batch:
             self.observe_all(())
 
     def notify_now(self) -> None:
-        """Apply the batch and notify every subscriber of all changes."""
+        """Apply the batched facts and notify every subscriber of all changes."""
         self.apply_batch()
         self._notify()
 
     def observe(self, service: str, backend: str, fact: Fact) -> None:
-        """Apply a fact now, after the batch."""
+        """Apply a fact about a backend now, after the batched facts."""
         self.observe_all(((service, backend, fact),))
 
     def observe_all(self, facts: Iterable[ObservedFact]) -> None:
-        """Apply the batch and then `facts`, as one change. Subscribers are called only if it is news."""
+        """Apply the batched facts and then `facts`, as one change. Subscribers are called only for news."""
         batch, self._batch = self._batch, []
         before, all_facts = self.current, (*batch, *facts)
         self._replace(before.after(all_facts, self._clock()))
@@ -159,7 +159,7 @@ class SnapshotHolder:
         self._replace(self.current.with_discovered(services, self._clock()))
 
     def advance(self) -> None:
-        """Compute what time alone has changed: pending versions may have become due."""
+        """Update the offers by what time alone has changed: pending versions may have become due."""
         self.observe_all(())
 
     def _replace(self, after: Snapshot) -> None:
@@ -184,7 +184,7 @@ class SnapshotHolder:
         return unsubscribe
 
     def _notify(self) -> None:
-        """Call all subscribers for each change. A change that one of them makes waits for its turn."""
+        """Call all subscribers for each change of the snapshot. A change made by one waits for its turn."""
         if self._notifying:
             return
         self._notifying = True
@@ -213,7 +213,7 @@ class SnapshotHolder:
         self._all_notified.set()
 
     def _calls(self) -> Iterator[None]:
-        """Call each subscriber for each change, in order."""
+        """Call each subscriber for each change of the snapshot, in order: one call in each iteration."""
         while self._pending:
             before, after = self._pending.popleft()
             for subscriber in tuple(self._subscribers):
@@ -257,7 +257,7 @@ class StabilizationTimer:
             self._timer = asyncio.get_running_loop().call_later(pause, self._on_timer)
 
     def _on_timer(self) -> None:
-        """Advance the holder. A timer may fire early by the resolution of its clock; it is then set again."""
+        """Advance the snapshot holder. A timer that fires early by its clock's resolution is set again."""
         self._timer = None
         self._snapshot_holder.advance()
         if self._timer is None:

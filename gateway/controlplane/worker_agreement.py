@@ -34,9 +34,9 @@ from gateway.telemetry.process_log import about
 SAVE_WAIT: Final = 2.0
 """Seconds that a step of an agreed record waits for the state file."""
 SHORT_SAVE_WAIT: Final = 0.1
-"""The same after a step that was published unsaved: the disk is slow, and offers go on moving."""
+"""Seconds that a step waits for the state file after one that was published unsaved: the disk is slow."""
 MAX_WAIT: Final = 5.0
-"""Seconds that `in_force` waits."""
+"""Maximum seconds that `in_force` waits for all workers."""
 WORKERS: Final = "workers"
 STATE_FILE: Final = "state file"
 TAKE_OVER: Final = "take-over"
@@ -49,7 +49,7 @@ _log = logging.getLogger("skewgate.agreement")
 
 
 class _Step(NamedTuple):
-    """Step from one agreement to the next."""
+    """Step of a service from one agreement to the next."""
 
     before: Agreed
     after: Agreed
@@ -96,13 +96,13 @@ class WorkerAgreement:
         self._unsubscribe: Callable[[], None] | None = None
 
     def start(self) -> None:
-        """Give every view its record, if there are any, and take the steps that wait for nobody."""
+        """Give every view its agreed record, if there are any, and take the steps that wait for nobody."""
         if not self._alone or self._orphans():
             self._take_part()
             self._put_in_force(self._steps(self._snapshot_holder.current.views))
 
     async def close(self) -> None:
-        """Stop advancing records. Steps that are being saved are not published."""
+        """Stop advancing agreed records. Steps that are being saved are not published."""
         self._stop_following()
         await end_tasks(self._publishing)
 
@@ -115,7 +115,7 @@ class WorkerAgreement:
             self._take_steps(tuple(self._awaited))
 
     def hold(self, *, everything: bool = True) -> None:
-        """Stop advancing records. A gateway that takes over stops only those by which the other may serve."""
+        """Stop advancing agreed records. When it takes over: only those by which the other may serve."""
         self._holding = True
         self._take_part()
         self._planned.clear()
@@ -156,7 +156,7 @@ class WorkerAgreement:
         return found
 
     def _take_part(self) -> None:
-        """Begin to follow, and give a record to every view that has none."""
+        """Begin to follow the offers, and give an agreed record to every view that has none."""
         if self._unsubscribe is None:
             self._unsubscribe = self._snapshot_holder.subscribe(self._on_change)
         begun = {
@@ -169,7 +169,7 @@ class WorkerAgreement:
             self._snapshot_holder.agree(begun)
 
     def _begun(self, name: str, view: ServiceView) -> Agreed:
-        """Return the first record: the restored one, or one that states the present offer."""
+        """Return a service's first agreed record: the restored one, or one that states the present offer."""
         record = self._restored.get(name)
         if record is None and self._alone and view.offer_state.versions:
             record = _at_rest(view)
@@ -178,7 +178,7 @@ class WorkerAgreement:
         return Agreed(record, transparent=record is None and transparent)
 
     def _drop_records(self) -> None:
-        """Remove all records, because no other process serves."""
+        """Remove all agreed records, because no other process serves."""
         self._stop_following()
         self._snapshot_holder.agree(dict.fromkeys(self._snapshot_holder.current.views))
 
@@ -196,7 +196,7 @@ class WorkerAgreement:
         self._take_steps(view.service.name for _, view in after.news_since(before))
 
     def _take_steps(self, services: Iterable[str]) -> None:
-        """Take the steps that are possible now, and note what the others wait for."""
+        """Take the steps of agreed records that are possible now, and note what the others wait for."""
         steps = self._steps(services)
         if self._save is None:
             self._put_in_force(steps)
@@ -229,7 +229,7 @@ class WorkerAgreement:
         return found
 
     def _next(self, view: ServiceView, agreed: Agreed) -> _Step | str | None:
-        """Return the next step of a record, or what it waits for; None: it has reached its target."""
+        """Return the next step of an agreed record, or what it waits for; None: it has reached its target."""
         holders, record, all_attached = self._held(view.service.name), agreed.record, not self._orphans()
         lagging = holders is not None and holders != seq_of(record)
         wanted = _following(view, record, all_attached=True) is not None
@@ -252,7 +252,7 @@ class WorkerAgreement:
         return EARLIER_WORKERS if wanted else None
 
     async def _publish(self) -> None:
-        """Save the planned steps and publish them, until there are none."""
+        """Save the planned steps of agreed records and publish them, until there are none."""
         try:
             while self._planned:
                 planned = dict(self._planned)
@@ -282,7 +282,7 @@ class WorkerAgreement:
         self._unsaved = not saved
 
     def _put_in_force(self, steps: Mapping[str, _Step]) -> None:
-        """Publish the steps, except those whose start has been replaced meanwhile."""
+        """Publish steps of agreed records, except those whose start has been replaced meanwhile."""
         if not steps:
             return
         views = self._snapshot_holder.current.views
@@ -309,7 +309,7 @@ def restored_records(saved: Mapping[str, SavedState]) -> dict[str, AgreedRecord]
 
 
 def _following(view: ServiceView, record: AgreedRecord | None, *, all_attached: bool) -> AgreedRecord | None:
-    """Return the record one step nearer to the offer of this gateway."""
+    """Return the agreed record that is one step nearer to the offer of this gateway."""
     state, service = view.offer_state, view.service
     if not state.initialized and state.round_ended is None:
         return None  # nothing is known yet: what stood goes on standing
@@ -332,7 +332,7 @@ def _is_legacy_alone(view: ServiceView) -> bool:
 
 
 def _may_serve(view: ServiceView) -> bool:
-    """Whether another process may serve by this record or the one before it, or without negotiation."""
+    """Whether another process may serve by the view's record or the one before it, or without negotiation."""
     if view.agreed is None:
         return False
     record = view.agreed.record

@@ -55,7 +55,7 @@ HEADERS: Final = {
 
 
 class Result(Enum):
-    """Outcome of a request."""
+    """Outcome of a client's request."""
 
     ANSWERED = auto()
     REFUSED = auto()
@@ -63,7 +63,7 @@ class Result(Enum):
 
 
 class Judgement(NamedTuple):
-    """Outcome of a request, and why it was lost."""
+    """Outcome of a client's request, and why it was lost."""
 
     result: Result
     reason: str = ""
@@ -117,7 +117,7 @@ class Client(ABC):
     service: ClassVar[str] = BAREMETAL
     path: ClassVar[str] = "/v1/nodes"
     interval: ClassVar[float] = 0.3
-    """Mean seconds between two actions."""
+    """Mean seconds between two actions of a client."""
 
     def __init__(self, context: ClientContext) -> None:
         self._context = context
@@ -131,7 +131,7 @@ class Client(ABC):
 
     @abstractmethod
     async def act(self, session: aiohttp.ClientSession) -> None:
-        """Send the requests of one action."""
+        """Send the requests of one action of the client's program."""
 
     async def send(
         self,
@@ -216,7 +216,7 @@ class NegotiatingClient(Client):
     """
 
     first: ClassVar[str] = ""
-    """Version that it requests before any discovery; empty for none."""
+    """Version that the program requests before any discovery; empty for none."""
     document: ClassVar[str]
     """Path of the discovery document."""
 
@@ -235,7 +235,7 @@ class NegotiatingClient(Client):
             self._left = 0
 
     async def _negotiate(self, session: aiohttp.ClientSession) -> bool:
-        """Choose a version; False if none is found at the moment."""
+        """Choose the version that the program requests; False if none is found at the moment."""
         versions = []
         if self.first:
             answer, _ = await self.send(session, self.path, self.first, self._judge_first)

@@ -36,7 +36,7 @@ ROUND: Final = 45.0
 REST: Final = 3
 """Pause after a complete upgrade or roll-back, in pauses between two steps."""
 LATE: Final = 30.0
-"""Seconds after the length at which the demonstration ends even if the upgrade is not complete."""
+"""Seconds beyond its length after which the demonstration ends even if the upgrade is not complete."""
 LEARN_WITHIN: Final = 40.0
 """Maximum seconds that a step waits for the gateway. Usually one is enough; after many roll-backs the gateway
 waits ever longer before it offers a version again."""
@@ -46,7 +46,7 @@ TICK: Final = 0.02
 """Seconds between two checks whether a step or a command is due."""
 MAX_EVENTS: Final = 200
 MAX_COMMANDS: Final = 4
-"""Maximum number of waiting commands. Further keys are ignored."""
+"""Maximum number of waiting commands from the keyboard. Further keys are ignored."""
 TOKEN_BYTES: Final = 12
 
 PROBES: Final = 80
@@ -59,7 +59,7 @@ class DemoOptions(NamedTuple):
     """Options of the demonstration."""
 
     length: float | None
-    """Seconds; None: until the user quits."""
+    """Length of the demonstration in seconds; None: until the user quits."""
     seed: int
     port: int = 0
     haproxy: str = ""
@@ -95,14 +95,14 @@ class Director:
         self._due = 0.0
         """Time of the next step in seconds since the start. A pause postpones it."""
         self._touched = False
-        """Whether a command was given: then the upgrade need not be complete at the end."""
+        """Whether the user gave a command: then the demonstration may end before the upgrade is complete."""
         self._step = "nothing is upgraded yet"
         self._victims = Random(f"{options.seed}/victims")  # noqa: S311 - choices of a demonstration
         self._away: dict[str, tuple[ServerState, float]] = {}
         """Killed and hanging servers: their state, and the time at which they come back."""
         self._events: deque[DemoEvent] = deque(maxlen=MAX_EVENTS)
         self._event_count = 0
-        """Number of events since the start."""
+        """Number of events since the demonstration's start."""
         self._recording = False
         self._last: Scene | None = None
 
@@ -223,7 +223,7 @@ class Director:
             self._record(f"{name} {'answers again' if answers else f'is {member.freshness}'}", "backend")
 
     def do(self, command: KeyCommand) -> None:
-        """Start a command. Never waits and never raises."""
+        """Carry out a command from the keyboard, or put it in a queue. Never waits and never raises."""
         if command is KeyCommand.QUIT:
             self.quit()
         elif command is KeyCommand.PAUSE:
@@ -240,7 +240,7 @@ class Director:
         self._touched = True
 
     async def _direct(self) -> None:
-        """Take steps when they are due, and run commands between them."""
+        """Take the steps of the upgrade when they are due, and run commands between them."""
         while not self._ending.is_set():
             now = self._now()
             step = self._next_step()
@@ -266,7 +266,7 @@ class Director:
         return self._sides[0].steady() or now >= self._due + LEARN_WITHIN
 
     async def _tick(self) -> None:
-        """Wait a moment, and bring servers back that are due."""
+        """Wait a moment, and bring back killed and hanging servers that are due."""
         await self._pause(TICK)
         for name, (state, due) in tuple(self._away.items()):
             if self._now() >= due:
@@ -274,7 +274,7 @@ class Director:
                 await self._bring_back(name, state)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition` holds, but at most `LEARN_WITHIN` and not beyond the end."""
+        """Wait until `condition` holds, but at most `LEARN_WITHIN` and not beyond the demonstration's end."""
         deadline = self._now() + LEARN_WITHIN
         while not condition() and not self._ending.is_set() and self._now() < deadline:
             await self._tick()
@@ -283,7 +283,7 @@ class Director:
         return monotonic() - self._begun
 
     def _next_step(self) -> Step | None:
-        """Return the next step; None if the upgrade is complete and is not rolled back."""
+        """Return the next step of the upgrade; None if it is complete and is not rolled back."""
         if not self._forward:
             return script.back(self._position) or script.forward(0)
         if self._position == script.LAST and self._options.length is None:
@@ -300,7 +300,7 @@ class Director:
             self._paused_at = self._now()
 
     async def _act(self, step: Step) -> None:
-        """Carry out a step in each fleet. Waits rather than stop the last running server of a service."""
+        """Take a step of the upgrade in each fleet. Waits rather than stop a service's last server."""
         gateway = self._sides[0]
         service = gateway.fleet.service_of(step.server)
         release = service.new if step.action is Action.UPGRADE else service.old

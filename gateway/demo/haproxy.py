@@ -44,7 +44,7 @@ defaults
     retries 3
 """
 ALIVE: Final = "/.haproxy-alive"
-"""Path that HAProxy answers itself."""
+"""Path that HAProxy answers itself, to show that it runs."""
 START_WITHIN: Final = 10.0
 """Maximum seconds until HAProxy answers. It takes milliseconds."""
 STOP_WITHIN: Final = 5.0

@@ -122,7 +122,7 @@ def _read(text: str, release: Release) -> tuple[int, int] | None:
 
 
 def _with_versions(response: web.Response, release: Release, minor: int | None) -> web.Response:
-    """Add the range, and the served version when there is one."""
+    """Add the version headers to a response: the range, and the served version when there is one."""
     response.headers[LOWEST] = "1.1"
     response.headers[HIGHEST] = release.text
     if minor is not None:

@@ -57,7 +57,7 @@ def introduction(scene: Scene) -> list[str]:
 
 
 def line(scene: Scene) -> str:
-    """Format the present as one line."""
+    """Format the present state of the demonstration as one line."""
     gateway = scene.fronts[0]
     parts = [
         ", ".join(f"{each.name} {each.offer} {each.phase}" for each in gateway.services),
@@ -70,12 +70,12 @@ def line(scene: Scene) -> str:
 
 
 def event_line(event: DemoEvent) -> str:
-    """Format an event as one line."""
+    """Format an event of the demonstration as one line."""
     return f"{event.seconds:6.1f} s  {event.kind + ':':<9}{event.text}"
 
 
 def summary(scene: Scene) -> list[str]:
-    """Return the lines of the summary."""
+    """Return the lines of the demonstration's summary."""
     lines = ["", f"Summary after {scene.seconds:.0f} s, seed {scene.seed}"]
     for front in scene.fronts:
         lines += _front(front)

@@ -10,9 +10,9 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 START_SHARE: Final = 0.06
-"""Part of the demonstration's length before the first step."""
+"""Share of the demonstration's length before the first step of the upgrade."""
 STEP_SHARE: Final = 0.065
-"""Part of the length between two steps. The last step is taken at 78 %, so that its effect is seen."""
+"""Share of the demonstration's length between two steps; the last, at 78 %, is early enough to be seen."""
 
 
 class Action(Enum):

@@ -99,12 +99,12 @@ class ApiServer(ABC):
         self._is(ServerState.RUNNING)
 
     async def stop(self) -> None:
-        """Finish the open requests and refuse connections from now on."""
+        """Finish the server's open requests and refuse connections from now on."""
         self._is(ServerState.UPGRADING)
         await self._end()
 
     async def kill(self) -> None:
-        """Cut every connection at once, like a process that is killed."""
+        """Cut all connections of the server at once, like a process that is killed."""
         self._is(ServerState.KILLED)
         for connection in self._connections:
             cast(asyncio.Transport, connection).abort()  # aiohttp names its base class only
@@ -116,7 +116,7 @@ class ApiServer(ABC):
         self._is(ServerState.HANGING)
 
     async def come_back(self) -> None:
-        """Run again after `kill` or `hang`. Requests that wait since `hang` are answered."""
+        """Run the server again after `kill` or `hang`. Requests that wait since `hang` are answered."""
         if self.state is ServerState.KILLED:
             await self.start(self.release)
         elif self.state is ServerState.HANGING:
@@ -124,7 +124,7 @@ class ApiServer(ABC):
             self._is(ServerState.RUNNING)
 
     async def close(self) -> None:
-        """Stop and release the port."""
+        """Stop the server and release its port."""
         await self._end()
         if self._reserved is not None:
             self._reserved.close()

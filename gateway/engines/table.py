@@ -46,7 +46,7 @@ Asked: TypeAlias = tuple[str | None, ...]
 
 
 class Inexpressible(NamedTuple):
-    """Reason why a service has no rows."""
+    """Reason why a service has no rows in the table."""
 
     key: tuple[str | int, ...]
     """Configuration key below the service, such as `("match", "path")`."""
@@ -163,7 +163,7 @@ class Traits:
 @final
 @dataclass(frozen=True, slots=True)
 class ServiceTable:
-    """Rows of one service, and what they have in common."""
+    """Rows of the table for one service, and what they have in common."""
 
     service: Service
     inexpressible: Inexpressible | None
@@ -206,7 +206,7 @@ class TableCompiler:
     def __init__(self) -> None:
         self._table = Table(())
         self._views: Mapping[str, ServiceView] = {}
-        """Input of the last table: its views, and below its routes and known route sets."""
+        """Views that the last table was made from; below them its routes and known route sets."""
         self._routes: Routes | None = None
         self._known: Collection[str] | None = None
 
@@ -235,7 +235,7 @@ def _service_table(snapshot: Snapshot, view: ServiceView, known: Collection[str]
     usual = [route_set for route_set in possible.values() if known is None or route_set.name in known]
     wanted: dict[str, RouteSet] = {}
     given: dict[Candidates, RouteSet | None] = {}
-    """Route set by candidates, which are few."""
+    """Route set for each set of candidates; there are few."""
     rows: list[Row] = []
     for asked in _ways_of_asking(view, traits):
         resolution = _resolution(snapshot, service, traits, asked)
@@ -346,7 +346,7 @@ def _error_answer(
 
 
 def sample_path(paths: DirectPaths) -> str:
-    """Example of a direct path."""
+    """Example of a path below a direct path's prefix."""
     return f"{paths.prefix}a"
 
 
@@ -357,7 +357,7 @@ def sample_host(service: Service) -> str:
 
 
 def _ways_of_asking(view: ServiceView, traits: Traits) -> Iterator[Asked]:
-    """Yield all ways of asking: without a version, and for each version in each set of headers."""
+    """Yield all ways of asking for a version: without one, and for each version in each set of headers."""
     number = len(traits.headers)
     yield (None,) * number
     scheme = view.service.dialect.scheme

@@ -51,7 +51,7 @@ class Retargetable(Protocol):
 @final
 @dataclass(eq=False, slots=True)
 class _Watched:
-    """A source of a service, and its backends."""
+    """A source that lists backends of a service, and the backends from it."""
 
     service: str
     source: Source
@@ -68,7 +68,7 @@ class _Watched:
     answers: int = 0
     all_failures: int = 0
     answered_at: float | None = None
-    """Unix time of the last list that was taken."""
+    """Unix time of the source's last list that was put in force."""
     task: asyncio.Task[None] | None = None
     removed: bool = False
     lines: FewLines = field(default_factory=FewLines)
@@ -76,7 +76,7 @@ class _Watched:
 
 @final
 class Discovery:
-    """Discovery of backends; `restore`, `retarget` any number of times, `close`. For one event loop."""
+    """Discovery of backends: call `restore`, `retarget` any number of times, `close`. For one event loop."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Discovery:
         return tuple(self._completed(service) if service.sources else service for service in services)
 
     def retarget(self, services: Iterable[Service]) -> None:
-        """Poll the sources of these services, which `completed` has returned, and no others."""
+        """Poll the sources of these services, which `completed` has returned, and stop polling all others."""
         configured = {
             (service.name, source.key): source for service in services for source in service.sources
         }
@@ -174,7 +174,7 @@ class Discovery:
             watched.task.cancel()
 
     def _completed(self, service: Service) -> Service:
-        """Add discovered backends. A name belongs to the configuration, else to the first source."""
+        """Add discovered backends to a service. A name is the configuration's, else the first source's."""
         taken = _own_names(service)
         found: list[Backend] = []
         undiscovered = False
@@ -211,7 +211,7 @@ class Discovery:
             return Failed("the poll failed because of a bug in the gateway, see its log")
 
     async def _pause(self, watched: _Watched, seconds: float) -> None:
-        """Wait for the next poll. Backends whose time to leave has come are removed meanwhile."""
+        """Wait for the next poll of a source. Backends whose time to leave has come are removed meanwhile."""
         until = self._clock() + seconds
         while (now := self._clock()) < until and not watched.removed:
             next_departure = min(
@@ -225,7 +225,7 @@ class Discovery:
                         self._put_in_force(watched, left, ended=watched.ended)
 
     def _take_in(self, watched: _Watched, answer: Answer, after_failure: float | None) -> float:
-        """Put an answer in force and return the pause until the next poll."""
+        """Put a source's answer in force and return the pause until its next poll."""
         refused = self._refused(watched.source, answer)
         if isinstance(answer, Failed) or all(each in refused for each in answer.addresses):
             if isinstance(answer, Failed):
@@ -264,7 +264,7 @@ class Discovery:
         return pause_after(answer.ttl)
 
     def _refused(self, source: Source, answer: Answer) -> dict[Address, str]:
-        """Addresses that are the gateway's own or that the source may not name, with the reason."""
+        """Listed addresses that are refused, and why: the gateway's own, or not allowed to the source."""
         if isinstance(answer, Failed):
             return {}
         ports = {each.port for each in self._own}
@@ -294,7 +294,7 @@ class Discovery:
         return {member.backend.name: member for member in members}, taken
 
     def _put_in_force(self, watched: _Watched, backends: tuple[Backend, ...], *, ended: bool) -> None:
-        """Replace backends. Without `await`: no task may run between the new snapshot and the new probes."""
+        """Replace a source's backends. No `await`: no task may run between new snapshot and new probes."""
         assert self._snapshot_holder is not None
         assert self._before is not None
         assert self._after is not None

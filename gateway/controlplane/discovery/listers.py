@@ -36,7 +36,7 @@ FILE_INTERVAL: Final = 1.0
 PATIENCE: Final = 5.0
 """Seconds after which a file system that does not answer is reported."""
 RECENT: Final = 2.0
-"""Seconds after a change in which every poll reads: a second change may leave the same times."""
+"""Seconds after a change of a file in which every poll reads it: a second change may leave the same times."""
 
 
 class Listed(NamedTuple):
@@ -57,12 +57,12 @@ class Lister:
     """Seconds until the poll after a failure. None: a growing pause, which spares shared servers."""
 
     async def poll(self) -> Answer:
-        """Get the list once. May take long, and may be cancelled."""
+        """Get the source's list of backends once. May take long, and may be cancelled."""
         raise NotImplementedError
 
 
 def _too_many(number: int) -> Failed:
-    """Refuse a list as a whole: a part of it would remove the other backends."""
+    """Refuse a list of too many backends as a whole: a part of it would remove the other backends."""
     return Failed(f"it lists {number} backends, more than {MAX_BACKENDS}")
 
 
@@ -90,7 +90,7 @@ class _Families:
         return self.ipv6 + self.ipv4
 
     async def look_up(self, lookup: NameLookup, name: str, *, absolute: bool = False) -> float | Failed:
-        """Look the name up and return the TTL. A family that was not learned keeps its addresses."""
+        """Look the name up and return the TTL. An address family that was not learned keeps its addresses."""
         found = await (lookup.search(name, absolute=True) if absolute else lookup(name))
         if isinstance(found, Failed):
             return found
@@ -127,7 +127,7 @@ class SrvLister(Lister):
         self._lookup = lookup
         self._name = name
         self._known: dict[str, _Families] = {}
-        """Addresses by target."""
+        """Last known addresses of each SRV target."""
 
     async def poll(self) -> Answer:
         found = await self._lookup.services(self._name)

@@ -63,7 +63,7 @@ class Membership:
         self.sent_at = NEVER
         """Time of this replica's last successful beat, by the clock of deadlines."""
         self.attached_at = NEVER
-        """Time of the first successful beat since this replica was not attached."""
+        """Time of the beat that last made this replica attached after it was not."""
         self.refuses_until = NEVER
         """Deadline for refusing versions. It ends early when the store has lost what this replica holds."""
         self.live_revision = 0
@@ -76,13 +76,13 @@ class Membership:
         self.transparent = False
         self.legacy_only = False
         self.problem = ""
-        """Reason why this replica cannot join, a sentence."""
+        """Reason why this replica cannot join the agreement, a sentence."""
         self.predecessors: tuple[str, ...] = ()
         """Ids of earlier processes whose registrations are to be ended."""
         self.last_before: LastAttached | None = None
         """Latest time at which the earlier process was attached."""
         self.since = clocks.wall()
-        """Unix time since when this replica is attached, or not."""
+        """Unix time of this replica's last change between attached and not attached, or of its start."""
         self.was_attached = False
         self.beats = False
         """Whether a beat of this process was successful."""
@@ -109,7 +109,7 @@ class Membership:
         return seq_of(self.held)
 
     def attachment(self, now: float) -> Attachment:
-        """Attachment of this replica at a moment."""
+        """State of this replica at the time `now`: attached, detached, or out."""
         if not self.joined:
             return Attachment.FORGOTTEN
         if now < self.refuses_until:
@@ -132,7 +132,7 @@ class Membership:
                 return None
 
     def agreed(self, now: float) -> Agreed:
-        """Agreement by which the view of its service decides."""
+        """Agreement by which requests of the service are decided at the time `now`."""
         at = self.attachment(now)
         if at is Attachment.FORGOTTEN:
             return NOT_JOINED
@@ -149,7 +149,7 @@ class Membership:
         return joined_record(self.held if self.joined else None, reading.record)
 
     def read(self, reading: Reading, now: float) -> None:
-        """Note what was read: whether this replica can continue, and which others are not live."""
+        """Note what was read from the store: whether this replica goes on, and which others are not live."""
         if self.joined and self.attachment(now) is Attachment.FORGOTTEN:
             _log.error("%s: detached for too long: all requests get 503", self.service)
             self._leave()
@@ -177,7 +177,7 @@ class Membership:
             self.predecessors = tuple(each for each in self.predecessors if each in registered)
 
     def follow(self, reading: Reading, now: float) -> None:
-        """Adopt a newer record, or begin to join if there is no `live` entry."""
+        """Adopt a newer agreed record, or begin to join if this replica has no `live` entry."""
         if not self.live_revision:
             self.joining = self.joins_with(reading)
             return
@@ -206,7 +206,7 @@ class Membership:
         self.beaten(sent_at)
 
     def rewritten(self, revision: int) -> None:
-        """Note a new revision of its `live` entry."""
+        """Note the new revision of this replica's `live` entry in the store."""
         self.live_revision = revision
 
     def reconfigured(self, record: AgreedRecord | None, *, in_same_scheme: bool) -> None:
@@ -220,7 +220,7 @@ class Membership:
             self.filed = self.joining = None
 
     def notice(self, now: float) -> bool:
-        """Log a change between attached and detached. Returns whether there was one."""
+        """Log a change of this replica between attached and detached. Returns whether there was one."""
         attached = self.is_attached(now)
         changed = attached is not self.was_attached
         if changed:
@@ -235,12 +235,12 @@ class Membership:
         return changed
 
     def _detach(self) -> None:
-        """Stop refusing versions."""
+        """Stop refusing versions: this replica is detached until it joins again."""
         self.refuses_until = NEVER
         self.live_revision = 0
 
     def _leave(self) -> None:
-        """Stop answering."""
+        """Stop answering requests of the service: this replica is out until it joins again."""
         self._detach()
         self.filed = self.held if self.joined else self.filed
         self.joined, self.held, self.joining = False, None, None

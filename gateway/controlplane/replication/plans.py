@@ -34,7 +34,7 @@ FIRST_BEAT: Final = "0"
 
 
 class Purpose(Enum):
-    """Purpose of a transaction."""
+    """Purpose of a transaction that a replica writes to the store."""
 
     LEAVE = "leave"
     JOIN = "join"
@@ -44,7 +44,7 @@ class Purpose(Enum):
 
 
 class PlannedWrite(NamedTuple):
-    """Planned transaction about one service."""
+    """Transaction about one service that a replica will write to the store."""
 
     purpose: Purpose
     transaction: Transaction
@@ -55,7 +55,7 @@ class PlannedWrite(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """Input of the rules for one service, at one moment."""
+    """Input of the rules for a replica's next write about one service, at one moment."""
 
     me: Membership
     reading: Reading
@@ -64,9 +64,9 @@ class Situation:
     registration: str
     """Text of this replica's registration."""
     own_text: str
-    """Text for the `live` entry. It acknowledges the held record if `in_force_here`."""
+    """Text for this replica's `live` entry. It acknowledges the held record if `in_force_here`."""
     joining_text: str
-    """The same text with the acknowledgement of the record with which it joins."""
+    """Text for the `live` entry with the acknowledgement of the record with which this replica joins."""
     own_commands: Mapping[str, str]
     """Texts of the pin and of the drained backends that are in force here, by key."""
     in_force_here: bool
@@ -136,7 +136,7 @@ def _join(at: Situation) -> PlannedWrite | None:
 
 
 def _removal(at: Situation) -> PlannedWrite | None:
-    """Remove one other replica. The next round removes the next one."""
+    """Plan to remove one replica that is gone. The next round removes the next one."""
     me, reading = at.me, at.reading
     for each in (*reading.live, *reading.unreadable):
         beat = at.beats.get(each)
@@ -174,14 +174,14 @@ def _step(at: Situation) -> PlannedWrite | None:
 
 
 def ending(reading: Reading, gone: str, replica: str) -> Transaction:
-    """Make the transaction that ends the registration of `gone`, which is not live. `replica`: the writer."""
+    """Make the transaction that ends the registration of replica `gone`, not live. `replica`: the writer."""
     key = reading.known_key(gone)
     guards = Unchanged(key, reading.revision_of(key)), Unchanged(reading.live_key(gone), 0)
     return Transaction(guards, {reading.key(GONE): replica}, (key,))
 
 
 def leaving(reading: Reading, replica: str, *, registered: bool) -> Transaction:
-    """Make the transaction of a clean stop. `registered`: keep the registration, for a successor."""
+    """Make the transaction of a replica's clean stop. `registered`: it stays registered, for a successor."""
     keys = [reading.live_key(replica)] + ([] if registered else [reading.known_key(replica)])
     return Transaction((), {reading.key(GONE): replica}, tuple(key for key in keys if key in reading))
 

@@ -38,7 +38,7 @@ KNOWN: Final = "known/"
 _SHARE_OF_READS: Final = 4.0
 """Pause between two reads of the whole store, in multiples of the time that one takes."""
 _SHARE_OF_RESYNCS: Final = 50.0
-"""Pause between two such reads while nothing seems to have changed."""
+"""Pause between reads of the whole store without known changes, in multiples of the time of one."""
 _MAX_NAMED: Final = 10
 """Largest number of unknown keys, or replicas, that one log line names."""
 
@@ -46,12 +46,12 @@ _log = logging.getLogger("skewgate.agreement")
 
 
 class Beat(NamedTuple):
-    """Last beat of a replica that was seen."""
+    """Last beat of a replica, its sign of life, that was seen in the store."""
 
     revision: int
     """Revision of the beat in the store; 0: none."""
     seen_at: float
-    """Time at which it was seen, by the local clock of deadlines."""
+    """Time at which the beat was seen, by the local clock of deadlines."""
 
 
 @final
@@ -69,7 +69,7 @@ class Reading:
     """Entries by the part of the key after `prefix`."""
     record: AgreedRecord | None
     problem: str
-    """Reason why the record cannot be followed, a sentence; empty: it can."""
+    """Reason why the agreed record cannot be followed, a sentence; empty: it can."""
     pin: Version | None
     drained: frozenset[str]
     unclear: tuple[str, ...]
@@ -84,7 +84,7 @@ class Reading:
 
     @property
     def replicas(self) -> Mapping[str, LiveReplica]:
-        """Live replicas by id, as the ladder knows them."""
+        """Live replicas by id, in the form that `core.agreement.ladder` takes."""
         return {each: entry.replica for each, entry in self.live.items()}
 
     def __contains__(self, key: str) -> bool:
@@ -103,11 +103,11 @@ class Reading:
         return f"{self.prefix}{LIVE}{replica}"
 
     def known_key(self, replica: str) -> str:
-        """Key of a registration."""
+        """Key of a replica's registration."""
         return f"{self.prefix}{KNOWN}{replica}"
 
     def written(self, record: AgreedRecord, form: int = FORM) -> str:
-        """Text of a record for the store."""
+        """Text of an agreed record, as it is written to the store."""
         dialect = self.service.dialect
         return json.dumps(write_record(record, dialect.name, dialect.scheme, form), separators=(",", ":"))
 
@@ -115,7 +115,7 @@ class Reading:
 def read_service(
     service: Service, prefix: str, beats: str, revision: int, entries: Mapping[str, Entry]
 ) -> Reading:
-    """Interpret the entries of a service."""
+    """Interpret the store's entries about a service."""
     scheme = service.dialect.scheme
     problem = ""
     live, known, unreadable, foreign, unclear = {}, {}, [], [], []
@@ -191,7 +191,7 @@ class Readings:
         return self._read_at + max(ttl, _SHARE_OF_RESYNCS * self._seconds)
 
     async def read(self, names: Iterable[str]) -> set[str]:
-        """Read everything. Returns the services with news. Raises `StoreError`."""
+        """Read all keys and beats from the store. Returns the services with news. Raises `StoreError`."""
         loop = asyncio.get_running_loop()
         began, self.stale = loop.time(), False
         contents = await self._store.read(self.prefix)
@@ -214,7 +214,7 @@ class Readings:
         return changed
 
     async def read_beats(self) -> set[str]:
-        """Read all beats. Returns the services in which time alone may decide. Raises `StoreError`."""
+        """Read replicas' beats. Returns the services in which time alone may decide. Raises `StoreError`."""
         entries = (await self._store.read(self.beats_prefix)).entries
         now = self._boot_time()
         found = {key.removeprefix(self.beats_prefix): entry.revision for key, entry in entries.items()}
@@ -239,7 +239,7 @@ class Readings:
         }
 
     def configured_anew(self, name: str) -> None:
-        """Interpret the entries of a service again, by its new configuration."""
+        """Interpret the store's entries about a service again, by its new configuration."""
         if (reading := self.services.get(name)) is not None:
             self.services[name] = self._reading(name, reading.revision, reading.entries)
 

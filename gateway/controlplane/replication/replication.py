@@ -61,7 +61,7 @@ from gateway.settings import AgreementSettings
 from gateway.telemetry.neighbours import AgreementReport
 
 MAX_WAIT: Final = 5.0
-"""Seconds that `in_force` and commands wait."""
+"""Maximum seconds that `in_force` waits for the store and the other replicas."""
 STORE: Final = "store"
 
 _log = logging.getLogger("skewgate.agreement")
@@ -116,9 +116,9 @@ class Replication:
         self._members: dict[str, Membership] = {}
         """Memberships by service. Each changes itself."""
         self._first_members: tuple[Membership, ...] = ()
-        """Memberships at the start."""
+        """Memberships in the services of the start, on which `is_joining` depends."""
         self._joining_until = NEVER
-        """Time after which clients may be sent here although it has not joined since its start. A replica
+        """Time after which clients may be sent here although this replica has not joined since its start. One
         that comes back continues with the offer of its state file, while the others may have moved on."""
         self._leaving: dict[str, tuple[float, Reading]] = {}
         """Removed services: the time of removal, and their last readings."""
@@ -129,7 +129,7 @@ class Replication:
         self._beat_at = NEVER
         """Time of the next beat, by the clock of deadlines."""
         self._given_deadlines: Mapping[str, float] = {}
-        """Deadlines that workers have been given."""
+        """Deadlines for refusing versions that the workers have been given, by service."""
         self._dirty: set[str] = set()
         """Services that the next round must handle."""
         self._holding = False
@@ -142,7 +142,7 @@ class Replication:
         self._unsubscribe: Callable[[], None] | None = None
 
     def start(self) -> None:
-        """Start with the state file's content, detached, and begin to join."""
+        """Start this replica with the state file's content, detached, and begin to join."""
         for name in self._snapshot_holder.current.views:
             self._add(name)
         self._first_members = tuple(self._members.values())
@@ -154,7 +154,7 @@ class Replication:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="replication")
 
     async def close(self) -> None:
-        """End the registration, when nobody is served any more. After a take-over the successor ends it."""
+        """End this replica's registration: nobody is served any more. After a take-over it is kept."""
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
@@ -244,7 +244,7 @@ class Replication:
             await self._pause(began, again=again)
 
     async def _pause(self, began: float, *, again: bool) -> None:
-        """Wait until something has changed, or the next beat is due."""
+        """Wait until the next round: something has changed, or the next beat is due."""
         loop = asyncio.get_running_loop()
         if self._store_error:
             await asyncio.sleep(max(0.0, began + beat_interval(self._settings.ttl) - loop.time()))
@@ -257,7 +257,7 @@ class Replication:
                 await self._wake.wait()
 
     async def _round(self) -> bool:
-        """Do one round of the loop. True: another one should follow at once."""
+        """Do one round of the agreement. True: another one should follow at once."""
         is_due = self._clocks.boot_time() >= self._beat_at
         if is_due:
             self._beat_at = self._clocks.boot_time() + beat_interval(self._settings.ttl)
@@ -322,7 +322,7 @@ class Replication:
         self._dirty &= self._members.keys()
 
     def _compare(self, me: Membership, reading: Reading) -> None:
-        """Update a membership by a reading, and apply the commands of operators."""
+        """Update a membership by what was read from the store, and apply the commands of operators in it."""
         me.read(reading, self._clocks.boot_time())
         if not me.live_revision:
             self._dirty.add(me.service)
@@ -425,7 +425,7 @@ class Replication:
         return bool(over)
 
     def _show(self) -> None:
-        """Publish the membership in each service, and set a timer for the next change by time alone."""
+        """Publish this replica's membership in each service; set a timer for the next change by time."""
         now, views = self._clocks.boot_time(), self._snapshot_holder.current.views
         changed, deadlines, next_at = {}, {}, float("inf")
         for name, me in self._members.items():
@@ -511,7 +511,7 @@ class Replication:
         return self._saving.registrations()
 
     async def command(self, service: str, command: OperatorCommand) -> None:
-        """Give a command to all replicas. It is in force here when this returns. Raises `StoreError`."""
+        """Give an operator's command to all replicas. It is in force here on return. Raises `StoreError`."""
         if service not in self._members:
             return
         for _ in range(5):
@@ -529,7 +529,7 @@ class Replication:
         raise StoreError(f"{service}: another replica wrote at the same time; try again")
 
     async def forget(self, replica: str) -> bool:
-        """End a registration for good. False: the replica is live, or not registered. Raises `StoreError`."""
+        """End a replica's registration. False: it is live, or not registered. Raises `StoreError`."""
         await self._read_all()
         readings = [each for each in self._readings.services.values() if replica in each.known]
         if not readings or any(replica in (*each.live, *each.unreadable) for each in readings):

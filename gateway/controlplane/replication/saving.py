@@ -26,7 +26,7 @@ SAVE_WAIT: Final = 2.0
 _RECORDED: Final = 60.0
 """Seconds between two writes of the moment at which this replica was last attached."""
 _RECORDED_SHARE: Final = 0.25
-"""Upper bound of that pause as a share of `forget`."""
+"""Upper bound of the pause between writes of the last attachment, as a share of `forget`."""
 MAX_IDS: Final = 64
 """Largest number of registrations in the state file: as many as its reader takes."""
 
@@ -39,16 +39,16 @@ class _Filed:
     """Content of the state file about one membership, written or being written."""
 
     wanted: tuple[object, ...] = ()
-    """Agreed record and registration ids; empty: nothing of this run."""
+    """Agreed record and registration ids in the file; empty: nothing of this run."""
     last: LastAttached | None = None
-    """Moment at which this replica was attached."""
+    """Last moment at which this replica was attached."""
     recorded_at: float = NEVER
-    """The same moment by the clock of deadlines; `NEVER`: an earlier process wrote it."""
+    """Moment `last` by the clock of deadlines; `NEVER`: an earlier process wrote it."""
 
 
 @final
 class Saving:
-    """Writer of the state of one replica, for the services of `members`."""
+    """Writer of one replica's agreed records to the state file, for the services of `members`."""
 
     def __init__(
         self,
@@ -67,16 +67,16 @@ class Saving:
         self._filed: dict[Membership, _Filed] = {}
         self._task: asyncio.Task[None] | None = None
         self._unsaved = False
-        """Whether the last acknowledgement was not in the file."""
+        """Whether the last write to the file failed or was slow: acknowledgements are sent without it."""
         self._ended = False
         self._period = _RECORDED if forget is None else min(_RECORDED, _RECORDED_SHARE * forget)
 
     def is_saved(self, me: Membership) -> bool:
-        """Whether the state file has all that is to be acknowledged, or joined with."""
+        """Whether the state file has the record that this replica will acknowledge, or join with."""
         return self._save is None or self._filed_of(me).wanted == self._wanted(me)
 
     def save_what_is_new(self) -> None:
-        """Begin to write if something is new, unless a write is under way."""
+        """Begin to write the state file if something is new, unless a write is under way."""
         if self._save is None or self._task is not None:
             return
         if any(not self.is_saved(me) or self._is_to_be_recorded(me) for me in self._members.values()):
@@ -122,7 +122,7 @@ class Saving:
         return me.to_save, self._ids(me)
 
     def _is_to_be_recorded(self, me: Membership) -> bool:
-        """Whether the moment of attachment in the file is outdated: of before this attachment, or too old."""
+        """Whether the moment of attachment in the file is of before this attachment, or too old."""
         if me.held is None or not me.beats or not me.joined:
             return False
         return self._filed_of(me).recorded_at < max(me.attached_at, me.sent_at - self._period)

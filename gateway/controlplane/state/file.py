@@ -27,9 +27,9 @@ from gateway.runtime.file_trust import (
 )
 
 MAX_SIZE: Final = 4 << 20
-"""Largest file that is read, in bytes. A service with a hundred drained backends takes a few KiB."""
+"""Largest state file that is read, in bytes. A service with a hundred drained backends takes a few KiB."""
 MODE: Final = 0o600
-"""Mode of a new file, before the umask: other users need not know the names of backends."""
+"""Mode of a new state file, before the umask: other users need not know the names of backends."""
 
 
 class StateFileError(SkewgateError):
@@ -55,12 +55,12 @@ class StateFile:
         require_all_own((self.path, self._beside(".lock")), self._users)
         self._new = self._beside(".new")
         self.lock = lock
-        """Descriptor that holds the lock, for the gateway that takes over."""
+        """Descriptor that holds the state file's lock, for the gateway that takes over."""
         self._text = text
         self._damaged = False
 
     def read(self) -> str | None:
-        """Read the text; None: there is no state file. Raises `StateFileError`."""
+        """Read the text of the state file; None: there is no file. Raises `StateFileError`."""
         if self._text is not None:
             return self._text
         try:
@@ -92,12 +92,12 @@ class StateFile:
 
     @property
     def was_used(self) -> bool:
-        """Whether a gateway has ever held the lock: the lock file stays behind."""
+        """Whether a gateway has ever held the state file's lock: the lock file stays behind."""
         return os.path.lexists(self._beside(".lock"))
 
     def mark_damaged(self) -> Path | None:
-        """Note that the content is unusable: the next `replace` first moves it to `NAME.damaged`. Returns
-        that path; None: it is no regular file, and stays."""
+        """Note that the file's content is unusable: the next `replace` first moves it to `NAME.damaged`.
+        Returns that path; None: it is no regular file, and stays."""
         self._damaged = True
         try:
             movable = stat.S_ISREG(self.path.lstat().st_mode)
@@ -106,7 +106,7 @@ class StateFile:
         return self._beside(".damaged") if movable else None
 
     def replace(self, text: str) -> None:
-        """Replace the text durably. After a `StateFileError` the file holds the old or the new text."""
+        """Replace the file's text durably. After a `StateFileError` it holds the old or the new text."""
         try:
             self._acquire_lock()
             if self._damaged:
@@ -139,7 +139,7 @@ class StateFile:
         )
 
     def _acquire_lock(self) -> None:
-        """Become the only writer. The lock is a separate file, because writes replace the state file."""
+        """Become the only writer of the state file. The lock is a separate file: writes replace this one."""
         if self.lock is not None:
             return
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -160,7 +160,7 @@ class StateFile:
         self.lock = fd
 
     def _move_damaged(self) -> None:
-        """Move a damaged file away. A folder or a pipe of this name is a mistake, not our state."""
+        """Move a damaged state file away. A folder or a pipe of this name is a mistake, not our state."""
         with suppress(FileNotFoundError):
             if not stat.S_ISREG(self.path.lstat().st_mode):
                 raise StateFileError("it is not a regular file")
@@ -178,7 +178,7 @@ class StateFile:
             os.fsync(file.fileno())
 
     def _sync_folder(self) -> None:
-        """Sync the folder: without this a power failure could lose the rename."""
+        """Sync the state file's folder: without this a power failure could lose the rename."""
         fd = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)

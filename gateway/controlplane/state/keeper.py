@@ -102,7 +102,7 @@ class StateKeeper:
         self._records = records
         self._registrations = registrations
         self._saved: _Saved | None = None
-        """State that is in the file; None: nothing of this run."""
+        """State that was last written to the file; None: nothing of this run."""
         self._changes = 1
         """Number of changes of the state; the start counts as one."""
         self._attempted = 0
@@ -186,7 +186,7 @@ class StateKeeper:
         self._wake.set()
 
     async def _write_on_change(self) -> None:
-        """Write after each change, several changes together. A failed write is repeated."""
+        """Write the state file after each change, several changes together. A failed write is repeated."""
         while True:
             self._wake.clear()
             self._hurry.clear()
@@ -235,7 +235,7 @@ class StateKeeper:
         registrations: Mapping[str, Registered],
         offset: float,
     ) -> bool:
-        """Write the state, in a thread. False: it is in the file already. Raises `StateFileError`."""
+        """Write the state file, in a thread. False: it has this state already. Raises `StateFileError`."""
         saved = snapshot.saved(), records, registrations
         if not self._failing and saved == self._saved:
             return False

@@ -68,7 +68,7 @@ def format_state(
     records: Mapping[str, AgreedRecord] = MappingProxyType({}),
     registrations: Mapping[str, Registered] = MappingProxyType({}),
 ) -> str:
-    """Write all of `snapshot` that should survive a restart.
+    """Write as text all of `snapshot` that should survive a restart.
 
     `wall_offset`: the difference between Unix time and the clock that dates facts. `records`: what workers
     hold of the offers, or are about to, by service. `registrations`: those of this replica, by service."""
@@ -120,7 +120,7 @@ def _advertisement_entry(known: SavedAdvertisement, scheme: Scheme, wall_offset:
 
 
 def parse_state(text: str, services: Iterable[Service], wall_offset: float = 0.0) -> ParsedState:
-    """Parse what `text` holds for `services`. `wall_offset` as in `format_state`. Raises `StateTextError`."""
+    """Parse a state file for `services`. `wall_offset` as in `format_state`. Raises `StateTextError`."""
     entries = _entries(text)
     saved: dict[str, SavedState] = {}
     dropped = []
@@ -155,7 +155,7 @@ def parse_state(text: str, services: Iterable[Service], wall_offset: float = 0.0
 
 
 def _fitting(state: SavedState, service: Service) -> tuple[SavedState, list[str]]:
-    """Split `state` into the part about configured backends, and a sentence about each other one."""
+    """Split a saved state into the part about configured backends, and a sentence about each other one."""
     sources = {source.key for source in service.sources}
     urls = {name: known.url for name, known in state.advertisements.items() if known.source in sources}
     urls |= {backend.name: backend.url for backend in service.backends}
@@ -175,7 +175,7 @@ def _fitting(state: SavedState, service: Service) -> tuple[SavedState, list[str]
 
 
 def _quoted(text: str) -> str:
-    """Quote a text of the file for a message: on one line, and of bounded length."""
+    """Quote a text of the state file for a message: on one line, and of bounded length."""
     return printable(text, _MAX_QUOTED)
 
 
@@ -267,7 +267,7 @@ def _is_range(pair: object) -> bool:
 def _saved_state(
     name: str, entry: Mapping[str, Any], before: Scheme, service: Service, wall_offset: float
 ) -> SavedState:
-    """Restore an entry that was written in the scheme `before`. Raises `StateTextError`."""
+    """Restore a service's state from its entry, written in the scheme `before`. Raises `StateTextError`."""
     scheme = service.dialect.scheme
     try:
         versions = _version_set(entry["versions"], before, scheme)
@@ -295,7 +295,7 @@ def _saved_state(
 
 
 def _version_set(ranges: list[list[str]], before: Scheme, scheme: Scheme) -> VersionSet:
-    """Parse ranges that were written in the scheme `before`. Raises `VersionTextError`."""
+    """Parse version ranges that were written in the scheme `before`. Raises `VersionTextError`."""
     versions = VersionSet.of(
         VersionRange.in_major(before.require(low), before.require(high)) for low, high in ranges
     )
@@ -303,7 +303,7 @@ def _version_set(ranges: list[list[str]], before: Scheme, scheme: Scheme) -> Ver
 
 
 def _policy(name: str, policy: str | None, number: str | None) -> tuple[Policy, AtLeast | None] | None:
-    """Parse the policy and its number. Raises `StateTextError`."""
+    """Parse the offer policy in an entry, and its number. Raises `StateTextError`."""
     if policy is None:
         return None
     match = None if number is None else _NUMBER.fullmatch(number)

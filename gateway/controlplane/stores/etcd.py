@@ -65,12 +65,12 @@ T = TypeVar("T")
 
 @final
 class _NotSent(StoreError):
-    """Error: there is no connection, so nothing was sent."""
+    """Error: there is no connection to the endpoint, so nothing was sent."""
 
 
 @final
 class _BadToken(StoreError):
-    """Error: the token is missing or too old, so nothing was done."""
+    """Error: the token for etcd is missing or too old, so nothing was done."""
 
 
 @final
@@ -137,8 +137,8 @@ class EtcdStore:
                 self._until_moved.reschedule(asyncio.get_running_loop().time())
 
     async def _send_until_one_answers(self, path: str, body: Json) -> Json:
-        """Send a read. Another endpoint is asked when one fails or takes long, and the first answer counts.
-        The first endpoint is asked twice: its connection may have been an old one that it has closed."""
+        """Send a read to etcd. Another endpoint is asked when one fails or takes long; the first answer
+        counts. The first endpoint is asked twice: its connection may be an old one that it closed."""
         order = self._in_order()
         order.append(order[0])
         patience = self._call_time / len(order)
@@ -169,7 +169,7 @@ class EtcdStore:
         raise errors[0]
 
     async def _send_in_turn(self, path: str, body: Json) -> Json:
-        """Send a transaction. The next endpoint is asked only if the one before was not reached."""
+        """Send a transaction to etcd. The next endpoint is asked only if the one before was not reached."""
         first: StoreError | None = None
         for index in self._in_order():
             try:
@@ -224,7 +224,7 @@ class EtcdStore:
         return self._token
 
     async def _renew_token(self, endpoint: str, used: str) -> None:
-        """Log in, unless another call has done so meanwhile. A login outlives the call that wanted it."""
+        """Log in to etcd, unless another call has done so meanwhile. A login outlives the call it was for."""
         if self._token != used:
             return
         if self._login is None or self._login.done():
@@ -251,7 +251,7 @@ class EtcdStore:
         return None
 
     async def _post(self, endpoint: str, path: str, body: Json, token: str) -> Json:
-        """Send one request. The only place where exceptions of the library become texts for operators."""
+        """Send one request to etcd. Only here, exceptions of the library become texts for operators."""
         try:
             async with await self._open(endpoint, path, body, token) as response:
                 return _json(endpoint, response.status, await _read(response, endpoint))
@@ -310,7 +310,7 @@ class EtcdStore:
         )
 
     async def _tls_context(self) -> ssl.SSLContext | bool:
-        """Return the TLS context. It is made at the first request, because it reads files."""
+        """Return the TLS context for etcd. It is made at the first request, because it reads files."""
         if self._settings.tls is None:
             return True
         if self._context is None:
@@ -321,8 +321,8 @@ class EtcdStore:
         return self._context
 
     async def _watch(self, prefix: str, changed: Callable[[], None]) -> None:
-        """Watch for changes. Every message is a hint. A watch that ends or is silent for long is renewed, and
-        it follows when the calls move to another endpoint: the old one may hang."""
+        """Watch the store for changes. Every message is a hint. A watch that ends or is silent for long is
+        renewed, and it follows when the calls move to another endpoint: the old one may hang."""
         while not self._closed:
             with suppress(TimeoutError):
                 async with asyncio.timeout(None) as self._until_moved:
@@ -382,7 +382,7 @@ class _Addresses(AbstractResolver):
 
 
 def _start(doing: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Start a task that the caller keeps and ends."""
+    """Start a task; the caller keeps a reference to it and ends it."""
     return asyncio.create_task(doing)  # noqa: TID251 - a set, a name or a `finally` has each of them
 
 

@@ -55,7 +55,7 @@ class Unchanged(NamedTuple):
     key: str
     revision: int
     text: str | None = None
-    """Text of the key: a restored store may use the same revision for another one. None: any."""
+    """Text that the key must have: a restored store may use one revision for two texts. None: any."""
 
 
 Guard: TypeAlias = NothingNewer | Unchanged

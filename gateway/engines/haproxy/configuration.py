@@ -29,14 +29,14 @@ from gateway.core.http.message import CLIENT_CERT, FORWARDING, HTTPOXY, UNTRUSTE
 from gateway.engines.table import Asked, EngineServer, ErrorAnswer, RouteSet, Row, ServiceTable, Table, Traits
 
 GATEWAY: Final = "skewgate-gateway"
-"""Name of the section for the gateway, and of the server in it."""
+"""Name of HAProxy's section for the gateway, and of the server in it."""
 FRONTEND: Final = "skewgate"
 PLAIN_METHODS: Final = "GET HEAD POST PUT PATCH DELETE"
 SAFE_METHODS: Final = "GET HEAD"
-"""Plain methods that are sent again after a lost reply. PUT and DELETE, which the gateway sends again, are
-left out: HAProxy has no budget of retries."""
+"""Methods of plain requests that HAProxy sends again after a lost reply. PUT and DELETE, which the gateway
+sends again, are left out: HAProxy has no budget of retries."""
 MAX_RETRIES: Final = 8
-"""Largest number of retries of one request."""
+"""Largest number of HAProxy's retries of one request."""
 _PLAIN_REST: Final = "[A-Za-z0-9/._~@:,+=-]*$"
 """Regular expression for the rest of a plain path: no escapes, and no separator of any server."""
 _PORT: Final = "([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
@@ -45,14 +45,14 @@ VERSION_FIELD: Final = 1
 """Position of the version in a value of the map, as HAProxy's `field` counts."""
 ROUTE_SET_FIELD: Final = 2
 FIRST_RANGE_FIELD: Final = 3
-"""Position of the first value of the range headers."""
+"""Position of the range headers' first value in a value of the map."""
 _ENCODED: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class HaproxyOptions:
-    """Options of the configuration besides the table. Times are in HAProxy's spelling."""
+    """Options of HAProxy's configuration besides the table. Times are in HAProxy's spelling."""
 
     map_path: str
     """Path of the map for HAProxy."""
@@ -135,7 +135,7 @@ def _client(options: HaproxyOptions) -> Iterator[str]:
 
 
 def _aliases(pattern: str) -> str:
-    """Regular expression for every spelling of a normalized name, in lower case, or of a prefix."""
+    """Regular expression for every lower-case spelling of a normalized header name or prefix."""
     beginning = pattern.removesuffix("*")
     end = "$" if beginning == pattern else ""
     return f"^{beginning.replace('-', '[^a-z0-9]')}{end}"
@@ -295,13 +295,13 @@ def _server(member: EngineServer) -> str:
 
 
 def _literal(text: str) -> str:
-    """Escape a text for a log format: a percent sign is doubled."""
+    """Escape a text for a log format of HAProxy: a percent sign is doubled."""
     return text.replace("%", "%%")
 
 
 def _quoted(text: str) -> str:
-    """Quote one argument. Inside single quotes nothing is special to HAProxy; a template engine, through
-    which the file may go, would see pairs of braces."""
+    """Quote one argument of HAProxy's configuration. Inside single quotes nothing is special to HAProxy; a
+    template engine, through which the file may go, would see pairs of braces."""
     inner = text.replace("'", "'\\''")
     for pair in ("{{", "{%", "{#"):
         inner = inner.replace(pair, f"{pair[0]}''{pair[1]}")
@@ -309,7 +309,7 @@ def _quoted(text: str) -> str:
 
 
 def map_lines(table: Table) -> Iterator[str]:
-    """Lines of the map: key, space, value. Those of one service are together. Neither part has spaces."""
+    """Lines of HAProxy's map: key, space, value. A service's are together. Neither part has spaces."""
     for service in table.services:
         for row in service.rows:
             yield f"{key_of(service.service, row.asked)} {value_of(row)}"
@@ -327,7 +327,7 @@ def key_of(service: Service, asked: Asked) -> str:
 
 
 def value_of(row: Row) -> str:
-    """Map value of a row."""
+    """Value in HAProxy's map for a row of the table."""
     return "|".join((row.version, row.route_set, *row.range))
 
 

@@ -59,7 +59,7 @@ class Places:
 @final
 @dataclass(slots=True)
 class _Process:
-    """HAProxy process, and what it has in force."""
+    """Running HAProxy process, and what it has in force."""
 
     info: Info
     """Last answer of the process to `show info`."""
@@ -94,14 +94,14 @@ class HaproxyDriver:
         self._clock = clock
         self._process: _Process | None = None
         self._absent: Mapping[str, int] | None = None
-        """Agreed records in the file while no process listens; None: one may listen."""
+        """Sequence numbers of the records in the map file while no HAProxy listens; None: one may listen."""
         self._earlier: list[tuple[float, Mapping[str, int]]] = []
-        """Earlier processes that may still serve: their deadlines and agreed records."""
+        """Earlier HAProxy processes that may still serve: their deadlines and agreed records."""
         self._known: frozenset[str] | None = None
         """Names of the route sets of the running process; None: it has not answered yet."""
         self._compiler = TableCompiler()
         self._table = self._in_files = Table(())
-        """Current table, and the one in both files."""
+        """Current table of routes, and the one that both files have."""
         self._lines: tuple[str, ...] = ()
         """Lines of the map file."""
         self._written: dict[Path, str] = {}
@@ -212,7 +212,7 @@ class HaproxyDriver:
             raise
 
     def _met(self, info: Info) -> _Process:
-        """Return the process that answers: the known one, or a new one."""
+        """Return the HAProxy process that answers: the known one, or a new one."""
         before = self._process
         self._absent = None
         if before is not None and before.is_same(info):
@@ -225,11 +225,11 @@ class HaproxyDriver:
         return self._process
 
     def _may_drain(self, process: _Process) -> None:
-        """Note that a process has lost the socket, and finishes what it has."""
+        """Note that a HAProxy process has lost the socket, and may still finish its requests."""
         self._earlier.append((self._clock() + self._places.hard_stop_after, process.seqs))
 
     async def _nobody(self, snapshot: Snapshot) -> None:
-        """Write the files for a process that starts now. The one that had the socket may be draining."""
+        """Write the files for a HAProxy that starts now. The one that had the socket may be draining."""
         if self._process is not None:
             self._may_drain(self._process)
             self._process = None
@@ -267,7 +267,7 @@ class HaproxyDriver:
         self._log_missing()
 
     def _write_files(self, table: Table) -> tuple[str, ...]:
-        """Write the map first, because the configuration names it. Returns its lines."""
+        """Write both files, the map first, because the configuration names it. Returns the map's lines."""
         places = self._places
         texts = {
             places.map_file: map_text(table),

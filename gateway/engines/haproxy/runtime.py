@@ -37,12 +37,12 @@ class RuntimeProblem(Exception):
 
 @final
 class NobodyListens(RuntimeProblem):
-    """Error: the socket exists, and no process listens."""
+    """Error: HAProxy's socket exists, and no process listens."""
 
 
 @final
 class Info(NamedTuple):
-    """Description of the process that has the socket."""
+    """Description of the HAProxy process that has the socket."""
 
     pid: int
     release: str
@@ -52,7 +52,7 @@ class Info(NamedTuple):
 
 @final
 class Conversation:
-    """Connection to one process. Every method raises `RuntimeProblem`."""
+    """Connection to the runtime socket of one HAProxy process. Every method raises `RuntimeProblem`."""
 
     def __init__(self, path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._path = path
@@ -60,7 +60,7 @@ class Conversation:
         self._writer = writer
 
     async def command(self, text: str) -> str:
-        """Send a command and return the answer without the prompt."""
+        """Send a command to HAProxy and return the answer without the prompt."""
         try:
             async with asyncio.timeout(TIMEOUT):
                 self._writer.write(text.encode("utf-8") + b"\n")
@@ -75,7 +75,7 @@ class Conversation:
         return answer.decode("utf-8", "replace").strip(" \n>+")
 
     async def info(self) -> Info:
-        """Identify the process at the socket, and check its release and our rights."""
+        """Identify the HAProxy process at the socket, and check its release and our rights."""
         text = await self.command("show info")
         found = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
         release = found.get("Version", "")
@@ -93,7 +93,7 @@ class Conversation:
         return Info(int(found["Pid"]), release, int(uptime) if uptime.isdigit() else 0)
 
     async def replace_map(self, path: str, lines: Iterable[str]) -> None:
-        """Replace all lines of a map atomically."""
+        """Replace all lines of a map in HAProxy atomically."""
         answer = await self.command(f"prepare map {path}")
         created = _CREATED.match(answer)
         if created is None:
@@ -142,7 +142,7 @@ class Conversation:
 
 @asynccontextmanager
 async def conversation(path: str) -> AsyncIterator[Conversation]:
-    """Connect to the process that has the socket now. Raises `RuntimeProblem`."""
+    """Connect to the HAProxy process that has the socket now. Raises `RuntimeProblem`."""
     try:
         async with asyncio.timeout(TIMEOUT):
             reader, writer = await asyncio.open_unix_connection(path, limit=MAX_ANSWER)
@@ -165,7 +165,7 @@ async def conversation(path: str) -> AsyncIterator[Conversation]:
 
 
 def _nobody(path: str) -> RuntimeProblem:
-    """Describe a refused connection. Without a socket HAProxy may still serve, at another one."""
+    """Describe a refused connection to HAProxy. Without a socket it may still serve, at another one."""
     if Path(path).is_socket():
         return NobodyListens(f"nobody listens at {path}: HAProxy does not run")
     return RuntimeProblem(f"{path} is no socket: `stats socket` of HAProxy must name it")
