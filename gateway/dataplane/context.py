@@ -57,7 +57,7 @@ ResponseCacheKey: TypeAlias = tuple[Resolution, str, int, tuple[bytes, ...]]
 draw_bits: Final = partial(getrandbits, RANDOM_BITS)
 """Draws the random bits for one choice among the members."""
 NEVER: Final = float("inf")
-"""Deadline of a connection without one."""
+"""Deadline of a connection that has none: infinity."""
 SENT_AT_ONCE: Final = 16 * 1024
 """Bytes from which a piece is written at once: the transport then reports in the same call when too much
 waits, and the other side is read no more in this loop iteration (threats R-B1), in which uvloop would read up
@@ -68,21 +68,21 @@ about as much as parsing a head, and a quarter of a second is fine enough for ev
 
 MAX_CACHED_RESPONSES: Final = 4096
 MAX_CACHED_RESPONSE_SIZE: Final = 1024
-"""Bytes of the selected fields of a cached response. A backend may send another long `Vary` each time."""
+"""Maximum bytes of the selected fields of a cached response: a backend may send a new `Vary` each time."""
 
 
 class Writer(Protocol):
-    """A transport, or what stands before one."""
+    """Target of `Context.send`: a transport, or a connection in front of one."""
 
     def is_closing(self) -> bool:
-        """Whether nothing can be written any more."""
+        """Whether the target is closing: nothing can be written any more."""
 
     def write(self, data: bytes, /) -> None:
         """Write `data` now or, as far as that is not possible, later."""
 
 
 class OpenTunnel:
-    """A tunnel (`tunnel`), as its worker sees it."""
+    """Interface of a running tunnel (`tunnel`), as its worker uses it."""
 
     def __init__(self, service: str, deadline: float, expires_at: float) -> None:
         self.service = service
@@ -91,7 +91,7 @@ class OpenTunnel:
         """Wall-clock seconds at which the certificate of its client expires."""
 
     def on_deadline(self) -> None:
-        """Handle the deadline: no byte has passed for too long."""
+        """Handle the tunnel's deadline: no byte has passed for too long."""
         raise NotImplementedError
 
     def cut(self, ending: TunnelEnding) -> None:
@@ -194,10 +194,10 @@ class Context:
         """Requests in flight by service."""
         self.request_ids = RequestIdSource()
         self.tracing = tracing
-        """None: the gateway takes no part in traces, and their headers pass as they came."""
+        """Tracing of requests; None: the gateway takes no part in traces, whose headers pass unchanged."""
         self.held_bodies = HeldBodies(limits.replay_total)
         self.leases = None if shared is None else shared.leases
-        """Leases of this worker (`selection.is_full`)."""
+        """Leases of this worker by key (`selection.is_full`); None with a single worker."""
         self.retry_budget = RetryBudget(self.in_flight_by_service, shared)
         self.ejections: MemberFailures = (
             Ejections(snapshots, metrics, clock, on_ejection)
@@ -205,14 +205,14 @@ class Context:
             else ReportedFailures(snapshots, shared)
         )
         self.held_back = self.ejections.held_back
-        """Members that are held back (`selection.select`)."""
+        """Reduced shares of requests, by key of the members that are held back (`selection.select`)."""
         self.request_queue = RequestQueue(
             snapshots, self.in_flight_by_member, self.held_back, metrics, clock, random_bits, shared=shared
         )
         self.decision_cache: dict[DecisionKey, Resolution] = {}
         self.admission = Admission(Shedder(limits.shed_lag), metrics, shared)
         self.read_buffer = bytearray(READ_SIZE)
-        """Buffer shared by all `bounded_reads`."""
+        """Read buffer shared by all connections with bounded reads (`bounded_reads`)."""
         self.tunnels: set[OpenTunnel] = set()
         self.client_contexts = client_contexts or ClientContexts()
         """OpenSSL contexts for TLS to backends."""
@@ -221,14 +221,14 @@ class Context:
         self.response_cache: dict[ResponseCacheKey, ResponseRewrite] = {}
         """Rewrites of response heads, by all that they depend on; filled by `cache_response`."""
         self._configured: object = None
-        """Routes of the snapshot for which the tables were made: each configuration has its own object."""
+        """Routes for which the header readers were made: each configuration has its own object."""
         self.writes_client_cert = False
         """Whether some listener passes client certificates on to backends."""
         self._reads_ids = reads_ids
         self.request_layouts, self.response_layouts = LayoutBudget(), LayoutBudget()
         self._request_reader = self._trusted_request_reader = self._new_request_reader(frozenset())
         self._response_readers: dict[frozenset[str], ResponseReader] = {}
-        """Readers by owned names: services with the same ones share a reader."""
+        """Response readers by owned field names: services with the same ones share a reader."""
         self.forwarding_lines = ForwardingLines()
         self.rate_limiter = RateLimiter()
         self.refusals = Refusals()
@@ -247,14 +247,14 @@ class Context:
             self.flush()
 
     def flush(self) -> None:
-        """Write all waiting data. Called before a connection is closed, too, so that nothing is lost."""
+        """Write all data that waits. Called before a connection is closed, too, so that nothing is lost."""
         outbox, self._outbox = self._outbox, []
         for writer, data in outbox:
             if not writer.is_closing():  # closed since: uvloop would raise, asyncio warn
                 writer.write(data)
 
     def peer_at(self, transport: asyncio.BaseTransport) -> Peer:
-        """The other end of a plain connection."""
+        """Describe the client at the other end of a connection without TLS and PROXY header."""
         peername = transport.get_extra_info("peername")
         address = plain_address(str(peername[0])) if peername else UNIX_PEER
         return Peer(address, "http", self.trusted, self.forwarding_lines)

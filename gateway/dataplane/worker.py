@@ -36,7 +36,7 @@ log = logging.getLogger("skewgate.worker")
 LOG_INTERVAL: Final = 60.0
 """Seconds between two log lines about connections closed to make room."""
 VERY_LATE: Final = 2 * TICK
-"""Seconds; a later tick means that the process did not run."""
+"""Seconds of lateness: a tick that is later means that the process did not run."""
 IDLE_GRACE: Final = 2.0
 """Seconds for which idle client connections stay open while the gateway drains. A request that is on its way
 then gets a response with `Connection: close`, not a closed connection (threats E1)."""
@@ -60,13 +60,13 @@ class Worker:
         self.accept_phase = AcceptPhase(context.limits.handshakes)
         """Client connections that have not reached HTTP yet."""
         self._serving = self._aborted = False
-        """Whether it has listened on every address; whether it has closed everything."""
+        """Whether the worker has listened on every address; whether it has closed everything."""
         self._room = ClientRoom(self.context, self.accept_phase, self._open_pools)
         self._clients = self._room.clients
         self._pools: dict[str, ConnectionPool] = {}
         self._retired: list[ConnectionPool] = []
         self._released_from: object = None
-        """Views whose removed backends and services are released already."""
+        """Views of the snapshot whose removed backends and services are released already."""
         self._balance: Balance | None = None
         self._expires_at = NEVER  # wall-clock seconds: no certificate of a client expires before
         self._no_clients = asyncio.Event()
@@ -125,7 +125,7 @@ class Worker:
             await self._listeners.stop()
 
     async def drain(self, seconds: float) -> None:
-        """Accept no more, let requests finish within `seconds`, then close everything."""
+        """Accept no more clients, let requests finish within `seconds`, then close all connections."""
         await self.stop_accepting()
         if self._balance is not None:
             self._balance.take()
@@ -148,7 +148,7 @@ class Worker:
         await self.abort()
 
     async def abort(self) -> None:
-        """Close everything at once, and return when the cut requests are recorded."""
+        """Close all listeners and connections at once, and return when the cut requests are recorded."""
         if self._next_tick is not None:
             self._next_tick.cancel()
         self._aborted = True
@@ -260,7 +260,7 @@ class Worker:
         return 0 if pool is None else pool.trim(most)
 
     def _open_pools(self) -> Sequence[ConnectionPool]:
-        """All pools, those of removed backends included."""
+        """All connection pools, those of removed backends included."""
         return (*self._pools.values(), *self._retired)
 
     def _retire(self, pool: ConnectionPool) -> None:

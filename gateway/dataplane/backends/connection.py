@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from gateway.dataplane.http1.request_ids import SentIds
 
 BODY_UNREAD: Final = frozenset({400, 411, 413, 415, 501})
-"""Refusals by the head, after which some servers take the unread body for a request (threats R3-T1)."""
+"""Response statuses after which some servers read the unread body as a request (threats R3-T1)."""
 END: Final[int] = getattr(select, "POLLRDHUP", 0)
 """Poll event: the backend has closed its side, even if there is something to read before. Only Linux has it;
 others report only that both sides are closed."""
@@ -56,7 +56,7 @@ MAX_INTERIM: Final = 16
 
 
 class ResponseReceiver:
-    """An attempt, as its pool and its connection see it."""
+    """Interface through which a backend connection and its pool report to the attempt of a request."""
 
     __slots__ = ()
 
@@ -64,15 +64,15 @@ class ResponseReceiver:
     """Whether the attempt needs no connection and no response any more."""
 
     def on_connection(self, connection: BackendConnection) -> None:
-        """Use a connection that was just made."""
+        """Handle a backend connection that was just made for this attempt."""
         raise NotImplementedError
 
     def is_misplaced(self, response: ResponseHead, sent_ids: SentIds) -> bool:
-        """Whether a response is for an earlier request of its connection (`sent_ids`)."""
+        """Whether a response is for an earlier request of its backend connection (`sent_ids`)."""
         raise NotImplementedError
 
     def on_interim(self, response: ResponseHead) -> None:
-        """Handle an interim response."""
+        """Handle an interim (1xx) response of the backend."""
         raise NotImplementedError
 
     def on_switch(self, response: ResponseHead, head: bytes, rest: bytes) -> Failure | None:
@@ -85,29 +85,29 @@ class ResponseReceiver:
         raise NotImplementedError
 
     def on_response_body(self, piece: bytes, *, done: bool) -> None:
-        """Handle a further piece of content."""
+        """Handle a further piece of the response's content."""
         raise NotImplementedError
 
     def on_failure(self, failure: Failure) -> None:
-        """Handle a failure: no whole response will come, and the connection is closed."""
+        """Handle the failure of the attempt: no whole response will come, and its connection is closed."""
         raise NotImplementedError
 
     def pause_request(self) -> None:
-        """Stop the request body: the backend takes no more."""
+        """Stop reading the request body from the client: the backend takes no more."""
         raise NotImplementedError
 
     def resume_request(self) -> None:
-        """Send on: the backend takes more again."""
+        """Read the request body from the client again: the backend takes more."""
         raise NotImplementedError
 
 
 class ConnectionHome:
-    """The pool, as its connections see it."""
+    """Interface of a connection pool, as its backend connections use it."""
 
     context: Context
     closed: bool
     id_mark: bytes
-    """Part of every request id made by this gateway."""
+    """Mark in every request id that this worker makes."""
 
     def on_out_of_step(self, reason: str) -> None:
         """Note that the connection is, or soon will be, out of step: bytes have come that answer no request
@@ -115,15 +115,15 @@ class ConnectionHome:
         raise NotImplementedError
 
     def on_connection_made(self, connection: BackendConnection, /) -> None:
-        """Add an open connection."""
+        """Add an open backend connection to the pool."""
         raise NotImplementedError
 
     def on_idle(self, connection: BackendConnection, /) -> None:
-        """Take a connection back, for the next request."""
+        """Take a backend connection back into the pool, for the next request."""
         raise NotImplementedError
 
     def on_connection_lost(self, connection: BackendConnection, /) -> None:
-        """Forget a closed connection."""
+        """Remove a closed backend connection from the pool."""
         raise NotImplementedError
 
     def on_refused(self, error: BaseException | None, /) -> None:
@@ -173,18 +173,18 @@ class BackendConnection:
         self.phase: BackendPhase = CONNECTING
         self.transport: asyncio.Transport
         self.made_at = pool.context.now
-        """Time by the coarse clock."""
+        """Time at which the gateway began to connect, by the worker's coarse clock."""
         self.deadline = NEVER
         self.timeouts = pool.context.timeouts
-        """Time-outs of the last request's service, like `reuse`."""
+        """Time-outs of the service of the last request on this connection. `reuse` is of the same service."""
         self.reuse = DEFAULT_REUSE
         self.requests = 0
-        """Number of requests carried, the present one included."""
+        """Number of requests that this connection has carried, the present one included."""
         self.sent_ids: SentIds = []
         self._poll: Callable[[int], list[tuple[int, int]]]
         """Asks the kernel whether anything can be read, the end of the connection included."""
         self.is_closing: Callable[[], bool]
-        """Whether nothing can be written any more."""
+        """Whether the connection is closing: nothing can be written to it any more."""
         self._is_tls = False
         self._tickets_due = False
         """Whether readable bytes are most likely session tickets: a TLS 1.3 handshake was just made."""
@@ -194,11 +194,11 @@ class BackendConnection:
         self._request_body: RequestBody | None = None
         self._is_head_request = False
         self._written = 0
-        """Bytes written of a request with a body."""
+        """Bytes of the present request written so far, counted if it has a body."""
         self._progress = WriteProgress()
         self._write_buffer = pool.context.limits.write_buffer
         self.congested = False
-        """Whether the backend does not take what was written."""
+        """Whether the write buffer is over its limit: the backend does not take what was written."""
         # Of its response
         self._reader: ResponseReader
         self._buffer = b""
@@ -207,7 +207,7 @@ class BackendConnection:
         self._remaining = 0
         self._decoder: ChunkedDecoder | None = None
         self._paused = False
-        """Whether reading has stopped because the client takes no more. The backend has no deadline then."""
+        """Whether reading from the backend is paused until the client takes more. It has no deadline then."""
         self._reads_bounded = False
         self._last_response = False
 
@@ -256,7 +256,7 @@ class BackendConnection:
             receiver.on_failure(Failure.REPLY_CUT)
 
     def give_up(self) -> None:
-        """Close the connection, which is open or being made: nobody waits for it any more."""
+        """Close the backend connection, open or still being made: no attempt waits for it any more."""
         if self.phase is IDLE:
             self.abandon()
         else:
@@ -271,7 +271,7 @@ class BackendConnection:
         *,
         is_head_request: bool,
     ) -> None:
-        """Begin an attempt: whatever arrives from now on is its response."""
+        """Begin an attempt on this connection: its request is sent next, and its response read."""
         self.phase = UNSENT
         self._receiver = receiver
         self._reader = reader
@@ -291,12 +291,12 @@ class BackendConnection:
             self._progress.restart()
 
     def send(self, data: bytes) -> None:
-        """Write the first part of a request with a body."""
+        """Send the head of a request that has a body, with the part of the body that has come."""
         self._written += len(data)
         self.pool.context.send(self, data)
 
     def send_more(self, data: bytes) -> None:
-        """Write a further part at once. A response that has come before it is an early one."""
+        """Write a further part of the request body at once. A response that came before is an early one."""
         if self.phase is UNSENT or self.transport.is_closing():
             return
         if self.readable():
@@ -305,7 +305,7 @@ class BackendConnection:
         self.transport.write(data)
 
     def readable(self) -> bool:
-        """Whether the backend has closed or sent something, reported by the event loop or not."""
+        """Whether the backend has closed or sent something, even if the event loop has not reported it."""
         return self.transport.is_closing() or (bool(self._poll(0)) and not self._has_tickets_only())
 
     def _has_tickets_only(self) -> bool:
@@ -334,7 +334,7 @@ class BackendConnection:
         self.transport.write(data)
 
     def note_surplus(self) -> None:
-        """Tell the pool if more than the end of the connection can be read. Unknown over TLS."""
+        """Report to the pool if bytes can be read that answer no request. Unknown over TLS."""
         sock = self.transport.get_extra_info("socket")
         if not self._is_tls and sock is not None and unread(sock.fileno()):
             self.pool.on_out_of_step("surplus")
@@ -373,33 +373,33 @@ class BackendConnection:
 
     @property
     def _is_sending(self) -> bool:
-        """Whether the backend may not have taken the whole request yet. The deadline is about that then."""
+        """Whether the backend may not have taken the whole request yet, for which the deadline is then."""
         return self.phase is SENDING or self.phase is READING_EARLY
 
     @property
     def _reads_head(self) -> bool:
-        """Whether there is a request, and no byte of its response content has come."""
+        """Whether the connection has a request, and no byte of the response content has come."""
         return self.phase in (UNSENT, SENDING, AWAITING_HEAD)
 
     def _leave(self) -> ResponseReceiver | None:
-        """Prepare for closing; returns the receiver that waits for a response."""
+        """Begin to close the connection; returns the attempt that waits for a response."""
         receiver, self._receiver = self._receiver, None
         self.phase = CLOSING
         self.deadline = NEVER
         return receiver
 
     def abandon(self) -> None:
-        """Close the connection at once. The attempt does not need the response any more."""
+        """Close the backend connection at once: its response is not needed any more."""
         self._leave()
         self.transport.abort()
 
     def close(self) -> None:
-        """Close the connection, which carries no request."""
+        """Close a backend connection that carries no request."""
         self._leave()
         self.transport.close()
 
     def on_deadline(self) -> None:
-        """Fail: nothing was taken or sent in time. An idle connection just closes."""
+        """Fail the attempt: the backend took or sent nothing in time. An idle connection just closes."""
         if self._is_sending:
             self._await_taking()
             if self.deadline > self.pool.context.now:
@@ -409,20 +409,20 @@ class BackendConnection:
 
     @property
     def _any_byte_received(self) -> bool:
-        """Whether an interim response or part of a head has come. Valid until the head is complete."""
+        """Whether the backend has begun to respond: an interim response or part of a head has come."""
         return bool(self._buffer) or self._interim > 0
 
     # -- flow control: each side is read only as fast as the other side takes it
 
     def pause_reading(self) -> None:
-        """Stop reading until the client takes more. The backend has no deadline meanwhile."""
+        """Stop reading from the backend until the client takes more. It has no deadline meanwhile."""
         self._paused = True
         if not self._is_sending:
             self.deadline = NEVER
         self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Read from the backend again: the client takes more."""
         self._paused = False
         if not self._is_sending:
             self._await_response()
@@ -441,7 +441,7 @@ class BackendConnection:
     # -- the response
 
     def eof_received(self) -> bool:
-        """Let the transport close, which ends the response or cuts it off."""
+        """Let the transport close after the backend's end, which completes the response or cuts it off."""
         reads = self.phase is READING or self.phase is READING_EARLY
         if reads and self._framing == UNTIL_CLOSE and (not self._is_tls or has_ended(self.transport)):
             self.phase = FINISHED
@@ -539,7 +539,7 @@ class BackendConnection:
         self.deadline = NEVER
 
     def use_once(self) -> None:
-        """Never return the connection to its pool: what the backend takes it for is uncertain."""
+        """Close the connection after this response: what the backend takes its bytes for is uncertain."""
         self._last_response = True
 
     def _begin_content(self, receiver: ResponseReceiver, response: ResponseHead, data: bytes) -> None:
@@ -561,7 +561,7 @@ class BackendConnection:
         receiver.on_response(response, piece, done=done)
 
     def _read_body(self, data: bytes) -> tuple[bytes, bool, bool]:
-        """Content in `data`, whether it is complete, and whether bytes follow it."""
+        """Response content in `data`, whether it is complete, and whether bytes follow it."""
         framing = self._framing
         if framing == BY_LENGTH:
             left = self._remaining - len(data)
@@ -578,7 +578,7 @@ class BackendConnection:
         return data, False, False
 
     def _release(self, *, surplus: bool) -> None:
-        """Return to the pool, or close: the response is complete.
+        """Return the connection to the pool, or close it: the response is complete.
 
         Called before the attempt is told, so that the client's next request finds this connection idle. If
         the response came before the whole request was sent, the backend may read the rest of the body as

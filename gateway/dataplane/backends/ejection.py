@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gateway.telemetry.metrics import Metrics
 
 FIRST_SHARE: Final = 0.1
-"""Share of its usual requests with which a member re-enters."""
+"""Share of its usual requests that a member gets first after its ejection."""
 
 REASON_OF: Final[dict[Failure, EjectionReason]] = {
     Failure.NOT_SENT: EjectionReason.BAD_GATEWAY,
@@ -45,7 +45,7 @@ REASON_OF: Final[dict[Failure, EjectionReason]] = {
 `connect_failed`."""
 
 _CLOSED_IDLE: Final = frozenset({Failure.NOT_SENT, Failure.NO_REPLY})
-"""Failures that do not count on a connection that was idle: servers close idle connections."""
+"""Failures that do not count for ejection on a connection that was idle: servers close idle ones."""
 
 _TEXTS: Final[Mapping[EjectionReason, str]] = {
     EjectionReason.CONNECT: "no connection could be made",
@@ -56,11 +56,11 @@ _TEXTS: Final[Mapping[EjectionReason, str]] = {
 
 
 OnEjection: TypeAlias = Callable[[str, str, bool], None]
-"""Called with (member key, what happened and why, whether it is ejected now)."""
+"""Callback for ejections: (member key, what happened and why, whether it is ejected now)."""
 
 
 def untold(_key: str, _text: str, _ejected: bool) -> None:  # noqa: FBT001
-    """Ignore an ejection."""
+    """Ignore an ejection: the default callback."""
 
 
 @final
@@ -74,13 +74,13 @@ class _Record:
         self.failures = 0
         self.ejections = 0
         self.since = 0.0
-        """Time of the last ejection."""
+        """Time of the member's last ejection."""
         self.until = 0.0
-        """End of the ejection; 0: it is not ejected."""
+        """Time at which the member's ejection ends; 0: it is not ejected."""
         self.returned_at = 0.0
-        """Time at which it began to re-enter; 0: it gets all its requests."""
+        """Time at which the member began to get requests again; 0: it is not re-entering."""
         self.well_since = now
-        """Time since which it has neither failed nor been ejected, and no ejection was forgotten."""
+        """Time since which the member has neither failed nor been ejected, and no ejection was forgotten."""
         self.reason = EjectionReason.CONNECT
 
     @property
@@ -93,25 +93,25 @@ class MemberFailures:
 
     def __init__(self, snapshots: SnapshotSource) -> None:
         self.held_back: dict[str, int] = {}
-        """Share of its requests by member key, for `selection.select`. Always the same object."""
+        """Reduced shares of requests of ejected and re-entering members, by key. Always the same object."""
         self.watching = False
-        """Whether responses must be reported: some member has failed lately, or statuses count."""
+        """Whether responses must be reported: a member has failed lately, or statuses count as failures."""
         self._snapshots = snapshots
         self._counts_status = False
-        """Whether some service counts responses with a status from 500 on."""
+        """Whether some service counts responses with a status from 500 on as failures."""
         self._looked_at: object = None
-        """Configuration for which `_counts_status` holds."""
+        """Routes of the configuration for which `_counts_status` was computed."""
 
     # -- what requests have met
 
     def failed(self, member: Member, failure: Failure, *, reused: bool) -> None:
-        """Report a failed attempt at `member`. `reused`: on a connection that was idle."""
+        """Report a failed attempt at `member`. `reused`: it was on a connection that was idle."""
         reason = REASON_OF.get(failure)
         if reason is not None and not (reused and failure in _CLOSED_IDLE):
             self.count(member, reason)
 
     def connect_failed(self, service: str, backend: str) -> None:
-        """Report a failure to connect that was not a shortage of this process."""
+        """Report a failure to connect to a backend that was not a shortage of this process."""
         member = self._member(service, backend)
         if member is not None:
             self.count(member, EjectionReason.CONNECT)
@@ -136,7 +136,7 @@ class MemberFailures:
     # -- as time passes
 
     def tick(self) -> None:
-        """Update what depends on time and configuration, with every tick."""
+        """Update what depends on time and configuration in the record of failures, with every tick."""
         routes = self._snapshots.current.routes
         if self._looked_at is not routes:
             self._looked_at = routes
@@ -263,7 +263,7 @@ class Ejections(MemberFailures):
         self._tell(record, f"no longer ejected; back to its full share of requests within {plan.time:g} s")
 
     def _forget(self, record: _Record, plan: Ejection, now: float) -> None:
-        """Forget one ejection for each `time` without failures, in the end the member."""
+        """Forget one ejection for each `time` without failures, in the end the member's history."""
         if not record.ejections:
             del self._records[record.key]
         elif now - record.well_since >= plan.time:
@@ -322,7 +322,7 @@ def _answers_again(record: _Record, member: Member) -> bool:
 
 @final
 class ReportedFailures(MemberFailures):
-    """Failures in one of several workers, reported to the main process."""
+    """Failures of requests in one of several workers, which are reported to the main process."""
 
     def __init__(self, snapshots: SnapshotSource, shared: SharedLimits) -> None:
         super().__init__(snapshots)
@@ -344,7 +344,7 @@ class ReportedFailures(MemberFailures):
             self._shared.on_failure(key, url, None)
 
     def put_in_force(self, held_back: Mapping[str, int], failing: Iterable[str]) -> None:
-        """Apply the main process's decision. `failing`: members that have failed in any worker since."""
+        """Apply the main process's ejections. `failing`: members that have failed in any worker since."""
         self.held_back.clear()
         self.held_back.update(held_back)
         for key in failing:
@@ -352,7 +352,7 @@ class ReportedFailures(MemberFailures):
         self.watching = self._counts_status or bool(self._failing)
 
     def tick(self) -> None:
-        """Forget members that get no requests any more."""
+        """Forget the failures of members that get no requests any more."""
         super().tick()
         for key in tuple(self._failing):
             service, _, backend = key.partition("/")
@@ -362,5 +362,5 @@ class ReportedFailures(MemberFailures):
         self.watching = self._counts_status or bool(self._failing)
 
     def ejected(self) -> dict[str, Ejected]:
-        """Nothing: the main process knows."""
+        """Ejected members, always empty here: the main process knows them."""
         return {}

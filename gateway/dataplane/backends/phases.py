@@ -14,29 +14,29 @@ class BackendPhase(IntEnum):
     """Phase of a connection to a backend."""
 
     CONNECTING = 0
-    """The connection is being made."""
+    """Phase of a backend connection: it is being made."""
     UNWANTED = 1
-    """The connection was given up while being made. If it is made nevertheless, it is closed at once."""
+    """Phase of a backend connection: given up while being made. If it is made, it is closed at once."""
     IDLE = 2
-    """The connection carries no request."""
+    """Phase of a backend connection: it carries no request."""
     UNSENT = 3
-    """The connection has a request, of which no byte was written."""
+    """Phase of a backend connection: it has a request of which no byte was written."""
     SENDING = 4
-    """A request with a body is written, and not known to be taken whole. No final head has come."""
+    """Phase of a backend connection: a request with a body may not be taken whole; no final head yet."""
     AWAITING_HEAD = 5
-    """The backend has the whole request. The final head of its response is not complete."""
+    """Phase of a backend connection: the request was taken whole; its final head is not complete."""
     READING_EARLY = 6
-    """Content is read that came before the backend is known to have taken the whole request."""
+    """Phase of a backend connection: content comes before the request is known to be taken whole."""
     READING = 7
-    """Content is read."""
+    """Phase of a backend connection: the content of a response is read."""
     FINISHED = 8
-    """The backend has ended content that lasts until the end of the connection: it was not cut off."""
+    """Phase of a backend connection: its end has completed the content, which was not cut off."""
     TUNNELLING = 9
-    """The connection is one end of a tunnel."""
+    """Phase of a backend connection: it is one end of a tunnel."""
     CLOSING = 10
-    """The gateway closes the connection. Whatever still comes is dropped."""
+    """Phase of a backend connection: the gateway closes it, and drops whatever still comes."""
     CLOSED = 11
-    """The connection has ended."""
+    """Phase of a backend connection: it has ended."""
 
 
 CONNECTING: Final = BackendPhase.CONNECTING
@@ -66,4 +66,4 @@ TRANSITIONS: Final[dict[BackendPhase, frozenset[BackendPhase]]] = {
     CLOSING: frozenset({CLOSED}),
     CLOSED: frozenset(),
 }
-"""Phases that may follow each phase."""
+"""Phases that may follow each phase of a backend connection."""

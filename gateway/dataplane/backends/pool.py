@@ -33,7 +33,7 @@ log = logging.getLogger("skewgate.backend")
 _OWN_SHORTAGE: Final = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL}
 )
-"""The gateway itself lacks descriptors, ports or memory: no fact about the backend."""
+"""Errors of connecting that show a lack of descriptors, ports or memory here: no fact about the backend."""
 ONCE_TIME: Final = 600.0
 """Seconds for which a backend that was found out of step gets one request per connection."""
 _OUT_OF_STEP: Final = {
@@ -42,18 +42,18 @@ _OUT_OF_STEP: Final = {
 }
 
 Resolve: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
-"""Addresses of a backend's host, at least one, in the order to try them. Raises `OSError` if none is known.
-Waits for a name server only if the name is new."""
+"""Resolves a backend's host to its addresses, at least one, in the order to try them. Raises `OSError` if
+none is known. Waits for a name server only if the name is new."""
 
 
 class ConnectionRoom(Protocol):
-    """File descriptors of the process, as the pool sees them."""
+    """Interface through which a connection pool asks for file descriptors."""
 
     def backend_opens(self, connection: BackendConnection, /) -> bool:
-        """Whether a connection may be made, or is made already. It counts until `backend_closed`."""
+        """Whether there is a file descriptor for a backend connection. It counts until `backend_closed`."""
 
     def backend_closed(self, connection: BackendConnection, /) -> None:
-        """Stop counting a connection that is closed or could not be made."""
+        """Stop counting a backend connection that is closed or could not be made."""
 
 
 @final
@@ -73,7 +73,7 @@ class ConnectionPool(ConnectionHome):
         self.closed = False
         self.id_mark = context.request_ids.mark
         self._has_exceptions = False
-        """Whether it is closed, or the backend was found out of step."""
+        """Whether this pool is closed, or its backend was found out of step."""
         self._once_until = 0.0
         """Time, by the coarse clock, until which each connection carries one request, and everything received
         is acknowledged at once. 0: the backend was never out of step."""
@@ -94,7 +94,7 @@ class ConnectionPool(ConnectionHome):
         return None
 
     def connect(self, user: ResponseReceiver, service: Service) -> None:
-        """Make a connection and pass it to `user`, or report the failure to it."""
+        """Connect to the backend, and pass the connection or the failure to `user`."""
         if self.backend.max_connections:
             leases = self.context.leases
             most = self.backend.max_connections
@@ -106,7 +106,7 @@ class ConnectionPool(ConnectionHome):
         task.add_done_callback(self._connecting.pop)
 
     def _make_room(self, most: int) -> None:
-        """Close an unused connection if there are `most`. Requests in flight are fewer."""
+        """Close an unused backend connection if there are `most` of them. Requests in flight are fewer."""
         if len(self.connections) + len(self._connecting) < most:
             return
         if self.idle:
@@ -115,7 +115,7 @@ class ConnectionPool(ConnectionHome):
             unused[0].cancel()
 
     def trim(self, most: int) -> int:
-        """Close unused connections until at most `most` are left; returns how many are open."""
+        """Close unused backend connections until at most `most` are left; returns how many are open."""
         surplus = len(self.connections) + len(self._connecting) - most
         while surplus > 0 and self.idle:
             self.close_oldest()
@@ -152,8 +152,8 @@ class ConnectionPool(ConnectionHome):
                 user.on_connection(connection)
 
     async def _connect_to_any(self, seconds: float) -> BackendConnection:
-        """Connect to the first address that accepts. Each gets an equal share of the remaining time, so that
-        a silent one does not keep the others from being tried."""
+        """Connect to the first address of the backend that accepts. Each gets an equal share of the remaining
+        time, so that a silent one does not keep the others from being tried."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         async with asyncio.timeout_at(deadline):
@@ -168,7 +168,7 @@ class ConnectionPool(ConnectionHome):
             return await self._connect_to(last, seconds)
 
     async def _connect_to(self, address: str, seconds: float) -> BackendConnection:
-        """Connect to one address, for a request that waits at most `seconds`."""
+        """Connect to one address of the backend, for a request that waits at most `seconds`."""
         loop, backend = asyncio.get_running_loop(), self.backend
         connection = BackendConnection(self)
         protocol = cast(asyncio.Protocol, connection)
@@ -197,7 +197,7 @@ class ConnectionPool(ConnectionHome):
         return connection
 
     def _connect_failed(self, began: float, reason: str) -> None:
-        """Report the fact, unless the pool was closed and nothing uses this address any more."""
+        """Report a failure to connect, unless the pool was closed and nothing uses this address any more."""
         if not self.closed:
             self.context.observe(self.service, self.backend.name, ConnectFailed(began, reason))
             self.context.ejections.connect_failed(self.service, self.backend.name)
@@ -211,7 +211,7 @@ class ConnectionPool(ConnectionHome):
         self.connections.add(connection)
 
     def on_idle(self, connection: BackendConnection) -> None:
-        """Keep the connection for the next request, unless it is used up or the pool was closed."""
+        """Keep a backend connection for the next request, unless it is used up or the pool was closed."""
         reuse, now = connection.reuse, self.context.now
         age_limit = connection.made_at + reuse.time
         if (
@@ -226,7 +226,7 @@ class ConnectionPool(ConnectionHome):
         self.idle.append(connection)
 
     def _is_over(self, connection: BackendConnection, now: float) -> bool:
-        """Whether a connection may not be used again, in a pool that is closed or was out of step."""
+        """Whether a connection may not be reused: the pool is closed, or its backend was out of step."""
         if self.closed or (now < self._once_until and connection.requests):
             return True
         if self._once_until:
@@ -234,7 +234,7 @@ class ConnectionPool(ConnectionHome):
         return False
 
     def on_out_of_step(self, reason: str) -> None:
-        """Let each connection carry one request for `ONCE_TIME`. Used ones close with their response."""
+        """For `ONCE_TIME`, use each connection to this backend once. Used ones close with their response."""
         now = self.context.now
         self.context.metrics.count(
             OfBackend.out_of_step, reason, service=self.service, backend=self.backend.name
@@ -261,26 +261,26 @@ class ConnectionPool(ConnectionHome):
             self.idle.remove(connection)
 
     def counts(self) -> tuple[int, int]:
-        """Numbers of idle and active connections."""
+        """Numbers of idle and active connections in this pool."""
         return len(self.idle), len(self.connections) - len(self.idle)
 
     def close(self) -> None:
-        """Close idle connections now, and each of the others when its response has ended."""
+        """Close the pool: idle connections now, and each of the others when its response has ended."""
         self.closed = self._has_exceptions = True
         self.close_idle()
 
     def close_oldest(self) -> None:
-        """Close the connection that is idle for longest."""
+        """Close the backend connection that has been idle for longest."""
         self.idle.pop(0).close()
 
     def close_idle(self) -> None:
-        """Close the idle connections."""
+        """Close the idle connections of this pool."""
         for connection in self.idle:
             connection.close()
         self.idle.clear()
 
     def abort(self) -> None:
-        """Close everything at once."""
+        """Close all connections of this pool at once, also those that are being made."""
         self.closed = self._has_exceptions = True
         for task in self._connecting:
             task.cancel()

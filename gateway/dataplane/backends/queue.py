@@ -38,20 +38,20 @@ class Turn(NamedTuple):
     """Right of a request to keep its place, and the rest of its time, if it has to wait once more."""
 
     number: int
-    """Counts up: a lower one waits longer."""
+    """Number of the wait, which counts up: a lower one waits longer."""
     left: float
-    """Seconds that it may still wait."""
+    """Seconds for which the request may still wait."""
 
 
 class WaitingRequest(Protocol):
     """A request that can wait for a member with room."""
 
     def on_room(self, member: Member | None, failure: Failure | None, turn: Turn) -> None:
-        """Go on at `member`, which has room; None: no member is left. The request has left the queue.
+        """Send the request to `member`, which has room; None: no member is left. It has left the queue.
         `failure`: as given to `RequestQueue.enter`. `turn`: for another wait."""
 
     def give_up(self, failure: Failure) -> None:
-        """Fail: the request has waited too long and left the queue."""
+        """Fail the request: it has waited too long and left the queue."""
 
 
 class _QueueEntry(NamedTuple):
@@ -59,9 +59,9 @@ class _QueueEntry(NamedTuple):
     resolution: Resolution
     tried: tuple[str, ...]
     failure: Failure | None
-    """Failure of the attempt before; None before the first."""
+    """Failure of the request's last attempt; None before the first."""
     member: Member
-    """Member in whose queue it is counted."""
+    """Member in whose queue the request is counted."""
     number: int
     until: float
 
@@ -82,7 +82,7 @@ class RequestQueue:
         shared: SharedLimits | None = None,
     ) -> None:
         self.watches = False
-        """Whether the end of a request is for `give_back`: something waits for room, here or elsewhere."""
+        """Whether ended requests must be reported to `give_back`: some wait for room, here or elsewhere."""
         self.waiting_by_member: dict[str, int] = {}
         """Number of waiting requests by member key, without zeros."""
         self._snapshots = snapshots
@@ -94,11 +94,11 @@ class RequestQueue:
         self._shared = shared
         self._leases = None if shared is None else shared.leases
         self._lines: dict[Line, dict[WaitingRequest, _QueueEntry]] = {}
-        """Each in the order of the numbers; none is empty."""
+        """Waiting requests by line, each line in the order of the numbers; none is empty."""
         self._entries: dict[WaitingRequest, _QueueEntry] = {}
         self._number = 0
         self._given_back: list[str] = []
-        """Member keys, once for each request that has ended. They count as in flight until the waiting
+        """Member keys of requests that have ended, once for each. They count as in flight until the waiting
         requests were asked, so that no newcomer takes their place."""
 
     def enter(
@@ -109,8 +109,8 @@ class RequestQueue:
         failure: Failure | None,
         turn: Turn | None = None,
     ) -> bool | None:
-        """Wait for room. False: all queues are full, which is counted. None: no member is left. `turn`: from
-        an earlier wait, whose place the request gets back."""
+        """Let a request wait for a member with room. False: all queues are full, which is counted. None: no
+        member is left. `turn`: from an earlier wait, whose place the request gets back."""
         waiting = self.waiting_by_member
         members = awaited(resolution, self._snapshots.current, tried, self._held_back)
         if not members:
@@ -164,7 +164,7 @@ class RequestQueue:
             shared.on_leases()
 
     def leave(self, request: WaitingRequest) -> None:
-        """Remove a request that goes on, or whose client has gone."""
+        """Remove a waiting request that goes on, or whose client has gone."""
         entry = self._entries.pop(request, None)
         if entry is None:
             return
@@ -213,7 +213,7 @@ class RequestQueue:
         self._waiting_changed()
 
     def expire(self) -> None:
-        """Give up what has waited too long, and try the others again: members come, go and change."""
+        """Fail requests that have waited too long, and try the others again: members come, go and change."""
         if not self._entries:
             return
         now = self._clock()
@@ -226,8 +226,8 @@ class RequestQueue:
         self._admit()
 
     def _admit(self) -> None:
-        """Let every request go that has a member with room, oldest first. A line ends at its first that has
-        none."""
+        """Let every waiting request go that has a member with room, oldest first. A line ends at its first
+        that has none."""
         heads = [(next(iter(waiting.values())).number, line) for line, waiting in self._lines.items()]
         heapify(heads)
         while heads:
@@ -244,7 +244,7 @@ class RequestQueue:
                 heappush(heads, (next(iter(waiting.values())).number, line))
 
     def _member_for(self, entry: _QueueEntry) -> Member | None:
-        """Draw a member. It is final, because a second draw might say that the request has to wait."""
+        """Draw a member for a waiting request. It is final: a second draw might say that it has to wait."""
         self._snapshots.apply_batch()
         return reselect(
             entry.resolution,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gateway.dataplane.http1.response_head import ResponseHead
 
 MAX_REFUSAL: Final = 64 * 1024
-"""Bytes of a body that may refuse a version. Real ones have some hundred; a larger one passes through."""
+"""Maximum bytes of a body that may refuse a version. Real ones have some hundred; a larger one passes."""
 DOCUMENT_STATUSES: Final = frozenset({200, 203, 300})
 
 _CONDITIONAL: Final = fields_named(
@@ -54,7 +54,7 @@ _ABOUT_BYTES: Final = fields_named(
         "repr-digest",
     }
 )
-"""Fields about the bytes of the backend: the client gets others."""
+"""Response fields about the backend's bytes, removed from a rewritten document: the client gets others."""
 _CODINGS: Final = fields_named({"content-encoding"})
 _TYPES: Final = fields_named({"content-type"})
 _JSON: Final = re.compile(rb"[\w!#$&^.+-]+/(?:[\w!#$&^.+-]+\+)?json", re.IGNORECASE)
@@ -63,10 +63,10 @@ _CHARSET: Final = re.compile(
     rb"[ \t]*+(?:\"[^\"\r]*+\"|[^;\"\r]*[^;\" \t\r])?",
     re.IGNORECASE,
 )
-"""The charset, which JSON does not have (RFC 8259 11): a rewritten document is UTF-8 in any case. Blanks are
-read once, not again from each of them (threats R-B12)."""
+"""Pattern of a charset, which JSON does not have (RFC 8259 11): a rewritten document is UTF-8 in any case.
+Blanks are read once, not again from each of them (threats R-B12)."""
 _WINDOWS: Final = {b"gzip": (31,), b"x-gzip": (31,), b"deflate": (15, -15)}
-"""zlib's `wbits` by coding. Some servers send deflate without the frame of zlib (RFC 9110 8.4.1.2)."""
+"""zlib's `wbits` by content coding. Some servers send deflate without zlib's frame (RFC 9110 8.4.1.2)."""
 
 
 def request_whole_document(fields: bytes) -> bytes:
@@ -87,9 +87,9 @@ class BufferedResponse:
     """A response whose content is being collected. `max_document`: `limits.document`."""
 
     body = b""
-    """Content for the client, of a complete response."""
+    """Body for the client, once the response is complete."""
     cached_document: CachedDocument | None = None
-    """The document to cache, after it was rewritten."""
+    """The discovery document to cache, after it was rewritten."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class BufferedResponse:
         self.response = response
         self.rewrite = rewrite
         self.may_refuse = rewrite.served.version_refusal is VersionRefusal.READ_BODY
-        """Whether it may refuse the version; otherwise a document is expected."""
+        """Whether the response may refuse the version; otherwise a discovery document is expected."""
         self._resolution = resolution
         self._member = member
         self._pieces: list[bytes] = []
@@ -119,16 +119,16 @@ class BufferedResponse:
 
     @property
     def too_large(self) -> bool:
-        """Whether it exceeds its limit, which is 0 for what cannot be a document."""
+        """Whether the response exceeds its size limit, which is 0 for what cannot be a document."""
         known = self.response.length if self.response.framing == BY_LENGTH else 0
         return max(self._size, known) > self._limit
 
     def join(self) -> None:
-        """Take the content as complete."""
+        """Join the collected pieces of content into `body`."""
         self.body = b"".join(self._pieces)
 
     def refusal_advertisement(self) -> Advertisement | None:
-        """Range in a body that refuses the version; None: it does not refuse, or cannot be read."""
+        """Version range in a body that refuses the version; None: it does not refuse, or cannot be read."""
         if not self.may_refuse or self.too_large:
             return None
         body = decoded(_codings(self.response), self.body)
@@ -138,7 +138,7 @@ class BufferedResponse:
         return dialect.read_refusal(self.response.status, body)
 
     def rewrite_document(self, request: RequestHead, public_base: str, rewrites: RewriteCache) -> bool:
-        """Write the offer and links that the client can follow. False: the response cannot be shown."""
+        """Rewrite the document with the offer and the links for the client. False: it cannot be shown."""
         response, resolution = self.response, self._resolution
         if request.method == "HEAD":
             self._describe(-1)  # the length of the rewritten document is not known
@@ -167,13 +167,13 @@ class BufferedResponse:
         return True
 
     def _describe(self, length: int) -> None:
-        """Make the fields describe a document of `length` bytes (-1: unknown), not that of the backend."""
+        """Make the response fields describe a document of `length` bytes (-1: unknown), not the backend's."""
         fields = _CHARSET.sub(rb"\1", _ABOUT_BYTES.sub(b"", self.response.passthrough))
         self.response = self.response.with_content(length, fields)
 
 
 def _may_be_document(response: ResponseHead) -> bool:
-    """Whether the head allows a document: JSON of the right status, not encoded."""
+    """Whether a response head allows a discovery document: JSON of the right status, not encoded."""
     types = [value for _, value in _TYPES.findall(response.passthrough)]
     return (
         response.status in DOCUMENT_STATUSES
@@ -184,15 +184,15 @@ def _may_be_document(response: ResponseHead) -> bool:
 
 
 def _codings(response: ResponseHead) -> list[bytes]:
-    """Content codings in the order in which they were applied, without `identity`."""
+    """Content codings of a response in the order in which they were applied, without `identity`."""
     lines = (value for _, value in _CODINGS.findall(response.passthrough))
     codings = (item.strip(OWS).lower() for line in lines for item in line.split(b","))
     return [coding for coding in codings if coding not in (b"", b"identity")]
 
 
 def decoded(codings: list[bytes], body: bytes) -> bytes | None:
-    """`body` without its coding; None if it cannot be read. Bounded, so that a small body cannot become a
-    large one (threats B19): one coding, and at most as much as a body without one may have."""
+    """Decode a response body; None if it cannot be read. Bounded, so that a small body cannot become a large
+    one (threats B19): one coding, and at most as much as a body without one may have."""
     if len(codings) != 1:
         return None if codings else body
     for wbits in _WINDOWS.get(codings[0], ()):

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 MAX_DOCUMENTS: Final = 64
 MAX_SIZE: Final = 2 * 1024 * 1024
-"""Bytes of all documents. Real ones have some kilobytes. Clients choose the targets, so both are bounded."""
+"""Maximum bytes of all cached documents. Real ones have some kilobytes, but clients choose the targets."""
 MAX_TARGET: Final = 512
-"""Maximum characters of a document's target."""
+"""Maximum characters of a cached document's target."""
 
 _CREDENTIALS: Final = fields_named(CREDENTIALS)
 _PERSONAL: Final = fields_named({"set-cookie", "cache-control"})
@@ -42,39 +42,39 @@ _FOR_ONE_CLIENT: Final = re.compile(rb"(?:^|[\s,])(?:no-store|private)(?:$|[\s,=
 _ABOUT_CONTENT: Final = fields_named({"content-type", "content-language"})
 
 _PLAIN_HOST: Final = re.compile(r"[A-Za-z0-9._~:\[\]-]+")
-"""Hosts with which a document is cached. One with other characters may be escaped in a document (`&` as
+"""Pattern of Hosts with which a document is cached. Other characters may be escaped in a document (`&` as
 `\\u0026`) and not be found by `_repeats_host`; no real server has one."""
 
 _Key: TypeAlias = tuple[str, Endpoint, str]
-"""Service, endpoint and target."""
+"""Key of a cached document: service, endpoint and target."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class CachedDocument:
-    """A document as a backend sent it, and what its links were made from."""
+    """A discovery document as a backend sent it, and what its links were made from."""
 
     scheme_id: tuple[object, ...]
-    """`Service.scheme_id`: another dialect would not understand the document."""
+    """Scheme of the document's service (`Service.scheme_id`): another dialect would not understand it."""
     backend: Backend
     legacy: bool
     host: str
-    """`Host` of its request."""
+    """`Host` of the request that fetched the document."""
     public_base: str
-    """Base URL under which its client reached the gateway."""
+    """Base URL under which the client that fetched the document reached the gateway."""
     status: int
     served: Served
     version: Version | None
-    """Negotiated version of its request. What a document lists depends on it (Ironic's `/v1`)."""
+    """Negotiated version of the document's request. What it lists depends on that (Ironic's `/v1`)."""
     vary: tuple[str, ...]
     fields: tuple[Header, ...]
-    """Fields about the content. No others are repeated: they were about another request."""
+    """Fields about the document's content. No others are repeated: they were about another request."""
     body: bytes
 
     def response(
         self, resolution: Resolution, host: str, public_base: str, rewrites: RewriteCache
     ) -> Response | None:
-        """Document for a client that reached the gateway under `public_base`; None: not for this client."""
+        """Cached document for a client that reached `public_base`; None: it is not for this client."""
         dialect, endpoint, offered = resolution.view.service.dialect, resolution.endpoint, resolution.offered
         assert offered is not None, "a cached document is used only while something is on offer"
         links = Links(self.backend.origin, self.host, self.public_base, moved_to=public_base)
@@ -97,7 +97,7 @@ class CachedDocument:
         return self.version if self.version is not None and self.version in offered else None
 
     def version_text(self, resolution: Resolution) -> str:
-        """`shown_version` in the dialect's spelling; empty: none."""
+        """Version of the document as shown (`shown_version`), in the dialect's spelling; empty: none."""
         offered = resolution.offered
         version = None if offered is None else self.shown_version(offered)
         return "" if version is None else resolution.view.service.dialect.scheme.format(version)
@@ -114,7 +114,7 @@ class CachedDocument:
 
 @final
 class CachedDocuments:
-    """Cached documents of one worker (LRU). Contains the keys that can be answered, for `decide`."""
+    """Cached discovery documents of one worker (LRU). Contains the keys that can be answered (`decide`)."""
 
     def __init__(self) -> None:
         self._documents: OrderedDict[_Key, CachedDocument] = OrderedDict()
@@ -127,7 +127,7 @@ class CachedDocuments:
         return isinstance(key, DocumentKey) and self.find(key) is not None
 
     def find(self, key: DocumentKey) -> CachedDocument | None:
-        """Document for `key`: a client's, else a probe's. A legacy backend's only if there is no other."""
+        """Cached document for `key`: a client's, else a probe's. A legacy backend's only as a last choice."""
         fetched = self._fetched(key)
         return fetched if fetched is not None and not fetched.legacy else _probed(key) or fetched
 
@@ -151,7 +151,7 @@ class CachedDocuments:
         public_base: str,
         rewrites: RewriteCache,
     ) -> LocalAnswer | None:
-        """Answer to a request for the document of `key`; None: there is none that its client may see."""
+        """Answer to a request for the cached document of `key`; None: there is none its client may see."""
         cached = self.find(key)
         response = None if cached is None else cached.response(resolution, host, public_base, rewrites)
         if cached is None or response is None:
@@ -226,13 +226,13 @@ def _authority(base: str) -> str:
 
 
 def _forms(authority: str) -> tuple[str, str]:
-    """An authority, and its name alone, in lower case."""
+    """An authority (host and port) and its host alone, in lower case."""
     text = authority.lower()
     return text, re.sub(r":[0-9]*\Z", "", text)
 
 
 def key_of_request(resolution: Resolution, request: RequestHead, path: str) -> DocumentKey | None:
-    """Key of the document that a request asks for, or None. `path`: without the route's prefix."""
+    """Key of the cached document that a request asks for, or None. `path`: without the route's prefix."""
     if (
         resolution.offered is None
         or not resolution.rewrites_document

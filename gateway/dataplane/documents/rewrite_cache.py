@@ -16,27 +16,27 @@ from gateway.core.versions.ranges import VersionSet
 
 MAX_DOCUMENTS: Final = 64
 MAX_SIZE: Final = 4 * 1024 * 1024
-"""Bytes of all documents, before and after. Clients choose the Hosts and backends the bodies, so both are
-bounded. What is displaced is parsed again."""
+"""Maximum bytes of all cached documents, before and after rewriting. Clients choose the Hosts and backends
+the bodies, so number and bytes are bounded. What is displaced is parsed again."""
 
 _Key: TypeAlias = tuple[Dialect, Endpoint, Links, bytes]
 
 
 class _Entry(NamedTuple):
     offered: VersionSet
-    """Compared, not hashed: an offer may have a thousand ranges, and is nearly always the same object."""
+    """Offer in the rewritten document. Compared, not hashed: it may have a thousand ranges."""
     result: bytes | None
     size: int
 
 
 @final
 class RewriteCache:
-    """Rewritten documents of one worker (LRU)."""
+    """Cache of one worker's rewritten discovery documents (LRU)."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
         self.size = 0
-        """Bytes of all documents, before and after."""
+        """Bytes of all cached documents, before and after rewriting."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -44,7 +44,7 @@ class RewriteCache:
     def rewrite(
         self, dialect: Dialect, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
-        """Cached result of `dialect.rewrite_document`, None included."""
+        """Rewritten document, from the cache if it is there (`dialect.rewrite_document`, None included)."""
         key = (dialect, endpoint, links, body)
         entry = self._entries.get(key)
         if entry is not None and entry.offered == offered:

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from gateway.tls.values import ClientCertificate
 
 STEP_TIME: Final = 0.002
-"""Seconds of handshakes in one loop iteration, which is how long a flood delays the other connections. A
+"""Seconds of TLS handshakes in one loop iteration, which is how long a flood delays other connections. A
 signature takes 0.05 (ECDSA) to 1 ms (RSA)."""
 MAX_PAUSE: Final = 1.0
-"""Seconds after which an active connection that owes bytes is closed while others wait for a slot."""
+"""Seconds after which a silent connection in its TLS handshake is closed while others wait for a slot."""
 MAX_COMPARED: Final = 32
-"""Number of sources that are compared when a slot is free."""
+"""Maximum number of client sources that are compared when a handshake slot is free."""
 
 
 class _Turns:
@@ -60,7 +60,7 @@ class _Turns:
         self._by_source.setdefault(one.source, deque()).append(one)
 
     def next(self, having: Callable[[str], int] | None = None) -> PendingConnection:
-        """Take the first connection of the next source; with `having`, of whichever of a few has least."""
+        """Take the first connection of the next source; with `having`, of that with least among a few."""
         sources = iter(self._by_source)
         source = next(sources) if having is None else min(islice(sources, MAX_COMPARED), key=having)
         waiting = self._by_source.pop(source)
@@ -72,7 +72,7 @@ class _Turns:
 
 @final
 class AcceptPhase:
-    """All connections of a worker that have not reached HTTP yet. `bound`: the number of slots."""
+    """All connections of a worker that have not reached HTTP yet. `bound`: the number of handshake slots."""
 
     def __init__(self, bound: int) -> None:
         self._bound = bound
@@ -80,7 +80,7 @@ class AcceptPhase:
         self._all: dict[PendingConnection, None] = {}
         self._active: dict[str, dict[PendingConnection, None]] = {}
         self.active = 0
-        """Number of connections with a slot."""
+        """Number of connections with a handshake slot."""
         self._parked = _Turns()
         self._queue = _Turns()
         self._filling = False
@@ -90,22 +90,22 @@ class AcceptPhase:
 
     @property
     def oldest_deadline(self) -> float:
-        """Deadline of the oldest connection; infinite if there is none."""
+        """Deadline of the oldest connection before HTTP; infinite if there is none."""
         return next((one.deadline for one in self._all), inf)
 
     def add(self, one: PendingConnection) -> None:
-        """Add a connection that was just accepted."""
+        """Add a client connection that was just accepted."""
         self._all[one] = None
 
     def enter(self, one: PendingConnection) -> None:
-        """Queue a connection whose handshake can begin, and activate it if a slot is free."""
+        """Queue a connection whose TLS handshake can begin, and activate it if a slot is free."""
         self._parked.add(one)
         if self.active >= self._bound:
             self._make_room(one.source)
         self._fill()
 
     def removed(self, one: PendingConnection) -> None:
-        """Forget a connection that has reached HTTP or is closed."""
+        """Forget a client connection that has reached HTTP or is closed."""
         if self._all.pop(one, self) is self:
             return
         if one.active:
@@ -118,7 +118,7 @@ class AcceptPhase:
         self._fill()
 
     def queue(self, one: PendingConnection) -> None:
-        """Schedule the next `step` of a connection."""
+        """Schedule the next step of a connection's TLS handshake."""
         if one.queued:
             return
         one.queued = True
@@ -127,7 +127,7 @@ class AcceptPhase:
         self._queue.add(one)
 
     def yield_one(self) -> bool:
-        """Close the oldest connection of the source that has most; False if there is none."""
+        """Close the oldest connection before HTTP, of the source that has most; False if there is none."""
         of_source: dict[str, int] = {}
         for one in self._all:
             of_source[one.source] = of_source.get(one.source, 0) + 1
@@ -138,7 +138,7 @@ class AcceptPhase:
         return True
 
     def on_tick(self, now: float) -> None:
-        """Close connections past their deadline and, while others wait for a slot, silent ones."""
+        """Close connections before HTTP past their deadline and, while others want a slot, silent ones."""
         for one in [one for one in self._all if one.deadline <= now]:
             one.refuse("timeout")
         if not self._parked:
@@ -148,7 +148,7 @@ class AcceptPhase:
                 one.refuse("displaced")
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all client connections that have not reached HTTP yet."""
         for one in tuple(self._all):
             one.refuse("closed")
 
@@ -158,7 +158,7 @@ class AcceptPhase:
         return len(self._active.get(source, ()))
 
     def _make_room(self, source: str) -> None:
-        """Close the oldest waiting connection of the source with most slots, if `source` has two fewer."""
+        """Close the oldest waiting handshake of the source with most slots, if `source` has two fewer."""
         mine = self._slots_of(source)
         greediest = max(self._active.values(), key=len)
         if len(greediest) > mine + 1:
@@ -167,7 +167,7 @@ class AcceptPhase:
                 victim.refuse("displaced")
 
     def _fill(self) -> None:
-        """Activate parked connections while slots are free. Does nothing if called from within itself."""
+        """Give free handshake slots to parked connections. Does nothing if called from within itself."""
         if self._filling:
             return
         self._filling = True
@@ -207,9 +207,9 @@ class AcceptPhase:
 
 
 MAX_HANDSHAKE: Final = 128 * 1024
-"""Maximum bytes of a client's handshake, as in OpenSSL. Real ones have two or three KiB."""
+"""Maximum bytes of a client's TLS handshake, as in OpenSSL. Real ones have two or three KiB."""
 MAX_PARKED: Final = 16 * 1024
-"""Maximum bytes that are read before a connection has a slot."""
+"""Maximum bytes that are read from a client before its connection has a handshake slot."""
 LINGER: Final = 2.0
 """Seconds for a refused client to read the reason. An immediate close, with bytes unread, is a reset."""
 
@@ -234,19 +234,19 @@ _RESULTS: Final = {
     "CERTIFICATE_VERIFY_FAILED": "client_certificate",
     "CERT_LENGTH_MISMATCH": "client_certificate",
 }
-"""Handshake results by OpenSSL's reason. Any other alert is `client_refused`, everything else `protocol`."""
+"""TLS handshake results by OpenSSL's reason. Other alerts are `client_refused`, all else `protocol`."""
 
 
 class AcceptPhaseHome(ClientHome, Protocol):
-    """The worker, as its pending connections see it."""
+    """Interface of the worker for client connections that have not reached HTTP."""
 
     accept_phase: AcceptPhase
 
     def accept_phase_began(self, pending: PendingConnection, /) -> None:
-        """Register a new connection that is not at HTTP yet."""
+        """Register a new client connection that is not at HTTP yet."""
 
     def accept_phase_ended(self, pending: PendingConnection, /) -> None:
-        """Forget a connection that has reached HTTP or is closed."""
+        """Forget a client connection that has reached HTTP or is closed."""
 
 
 @final
@@ -260,25 +260,25 @@ class ListenerFilter:
         self.listen = listen
         self.certificates = certificates
         self.balance: Balance | None = None
-        """None: every accepted connection is kept."""
+        """Balance of client connections over the workers; None: every accepted connection is kept."""
         self.position = 0
-        """Index of the address in `listen`."""
+        """Index of this listener's address in `listen`."""
 
     def connect(self) -> asyncio.Protocol:
-        """Make the protocol for a new connection."""
+        """Make the asyncio protocol for a new client connection, which may go to another worker."""
         if self.balance is not None:
             return cast(asyncio.Protocol, AcceptedConnection(self.balance, self.protocol, self.position))
         return self.protocol()
 
     def protocol(self) -> asyncio.Protocol:
-        """Make the protocol for a connection that this worker serves."""
+        """Make the asyncio protocol for a client connection that this worker serves."""
         if self.certificates is not None or self.listen.proxy_protocol:  # with an accept phase
             return cast(asyncio.Protocol, PendingConnection(self))
         peer = self.peer(UNIX_PEER, "http") if self.listen.path else None
         return cast(asyncio.Protocol, ClientConnection(self.home, peer))
 
     def peer(self, address: str, scheme: str, certificate: ClientCertificate | None = None) -> Peer:
-        """Describe the other end of a connection from `address`."""
+        """Describe the client at the other end of a connection from `address`."""
         context = self.home.context
         trusted_socket = self.listen.trusted and address == UNIX_PEER
         return Peer(
@@ -293,15 +293,15 @@ class ListenerFilter:
 
 @final
 class PendingConnection:
-    """A connection before HTTP. Has the methods of `asyncio.Protocol`; not derived, so that it compiles."""
+    """A client connection before HTTP. Has `asyncio.Protocol`'s methods; not derived, so that it compiles."""
 
     def __init__(self, listener: ListenerFilter) -> None:
         self.source = ""
-        """Source that the connection counts for (`source_of`)."""
+        """Source for which the connection counts: the client's address or network (`source_of`)."""
         self.active = False
-        """Whether it has a slot."""
+        """Whether the connection has a handshake slot."""
         self.queued = False
-        """Whether its next step is scheduled, so that the gateway and not the client is waited for."""
+        """Whether the next handshake step is scheduled: the gateway and not the client is waited for."""
         self.deadline = 0.0
         self.heard_at = 0.0
         self._listener = listener
@@ -340,7 +340,7 @@ class PendingConnection:
         self._go_on()
 
     def eof_received(self) -> bool:
-        """Close: a client that ends here gets no answer."""
+        """Let the transport close: a client that ends before HTTP gets no answer."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -351,15 +351,15 @@ class PendingConnection:
         self._home.accept_phase_ended(self)
 
     def pause_writing(self) -> None:
-        """Do nothing: a peer that does not take the handshake is closed at the deadline."""
+        """Do nothing: a client that does not take the handshake is closed at the deadline."""
 
     def resume_writing(self) -> None:
-        """See `pause_writing`."""
+        """Do nothing, like `pause_writing`: the handshake does not wait for the client to read."""
 
     # -- what `AcceptPhase` calls
 
     def activated(self) -> None:
-        """Begin the handshake: the connection has a slot."""
+        """Begin the TLS handshake: the connection has a slot."""
         certificates = self._listener.certificates
         assert certificates is not None
         self.heard_at = self._home.context.now
@@ -369,7 +369,7 @@ class PendingConnection:
         self._feed(self._tls)
 
     def refuse(self, reason: str) -> None:
-        """Close the connection and count `reason`."""
+        """Close the client connection at once, and count `reason`."""
         if self._stage != _ENDING:
             self._count(reason)
             self._end()
@@ -391,7 +391,7 @@ class PendingConnection:
             self._feed(self._tls)
 
     def _await_first_record(self) -> None:
-        """Ask for a slot once the first record is complete. Half a record costs nothing."""
+        """Ask for a handshake slot once the first TLS record is complete. Half a record costs nothing."""
         if self._buffer[0] != TLS_HANDSHAKE:
             self._refuse_plain()
         elif (
@@ -432,7 +432,7 @@ class PendingConnection:
         return True
 
     def step(self) -> None:
-        """Do the next part of the handshake."""
+        """Do the next part of the TLS handshake."""
         tls = self._tls
         if tls is None or self._stage != _HANDSHAKE:
             return
@@ -502,7 +502,7 @@ class PendingConnection:
             self._raw.write_eof()
 
     def _close(self, tls: TlsTransport | None = None) -> None:
-        """Close after OpenSSL's last bytes are sent. `tls`: set if the handshake is complete."""
+        """Close the connection after OpenSSL's last bytes. `tls`: set if the handshake is complete."""
         self._end()
         self._home.accept_phase_ended(self)
         if tls is not None:
@@ -529,7 +529,7 @@ class PendingConnection:
         self._home.context.metrics.count(OfProcess.client_errors, reason)
 
     def _count(self, result: str) -> None:
-        """Count the result. Without TLS only failures are counted."""
+        """Count the result of the accept phase. Without TLS only failures are counted."""
         if self._listener.certificates is not None:
             self._home.context.metrics.count(OfProcess.tls_handshakes, result)
         elif result != "closed":
@@ -547,6 +547,6 @@ def source_of(address: str) -> str:
 
 
 def failure_of(error: ssl.SSLError) -> str:
-    """Result of a handshake that OpenSSL has ended."""
+    """Result, as a metric label, of a TLS handshake that OpenSSL has ended with an error."""
     reason = error.reason or ""
     return _RESULTS.get(reason) or ("client_refused" if "ALERT" in reason else "protocol")

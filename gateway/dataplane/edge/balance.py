@@ -18,35 +18,35 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeAlias, cast, final
 
 NOT_SERVING: Final = 2**32
-"""Table entry of a worker that takes no connections."""
+"""Entry of a worker that takes no connections, in the shared table of connection counts."""
 SLACK: Final = 2
 """Number of connections that a worker may have more than another. Giving one away costs about 60 µs, and at
 equal numbers each would be passed back and forth."""
 SLACK_SHARE: Final = 16
-"""Connections of the other worker for each further one that is allowed."""
+"""Number of the other worker's connections for each further one by which this worker may exceed them."""
 _ENTRY: Final = 8
 _MAX_BATCH: Final = 64
 """Maximum number of connections taken from other workers in one loop iteration."""
 
 
 class Descriptors(NamedTuple):
-    """File descriptors that a worker needs to take part."""
+    """File descriptors that a worker needs to take part in balancing connections."""
 
     table: int
     inbox: int
     senders: tuple[tuple[int, int], ...]
-    """(slot, descriptor) for each other worker."""
+    """Sending socket for each other worker: (slot, descriptor)."""
 
     def all(self) -> tuple[int, ...]:
-        """All descriptors, for the worker's process to inherit."""
+        """All file descriptors, for the worker's process to inherit."""
         return (self.table, self.inbox, *(number for _, number in self.senders))
 
 
 @final
 class ConnectionCounts:
-    """The main process's side: the shared table, and a pair of sockets for each slot. Both outlive every
-    worker, so a connection given to a worker that ends is not lost: another worker gets it (`move`), or the
-    one that replaces it."""
+    """The main process's side of balancing connections: the shared table, and a pair of sockets for each
+    slot. Both outlive every worker, so a connection given to a worker that ends is not lost: another worker
+    gets it (`move`), or the one that replaces it."""
 
     def __init__(self, workers: int) -> None:
         self._descriptor = os.memfd_create("skewgate-connections", os.MFD_CLOEXEC)
@@ -59,7 +59,7 @@ class ConnectionCounts:
             self.ended(slot)
 
     def descriptors(self, slot: int) -> Descriptors:
-        """Descriptors for the worker in `slot`; they stay owned by the main process."""
+        """File descriptors for the worker in `slot`; they stay owned by the main process."""
         senders = tuple(
             (other, sender.fileno()) for other, (_, sender) in enumerate(self._pairs) if other != slot
         )
@@ -84,8 +84,8 @@ class ConnectionCounts:
         return True
 
     def move(self, slot: int, other: int) -> None:
-        """Pass to the worker in `other` what the ended worker in `slot` was given and has not taken: if this
-        gateway ends or is taken over, no other worker ever serves in that slot."""
+        """Pass to the worker in `other` the connections that the ended worker in `slot` was given and has not
+        taken: if this gateway ends or is taken over, no other worker ever serves in that slot."""
         inbox, back = self._pairs[slot]
         _, sender = self._pairs[other]
         while True:
@@ -103,7 +103,7 @@ class ConnectionCounts:
                     os.close(number)
 
     def close(self) -> None:
-        """Close everything, and with it the connections that nobody has taken."""
+        """Close the table and all sockets, and with them the connections that nobody has taken."""
         if self._map.closed:
             return
         self._counts.release()
@@ -115,12 +115,12 @@ class ConnectionCounts:
 
 
 MakeProtocol: TypeAlias = Callable[[], asyncio.Protocol]
-"""Makes the protocol of a connection that is kept."""
+"""Makes the asyncio protocol of a client connection that this worker keeps."""
 
 
 @final
 class Balance:
-    """A worker's side. It owns `descriptors` now. `connections`: returns the number of its connections."""
+    """A worker's side of balancing. Owns `descriptors`. `connections` returns its number of connections."""
 
     def __init__(self, slot: int, descriptors: Descriptors, connections: Callable[[], int]) -> None:
         self._slot = slot
@@ -135,19 +135,19 @@ class Balance:
         self._taken: set[asyncio.Task[None]] = set()
 
     def start(self, places: Mapping[int, MakeProtocol]) -> None:
-        """Take part from now on. `places`: makers of protocols, by the position of their listener."""
+        """Take part in balancing. `places`: makers of protocols, by the position of their listener."""
         self._places = dict(places)
         self._serving = True
         self.tell()
         asyncio.get_running_loop().add_reader(self._inbox.fileno(), self.take)
 
     def stop(self) -> None:
-        """Give no connection, and announce that none is wanted. Given ones are still taken until `close`."""
+        """Give no connection away, and announce that none is wanted. Given ones are taken until `close`."""
         self._serving = False
         self._counts[self._slot] = NOT_SERVING
 
     def close(self) -> None:
-        """Take what was given, and stop. What is given later waits for the next worker of the slot."""
+        """Take the given connections, and stop. Later ones wait for the next worker of the slot."""
         if self._inbox.fileno() < 0:
             return
         self.stop()
@@ -241,7 +241,7 @@ class AcceptedConnection:
         return False
 
     def pause_writing(self) -> None:
-        """Never called: nothing is written here."""
+        """Never called: nothing is written before the connection has its own protocol."""
 
     def resume_writing(self) -> None:
-        """Never called: nothing is written here."""
+        """Never called: nothing is written before the connection has its own protocol."""

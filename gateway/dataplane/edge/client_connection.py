@@ -45,29 +45,29 @@ if TYPE_CHECKING:
 TLS_HANDSHAKE: Final = 0x16
 """First byte of TLS, from a client that takes this port for an encrypted one."""
 MAX_PIPELINED: Final = 64 * 1024
-"""Maximum bytes that wait after the current request before reading stops."""
+"""Maximum bytes of pipelined requests that wait before reading from the client stops."""
 MAX_REQUESTS: Final = 10_000
 MAX_AGE: Final = 3600.0
-"""Seconds. Past this age, or `MAX_REQUESTS`, a response has `Connection: close`: clients reconnect."""
+"""Age in seconds from which a client connection ends with its next response, as from `MAX_REQUESTS` on."""
 LINGER: Final = 5.0
 """Seconds for which data from a refused client is read and dropped. If the connection were closed with bytes
 unread, or while more come, it would be reset and the refusal lost (RFC 9112 9.6)."""
 MAX_LINGER: Final = 4 * 1024 * 1024
-"""Maximum bytes dropped in this time. A client that sends more does not do so by mistake."""
+"""Maximum bytes dropped after a refusal. A client that sends more does not do so by mistake."""
 _ENDING: Final = (LINGERING, CLOSING, CLOSED)
-"""Phases in which no further request begins."""
+"""Phases of a client connection in which no further request begins."""
 
 
 class ClientHome(Protocol):
-    """The worker, as its client connections see it."""
+    """Interface of the worker for its client connections."""
 
     context: Context
 
     def client_connected(self, client: ClientConnection, /) -> None:
-        """Register a new client."""
+        """Register a new client connection."""
 
     def client_proven(self, client: ClientConnection, /) -> None:
-        """Note that a client has sent a whole head."""
+        """Note that a client has sent a whole request head."""
 
     def client_disconnected(self, client: ClientConnection, /) -> None:
         """Forget a client whose connection is closed."""
@@ -111,7 +111,7 @@ class ClientConnection(Downstream):
     )
 
     def __init__(self, worker: ClientHome, peer: Peer | None = None) -> None:
-        """`peer`: if it is known before the connection is made."""
+        """Set up a connection of `worker`. `peer`: if it is known before the connection is made."""
         self.worker = worker
         context = self.context = worker.context
         self.pool = worker.pool
@@ -127,7 +127,7 @@ class ClientConnection(Downstream):
         self._buffer = b""
         self._receive_rate = ReceiveRate(context.min_rate_grace)
         self._empty_line_before = -1
-        """Number of requests before the last empty line that was skipped."""
+        """Number of requests at the last skipped empty line: one such line may stand before each request."""
         self._head_deadline = NEVER
         self._head_received = 0
         self._discarding: RequestBody | None = None
@@ -162,7 +162,7 @@ class ClientConnection(Downstream):
             self.exchange.end(Failure.CLIENT_GONE)
 
     def eof_received(self) -> bool:
-        """Answer what has come whole, then close: the client sends no more, and may still read."""
+        """Handle the client's half-close: answer what has come whole, as it may still read, then close."""
         exchange = self.exchange
         if exchange is None:
             self._half_closed = self.congested and bool(self._buffer)
@@ -215,7 +215,7 @@ class ClientConnection(Downstream):
             self._stop_reading()
 
     def _receive_meanwhile(self, data: bytes) -> bytes:
-        """Take bytes while the connection is not idle; returns those of the next request."""
+        """Take bytes from the client while the connection is not idle; returns those of the next request."""
         exchange = self.exchange
         if self.phase is LINGERING:
             self._linger_left -= len(data)
@@ -226,7 +226,7 @@ class ClientConnection(Downstream):
         return b"" if self._is_ending() else data
 
     def _is_ending(self) -> bool:
-        """Whether no further request begins. A method, for the same reason as `_serves`."""
+        """Whether no further request begins here. A method, for the same reason as `_serves`."""
         return self.phase in _ENDING
 
     def _holds_enough(self) -> bool:
@@ -235,8 +235,8 @@ class ClientConnection(Downstream):
         return len(self._buffer) > max(MAX_PIPELINED, self.context.limits.head)
 
     def _read_heads(self) -> None:
-        """Read heads while there are any and no exchange is running. Not a recursion: a local response ends
-        its exchange at once, and the next head may be here."""
+        """Read request heads while there are any and no exchange is running. Not a recursion: a local
+        response ends its exchange at once, and the next head may be here."""
         self._reading_heads = True
         try:
             while self._buffer and not self.congested:
@@ -261,7 +261,7 @@ class ClientConnection(Downstream):
                 self.close()
 
     def _read_head(self) -> bool:
-        """Stop 1: begin an exchange if its head is complete; False if not."""
+        """Begin an exchange if the next request head is complete (stop 1); False if not."""
         data = self._buffer
         reader = self.context.request_reader(self.peer.is_trusted)
         try:
@@ -294,7 +294,7 @@ class ClientConnection(Downstream):
         return self.exchange is exchange
 
     def _cut_head(self, data: bytes) -> bytes | None:
-        """First head in `data`; None if it is incomplete. The rest stays in the buffer."""
+        """First request head in `data`; None if it is incomplete. The rest stays in the buffer."""
         limits = self.context.limits
         if data[0] == TLS_HANDSHAKE:  # else the client would wait for a handshake until the head deadline
             raise FramingError("tls")
@@ -321,7 +321,7 @@ class ClientConnection(Downstream):
         return None
 
     def _await_head(self, received: int) -> None:
-        """Set the deadline of an incomplete head: `client_head` for the whole, and the minimum rate."""
+        """Set the deadline of an incomplete request head: `client_head` for all, and the minimum rate."""
         context = self.context
         if self.phase is not READING_HEAD:
             self.phase = READING_HEAD
@@ -334,14 +334,14 @@ class ClientConnection(Downstream):
         self.deadline = min(self._head_deadline, self._receive_rate.deadline(context.limits.min_rate))
 
     def await_body(self) -> None:
-        """Begin to wait for a body, within its time-out and at the minimum rate."""
+        """Begin to wait for a request body, within its time-out and at the minimum rate."""
         self._receive_rate.begin(self.context.now)
         if not self._reading:
             self._receive_rate.pause(self.context.now)
         self._set_deadline()
 
     def _set_deadline(self) -> None:
-        """Set the deadline by what the client has to do next: take what was written, or send more of its
+        """Set the client's deadline by what it has to do next: take what was written, or send more of its
         body. There is none while the gateway itself does not read."""
         exchange = self.exchange
         if self.congested:
@@ -390,7 +390,7 @@ class ClientConnection(Downstream):
         self._linger()
 
     def refuse(self, error: FramingError) -> None:
-        """Write why the connection ends. The caller closes it."""
+        """Write an error response that says why the connection ends. The caller closes it."""
         self.context.metrics.count(OfProcess.client_errors, error.reason)
         response = plain_error(error.status, error.reason)
         refusal = encode(response, error.reason, is_head_request=False, connection=CLOSE_LINE)
@@ -447,13 +447,13 @@ class ClientConnection(Downstream):
             self.transport.set_write_buffer_limits(high=size)
 
     def _read_on(self) -> None:
-        """Read the heads that wait, and more from the client if few are left."""
+        """Read the request heads that wait, and more from the client if few are left."""
         if (self._buffer or self._half_closed) and not self._reading_heads:
             self._read_heads()
         self._read_more()
 
     def close(self) -> None:
-        """Close when everything written is sent, or after `timeouts.client_write_idle`."""
+        """Close the client connection when all is sent, or after `timeouts.client_write_idle`."""
         if self.phase in (CLOSING, CLOSED):
             return
         self.phase = CLOSING
@@ -477,8 +477,8 @@ class ClientConnection(Downstream):
         self.resume_reading()
 
     def abort(self) -> None:
-        """Close at once with a reset, the only correct end of an incomplete response: if the end of the
-        connection ends the response, an orderly close would look like a complete one."""
+        """Close the connection at once with a reset, the only correct end of an incomplete response: if the
+        end of the connection ends the response, an orderly close would look like a complete one."""
         if self.phase not in (CLOSING, CLOSED):
             self.phase = CLOSING
         reset(self.transport)
@@ -511,7 +511,7 @@ class ClientConnection(Downstream):
             self._read_on()
 
     def pause_reading(self) -> None:
-        """Stop reading the body until the backend takes more. The client has no deadline meanwhile."""
+        """Stop reading the request body until the backend takes more. It has no deadline meanwhile."""
         self._body_paused = True
         self._stop_reading()
 
@@ -520,7 +520,7 @@ class ClientConnection(Downstream):
         self._read_more()
 
     def bound_reads(self) -> None:
-        """Read in small pieces while held bodies exceed their total."""
+        """Read this client in small pieces while held request bodies exceed their total."""
         if self._reads_bounded or self._half_closed or self.transport.is_closing():
             return
         self._reads_bounded = True
@@ -528,7 +528,7 @@ class ClientConnection(Downstream):
         bound_reads(self.transport, protocol, self.context.read_buffer, self._reads_little)
 
     def _reads_little(self) -> bool:
-        """Whether held bodies exceed their total, and what comes next may be held as well."""
+        """Whether held request bodies exceed their total, and what comes next may be held as well."""
         exchange = self.exchange
         return self.context.held_bodies.full and (exchange is None or exchange.stage is READING_BODY)
 
@@ -541,7 +541,7 @@ class ClientConnection(Downstream):
                 self._set_deadline()
 
     def _read_more(self) -> None:
-        """Read again if nothing speaks against it. After the client's side has ended nothing comes."""
+        """Read from the client again if nothing speaks against it. After its half-close nothing comes."""
         if (
             self._reading
             or self._body_paused
@@ -558,5 +558,5 @@ class ClientConnection(Downstream):
 
 
 def timeouts_of(exchange: Exchange) -> Timeouts:
-    """Time-outs of the service of an exchange; without a service those of the whole file."""
+    """Time-outs of the service of an exchange; without a service those of the whole configuration."""
     return exchange.resolution.timeouts if exchange.record.service else exchange.context.timeouts

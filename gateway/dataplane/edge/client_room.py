@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from gateway.dataplane.edge.client_connection import ClientConnection
 
 RESERVE: Final = 64
-"""File descriptors for probes, listeners, files, and connections that are closed once accepted. With a low
+"""Reserve of file descriptors for probes, listeners, files, and connections closed once accepted. With a low
 limit the reserve is at most a quarter of it, but at least half of this. Three eighths of it are used when all
 clients are active, one of them for requests only."""
 MIN_FILES: Final = 32
 MAX_FILES: Final = 200_000
 MAX_CLIENTS: Final = 100_000
 NEWCOMERS: Final = 128
-"""Maximum number of newcomers, and at most half of the files, for which idle clients are closed."""
+"""Maximum number of new clients for which idle clients are closed, and at most half of the files."""
 UNUSED: Final = 1.0
 """Seconds after which a connection counts as silent or idle. Active clients send the next request earlier."""
 FOUND: Final = 64
-"""Number of idle clients found in one pass over all clients. They are closed one by one."""
+"""Maximum number of idle clients found in one pass over all clients. They are closed one by one."""
 MAX_LOOKED: Final = 50_000
 """Maximum number of clients examined between two ticks: about 10 ms."""
 _GONE: Final[int] = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
@@ -55,7 +55,7 @@ class FileRoom(NamedTuple):
 
     room: int
     overflow: int
-    """Further ones, for when all connections are in use."""
+    """Further file descriptors, for when all connections are in use."""
 
 
 def file_room() -> FileRoom:
@@ -85,7 +85,7 @@ class ClientRoom:
         self._most_newcomers = min(NEWCOMERS, self._room // 2)
         self.clients: set[ClientConnection] = set()
         self.unproven: dict[ClientConnection, None] = {}
-        """Clients that have not sent a whole head yet, oldest first."""
+        """Clients that have not sent a whole request head yet, oldest first."""
         self._backends: set[BackendConnection] = set()
         self._found: deque[tuple[ClientConnection, float]] = deque()
         """Some idle clients, longest idle first, with their deadlines when they were found."""
@@ -111,7 +111,7 @@ class ClientRoom:
         self.unproven[client] = None
 
     def prove(self, client: ClientConnection) -> None:
-        """Note that a client has sent a whole head."""
+        """Note that a client has sent a whole request head."""
         self.unproven.pop(client, None)
 
     def remove(self, client: ClientConnection) -> None:
@@ -154,7 +154,7 @@ class ClientRoom:
             self._close_newcomer()
 
     def _make_room_for_request(self) -> bool:
-        """Whether there is a file for a backend connection, perhaps after closing another connection."""
+        """Whether there is a file descriptor for a backend connection, perhaps after closing another one."""
         used = len(self) + len(self._backends)
         if used < self._room or self._close_unused() or used < self._room + self._overflow:
             return True

@@ -20,7 +20,7 @@ from gateway.errors import StartupError
 _TURNS: Final = 3
 """Loop iterations until asyncio has registered an accepted connection."""
 _LEAVES_FILE: Final[dict[str, Any]] = {} if sys.version_info < (3, 13) else {"cleanup_socket": False}
-"""Keeps asyncio from removing the file of a Unix socket, on which others still listen."""
+"""Options with which asyncio leaves the file of a Unix socket, on which others still listen."""
 
 
 @final
@@ -46,9 +46,9 @@ class Listeners:
         self._servers.append(server)
 
     async def stop(self) -> None:
-        """Accept no more, and lose no accepted connection. asyncio makes the transport of a connection one
-        loop iteration after accepting it. If its server is closed in between, nobody closes the connection,
-        and its client waits."""
+        """Stop accepting clients, and lose no accepted connection. asyncio makes the transport of a
+        connection one loop iteration after accepting it. If its server is closed in between, nobody closes
+        the connection, and its client waits."""
         loop = asyncio.get_running_loop()
         for _ in range(_TURNS):  # waiting connections are reset if no other process has the socket
             await asyncio.sleep(0)
@@ -62,12 +62,12 @@ class Listeners:
             await asyncio.sleep(0)
 
     def close(self) -> None:
-        """Accept no more."""
+        """Close the asyncio servers, so that no more clients are accepted."""
         for server in self._servers:
             server.close()
 
     async def wait_closed(self) -> None:
-        """Wait until every connection has ended. Call it after `close`."""
+        """Wait until every accepted connection has ended. Call it after `close`."""
         for server in self._servers:
             await server.wait_closed()
         self._servers.clear()

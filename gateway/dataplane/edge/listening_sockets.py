@@ -40,9 +40,9 @@ class Inherited(NamedTuple):
 
     sock: socket.socket
     written: str = ""
-    """Address as written in the configuration of the former owner; needed for port 0."""
+    """Address of the socket in the configuration of the former owner; needed for port 0."""
     managed: bool = False
-    """Whether the service manager keeps it, and its file."""
+    """Whether the service manager keeps this socket, and its file."""
 
 
 @final
@@ -58,7 +58,7 @@ class _Address:
         name = sockets[0].getsockname()
         self.host, self.port = (f"unix:{listen.path}", 0) if listen.path else (str(name[0]), int(name[1]))
         self.file: tuple[Path, tuple[int, int]] | None = None
-        """Path, device and inode of a Unix socket."""
+        """Path, device and inode of the file of a Unix socket."""
 
     @property
     def url(self) -> str:
@@ -74,7 +74,7 @@ class ListeningSockets:
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
-        """Number of workers that accept from them."""
+        """Number of workers that accept from these sockets."""
         self._addresses: list[_Address] = []
         self._owned = False
         """Whether this object removes the files of inherited Unix sockets."""
@@ -82,7 +82,7 @@ class ListeningSockets:
         self.surplus: list[str] = []
         """Addresses of inherited sockets that `listen` does not name any more."""
         self._left_files: list[Path] = []
-        """Files of the Unix sockets among them."""
+        """Files of inherited Unix sockets that `listen` does not name any more."""
 
     @classmethod
     async def bind(
@@ -126,12 +126,12 @@ class ListeningSockets:
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
-        """Addresses with their real ports; for a Unix socket `unix:PATH` and 0."""
+        """Listen addresses with their real ports; for a Unix socket `unix:PATH` and 0."""
         return tuple((each.host, each.port) for each in self._addresses)
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """Addresses as URLs; a Unix socket as written in the configuration."""
+        """Listen addresses as URLs; a Unix socket as written in the configuration."""
         return tuple(each.url for each in self._addresses)
 
     @property
@@ -151,7 +151,7 @@ class ListeningSockets:
         ]
 
     def all(self) -> list[Inherited]:
-        """All sockets, for a hand-over. They stay owned by this object."""
+        """All listening sockets, for a hand-over. They stay owned by this object."""
         return [
             Inherited(sock, str(each.listen), each.managed)
             for each in self._addresses
@@ -174,7 +174,7 @@ class ListeningSockets:
         self._released = True
 
     def close(self) -> None:
-        """Close all sockets. Remove the files of Unix sockets unless they were replaced or handed over."""
+        """Close all listening sockets. Remove Unix socket files unless they were replaced or handed over."""
         sockets = [sock for each in self._addresses for sock in each.sockets]
         for sock in sockets:
             sock.close()
@@ -232,7 +232,7 @@ class ListeningSockets:
         name: tuple[Any, ...],
         bound: list[socket.socket],
     ) -> None:
-        """Bind the missing sockets, up to one for each slot. The first socket of an address is bound without
+        """Bind the missing sockets of an address, up to one for each slot. The first one is bound without
         SO_REUSEPORT, so that it fails if another process listens there, and gets the option afterwards: two
         gateways never listen on one address without noticing."""
         if not sockets:
@@ -279,7 +279,7 @@ class ListeningSockets:
 
 
 def reason_of(error: OSError, key: str = "`listen`") -> str:
-    """Why listening failed, and what to do. `key`: the key of the address."""
+    """Why listening failed, and what to do. `key`: the configuration key of the address."""
     number = error.errno or 0
     reason = os.strerror(number) if number > 0 else error.strerror or str(error)
     hint = HINTS.get(number)
@@ -287,7 +287,7 @@ def reason_of(error: OSError, key: str = "`listen`") -> str:
 
 
 def name_of(sock: socket.socket) -> str:
-    """Bound address, as written in the configuration."""
+    """Address to which a socket is bound, as it is written in the configuration."""
     name = sock.getsockname()
     if isinstance(name, bytes):
         return f"unix:@{name[1:].decode(errors='replace')}"
@@ -323,8 +323,8 @@ async def _resolved(listen: Listen) -> list[tuple[int, tuple[Any, ...]]]:
 
 
 def _taken(left: list[Inherited], listen: Listen, family: int, name: tuple[Any, ...]) -> list[Inherited]:
-    """Take the inherited sockets of this address out of `left`. For port 0: those whose former configuration
-    had the same text, so that the port stays."""
+    """Take the inherited sockets of a listen address out of `left`. For port 0: those whose former
+    configuration had the same text, so that the port stays."""
     found = [one for one in left if one.sock.family == family and _is_of(one, listen, name)]
     port = found[0].sock.getsockname()[1] if found else 0
     found = [one for one in found if one.sock.getsockname()[1] == port]  # a text may be configured twice
@@ -334,7 +334,7 @@ def _taken(left: list[Inherited], listen: Listen, family: int, name: tuple[Any, 
 
 
 def _is_of(one: Inherited, listen: Listen, name: tuple[Any, ...]) -> bool:
-    """Whether an inherited socket has this address and, on IPv6, takes IPv4 exactly if it should."""
+    """Whether an inherited socket has this listen address and, on IPv6, takes IPv4 exactly if it should."""
     real = one.sock.getsockname()
     if real[0] != name[0]:
         return False

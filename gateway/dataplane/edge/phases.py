@@ -14,23 +14,23 @@ class ClientPhase(IntEnum):
     """Phase of a client connection."""
 
     IDLE = 0
-    """No request is served, and no byte of the next one has come."""
+    """Phase of a client connection: no request is served, and no byte of the next one has come."""
     READING_HEAD = 1
-    """A part of a request head has come."""
+    """Phase of a client connection: a part of a request head has come."""
     PIPELINED = 2
-    """Bytes of the next request wait until the client takes the responses before it."""
+    """Phase of a client connection: the next request waits until the client takes earlier responses."""
     SERVING = 3
-    """An exchange is running."""
+    """Phase of a client connection: an exchange of request and response is running."""
     DISCARDING = 4
-    """The response is written. The rest of the request body is still coming, and is dropped."""
+    """Phase of a client connection: the response is written; the rest of the request body is dropped."""
     TUNNELLING = 5
-    """The connection is one end of a tunnel."""
+    """Phase of a client connection: it is one end of a tunnel."""
     LINGERING = 6
-    """A refusal and the end are written. What the client still sends is dropped for a while."""
+    """Phase of a client connection: a refusal and the end are written; for a while, input is dropped."""
     CLOSING = 7
-    """The connection closes when everything is written, or at once. Nothing is read any more."""
+    """Phase of a client connection: it closes at once or when everything is written; nothing is read."""
     CLOSED = 8
-    """The connection has ended."""
+    """Phase of a client connection: it has ended."""
 
 
 IDLE: Final = ClientPhase.IDLE
@@ -54,4 +54,4 @@ TRANSITIONS: Final[dict[ClientPhase, frozenset[ClientPhase]]] = {
     CLOSING: frozenset({CLOSED}),
     CLOSED: frozenset(),
 }
-"""Phases that may follow each phase."""
+"""Phases that may follow each phase of a client connection."""

@@ -15,11 +15,11 @@ from gateway.errors import FramingError
 SIGNATURE: Final = b"\r\n\r\n\x00\r\nQUIT\n"
 _TEXT_BEGIN: Final = b"PROXY "
 MAX_TEXT: Final = 107
-"""Maximum bytes of a version 1 header, its line end included, by the specification."""
+"""Maximum bytes of a version 1 PROXY header, its line end included, by the specification."""
 MAX_BINARY: Final = 16 * 1024
-"""Maximum bytes of a version 2 header, with all its additional items: HAProxy's limit."""
+"""Maximum bytes of a version 2 PROXY header, with all its additional items: HAProxy's limit."""
 _FIXED: Final = 16
-"""Bytes of a version 2 header before the addresses."""
+"""Bytes of a version 2 PROXY header before the addresses."""
 _TEXT: Final = re.compile(
     rb"PROXY (?:UNKNOWN(?: [^\r\n]*)?|TCP([46]) ([0-9a-fA-F:.]+) ([0-9a-fA-F:.]+) (%b) (%b))\r\n"
     % ((rb"0|[1-9][0-9]{0,4}",) * 2)
@@ -27,7 +27,7 @@ _TEXT: Final = re.compile(
 _LOCAL: Final = 0
 _PROXY: Final = 1
 _SIZES: Final = {0x00: 0, 0x11: 12, 0x21: 36, 0x31: 216}
-"""Bytes of the addresses by family: unspecified, TCP over IPv4, TCP over IPv6, a stream over Unix sockets."""
+"""Bytes of the addresses in a PROXY header, by family: unspecified, TCP over IPv4, over IPv6, Unix."""
 _TLV_TLS: Final = 0x20
 _CLIENT_USED_TLS: Final = 0x01
 
@@ -37,7 +37,7 @@ class ProxyHeader(NamedTuple):
     """Content of a PROXY header."""
 
     size: int
-    """Bytes of the header."""
+    """Bytes of the PROXY header."""
     address: str
     """The client's address. Empty if there is none, as in the balancer's own checks: the peer's counts."""
     tls: bool = False
@@ -45,7 +45,7 @@ class ProxyHeader(NamedTuple):
 
 
 def read_proxy_header(data: bytes) -> ProxyHeader | None:
-    """Read the header at the beginning of `data`; None if it is not complete. Raises `FramingError`."""
+    """Read the PROXY header at the beginning of `data`; None if it is incomplete. Raises `FramingError`."""
     if data.startswith(SIGNATURE[: len(data)]):
         return _read_binary(data)
     if data.startswith(_TEXT_BEGIN[: len(data)]):

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 _TLS_1_3: Final = "TLSv1.3"
 RECORD: Final = 16 * 1024
-"""Maximum bytes of content in a record (RFC 8446 5.1)."""
+"""Maximum bytes of content in a TLS record (RFC 8446 5.1)."""
 MAX_WITHOUT_CONTENT: Final = RECORD + 1024
-"""Maximum bytes from a client without any content: more than a whole record (RFC 8446 5.2). OpenSSL processes
-all other messages in one call: 256 KiB of key updates would block the event loop for 0.4 s."""
+"""Maximum bytes from a TLS client without any content: more than a whole record (RFC 8446 5.2). OpenSSL
+processes all other messages in one call: 256 KiB of key updates would block the event loop for 0.4 s."""
 
 
 @final
@@ -43,35 +43,35 @@ class TlsTransport:
         self._raw = raw
         self._loop = loop
         self._on_broken = on_broken
-        """Called with a reason when the client violates TLS after the handshake."""
+        """Callback, with a reason, for a client that violates TLS after the handshake."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._protocol: asyncio.Protocol | None = None
         self._waiting = b""
-        """Bytes that were read; those from `_taken` on are not decrypted yet."""
+        """Encrypted bytes that were read; those from `_taken` on were not given to OpenSSL yet."""
         self._taken = 0
         self._without_content = 0
-        """Bytes given to OpenSSL since the last content."""
+        """Encrypted bytes given to OpenSSL since it last gave content."""
         self._is_1_3 = False
         self._paused = False
         self._reading = False
         self._resumes = False
         self._closing = False
         self._ended = False
-        """Whether the socket has ended. Earlier bytes may still wait here."""
+        """Whether the socket has ended: the client sends no more. Earlier bytes may still wait here."""
         self._eof = False
         """Whether the protocol was told that the client sends no more."""
 
     # -- the handshake: driven by `accept_phase`
 
     def feed(self, data: bytes) -> None:
-        """Add bytes of the socket, for `handshake` or `_read` to decrypt."""
+        """Add encrypted bytes from the socket, for `handshake` or `_read`."""
         self._waiting = self._waiting[self._taken :] + data if self._waiting else data
         self._taken = 0
 
     def handshake(self) -> bool:
-        """Go on with the handshake and send answers; whether it is complete. Raises `ssl.SSLError`. Session
-        tickets, which TLS 1.3 has left at the end, are sent with the first response: one write less."""
+        """Go on with the TLS handshake and send answers; whether it is complete. Raises `ssl.SSLError`.
+        Session tickets, left at the end by TLS 1.3, are sent with the first response: one write less."""
         while True:
             try:
                 self.tls.do_handshake()
@@ -90,7 +90,7 @@ class TlsTransport:
         return True
 
     def begin(self, protocol: asyncio.Protocol) -> None:
-        """Give the connection to `protocol`: the handshake is complete."""
+        """Give the TLS connection to `protocol`: the handshake is complete."""
         self._raw.set_protocol(cast(asyncio.Protocol, self))
         self._protocol = protocol
         protocol.connection_made(cast(asyncio.Transport, self))
@@ -99,7 +99,7 @@ class TlsTransport:
     # -- the socket's transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Never called: the connection was made before."""
+        """Never called: the socket's connection was made before TLS began."""
 
     def data_received(self, data: bytes) -> None:
         if self._eof or self._closing:  # bytes after the end are ignored (RFC 8446 6.1)
@@ -109,8 +109,8 @@ class TlsTransport:
             self._read()
 
     def eof_received(self) -> bool:
-        """Pass on what waits here, then the end. The client has closed its sending side, with or without
-        saying so in TLS: HTTP framing shows whether its message was cut."""
+        """Pass the bytes that wait here to the protocol, then the end. The client has closed its sending
+        side, with or without saying so in TLS: HTTP framing shows whether its message was cut."""
         self._ended = True
         if not self._reading and not self._paused:
             self._read()
@@ -186,7 +186,7 @@ class TlsTransport:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _take_some(self) -> bool:
-        """Give OpenSSL the next bytes, about a record; False if none wait."""
+        """Give OpenSSL the next encrypted bytes, about a record; False if none wait."""
         waiting, begin = self._waiting, self._taken
         end = begin + RECORD
         if not waiting:
@@ -212,7 +212,7 @@ class TlsTransport:
             self._protocol.data_received(data)
 
     def _on_eof(self) -> None:
-        """Report the end to the protocol, which may keep the connection open for writing."""
+        """Tell the protocol that the client sends no more. It may keep the connection open for writing."""
         if self._eof or self._closing or self._protocol is None:
             return
         self._eof = True
@@ -220,7 +220,7 @@ class TlsTransport:
             self.close()
 
     def _break_off(self) -> None:
-        """Send the alert and close: the client has violated TLS."""
+        """Send the TLS alert and close: the client has violated TLS."""
         self._on_broken("tls_record")
         self._flush()
         self._closing = True
@@ -229,14 +229,14 @@ class TlsTransport:
     # -- the protocol calls: reading
 
     def pause_reading(self) -> None:
-        """Stop passing bytes on."""
+        """Stop passing decrypted bytes to the protocol."""
         if not self._paused and not self._closing:
             self._paused = True
             if not self._eof and not self._ended:
                 self._raw.pause_reading()
 
     def resume_reading(self) -> None:
-        """Pass bytes on again, waiting ones not within this call."""
+        """Pass decrypted bytes to the protocol again, waiting ones not within this call."""
         if not self._paused or self._closing:
             return
         self._paused = False
@@ -252,11 +252,11 @@ class TlsTransport:
             self._read()
 
     def is_reading(self) -> bool:
-        """Whether received bytes are passed on."""
+        """Whether decrypted bytes are passed to the protocol."""
         return not self._paused and not self._closing
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Use another protocol. Bounded reads limit what is read from the socket."""
+        """Pass bytes to another protocol from now on. Bounded reads limit what is read from the socket."""
         if isinstance(protocol, BoundedReads):
             self._protocol = protocol.protocol
             bound_reads(self._raw, cast(asyncio.Protocol, self), protocol.buffer, protocol.reads_little)
@@ -266,7 +266,7 @@ class TlsTransport:
     # -- the protocol calls: writing
 
     def write(self, data: bytes) -> None:
-        """Encrypt and write."""
+        """Encrypt `data` and write it to the client."""
         if self._closing:
             return
         write = self.tls.write
@@ -283,27 +283,27 @@ class TlsTransport:
         self._raw.write(self._outgoing.read())
 
     def can_write_eof(self) -> bool:
-        """True: TLS 1.3 can close one side alone, and a TLS 1.2 client that has closed its own reads on."""
+        """Whether one side can close alone. Always: TLS 1.3 can, and a closed TLS 1.2 client reads on."""
         return True
 
     def write_eof(self) -> None:
-        """Announce that nothing more is written."""
+        """Close the sending side: announce to the client that nothing more is written."""
         if not self._closing:
             self._send_close_notify()
             self._raw.write_eof()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set the limits for encrypted bytes: everything is encrypted at once."""
+        """Set the limits of the write buffer, in encrypted bytes: everything is encrypted at once."""
         self._raw.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:
-        """Number of encrypted bytes that wait."""
+        """Number of encrypted bytes that wait to be sent to the client."""
         return self._raw.get_write_buffer_size()
 
     # -- the end
 
     def is_closing(self) -> bool:
-        """Whether nothing can be written any more."""
+        """Whether the TLS connection is closing: nothing can be written any more."""
         return self._closing or self._raw.is_closing()
 
     def close(self) -> None:
@@ -314,7 +314,7 @@ class TlsTransport:
             self._raw.close()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the TLS connection at once, without close_notify."""
         self._closing = True
         self._raw.abort()
 
@@ -328,5 +328,5 @@ class TlsTransport:
             self._raw.write(self._outgoing.read())
 
     def get_extra_info(self, name: str, default: object = None) -> Any:  # noqa: ANN401 - as asyncio has it
-        """Information of the socket's transport; `ssl_object` is TLS itself."""
+        """Information of the socket's transport, by `name`; `ssl_object` is OpenSSL's object."""
         return self.tls if name == "ssl_object" else self._raw.get_extra_info(name, default)

@@ -30,31 +30,31 @@ if TYPE_CHECKING:
     from gateway.dataplane.http1.response_head import ResponseHead
 
 MAX_MISMATCH_PATH: Final = 128
-"""Characters of the path that a `VersionMismatch` keeps: clients choose it."""
+"""Maximum characters of the request path in a `VersionMismatch`: clients choose it."""
 
 
 class AttemptOwner(TunnelOwner):
-    """The exchange, as its attempts see it."""
+    """Interface of an exchange, as its attempts use it."""
 
     __slots__ = ()
 
     path: str
-    """Path without the prefix of the route."""
+    """Request path without the prefix of the route."""
 
     def on_sent(self) -> None:
         """Note that the request was sent on a new connection."""
         raise NotImplementedError
 
     def on_failure(self, failure: Failure) -> None:
-        """Handle a failure: no whole final response will come."""
+        """Handle the failure of an attempt: no whole final response will come."""
         raise NotImplementedError
 
     def on_version_refused(self) -> None:
-        """Handle a refusal of the version. Nothing was executed."""
+        """Handle a backend's refusal of the API version. Nothing was executed."""
         raise NotImplementedError
 
     def on_version_unknown(self) -> bool:
-        """Handle a response without the served version. True: the request is sent elsewhere."""
+        """Handle a response that lacks the served API version. True: the request is sent elsewhere."""
         raise NotImplementedError
 
     def forward_interim(self, response: ResponseHead) -> None:
@@ -68,7 +68,7 @@ class AttemptOwner(TunnelOwner):
         raise NotImplementedError
 
     def forward_body(self, piece: bytes, *, done: bool) -> None:
-        """Pass a further piece of content to the client."""
+        """Pass a further piece of the response's content to the client."""
         raise NotImplementedError
 
     def begin_tunnel(self, connection: BackendConnection, head: bytes, rest: bytes) -> None:
@@ -79,7 +79,7 @@ class AttemptOwner(TunnelOwner):
 
 @final
 class Attempt(ResponseReceiver):
-    """An attempt at one member, counted in `Context.in_flight_by_member` from `begin` to `end`."""
+    """A request's attempt at one member, in `Context.in_flight_by_member` from `begin` to `end`."""
 
     __slots__ = ("_began", "_buffered", "_owner", "connection", "ended", "member", "reused", "sent_at")
 
@@ -89,13 +89,13 @@ class Attempt(ResponseReceiver):
         self.reused = False
         """Whether the request was sent on a connection that was idle in the pool."""
         self.sent_at = 0.0
-        """Monotonic seconds at which the head was written. Facts from the response are dated so, because the
-        backend may have composed it soon after: a slow response never replaces a later probe."""
+        """Monotonic seconds at which the request head was written. Facts from the response are dated so, as
+        the backend may have composed it soon after: a slow response never replaces a later probe."""
         self._began = 0.0
-        """Time at which a connection was requested, while the gateway traces; 0: one was idle."""
+        """Time at which a new connection was requested, while the gateway traces; 0: one was idle."""
         self.ended = False
         self.connection: BackendConnection | None = None
-        """None while it is being made, and after the response has ended."""
+        """Backend connection; None while it is being made, and after the response has ended."""
         self._buffered: BufferedResponse | None = None
 
     # -- stop 7: to the backend
@@ -129,7 +129,7 @@ class Attempt(ResponseReceiver):
         self._owner.on_sent()
 
     def _send(self, connection: BackendConnection) -> None:
-        """7: write the head, and the part of the body that has arrived."""
+        """Write the request head, and the part of the body that has arrived (stop 7)."""
         owner, body = self._owner, self._owner.body
         context, request, resolution = owner.context, owner.request, owner.resolution
         self.connection = connection
@@ -175,7 +175,7 @@ class Attempt(ResponseReceiver):
             context.flush()
 
     def send_body(self, body: RequestBody) -> None:
-        """Send more of a streaming body, once there is a connection."""
+        """Send more of a streaming request body, once there is a backend connection."""
         if self.connection is not None and (piece := body.data_to_send()):
             self.connection.send_more(piece)
 
@@ -207,7 +207,7 @@ class Attempt(ResponseReceiver):
         self._owner.forward_interim(response)
 
     def on_switch(self, response: ResponseHead, head: bytes, rest: bytes) -> Failure | None:
-        """8: handle a 101. No tunnel begins without a request for it, or at another version than the
+        """Handle a 101 (stop 8). No tunnel begins without a request for it, or at another version than the
         negotiated one: it may last for days."""
         owner, connection, resolution = self._owner, self.connection, self._owner.resolution
         protocol = agreed_protocol(head, owner.request.upgrade, resolution.view.service.upgrade)
@@ -228,7 +228,7 @@ class Attempt(ResponseReceiver):
         return None
 
     def on_response(self, response: ResponseHead, piece: bytes, *, done: bool) -> None:
-        """8: the response head is complete, and `piece` of its content has come."""
+        """Handle a complete response head, and `piece` of its content (stop 8)."""
         owner, member = self._owner, self.member
         context, resolution, record = owner.context, owner.resolution, owner.record
         record.backend_seconds = context.clock() - self.sent_at
@@ -335,7 +335,7 @@ class Attempt(ResponseReceiver):
         return True
 
     def on_failure(self, failure: Failure) -> None:
-        """Report a failed, broken or late connection."""
+        """Report a failed, broken or late backend connection to the exchange."""
         self.connection = None
         if not self.ended:
             self._trace_end(error=failure)
@@ -343,7 +343,7 @@ class Attempt(ResponseReceiver):
             self._owner.on_failure(failure)
 
     def _trace_end(self, *, status: int = 0, error: str = "") -> None:
-        """End the attempt's span: the request goes on without this attempt, or ends without its response."""
+        """End the attempt's trace span: the request goes on without it, or ends without its response."""
         owner = self._owner
         tracing, record = owner.context.tracing, owner.record
         if tracing is None:

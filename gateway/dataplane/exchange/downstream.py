@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class Downstream:
-    """A client connection, which has one exchange at a time."""
+    """Interface of a client connection, which has one exchange at a time."""
 
     __slots__ = ()
 
     context: Context
     opened: float
-    """Time by the coarse clock at which it was made."""
+    """Time by the coarse clock at which the client connection was made."""
     transport: asyncio.Transport
     peer: Peer
     congested: bool
@@ -34,7 +34,7 @@ class Downstream:
     """Returns the connection pool of a member."""
 
     def await_body(self) -> None:
-        """Begin to wait for a request body."""
+        """Begin to wait for a request body from the client."""
         raise NotImplementedError
 
     def pause_reading(self) -> None:
@@ -46,11 +46,11 @@ class Downstream:
         raise NotImplementedError
 
     def bound_writes(self, size: int) -> None:
-        """Set the number of bytes waiting for the client from which nothing more is read for it."""
+        """Set the number of bytes waiting for the client from which nothing more is read from the backend."""
         raise NotImplementedError
 
     def must_close(self) -> bool:
-        """Whether this response is the last one, for a reason of the connection."""
+        """Whether this response is the last one on the connection, for a reason of the connection itself."""
         raise NotImplementedError
 
     def hand_over(self) -> tuple[bytes, bool]:
@@ -58,13 +58,13 @@ class Downstream:
         raise NotImplementedError
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Handle the end of the connection."""
+        """Handle the end of the client connection."""
         raise NotImplementedError
 
     def abort(self) -> None:
-        """Reset the connection."""
+        """Close the client connection with a reset."""
         raise NotImplementedError
 
     def exchange_ended(self, *, keep: bool) -> None:
-        """Go on after the exchange. `keep`: its response is complete, and the connection stays open."""
+        """Go on after an exchange. `keep`: its response is complete, and the client connection stays open."""
         raise NotImplementedError

@@ -109,9 +109,9 @@ class Exchange(AttemptOwner):
 
     resolution: Resolution
     methods: tuple[str, ...]
-    """Every method that a backend may execute for this request."""
+    """Every HTTP method that a backend may execute for this request."""
     path: str
-    """Path without the prefix of the route."""
+    """Request path without the prefix of the route."""
 
     def __init__(self, downstream: Downstream, request: RequestHead) -> None:
         self.downstream = downstream
@@ -125,7 +125,7 @@ class Exchange(AttemptOwner):
         self._attempt: Attempt | None = None
         self._retries: Retries | None = None
         self._counted: CountedRequest | None = None
-        """Counts the request for its client."""
+        """Count of this request in its client's limits; None: it is not counted."""
         self._keep_alive = True
         self._chunked = False
         self._started = context.clock()
@@ -236,7 +236,7 @@ class Exchange(AttemptOwner):
         return rest
 
     def _begin_attempt_after_body(self) -> None:
-        """Begin the attempt: the body is complete, or streams from now on. If the service has changed
+        """Begin the attempt: the request body is complete, or streams from now on. If the service has changed
         meanwhile, select again: the member may be drained or full, or no longer serve the version."""
         member, context = self._selected, self.context
         view = context.snapshots.current.views.get(self.record.service)
@@ -247,7 +247,7 @@ class Exchange(AttemptOwner):
     # -- stop 7: to the backend
 
     def _begin_attempt(self, member: Member | None) -> None:
-        """7: send the request to `member`, as soon as there is a connection; None: to whichever has room."""
+        """Send the request to `member`, once there is a connection (stop 7); None: to whichever has room."""
         if member is None:
             if not self._wait_for_room(None):
                 # No backend refused it, but no member serves the version any more: the same 503.
@@ -267,14 +267,14 @@ class Exchange(AttemptOwner):
             self.downstream.pause_reading()
 
     def on_sent(self) -> None:
-        """7: the request was sent, on a connection that had to be made."""
+        """Note that the request was sent on a connection that had to be made (stop 7)."""
         self.stage = AWAITING_RESPONSE
         if self.body is not None and self._attempt is not None:
             self._read_body_on(self.body, self._attempt)
 
     def _read_body_on(self, body: RequestBody, attempt: Attempt) -> None:
-        """Read from the client again, if an attempt has waited for a connection. If the first write has
-        filled the buffer already, the backend is waited for."""
+        """Read the body from the client again, if an attempt has waited for a connection. If the first write
+        has filled the buffer already, the backend is waited for."""
         connection = attempt.connection
         if not body.done and (connection is None or not connection.congested):
             self.downstream.resume_reading()
@@ -282,7 +282,7 @@ class Exchange(AttemptOwner):
     # -- stop 8: back to the client
 
     def forward_interim(self, response: ResponseHead) -> None:
-        """8: pass an interim response on, without the fields of final ones. HTTP/1.0 has none."""
+        """Pass an interim response on, without the fields of final ones (stop 8). HTTP/1.0 has none."""
         if self.request.minor:
             self._retries_so_far().exhausted = True  # the client has got something
             edits, fields = self.resolution.response_edits, response.passthrough
@@ -292,7 +292,7 @@ class Exchange(AttemptOwner):
     def forward_response(
         self, response: ResponseHead, rewrite: ResponseRewrite, piece: bytes, *, done: bool
     ) -> None:
-        """8: write the head with its owned fields rewritten, and the content as it comes."""
+        """Write the response head with its owned fields rewritten, and the content as it comes (stop 8)."""
         self.stage = RESPONDING
         downstream, record, minor = self.downstream, self.record, self.request.minor
         record.status = response.status
@@ -327,7 +327,7 @@ class Exchange(AttemptOwner):
             self._end()
 
     def begin_tunnel(self, connection: BackendConnection, head: bytes, rest: bytes) -> None:
-        """8: pass bytes both ways from now on: the backend has switched protocols."""
+        """Begin a tunnel that passes bytes both ways: the backend has switched protocols (stop 8)."""
         self.context.in_flight_by_service[self.record.service] -= 1
         self.stage = TUNNELLING
         self.record.status = 101
@@ -351,7 +351,7 @@ class Exchange(AttemptOwner):
     # -- what the two connections report
 
     def end(self, reason: str) -> None:
-        """End without a response, or after a part of one, and close. Nothing is sent again."""
+        """End the exchange without a response, or after a part of one, and close. Nothing is sent again."""
         self.record.reason = reason
         self._keep_alive = False
         self._end()
@@ -363,7 +363,7 @@ class Exchange(AttemptOwner):
             connection.pause_reading()
 
     def resume_response(self) -> None:
-        """Read from the backend again."""
+        """Read from the backend again: the client takes more."""
         connection = None if self._attempt is None else self._attempt.connection
         if connection is not None:
             connection.resume_reading()
@@ -490,7 +490,7 @@ class Exchange(AttemptOwner):
         self._respond_failure(failure)
 
     def _wait_for_room(self, failure: Failure | None) -> bool:
-        """Wait for room, or give up; False: no member is left. `failure`: of the attempt before."""
+        """Wait for a member with room, or give up; False: none is left. `failure`: of the last attempt."""
         tried, turn = ((), None) if self._retries is None else (self._retries.tried, self._retries.turn)
         waits = self.context.request_queue.enter(self, self.resolution, tried, failure, turn)
         if waits is None:
@@ -511,7 +511,7 @@ class Exchange(AttemptOwner):
             self._respond_failure(failure)
 
     def _release_budget(self, retries: Retries) -> None:
-        """Let another request be retried: the response has begun, or the exchange is over."""
+        """Give the retry budget back: the response has begun, or the exchange is over."""
         if retries.holds_budget:
             retries.holds_budget = False
             self.context.retry_budget.release(self.record.service)
@@ -581,7 +581,7 @@ class Exchange(AttemptOwner):
         self._end()
 
     def _end(self) -> None:
-        """End stop 8: give back what was counted and hand out the RequestRecord."""
+        """End the exchange (stop 8): give back what was counted and hand out the RequestRecord."""
         context, record = self.context, self.record
         stage, attempt = self.stage, self._attempt
         if stage is not DECIDING and stage is not TUNNELLING:

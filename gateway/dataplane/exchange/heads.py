@@ -34,7 +34,7 @@ def compose_upstream_head(
     request_id: str,
     end: bytes,
 ) -> bytes:
-    """Stop 7: the head for `member`. `path`: without the route's prefix. `request_id`: may be empty."""
+    """Request head for `member` (stop 7). `path`: without the route's prefix. `request_id`: may be empty."""
     prefix = resolution.prefix
     target = request.target
     if prefix or member.backend.path or resolution.target_has_version:
@@ -67,8 +67,8 @@ def compose_upstream_head(
 
 
 def _rewritten_target(request: RequestHead, resolution: Resolution, member: Member, local: str) -> bytes:
-    """Target without the route's prefix, with the base path of the backend, and with the negotiated version
-    if the dialect has it in the target. All other bytes stay."""
+    """Request target without the route's prefix, with the base path of the backend, and with the negotiated
+    version if the dialect has it in the target. All other bytes stay."""
     if request.target == b"*":  # the whole server: no path
         return request.target
     query = f"?{request.query}" if b"?" in request.target else ""
@@ -103,7 +103,7 @@ def compose_downstream_head(
     connection: bytes,
     piece: bytes,
 ) -> bytes:
-    """Stop 8: the head and framed content (`piece`). The other lines are whole, or empty."""
+    """The response head and framed content, `piece` (stop 8). The other lines are whole, or empty."""
     fields = response.passthrough
     if rewrite.edits is not None:
         fields = rewrite.edits.edit(fields)

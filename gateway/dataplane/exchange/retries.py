@@ -27,12 +27,12 @@ class Retries:
         self.turn: Turn | None = None
         """Place of the request in the queue in which it has waited for room."""
         self.new_connection_only = False
-        """Whether idle connections must not be used."""
+        """Whether the next attempt must not use an idle connection."""
         self.only_if_not_executed = False
         """Whether to retry only if nothing was sent or the version was refused: an upgrade was requested."""
         self.holds_budget = False
         self.exhausted = False
-        """Whether nothing may be sent again: the client has got an interim response."""
+        """Whether nothing of the request may be sent again: the client has got an interim response."""
         self.unanswered: Failure | None = None
         """Failure of an attempt that may have been executed at the negotiated version. The client gets it
         whatever comes later, so that it does not take the request for one that was not sent. No other version

@@ -14,25 +14,25 @@ class Stage(IntEnum):
     """Stage of a request. Small integers, because an exchange compares them many times."""
 
     DECIDING = 0
-    """The head is complete, and nothing is in flight yet."""
+    """Stage of a request: its head is complete, and nothing is in flight yet."""
     ADMITTED = 1
-    """The request is to be forwarded, and counts as in flight. A member is sought."""
+    """Stage of a request: it is to be forwarded and counts as in flight. A member is sought."""
     READING_BODY = 2
-    """A member is selected; the rest of a body that is held is awaited before it is sent."""
+    """Stage of a request: a member is selected; the rest of a held body is awaited before it is sent."""
     CONNECTING = 3
-    """A connection to the member is being made."""
+    """Stage of a request: a connection to the member is being made."""
     AWAITING_RESPONSE = 4
-    """The head of the request was written to a backend. The client has got nothing of a final response."""
+    """Stage of a request: its head was written to a backend. The client has no part of a final response."""
     RETRY_QUEUED = 5
-    """An attempt has failed; the next one waits for the retry budget."""
+    """Stage of a request: an attempt has failed, and the next one waits for the retry budget."""
     QUEUED = 6
-    """All members that are to get it are full; it waits until one has room."""
+    """Stage of a request: all members that are to get it are full; it waits until one has room."""
     RESPONDING = 7
-    """The head of the backend's response was written to the client. Nothing can be sent again."""
+    """Stage of a request: the response head was written to the client, so nothing can be sent again."""
     TUNNELLING = 8
-    """Bytes pass both ways until the tunnel ends. The request no longer counts as in flight."""
+    """Stage of a request: bytes pass both ways until the tunnel ends. It no longer counts as in flight."""
     ENDED = 9
-    """The record was handed out and everything was given back."""
+    """Stage of a request: its record was handed out, and everything was given back."""
 
 
 DECIDING: Final = Stage.DECIDING
@@ -68,4 +68,4 @@ TRANSITIONS: Final[dict[Stage, frozenset[Stage]]] = {
     TUNNELLING: frozenset({ENDED}),
     ENDED: frozenset(),
 }
-"""Stages that may follow each stage."""
+"""Stages that may follow each stage of a request."""

@@ -40,7 +40,7 @@ CONNECTION_LINE: Final = b"Connection: Upgrade\r\n"
 
 
 class TunnelOwner:
-    """The exchange, as its upgrade and its tunnel see it."""
+    """Interface of an exchange, as its upgrade and its tunnel use it."""
 
     __slots__ = ()
 
@@ -124,19 +124,19 @@ class TunnelEnd:
     ) -> None:
         self._tunnel = tunnel
         self._connection_lost = connection_lost
-        """Callback of the former protocol, whose owner counts the connection until then."""
+        """Callback of the connection's former protocol, whose owner counts it until then."""
         self._error: Exception | None = None
         self.transport = transport
         self.other: TunnelEnd
         self.gone = gone
-        """Ending of the tunnel if this connection breaks."""
+        """Reason with which the tunnel ends if this connection breaks."""
         self.bytes_in = 0
         self.is_finished = False
-        """Whether this side sends nothing more."""
+        """Whether the peer on this side of the tunnel sends nothing more."""
         self.is_lost = False
 
     def attach(self, buffer: bytearray, *, reading: bool) -> None:
-        """Take the bytes of the connection from now on. `reading`: whether the other side takes more now."""
+        """Read this connection for the tunnel. `reading`: whether the other side takes more now."""
         protocol = cast("asyncio.Protocol", self)
         if self.is_finished or self.transport.get_extra_info("sslcontext") is not None:
             self.transport.set_protocol(protocol)  # TLS backends are read in another way (`read_to_the_end`)
@@ -155,7 +155,7 @@ class TunnelEnd:
         self.other.write(data)
 
     def eof_received(self) -> bool:
-        """Note that this side sends nothing more; True: keep it open, since the other side may."""
+        """Note that this side of the tunnel sends nothing more; True: keep it open, as the other side may."""
         self.is_finished = True
         self._tunnel.on_finished(self)
         return self.transport.can_write_eof()
@@ -187,7 +187,7 @@ class TunnelEnd:
             self.transport.resume_reading()
 
     def release(self) -> None:
-        """Report the end of the connection to its owner."""
+        """Report the end of the connection to its former owner."""
         self._connection_lost(self._error)
 
 
@@ -210,9 +210,9 @@ class Tunnel(OpenTunnel):
         self._idle = owner.resolution.timeouts.tunnel_idle
         super().__init__(service, context.now + self._idle, downstream.peer.expires_at)
         self._untaken = 0
-        """Bytes that waited for slow readers at the last deadline."""
+        """Bytes of the tunnel that waited for slow readers at the last deadline."""
         self._closing = False
-        """Whether both sides have sent everything. What waits is still written."""
+        """Whether both sides of the tunnel have sent everything. What waits is still written."""
         self._ending = TunnelEnding.CLOSED
         self._ended = False
 
@@ -243,7 +243,7 @@ class Tunnel(OpenTunnel):
     # -- what the two ends report
 
     def on_bytes(self, end: TunnelEnd, size: int) -> None:
-        """Count received bytes."""
+        """Count bytes received from one side of the tunnel."""
         self.deadline = self._owner.context.now + self._idle
         if end is self._client:
             self._bytes["in"] += size
@@ -261,7 +261,7 @@ class Tunnel(OpenTunnel):
             other.transport.write_eof()
 
     def on_lost(self, end: TunnelEnd, error: Exception | None) -> None:
-        """Handle the end of one connection."""
+        """Handle the end of one connection of the tunnel."""
         if self._ended:
             end.release()
             return

@@ -35,7 +35,7 @@ _SMALL_CHUNKS: Final = re.compile(
 _SMALL_CONTENT: Final = re.compile(
     b"(?is)[1-9a-f]\r\n(%b)\r\n" % b"|".join(b"(?<=%x\r\n).{%d}" % (size, size) for size in _SMALL_SIZES)
 )
-"""Content of each chunk in a match of `_SMALL_CHUNKS`."""
+"""Pattern of each chunk's content in a run of small chunks (`_SMALL_CHUNKS`)."""
 
 _SIZE: Final = 0
 _DATA: Final = 1
@@ -53,7 +53,7 @@ class ChunkedDecoder:
     def __init__(self) -> None:
         self.done = False
         self.rest = b""
-        """Bytes after the body: the next message, or garbage. Only valid when `done`."""
+        """Bytes after the chunked body: the next message, or garbage. Only valid when `done`."""
         self._buffer = b""
         self._remaining = 0
         self._overhead = 0
@@ -61,7 +61,7 @@ class ChunkedDecoder:
         self._state = _SIZE
 
     def feed(self, data: bytes) -> bytes:
-        """Content in `data`. Raises `FramingError` for anything but exact chunked coding."""
+        """Decode the content in `data`. Raises `FramingError` for anything but exact chunked coding."""
         if self._buffer:
             data, self._buffer = self._buffer + data, b""
         content: list[bytes] = []

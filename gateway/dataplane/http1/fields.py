@@ -44,12 +44,12 @@ KNOWN_CODINGS: Final = frozenset({b"gzip", b"x-gzip", b"deflate", b"compress", b
 PSEUDONYM: Final = b"skewgate"
 """Name of the gateway in `Via`, in lower case (RFC 9110 7.6.3)."""
 MAX_LOOPS: Final = 8
-"""Gateway's names in `Via` that make a loop (508, threats H9). Fewer are legal: gateways may be nested."""
+"""Number of the gateway's names in `Via` that make a loop (508, threats H9). Gateways may be nested."""
 _KEEP_ALIVE_VALUES: Final = [b"keep-alive"]
 KEEP_ALIVE_OPTIONS: Final = frozenset({"keep-alive"})
 NO_OPTIONS: Final[frozenset[str]] = frozenset()
 _LISTS_NO_FIELD: Final = frozenset({"close", "keep-alive", "", "te", "upgrade"})
-"""Options that name no field which passes on, normalized."""
+"""Options of `Connection` that name no field which passes on, normalized."""
 
 
 def is_host(text: bytes) -> bool:
@@ -71,7 +71,7 @@ def read_length(value: bytes) -> int:
 
 
 def normalized_fields(selected: tuple[bytes, ...]) -> tuple[Header, ...]:
-    """Selected fields (name, value, name, value) with normalized names, as dialects read them."""
+    """Selected header fields (name, value, name, value) with normalized names, as dialects read them."""
     return tuple(
         (name.decode().lower(), value.strip(OWS).decode("latin-1"))
         for name, value in zip(selected[::2], selected[1::2], strict=True)
@@ -99,7 +99,7 @@ def listed_fields(options: frozenset[str], table: NameTable) -> frozenset[str]:
 
 
 def without_listed_fields(passthrough: bytes, listed: frozenset[str]) -> bytes:
-    """The field lines `passthrough` without those of `listed`."""
+    """Header field lines (`passthrough`) without those that `listed` names."""
     if not listed:
         return passthrough
     lines = passthrough.split(b"\r\n")

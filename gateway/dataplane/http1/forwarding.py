@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from gateway.tls.values import ClientCertificate
 
 UNIX_PEER: Final = "unix:"
-"""Stands for the address of a client on a Unix socket, as in nginx."""
+"""Address given for a client on a Unix socket, as in nginx."""
 MAX_CACHED_LINES: Final = 4096
-"""Sets of lines that a worker caches: about one for each client address and name of the gateway."""
+"""Maximum cached sets of forwarding lines: about one for each client address and name of the gateway."""
 MAX_CACHED_SIZE: Final = 1024
-"""Bytes of one set, and of the received fields that it depends on: all take about 10 MiB at most."""
+"""Maximum bytes of a cached set, and of the received fields it depends on: all take about 10 MiB at most."""
 VIA: Final = b"Via: 1.1 skewgate\r\n"
 _VALID_VALUES: Final = {
     "x-forwarded-proto": re.compile(rb"https?", re.IGNORECASE),
@@ -33,23 +33,23 @@ _VALID_VALUES: Final = {
     "x-forwarded-port": re.compile(PORT),
     "x-forwarded-prefix": re.compile(rb"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+/?"),
 }
-"""Patterns for values from a trusted peer that are forwarded and used in links."""
+"""Patterns of forwarding fields from a trusted peer whose values are forwarded and used in links."""
 _ADDRESS_AND_PORT: Final = re.compile(
     r"\[([0-9A-Fa-f]*:[^\]]*)\](?::[0-9]{1,5})?|([0-9.]+):[0-9]{1,5}",
 )
-"""IPv6 in brackets, with a port or without one; IPv4 with a port."""
+"""Pattern of an address with a port, or of an IPv6 address in brackets."""
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 
 
 class _Origin(NamedTuple):
     scheme: str
     host: str
-    """Name or address, with a port if the client wrote one; empty for HTTP/1.0 without `Host`."""
+    """Host to which the request went, with a port if the client wrote one; empty without `Host`."""
     port: str
 
     @property
     def authority(self) -> str:
-        """Host with this port, for links."""
+        """Host and port for links; a default port only if the client wrote it."""
         name, written = _split_port(self.host)
         if self.port == written:
             return self.host
@@ -62,17 +62,17 @@ _LinesKey: TypeAlias = tuple[object, ...]
 
 @final
 class ForwardingLines:
-    """Cache of written lines for all connections of a worker. Requests of a client to a Host share them."""
+    """Cache of forwarding lines for all connections of a worker. A client's requests to a Host share them."""
 
     def __init__(self) -> None:
         self._lines: dict[_LinesKey, bytes] = {}
 
     def find(self, key: _LinesKey) -> bytes | None:
-        """Lines cached under `key`, which has all that they depend on."""
+        """Field lines cached under `key`, which has all that they depend on."""
         return self._lines.get(key)
 
     def keep(self, key: _LinesKey, lines: bytes) -> None:
-        """Cache lines. The table is bounded, since clients choose what is in them."""
+        """Cache field lines under `key`. The table is bounded, since clients choose what is in them."""
         if len(lines) > MAX_CACHED_SIZE:
             return
         if len(self._lines) >= MAX_CACHED_LINES:
@@ -111,7 +111,7 @@ class Peer:
         trusted_socket: bool = False,
         certificate: ClientCertificate | None = None,
     ) -> None:
-        """`trusted_socket`: every peer on this Unix socket is trusted."""
+        """Describe a peer. `trusted_socket`: every peer on this Unix socket is trusted."""
         self.address = address
         self.scheme = scheme
         self._trusted_networks = trusted
@@ -120,17 +120,17 @@ class Peer:
         """Verified certificate of the client (mutual TLS)."""
         self._certificate_line = b"" if certificate is None else certificate.line
         self.expires_at = inf if certificate is None else certificate.not_after
-        """Wall-clock seconds at which the certificate expires; infinite without one."""
+        """Wall-clock seconds at which the client's certificate expires; infinite without one."""
         self.is_trusted = trusted_socket or _is_in(self._ip, trusted)
-        """Whether it may say who the client is and what the original URL was."""
+        """Whether the peer may say who the client is and what the original URL was."""
         self._access: Access | None = None
-        """Access rules for which `_is_allowed` holds."""
+        """Access rules for which `_is_allowed` was computed."""
         self._is_allowed = False
         self._shared = shared
         self._last_host = ""
         self._last_prefix = ""
         self._last_lines = b""
-        """Lines for a request to that Host with that prefix, if nothing else enters."""
+        """Field lines for a request to the last Host with the last prefix, if nothing else enters."""
 
     def lines(self, request: RequestHead, backend: Backend, prefix: str) -> bytes:
         """Field lines that the gateway writes for a backend: `Host`, and those about the client. A client
@@ -162,7 +162,7 @@ class Peer:
         return self._forwarded_client(request) or self.address
 
     def client_ip(self, request: ReceivedHead) -> IpAddress | None:
-        """`client_address` as a value, or else that of the peer. None for a Unix socket."""
+        """IP address of the client (`client_address`), or else of the peer. None for a Unix socket."""
         if not self.is_trusted:
             return self._ip
         return read_ip(self.client_address(request)) or self._ip
@@ -176,8 +176,8 @@ class Peer:
         return self._is_allowed
 
     def _forwarded_is_allowed(self, access: Access, request: ReceivedHead) -> bool:
-        """`is_allowed` for a trusted peer. Its own address counts only if it forwards nobody: it is often
-        allowed itself, so a text that is no address must not count for it (threats R3-T7)."""
+        """Whether access rules allow a trusted peer's client. The peer's address counts only if it forwards
+        nobody: often allowed itself, it must not stand for a text that is no address (threats R3-T7)."""
         client = self._forwarded_client(request)
         # A proxy that names the peer of a Unix socket runs on the machine of its client.
         if client is None or client == UNIX_PEER:
@@ -209,9 +209,9 @@ class Peer:
         return _Origin(scheme, host, port or _DEFAULT_PORTS[scheme])
 
     def _trusted_fields(self, request: ReceivedHead) -> dict[str, bytes]:
-        """Well-formed fields of a trusted peer; empty for other peers. Of a list the first item counts, which
-        the proxy nearest to the client wrote. Several lines with one name are one list. `X-Forwarded-For` is
-        kept whole."""
+        """Well-formed forwarding fields of a trusted peer; empty for others. Of a list the first item counts,
+        which the proxy nearest to the client wrote. Several lines with one name are one list.
+        `X-Forwarded-For` is kept whole."""
         if not self.is_trusted:
             return {}
         fields: dict[str, bytes] = {}
@@ -224,7 +224,7 @@ class Peer:
         return fields
 
     def _lines_of_hops(self, request: RequestHead, host: str, prefix: str) -> bytes:
-        """Lines for requests through proxies: only `X-Forwarded-For` differs from client to client."""
+        """Field lines for requests through proxies: only `X-Forwarded-For` differs from client to client."""
         before, size = b"", 0
         others: list[tuple[str, bytes]] = []
         if self.is_trusted:
@@ -269,8 +269,8 @@ def _split_port(host: str) -> tuple[str, str]:
 
 
 def read_ip(text: str) -> IpAddress | None:
-    """Read an address; None: it is none. Some proxies write a port behind it. A socket for IPv4 and IPv6
-    shows IPv4 as IPv6 (`::ffff:10.0.0.1`); rules for it are written as IPv4."""
+    """Read an IP address; None: `text` is none. Some proxies write a port behind it. A socket for IPv4 and
+    IPv6 shows IPv4 as IPv6 (`::ffff:10.0.0.1`); rules for it are written as IPv4."""
     with_port = _ADDRESS_AND_PORT.fullmatch(text)
     if with_port is not None:
         text = with_port[1] or with_port[2]
@@ -282,7 +282,7 @@ def read_ip(text: str) -> IpAddress | None:
 
 
 def plain_address(address: str) -> str:
-    """Address of a socket; IPv4 as such, even if the socket takes IPv6, too."""
+    """Address that a socket reports; IPv4 as such, even if the socket takes IPv6, too."""
     return address.removeprefix("::ffff:") if "." in address else address
 
 

@@ -22,44 +22,44 @@ from gateway.dataplane.http1.request_head import RequestHead, read_request_head
 from gateway.dataplane.http1.response_head import ResponseHead, read_response_head
 
 MAX_LAYOUTS: Final = 256
-"""Maximum layouts of one reader. A fleet has a few kinds of servers, and its clients some dozen libraries."""
+"""Maximum head layouts of one reader. A fleet has few kinds of servers, its clients some dozen libraries."""
 MAX_LAYOUTS_OF_A_KEY: Final = 16
-"""Maximum layouts that are tried for one head: each costs up to a microsecond."""
+"""Maximum head layouts that are tried for one head: each costs up to a microsecond."""
 MAX_NEW_LAYOUTS: Final = 16
-"""Maximum layouts made one after the other, after a pause. The largest take 3 ms each."""
+"""Maximum layouts of heads made one after the other, after a pause. The largest take 3 ms each."""
 NEW_LAYOUTS_A_TICK: Final = 2
-"""Further layouts for every tick of the worker's clock: 8 a second take 1 to 3 % of a core."""
+"""Layouts that may be made for every tick of the worker's clock: 8 a second take 1 to 3 % of a core."""
 MAX_LAYOUT_SOURCE: Final = 8 * 1024
-"""Maximum bytes of a head from which a layout is made."""
+"""Maximum bytes of a head from which a layout (a regular expression) is made."""
 _MAX_SIGNATURES: Final = 1024
 _SIGNATURE: Final = re.compile(
     rb"\AHTTP/1[^\r]*|\r\n(?:(?:connection|transfer-encoding|expect):[^\r]*|[^:\r]+)", re.IGNORECASE
 )
-"""Parts of a head that determine its layout: status line, names, and the values that are literal in it."""
+"""Pattern of what determines the layout of a head: status line, names, and the literal values."""
 
 
 @final
 class LayoutBudget:
-    """Number of layouts that may be made now. Requests and responses have separate ones."""
+    """Number of layouts of heads that may be made now. Requests and responses have separate budgets."""
 
     def __init__(self) -> None:
         self._left = MAX_NEW_LAYOUTS
 
     def take(self) -> bool:
-        """Whether another layout may be made; counts it."""
+        """Whether another head layout may be made; counts it."""
         if not self._left:
             return False
         self._left -= 1
         return True
 
     def refill(self) -> None:
-        """Add the layouts of another tick."""
+        """Refill the budget by the layouts of another tick."""
         self._left = min(self._left + NEW_LAYOUTS_A_TICK, MAX_NEW_LAYOUTS)
 
 
 @final
 class Signatures:
-    """Sequences of names that came before and have no layout yet. Bounded, since peers choose them."""
+    """Sequences of field names that came before and have no layout yet. Bounded, since peers choose them."""
 
     def __init__(self, budget: LayoutBudget) -> None:
         self._budget = budget
@@ -67,7 +67,7 @@ class Signatures:
         self._made: set[int] = set()
 
     def of(self, head: bytes) -> int:
-        """Signature of a head if its layout is to be made now, else 0."""
+        """Signature (a hash for its layout) of a head whose layout is to be made now; else 0."""
         signature = hash(tuple(_SIGNATURE.findall(head)))
         if signature in self._made:
             return 0
@@ -84,7 +84,7 @@ class Signatures:
         return signature
 
     def forget(self, signature: int) -> None:
-        """Allow another layout for a signature: its layout was given up."""
+        """Allow another layout for heads with this signature: theirs was given up."""
         self._made.discard(signature)
 
 
@@ -94,15 +94,15 @@ _Layout = TypeVar("_Layout", bound="RequestLayout | ResponseLayout")
 
 @final
 class LayoutTable(Generic[_Key, _Layout]):
-    """Layouts of one reader, by what can be seen of a head before it is read."""
+    """Head layouts of one reader, by what can be seen of a head before it is read."""
 
     def __init__(self, signatures: Signatures) -> None:
         self._signatures = signatures
         self.by_key: dict[_Key, list[_Layout]] = {}
-        """Layouts in the order in which they are tried: about the most used first."""
+        """Head layouts in the order in which they are tried: about the most used first."""
 
     def add(self, key: _Key, layout: _Layout) -> None:
-        """Add a layout, replacing the least used one if there is no room."""
+        """Add a head layout, replacing the least used one if there is no room."""
         layouts = self.by_key.get(key, [])
         if len(layouts) >= MAX_LAYOUTS_OF_A_KEY:
             self._remove_one(layouts)
@@ -123,7 +123,7 @@ class LayoutTable(Generic[_Key, _Layout]):
             layout.uses //= 2
 
     def move_up(self, layouts: list[_Layout], place: int) -> None:
-        """Move the layout at `place` (not 0) forward by one if it is used more than the one before."""
+        """Move the head layout at `place` (not 0) forward if it is used more than the one before."""
         layout, before = layouts[place], layouts[place - 1]
         if layout.uses > before.uses:
             layouts[place], layouts[place - 1] = before, layout
@@ -131,7 +131,7 @@ class LayoutTable(Generic[_Key, _Layout]):
 
 @final
 class RequestReader:
-    """Reads request heads. Layouts are found by the number of lines."""
+    """Reads request heads. Layouts (regular expressions) are found by the number of lines."""
 
     __slots__ = ("_by_key", "_layouts", "_limits", "_max_size", "_signatures", "table")
 
@@ -168,7 +168,7 @@ class RequestReader:
         return head
 
     def read(self, head: bytes) -> RequestHead:
-        """Read a whole head, its empty line included. Raises `FramingError` with the status to respond."""
+        """Read a whole request head with its empty line. Raises `FramingError` with the status to respond."""
         request = self.read_known(head)
         if request is None:
             request = read_request_head(head, self.table, self._limits)
@@ -181,7 +181,7 @@ class RequestReader:
 
 @final
 class ResponseReader:
-    """Reads response heads. Layouts are found by the status line."""
+    """Reads response heads. Layouts (regular expressions) are found by the status line."""
 
     __slots__ = ("_by_key", "_layouts", "_signatures", "table")
 
@@ -192,7 +192,7 @@ class ResponseReader:
         self._by_key = self._layouts.by_key
 
     def read_known(self, data: bytes, is_head_request: bool) -> ResponseHead | None:  # noqa: FBT001 - hot path
-        """Read the head at the beginning of `data` by a layout; None: it is incomplete, or is for `read`."""
+        """Read the response head at the start of `data` by a layout; None: incomplete, or for `read`."""
         end = data.find(b"\r")
         layouts = self._by_key.get(data[:end])
         if layouts is None:
@@ -212,7 +212,7 @@ class ResponseReader:
         return head
 
     def read(self, head: bytes, *, is_head_request: bool) -> ResponseHead:
-        """Read a whole head, its empty line included. Raises `FramingError`."""
+        """Read a whole response head, its empty line included. Raises `FramingError`."""
         response = read_response_head(head, self.table, is_head_request=is_head_request)
         if len(head) <= MAX_LAYOUT_SOURCE and (signature := self._signatures.of(head)):
             layout = response_layout(head, self.table, signature)

@@ -43,29 +43,29 @@ from gateway.telemetry.trace_context import PARENT, TRACEPARENT, TRACESTATE
 
 MAX_LAYOUT_FIELDS: Final = 64
 MAX_LAYOUT_SIZE: Final = 4096
-"""Bytes of the regular expression. Its compiled form takes about four times as much."""
+"""Maximum bytes of a layout's regular expression. Its compiled form takes about four times as much."""
 
 # CPython 3.11.2 reads some possessive groups wrongly, so only single characters are possessive here.
 _BLANKS: Final = rb"[ \t]*+"
 _VALUE: Final = _BLANKS + b"(" + TEXT + rb")(?<![ \t])"
-"""Value without the blanks around it. A blank at its end is for the strict reader."""
+"""Pattern of a field value without the blanks around it. A blank at its end is for the strict reader."""
 _HOST: Final = _BLANKS + b"(" + HOST.pattern + b")" + _BLANKS
 _LENGTH: Final = _BLANKS + rb"([0-9]{1,%d})" % MAX_LENGTH_DIGITS + _BLANKS
 _LITERAL: Final = frozenset({names.CONNECTION, names.CODING, names.EXPECT})
-"""Kinds whose value is part of the layout."""
+"""Kinds of fields whose value is a literal part of a layout."""
 
 _Groups: TypeAlias = tuple[bytes, ...]
 _Cut: TypeAlias = Callable[[_Groups], tuple[bytes, ...]]
-"""Takes at least two of the groups of a match."""
+"""Function that takes at least two of the groups of a match."""
 
 
 class _Ids(NamedTuple):
-    """A passed-on field that is also cut out, for those who read ids."""
+    """An id field that passes on and is also cut out of the head, for those who read ids."""
 
     is_name: Callable[[bytes], bool]
-    """Whether a name in lower case is that field's."""
+    """Whether a field name, in lower case, is that of an id."""
     value: bytes
-    """Pattern of its value, with one group."""
+    """Pattern of the id field's value, with one group."""
 
 
 _TRACE: Final = _Ids(TRACEPARENT.__eq__, _BLANKS + b"(" + PARENT + b")" + _BLANKS)
@@ -79,23 +79,23 @@ class _Expression:
     def __init__(self, start: bytes, groups: int, ids: _Ids) -> None:
         self._ids = ids
         self.runs: list[int] = []
-        """Groups with fields that pass on."""
+        """Numbers of a layout's groups with field lines that pass on."""
         self.passed: set[bytes] = set()
-        """Names of these fields, in lower case."""
+        """Names of a layout's fields that pass on, in lower case."""
         self.values: dict[int, list[int]] = {}
-        """Groups with the values of each kind."""
+        """Numbers of a layout's groups with field values, by kind of field."""
         self.names: dict[int, list[bytes]] = {}
-        """Field names by kind."""
+        """Names of a layout's fields whose values are groups, by kind of field."""
         self.literals: dict[int, list[bytes]] = {}
-        """Values of literal kinds."""
+        """Values of a layout's literal fields, by kind of field."""
         self.id = -1
-        """Group with the trace context of a request, or the request id of a response; -1: none."""
+        """Number of the group with a request's trace context, or a response's request id; -1: none."""
         self._parts = [start]
         self._groups = groups
         self._run = b""
 
     def add(self, name: bytes, value: bytes, kind: int) -> None:
-        """Add the next field line of the head. `value`: as it came."""
+        """Add the next field line of a head to the expression. `value`: as it came."""
         line = rb"\r\n" + re.escape(name) + b":"
         if kind == names.PASSED:
             self._run += line + TEXT
@@ -112,11 +112,11 @@ class _Expression:
             self._add_value(kind, name, line + pattern)
 
     def is_id(self, name: bytes) -> bool:
-        """Whether a field that passes on is the first with such a name (in lower case)."""
+        """Whether a field that passes on is the first with an id (`name` in lower case)."""
         return self.id < 0 and self._ids.is_name(name)
 
     def add_id(self, name: bytes) -> None:
-        """Add the next field line, which passes on: its value is a group inside a run."""
+        """Add a field line with an id to the expression. It passes on: its value is a group inside a run."""
         self._run += rb"\r\n" + re.escape(name) + b":" + self._ids.value
         self.id = self._groups + 1  # the run itself is the group before
 
@@ -134,13 +134,13 @@ class _Expression:
             self._run = b""
 
     def compile(self) -> Callable[[bytes], re.Match[bytes] | None] | None:
-        """Match function of the finished expression; None: it is too large."""
+        """Match function of the layout's finished regular expression; None: it is too large."""
         self._end_run()
         source = b"".join(self._parts) + HEAD_END
         return re.compile(source).match if len(source) <= MAX_LAYOUT_SIZE else None
 
     def value_of(self, kind: int) -> int:
-        """Group with the only value of `kind`; -1: none."""
+        """Number of the group with the only value of `kind`; -1: none."""
         return self.values.get(kind, [-1])[0]
 
     def selected(self) -> tuple[tuple[bytes, ...], _Cut | None]:
@@ -175,7 +175,7 @@ class RequestLayout:
         self.signature = signature
         """Signature by which heads of this layout were counted before it was made."""
         self.uses = 0
-        """Use count, halved now and then."""
+        """Use count of this layout, halved now and then."""
         options = connection_options(found.literals.get(names.CONNECTION, ()))
         self._closes = "close" in options
         self._keeps = "keep-alive" in options
@@ -194,8 +194,8 @@ class RequestLayout:
         self._proxied = bool(self._forwarded or self._via)
 
     def read(self, data: bytes, max_size: int) -> RequestHead | None:
-        """Read the head at the beginning of `data`; None: it has another layout, more than `max_size` bytes,
-        or is for the strict reader. Raises `FramingError` for a target that is refused."""
+        """Read the request head at the start of `data`; None: it has another layout, more than `max_size`
+        bytes, or is for the strict reader. Raises `FramingError` for a target that is refused."""
         match = self._match(data)
         if match is None:
             return None
@@ -239,7 +239,7 @@ class RequestLayout:
             head.request_ids = tuple([(norm, name, groups[group]) for norm, name, group in ids])
 
     def _set_framing(self, head: RequestHead, groups: _Groups) -> bool:
-        """Set how the content ends; False: it is for the strict reader."""
+        """Set how the request's content ends; False: the head is for the strict reader."""
         if self._chunked:
             head.framing, head.length = CHUNKED, -1
         elif self._length >= 0:
@@ -249,7 +249,7 @@ class RequestLayout:
         return not self._chunked or head.minor == 1
 
     def _set_hops(self, head: RequestHead, groups: _Groups) -> bool:
-        """Set what proxies in front have written; False: it is for the strict reader."""
+        """Set the fields that proxies in front have written; False: the head is for the strict reader."""
         head.forwarded = tuple([(norm, groups[group]) for norm, _, group in self._forwarded])
         head.via = tuple([groups[group] for group in self._via])
         return not is_loop(head.via)
@@ -270,7 +270,7 @@ class ResponseLayout:
         self.signature = signature
         """Signature by which heads of this layout were counted before it was made."""
         self.uses = 0
-        """Use count, halved now and then."""
+        """Use count of this layout, halved now and then."""
         self._status, self._line, minor = read_status_line(status_line)
         options = connection_options(found.literals.get(names.CONNECTION, ()))
         self._close = "close" in options or (minor == 0 and "keep-alive" not in options)
@@ -288,7 +288,7 @@ class ResponseLayout:
         self._location = found.normalized(names.LOCATION)
 
     def read(self, data: bytes, is_head_request: bool) -> ResponseHead | None:  # noqa: FBT001 - hot path
-        """Read the head at the beginning of `data`; None: it has another layout."""
+        """Read the response head at the beginning of `data`; None: it has another layout."""
         match = self._match(data)
         if match is None:
             return None
@@ -318,9 +318,9 @@ class ResponseLayout:
 
 
 def request_layout(head: bytes, table: NameTable, signature: int) -> RequestLayout | None:
-    """Layout of a head that the strict reader has accepted; None: heads with these names have none. This head
-    itself need not match: a blank at the end of one of its values must not keep others from their layout. Our
-    own grammar has accepted all its names."""
+    """Layout of a request head that the strict reader has accepted; None: heads with these names have none.
+    This head itself need not match: a blank at the end of one of its values must not keep others from their
+    layout. Our own grammar has accepted all its names."""
     found = _Expression(ORIGIN_LINE, 3, _TRACE)
     if not _add_lines(found, head, table) or not found.values.get(names.HOST):
         return None
@@ -331,7 +331,7 @@ def request_layout(head: bytes, table: NameTable, signature: int) -> RequestLayo
 
 
 def response_layout(head: bytes, table: NameTable, signature: int) -> ResponseLayout | None:
-    """Layout of a head that the strict reader has accepted; None: heads with these names have none."""
+    """Layout of a response head that the strict reader has accepted; None: such heads have none."""
     end = head.find(b"\r")
     status_line = head[:end]
     found = _Expression(re.escape(status_line), 0, _RESPONSE_ID)
@@ -342,7 +342,7 @@ def response_layout(head: bytes, table: NameTable, signature: int) -> ResponseLa
 
 
 def _add_lines(found: _Expression, head: bytes, table: NameTable) -> bool:
-    """Add the field lines of a head; False: such a head has no layout."""
+    """Add the field lines of a head to the expression; False: such a head has no layout."""
     lines = head[: -len(HEAD_END)].split(b"\r\n")[1:]
     if len(lines) > MAX_LAYOUT_FIELDS:
         return False

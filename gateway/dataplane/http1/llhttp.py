@@ -16,14 +16,14 @@ Parser: TypeAlias = httptools.HttpRequestParser | httptools.HttpResponseParser
 
 
 class _NoCallbacks:
-    """No callbacks: llhttp only accepts a head or raises."""
+    """Parser callbacks, none of them set: llhttp only accepts a head or raises."""
 
 
 _NO_CALLBACKS: Final = _NoCallbacks()
 
 
 def check_head(parser: type[Parser], head: bytes) -> None:
-    """Let llhttp read a head. Raises `FramingError`. That httptools raises on an `Upgrade` request is
+    """Check a head with llhttp. Raises `FramingError`. That httptools raises on an `Upgrade` request is
     ignored, since the upgrade fields are not forwarded."""
     try:
         parser(_NO_CALLBACKS).feed_data(head)

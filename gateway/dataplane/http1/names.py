@@ -13,25 +13,25 @@ from typing import Final, final
 from gateway.core.http.message import FORWARDING, HOP_BY_HOP, HTTPOXY, fields_named, normalize_pattern
 
 PASSED: Final = 0
-"""Forwarded as it came."""
+"""Kind of header field that is forwarded as it came."""
 SELECTED: Final = 1
-"""Selected for the dialects: some dialect reads or owns it."""
+"""Kind of header field that is selected for the dialects: some dialect reads or owns it."""
 DROP: Final = 2
-"""Removed: hop-by-hop, not allowed from this peer, or an alias of a name here (`normalize_name`)."""
+"""Kind of header field that is removed: hop-by-hop, not allowed from this peer, or an alias of a name."""
 HOST: Final = 3
 LENGTH: Final = 4
 CODING: Final = 5
 CONNECTION: Final = 6
 EXPECT: Final = 7
 FORWARDED: Final = 8
-"""Describes the client; used from trusted peers only."""
+"""Kind of header field that describes the client; used from trusted peers only."""
 LOCATION: Final = 9
 VIA: Final = 10
 REQUEST_ID: Final = 11
-"""Holds an id of the request."""
+"""Kind of header field that holds an id of the request."""
 MAX_FORWARDS: Final = 12
 UPGRADE: Final = 13
-"""Asks for another protocol on this connection. Dropped from responses: `tunnel` reads that of a 101."""
+"""Kind of `Upgrade`, asking for another protocol. Dropped from responses: `tunnel` reads that of a 101."""
 
 _FRAMING_KINDS: Final = {
     "content-length": LENGTH,
@@ -48,14 +48,14 @@ _REQUEST_KINDS: Final = _FRAMING_KINDS | {
 _RESPONSE_KINDS: Final = _FRAMING_KINDS | {"location": LOCATION, "content-location": LOCATION}
 
 MAX_CACHED_NAMES: Final = 1024
-"""Cached spellings. Peers choose them, so the table is bounded; further ones are looked up each time."""
+"""Maximum cached spellings of field names: peers choose them. Further ones are looked up each time."""
 MAX_CACHED_NAME_SIZE: Final = 64
-"""Bytes. A pattern with `*` matches names as long as a line may be."""
+"""Maximum bytes of a cached spelling. A pattern with `*` matches names as long as a line may be."""
 
 
 @final
 class NameTable:
-    """Kind of each spelling of a field name. `pattern` finds the fields in a head that are not `PASSED`."""
+    """Kinds of header fields, by spelling of the name. `pattern` finds fields that are not `PASSED`."""
 
     __slots__ = ("_by_spelling", "_kinds", "pattern", "reads_ids", "selected")
 
@@ -74,7 +74,7 @@ class NameTable:
         request_id_names: frozenset[str] = frozenset(),
         dropped: Iterable[str] = (),
     ) -> NameTable:
-        """Table for requests. `selected`: normalized names that some dialect reads or owns.
+        """Table of header names for requests. `selected`: normalized names that some dialect reads or owns.
         `request_id_names`: those of request ids. `dropped`: names, or beginnings of names with `*`, that this
         peer may not send. A name that already has a use here keeps it."""
         # `Via` has a kind of its own: it is kept and checked for loops whether the peer is trusted or not.
@@ -87,12 +87,12 @@ class NameTable:
 
     @classmethod
     def for_responses(cls, selected: frozenset[str]) -> NameTable:
-        """Table for responses. `selected`: normalized names that the dialect of the service reads or owns."""
+        """Table of header names for responses. `selected`: normalized names the dialect reads or owns."""
         # A 407 of a backend keeps its challenge (RFC 9110 15.5.8): the gateway has none of its own.
         return cls(selected, _RESPONSE_KINDS, HOP_BY_HOP - {"proxy-authenticate"})
 
     def kind(self, raw: bytes) -> int:
-        """Kind of a field with this name. `raw`: as it came."""
+        """Kind of the header field with this name. `raw`: as it came."""
         kind = self._by_spelling.get(raw)
         if kind is None:
             kind = self._look_up(raw)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 SMALL_PIECE: Final = 1024
-"""Bytes. A body may come a byte at a time."""
+"""Bytes up to which pieces of a body are joined: it may come a byte at a time."""
 
 
 @final
@@ -32,18 +32,18 @@ class HeldBodies:
         self._total = total
         self.on_full: Callable[[], None] | None = None
         self.size = 0
-        """Bytes held."""
+        """Bytes of request bodies that are held now."""
         self.was_full = False
-        """Whether they were more than the total, and not at most half of it at a tick since. `on_full` was
-        called then; it visits every client, so it is not called for each body."""
+        """Whether held bodies were more than the total, and not at most half of it at a tick since. `on_full`
+        was called then; it visits every client, so it is not called for each body."""
 
     @property
     def full(self) -> bool:
-        """Whether they are more than the total."""
+        """Whether the held request bodies are more than their total."""
         return self.size > self._total
 
     def add(self, size: int) -> None:
-        """Count further bytes of a body."""
+        """Count further held bytes of a request body."""
         self.size += size
         if self.size > self._total and not self.was_full:
             self.was_full = True
@@ -51,7 +51,7 @@ class HeldBodies:
                 self.on_full()
 
     def tick(self) -> None:
-        """Reset `was_full` when at most half of the total is held."""
+        """Reset `was_full` when the held bodies take at most half of their total."""
         if self.size <= self._total // 2:
             self.was_full = False
 
@@ -66,7 +66,7 @@ class RequestBody:
         self._size = 0
         self._decoder = ChunkedDecoder() if request.framing == CHUNKED else None
         self._chunked = False
-        """Whether it is sent chunked: its length was unknown when its first byte was sent."""
+        """Whether the body is sent chunked: its length was unknown when its first byte was sent."""
         self._declared = request.length
         self._received = 0
         self._pieces: list[bytes] = []
@@ -78,11 +78,11 @@ class RequestBody:
 
     @property
     def replayable(self) -> bool:
-        """Whether everything that has come is still held."""
+        """Whether everything that has come of the body is still held."""
         return not (self.streams and self._sent)
 
     def feed(self, data: bytes) -> bytes:
-        """Take bytes as they arrive; returns the bytes after the body. Raises `FramingError`."""
+        """Take body bytes as they arrive; returns the bytes after the body. Raises `FramingError`."""
         piece, rest = self._split(data)
         self._received += len(piece)
         if piece:
@@ -101,7 +101,7 @@ class RequestBody:
         return rest
 
     def skip(self, data: bytes) -> bytes:
-        """Discard bytes as they arrive; returns the bytes after the body. Raises `FramingError`."""
+        """Discard body bytes as they arrive; returns the bytes after the body. Raises `FramingError`."""
         piece, rest = self._split(data)
         self._received += len(piece)
         return rest
@@ -129,18 +129,18 @@ class RequestBody:
         return encode_chunk(content) + LAST_CHUNK if self.done else encode_chunk(content)
 
     def release(self) -> None:
-        """Release what is held."""
+        """Release the held bytes of the body."""
         self._pieces = []
         self._held.size -= self._size
         self._size = 0
 
     def end(self, record: RequestRecord) -> None:
-        """Record how much has come, and release what is held."""
+        """Record how much of the body has come, and release what is held."""
         record.bytes_in += self._received
         self.release()
 
     def skippable(self) -> bool:
-        """Whether the rest is small enough to be discarded; else the connection is closed."""
+        """Whether the rest of the body is small enough to be discarded; else the connection is closed."""
         if self._decoder is not None:
             return self._received <= self.limits.replay_body
         return self._declared - self._received <= self.limits.replay_body

@@ -50,21 +50,21 @@ MAX_FORWARDS: Final = 10**_MAX_FORWARDS_DIGITS - 1
 
 _ALLOWED_BYTES: Final = bytes({0x09, 0x0A, 0x0D, *range(0x20, 0x7F), *range(0x80, 0x100)})
 _FIELDS: Final = rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:" + TEXT + rb"\r\n)*+\r\n"
-"""Field lines of a token, a colon and text, up to the empty line. Possessive: it never backtracks."""
+"""Pattern of field lines of a token, a colon and text, up to the empty line. It never backtracks."""
 _FIELD_SECTION: Final = re.compile(rb"\r\n" + _FIELDS)
 _METHOD: Final = METHOD.pattern.encode() + b"+"  # possessive
 _TARGET: Final = rb"[!\"$-\[\]-~]"
-"""Refuses `#` and `\\` in targets: some servers cut a target at `#`, or read `\\` as `/`."""
+"""Pattern of a byte in a target, without `#` and `\\`: some servers cut at `#`, or read `\\` as `/`."""
 _VERSION: Final = rb" HTTP/1\.([01])"
 _REQUEST_LINE: Final = re.compile(b"(" + _METHOD + b") (" + _TARGET + b"++)" + _VERSION + rb"\r\n")
 ORIGIN_LINE: Final = b"(" + _METHOD + b") (/" + _TARGET + b"*+)" + _VERSION
-"""Request line whose target is in origin form, as nearly all are."""
+"""Pattern of a request line whose target is in origin form, as nearly all are."""
 _ANY_REQUEST_LINE: Final = re.compile(_METHOD + rb" ([!-~]+) HTTP/([0-9])\.([0-9])\r\n")
 _KNOWN_LINE: Final = b"POST / HTTP/1.1"
-"""Replaces a line with a method that llhttp does not know."""
+"""Request line that llhttp gets in place of one with a method that it does not know."""
 _ABSOLUTE: Final = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([^/?]*)(.*)")
 _BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})|%2[fF]|%5[cC]|%[01][0-9A-Fa-f]|%7[fF]")
-"""A `%` without two hexadecimal digits, or an encoded slash, backslash or control byte (threats P1-P6)."""
+"""Pattern of a `%` without two hex digits, or an encoded slash, backslash or control byte (threats P1-P6)."""
 _SLASH: Final = 0x2F
 
 
@@ -106,14 +106,14 @@ class RequestHead:
     close: bool
     """Whether the client will not use this connection again."""
     framing: int
-    """End of the content: one of the constants of `fields`, but `UNTIL_CLOSE`."""
+    """How the request's content ends: one of the constants of `fields`, but `UNTIL_CLOSE`."""
     length: int
-    """Bytes of content; -1: unknown."""
+    """Bytes of the request's content; -1: unknown."""
     expects_continue: bool
     """Whether the client waits for `100 Continue` before it sends its body."""
     selected: tuple[bytes, ...]
-    """Fields that some dialect reads or owns: name, value, name, value. Names keep their case; values have no
-    blanks around them. Part of cache keys."""
+    """Request fields that some dialect reads or owns: name, value, name, value. Names keep their case; values
+    have no blanks around them. Part of cache keys."""
     passthrough: bytes
     """Field lines that are forwarded as they came, each with the CRLF before it."""
     request_ids: tuple[tuple[str, bytes, bytes], ...]
@@ -128,15 +128,15 @@ class RequestHead:
     upgrade: tuple[str, ...]
     """Protocols to which the client would switch, if `Connection` lists the field (RFC 9110 7.8)."""
     size: int
-    """Bytes of the head as it came, the empty line included."""
+    """Bytes of the request head as it came, the empty line included."""
 
     @property
     def fields(self) -> tuple[Header, ...]:
-        """Selected fields (`core.http.message.Request`)."""
+        """Selected request fields with normalized names (`core.http.message.Request`)."""
         return normalized_fields(self.selected)
 
     def request_id(self, name: str) -> str:
-        """Value of the field `name` (normalized), if there is exactly one; else empty."""
+        """Value of the request-id field `name` (normalized), if there is exactly one; else empty."""
         value = b""
         for found, _, each in self.request_ids:
             if found == name:
@@ -146,11 +146,11 @@ class RequestHead:
         return value.decode("latin-1")
 
     def has_request_id(self, name: str) -> bool:
-        """Whether the field `name` (normalized) has come, whatever its value."""
+        """Whether the request-id field `name` (normalized) has come, whatever its value."""
         return any(found == name for found, _, _ in self.request_ids)
 
     def request_id_lines(self, but: Container[str] = ()) -> bytes:
-        """Lines of `request_ids` as they came, without those of `but` (normalized)."""
+        """Field lines of the request ids as they came, without those that `but` names (normalized)."""
         lines = b""
         for normalized, name, value in self.request_ids:
             if normalized not in but:
@@ -181,14 +181,14 @@ class RequestHead:
         return int(digits or b"0") if len(digits) <= _MAX_FORWARDS_DIGITS else MAX_FORWARDS + 1
 
     def max_forwards_lines(self) -> bytes:
-        """Lines `Max-Forwards` for the next hop."""
+        """Field lines `Max-Forwards` for the next hop."""
         left = self.forwards_left
         if left is not None:
             return b"Max-Forwards: %d\r\n" % min(left - 1, MAX_FORWARDS)
         return b"".join([b"%b: %b\r\n" % field for field in self.max_forwards])
 
     def with_upgrade(self, protocols: tuple[str, ...]) -> RequestHead:
-        """The same request, asking its backend for exactly these protocols."""
+        """Copy of the request that asks its backend for an upgrade to exactly these protocols."""
         head = RequestHead()
         head.method, head.target, head.path, head.query = self.method, self.target, self.path, self.query
         head.host, head.minor, head.close, head.size = self.host, self.minor, self.close, self.size
@@ -202,13 +202,13 @@ class RequestHead:
         return head
 
     def set_target(self, target: bytes) -> None:
-        """Read the target while the head is made. Raises `FramingError`."""
+        """Set the request target while the head is made. Raises `FramingError`."""
         if target[0] != _SLASH:
             self.host, target = _read_target_form(target, self)
         self.set_origin_target(target)
 
     def set_origin_target(self, target: bytes) -> None:
-        """Read a target in origin form, or `*`, as `set_target` does."""
+        """Set a request target in origin form, or `*`, while the head is made. Raises `FramingError`."""
         self.target = target
         path, _, self.query = target.decode().partition("?")
         if "%" in path or "/." in path:
@@ -217,7 +217,7 @@ class RequestHead:
 
 
 def read_request_head(head: bytes, table: NameTable, limits: Limits) -> RequestHead:
-    """Read a whole head, its empty line included. Raises `FramingError` with the status to respond."""
+    """Read a whole request head with its empty line. Raises `FramingError` with the status to respond."""
     line = _REQUEST_LINE.match(head)
     if line is None:
         raise _request_line_error(head)
@@ -252,7 +252,7 @@ def _check_field_section(head: bytes, section: bytes, limits: Limits) -> None:
 
 
 def _set_fields(request: RequestHead, section: bytes, table: NameTable) -> None:
-    """Cut the fields that matter out of a checked field section. Raises `FramingError`."""
+    """Set the request's fields from a checked field section. Raises `FramingError`."""
     found: dict[int, list[tuple[bytes, bytes]]] = {}
     parts = table.pattern.split(section)
     for name, value in zip(parts[1::3], parts[2::3], strict=True):
@@ -284,7 +284,7 @@ def _set_fields(request: RequestHead, section: bytes, table: NameTable) -> None:
 
 
 def _set_framing(request: RequestHead, found: dict[int, list[tuple[bytes, bytes]]]) -> None:
-    """Check `Host` and the framing (RFC 9112 6.3; threats S1, S2). Raises `FramingError`."""
+    """Check `Host` and the framing of a request (RFC 9112 6.3; threats S1, S2). Raises `FramingError`."""
     hosts, lengths = found.get(names.HOST, []), found.get(names.LENGTH, [])
     codings = [value.lower() for _, value in found.get(names.CODING, ())]
     if len(lengths) > 1:

@@ -38,7 +38,7 @@ class RequestIdSource:
         self._worker = f"{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-a{digits[15:]}-"
         self._numbers = count(getrandbits(40))
         self.mark = self._worker.encode()
-        """Part of every id that is made here, and of no other."""
+        """Mark in every request id that this worker makes, and in no other."""
 
     def of(self, resolution: Resolution, request: RequestHead) -> str:
         """Id of a request. Empty in a transparent service whose client sent none: nothing is added there."""
@@ -81,8 +81,8 @@ def is_made(request: RequestHead, resolution: Resolution) -> bool:
 
 
 def id_lines(request: RequestHead, resolution: Resolution, request_id: str) -> bytes:
-    """Lines for the backend, of a request with some id field: a well-formed id passes, a malformed one is
-    replaced. Fields that are no request ids of this API pass as they came, as does everything in a
+    """Request-id lines for the backend, of a request with some id field: a well-formed id passes, a malformed
+    one is replaced. Fields that are no request ids of this API pass as they came, as does everything in a
     transparent service."""
     ids, fields = resolution.request_ids, request.request_ids
     transparent = resolution.view.offer.transparent
@@ -111,16 +111,16 @@ def _given(request: RequestHead, ids: RequestIds) -> str:
 
 
 def _valid(request: RequestHead, ids: RequestIds) -> str:
-    """Id in the field of `ids`, if it is well-formed; else empty."""
+    """Request id in the field of `ids`, if it is well-formed; else empty."""
     given = request.request_id(ids.normalized_header)
     return given if given and ids.is_valid(given) else ""
 
 
 MAX_SENT_IDS: Final = 8
-"""Number of requests remembered for each connection."""
+"""Number of request ids remembered for each backend connection."""
 
 SentIds: TypeAlias = list[tuple[str, int]]
-"""Ids made here for the last requests of one connection, each with the hash of its path."""
+"""Request ids made here for the last requests of one connection, each with the hash of its path."""
 
 
 def is_misplaced(

@@ -52,30 +52,30 @@ class ResponseHead:
     passthrough: bytes
     """Field lines that are forwarded as they came, each with the CRLF before it."""
     selected: tuple[bytes, ...]
-    """Fields that the dialect reads or owns: name, value, name, value, as they came. Part of cache keys."""
+    """Response fields that the dialect reads or owns: name, value, name, value. Part of cache keys."""
     framing: int
-    """End of the content: one of the constants of `fields`."""
+    """How the response's content ends: one of the constants of `fields`."""
     length: int
-    """Bytes of content; -1: unknown."""
+    """Bytes of the response's content; -1: unknown."""
     close: bool
     """Whether the backend will not use this connection again."""
     location: tuple[tuple[bytes, bytes], ...]
-    """Fields `Location` and `Content-Location`."""
+    """Fields `Location` and `Content-Location` of the response (name, value)."""
     has_date: bool
     """Whether `Date` is among the forwarded fields. If not, the gateway adds it (RFC 9110 6.6.1)."""
     request_id: bytes
     """First forwarded field whose name ends in `Request-Id` (`X-Openstack-Request-Id`,
     `X-Compute-Request-Id`, `X-Request-Id`). Empty: none, or nobody reads it (`NameTable.reads_ids`)."""
     size: int
-    """Bytes of the head as it came, the empty line included."""
+    """Bytes of the response head as it came, the empty line included."""
 
     @property
     def selected_fields(self) -> tuple[Header, ...]:
-        """Selected fields with normalized names, as dialects read them."""
+        """Selected response fields with normalized names, as dialects read them."""
         return normalized_fields(self.selected)
 
     def with_content(self, length: int, passthrough: bytes) -> ResponseHead:
-        """The same response with other content, of `length` bytes (-1: unknown), and fields about it."""
+        """Copy of the response head for other content, of `length` bytes (-1: unknown), with its fields."""
         head = ResponseHead()
         head.status, head.line, head.close, head.size = self.status, self.line, self.close, self.size
         head.selected, head.location = self.selected, self.location
@@ -130,7 +130,7 @@ def read_response_head(head: bytes, table: NameTable, *, is_head_request: bool) 
 def _set_framing(
     response: ResponseHead, length: bytes | None, coding: bytes | None, *, is_head_request: bool
 ) -> None:
-    """Set whether there is a body, and how it ends (RFC 9112 6.3)."""
+    """Set whether the response has a body, and how it ends (RFC 9112 6.3)."""
     response.length = read_length(length) if length is not None else -1
     if coding is not None and (length is not None or coding != b"chunked"):
         raise FramingError("transfer_encoding")
@@ -146,7 +146,7 @@ def _set_framing(
 
 
 def has_date(passthrough: bytes) -> bool:
-    """Whether `Date` is one of these field lines."""
+    """Whether `Date` is one of these header field lines."""
     # `find` costs half of `in`, and most servers write `Date` in these letters.
     return passthrough.find(b"\r\nDate:") >= 0 or _DATE.search(passthrough) is not None
 
@@ -165,7 +165,7 @@ def _request_id_among(passthrough: bytes) -> bytes:
 
 
 StatusLine: TypeAlias = tuple[int, bytes, int]
-"""Status, status line for the client, minor version."""
+"""Content of a status line: status, status line for the client, minor version of HTTP."""
 
 
 def read_status_line(text: bytes) -> StatusLine:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 MAX_CACHED_RESPONSES: Final = 512
 MAX_CACHED_VERSION_SIZE: Final = 64
-"""Characters of a requested version: some dialects repeat it in errors, and clients choose it."""
+"""Maximum characters of a requested version in a cached refusal: errors may repeat it, clients choose it."""
 
 _ERRORS: Final = {
     LocalReason.ACCESS: (403, "Requests from this address are not allowed."),
@@ -47,7 +47,7 @@ _ERRORS: Final = {
     LocalReason.CLIENT_RATE: (429, "This client sends too many requests."),
 }
 _BUSY_RETRY_AFTER: Final = 1
-"""Seconds; nobody knows when a request of the client will end."""
+"""Seconds in `Retry-After` for a client with too many requests: nobody knows when one will end."""
 
 
 _ResponseKey: TypeAlias = "tuple[str, LocalReason, int | None, RequestedVersion | None]"
@@ -66,14 +66,14 @@ class Admission:
         self.shedder = shedder
         self._has_rules = False
         self.shed = 0
-        """Number of requests that were shed."""
+        """Number of requests shed since the last log line about it."""
         self._metrics = metrics
         self.limiters: dict[str, ClientLimiter] = {}
         """Client limiters by service."""
         self._responses: dict[_ResponseKey, tuple[ServiceView, Response]] = {}
 
     def configure(self, services: Iterable[Service]) -> None:
-        """Use a new configuration. What clients have used of a service that stays is kept."""
+        """Apply a new configuration to admission. What clients have used of a service that stays is kept."""
         before, self.limiters = self.limiters, {}
         any_access = False
         for service in services:
@@ -88,13 +88,13 @@ class Admission:
         self._update()
 
     def observe_lag(self, lag: float, now: float) -> None:
-        """Adjust shedding to a tick that was late by `lag`."""
+        """Adjust load shedding to a tick that was late by `lag`."""
         if self.shedder.observe(lag, now):
             self._update()
 
     @property
     def refuses_connections(self) -> bool:
-        """Whether new connections are closed at once, before they cost anything else."""
+        """Whether new client connections are closed at once, before they cost anything else."""
         return self.shedder.level >= YOUNG
 
     def _update(self) -> None:
@@ -109,8 +109,8 @@ class Admission:
         record: RequestRecord,
         now: float,
     ) -> LocalAnswer | CountedRequest | None:
-        """Refusal of the request, or what counts it while it is in flight; None: nothing counts it. `opened`:
-        when its connection was made, by the coarse clock. `now`: by the exact one."""
+        """Refusal of a request by these rules, or what counts it while it is in flight; None: nothing counts
+        it. `opened`: when its connection was made, by the coarse clock. `now`: by the exact one."""
         service = resolution.view.service
         if service.access is not None and not peer.is_allowed(service.access, request):
             return self._refuse(resolution, record, LocalReason.ACCESS)

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 _INTERFACE_BITS: Final = 64
 _IPV4: Final = 1 << 64
-"""Added to the number of an IPv4 address, so that it equals none of an IPv6 network."""
+"""Bit added to the key of an IPv4 client, so that it equals none of an IPv6 network."""
 
 
 def client_key(address: IpAddress) -> int:
-    """Number of the client with this address."""
+    """Number that stands for the client with this address: an IPv4 address or an IPv6 /64."""
     return int(address) | _IPV4 if isinstance(address, IPv4Address) else int(address) >> _INTERFACE_BITS
 
 
@@ -45,7 +45,7 @@ class Use:
         """Requests in flight at other workers, by client."""
 
     def took(self, client: int) -> None:
-        """Note that a client has taken a token."""
+        """Note that a client has taken a token of its rate limit."""
         self.tokens[client] = self.tokens.get(client, 0) + 1
         self._shared.on_use()
 
@@ -70,7 +70,7 @@ class CountedRequest:
             use.changed(client)
 
     def end(self) -> None:
-        """Stop counting the request."""
+        """Stop counting the request as in flight for its client."""
         left = self._in_flight[self._client] - 1
         if left:
             self._in_flight[self._client] = left
@@ -92,7 +92,7 @@ class ClientLimiter:
         self.configure(limits)
 
     def configure(self, limits: ClientLimits) -> None:
-        """Use new limits. What clients have used stays counted as far as it means the same."""
+        """Use new client limits. What clients have used stays counted as far as it means the same."""
         before, self.limits = self.limits, limits
         if limits.rate is None:
             self._buckets = None
@@ -112,7 +112,7 @@ class ClientLimiter:
         return self._in_flight.get(client, 0) + elsewhere < most
 
     def wait(self, client: int, now: float) -> float:
-        """Count a request: 0, or the seconds until one is allowed. A refused one is not counted."""
+        """Count a client's request: 0, or the seconds until one is allowed. A refused one is not counted."""
         if self._buckets is None:
             return 0.0
         wait = self._buckets.take(client, now, neighbourhood(client))
@@ -121,27 +121,27 @@ class ClientLimiter:
         return wait
 
     def hold(self, client: int) -> CountedRequest | None:
-        """Count a request in flight; None: there is no limit for them."""
+        """Count a client's request in flight; None: there is no limit for them."""
         return None if self.limits.concurrency is None else CountedRequest(self._in_flight, client, self._use)
 
     # -- where there are several workers
 
     def collect_tokens(self) -> dict[int, int]:
-        """Tokens taken here since the last call, by client."""
+        """Tokens of the rate limit taken at this worker since the last call, by client."""
         if self._use is None:
             return {}
         tokens, self._use.tokens = self._use.tokens, {}
         return tokens
 
     def collect_in_flight(self) -> dict[int, int]:
-        """Requests in flight here, for clients whose number has changed since the last call."""
+        """Requests in flight at this worker, for clients whose number has changed since the last call."""
         if self._use is None:
             return {}
         changed, self._use.in_flight_changed = self._use.in_flight_changed, set()
         return {client: self._in_flight.get(client, 0) for client in changed}
 
     def take_elsewhere(self, tokens: Mapping[int, int], now: float) -> None:
-        """Subtract the tokens that clients have taken at other workers."""
+        """Subtract the rate tokens that clients have taken at other workers."""
         if self._buckets is not None:
             for client, number in tokens.items():
                 self._buckets.debit(client, number, now, neighbourhood(client))
@@ -156,5 +156,5 @@ class ClientLimiter:
                     self._use.elsewhere.pop(client, None)
 
     def __len__(self) -> int:
-        """Number of clients with a bucket or a request in flight."""
+        """Number of clients with a token bucket or a request in flight."""
         return len(self._in_flight) + (0 if self._buckets is None else len(self._buckets))

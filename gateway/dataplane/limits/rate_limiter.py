@@ -14,17 +14,17 @@ from __future__ import annotations
 from typing import Final, final
 
 BURST: Final = 20
-"""Documents at once. Clients request them when they start, and this many may start together."""
+"""Costly documents at once. Clients request them when they start, and this many may start together."""
 
 PER_SECOND: Final = 5.0
-"""Documents a second after that. With a hundred operations configured one takes a millisecond, as much as
+"""Costly documents a second after a burst. With a hundred operations configured one takes a millisecond, as
 about forty proxied requests. So clients can cause at most 0.5 % of a core of this work."""
 
 MAX_BUCKETS: Final = 32_768
-"""Maximum number of keys with a bucket of their own; about 5 MiB."""
+"""Maximum number of keys with a token bucket of their own; about 5 MiB."""
 
 SHARED_BUCKETS: Final = 1024
-"""Number of buckets for all further keys."""
+"""Number of token buckets that all further keys share."""
 
 
 @final
@@ -37,27 +37,27 @@ class TokenBuckets:
 
     def __init__(self, rate: float, burst: float, max_buckets: int = MAX_BUCKETS) -> None:
         self._interval = 1.0 / rate
-        """Seconds of one token."""
+        """Seconds in which one token refills."""
         self._period = burst / rate
-        """Seconds of a whole bucket."""
+        """Seconds in which a whole bucket refills."""
         self._max_buckets = max_buckets
         self._younger: dict[object, float] = {}
-        """Times at which the buckets used since the last turn will be full again."""
+        """Times at which the token buckets used since the last turn will be full again."""
         self._older: dict[object, float] = {}
         self._turns_at = 0.0
         self._owes = False
-        """Whether some bucket may not be full after a whole period."""
+        """Whether some token bucket may not be full after a whole period."""
 
     def __len__(self) -> int:
         return len(self._younger) + len(self._older)
 
     def wait(self, key: object, now: float) -> float:
-        """Seconds until there is a token; 0: now."""
+        """Seconds until the bucket of `key` has a token; 0: it has one now."""
         return self._wait(self._younger.get(key) or self._older.get(key) or 0.0, now)
 
     def take(self, key: object, now: float, neighbourhood: object = None) -> float:
-        """Take a token if there is one; else the seconds until then. `neighbourhood`: while the table is
-        full, keys without a bucket share one by it."""
+        """Take a token of a bucket if there is one; else the seconds until then. `neighbourhood`: while the
+        table is full, keys without a bucket share one by it."""
         key, full_at = self._found(key, now, neighbourhood)
         wait = self._wait(full_at, now)
         self._younger[key] = full_at if wait else max(full_at, now) + self._interval
@@ -71,7 +71,7 @@ class TokenBuckets:
             self._owes = True
 
     def _found(self, key: object, now: float, neighbourhood: object) -> tuple[object, float]:
-        """Key of the bucket in the younger table, and when it will be full."""
+        """Key of a token bucket in the younger table, and the time at which it will be full."""
         if now >= self._turns_at:
             self._turn(now)
         full_at = self._younger.get(key, 0.0)
@@ -114,11 +114,11 @@ class RateLimiter:
         return self._buckets.wait(service, self._now) > 0.0
 
     def take(self, service: str) -> None:
-        """Take one token, if there is one: a refusal costs none."""
+        """Take one token for a service's costly document, if there is one: a refusal costs none."""
         self._buckets.take(service, self._now)
 
     def refill(self, seconds: float) -> None:
-        """Advance the clock."""
+        """Advance the clock by which the tokens refill."""
         self._now += seconds
 
     def __len__(self) -> int:

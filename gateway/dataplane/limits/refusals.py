@@ -17,16 +17,16 @@ from gateway.runtime.process import boot_time
 
 @final
 class Refusals:
-    """Refusal deadlines of one worker. `clock`: that of the deadlines."""
+    """Deadlines until which one worker may refuse versions. `clock`: that of the deadlines."""
 
     def __init__(self, clock: Callable[[], float] = boot_time) -> None:
         self._clock = clock
         self.deadlines: Mapping[str, float] = {}
-        """Time until which this replica is attached, by service. Without an entry it is not."""
+        """Time until which this replica may refuse versions, by service. Without an entry it may not."""
 
     def in_time(self, refuse: Refuse) -> Refuse:
-        """Check the deadline of `refuse`, and return it or its replacement. After the deadline a replica
-        refuses no version, because the others may offer it."""
+        """Return `refuse`, or its replacement after the deadline: then a replica refuses no version, because
+        the others may offer it."""
         resolution = refuse.resolution
         agreed = resolution.view.agreed
         if (

@@ -24,7 +24,7 @@ MIN_CONCURRENT_RETRIES: Final = 3
 """Retries at a time that every service may have, however few its requests in flight."""
 
 MAX_QUEUED: Final = 300.0
-"""Maximum seconds that a request waits for its turn, if `timeouts.backend_head` is longer or off."""
+"""Maximum seconds that a request waits for its retry, if `timeouts.backend_head` is longer or off."""
 
 
 class RetryableRequest(Protocol):
@@ -34,7 +34,7 @@ class RetryableRequest(Protocol):
         """Send the request again. It is counted until `RetryBudget.release`."""
 
     def on_retry_expired(self, failure: Failure) -> None:
-        """Give up: the request has waited too long."""
+        """Fail the request: it has waited too long for its retry."""
 
 
 class _QueuedRetry(NamedTuple):
@@ -81,7 +81,7 @@ class RetryBudget:
         self._queues[service].pop(request, None)
 
     def expire(self, now: float) -> None:
-        """Give up requests whose time is over. Admit others: more requests may be in flight by now."""
+        """Fail waiting requests whose time is over. Admit others: more requests may be in flight by now."""
         for service in tuple(self._queues):
             queue = self._queues[service]
             while queue and queue[first := next(iter(queue))].until <= now:

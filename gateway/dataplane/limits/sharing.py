@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gateway.core.fleet.failures import EjectionReason
 
 OnFailure: TypeAlias = "Callable[[str, str, EjectionReason | None], None]"
-"""Called with (member key, URL of the backend, what has failed). None: it has answered."""
+"""Callback for failures: (member key, URL of the backend, what has failed). None: it has answered."""
 
 
 @final
@@ -27,22 +27,22 @@ class SharedLimits:
     def __init__(self, workers: int) -> None:
         self.workers = workers
         self.leases: dict[str, int] = {}
-        """Number of leases by member key; for retries by the name of the service (which has no `/`)."""
+        """Number of this worker's leases by member key; for retries by the service's name (without `/`)."""
         self.recalled: Mapping[str, int] = {}
         """Leases that others want: by key the number that this worker keeps while it uses them."""
         self.released: dict[str, int] = {}
-        """Leases that this worker no longer uses, and that the main process has not been told of yet."""
+        """Leases that this worker has given up, and that the main process has not been told of yet."""
         self.exhausted: frozenset[str] = frozenset()
-        """Keys, of those that this worker wants, of which every lease is in use somewhere."""
+        """Keys of the leases that this worker wants and that are all in use somewhere."""
         self.on_leases: Callable[[], None] = lambda: None
-        """Called when something waits for a lease or no longer does, or when one may be free that others
-        want. Called often: in each loop iteration the first call matters."""
+        """Callback: something waits for a lease or no longer does, or one may be free that others want.
+        Called often: in each loop iteration the first call matters."""
         self.on_use: Callable[[], None] = lambda: None
-        """Called, as often, when a client has used something that others must know of soon."""
+        """Callback, called as often: a client has used something that other workers must know of soon."""
         self.on_failure: OnFailure = lambda _key, _url, _reason: None
 
     def places(self, length: int) -> int:
-        """Places that this worker has in a queue of `length`."""
+        """Number of places that this worker has in a member's queue of `length`."""
         return -(-length // self.workers)
 
     def give_turn(self, key: str, used: int) -> None:

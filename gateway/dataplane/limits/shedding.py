@@ -29,18 +29,18 @@ YOUNG: Final = 2
 ALL: Final = 3
 
 YOUNG_AGE: Final = 10.0
-"""Seconds. A client with an older connection has had time to show that it works."""
+"""Age in seconds of an established connection: its client has had time to show that it works."""
 CONFIRMED: Final = 2
-"""Number of late ticks in a row that raise the level: a tick that is late by half a second is 0.75 s long."""
+"""Number of late ticks in a row that raise the shedding level: one late by half a second is 0.75 s long."""
 FAR: Final = 2.0
-"""Multiple of the limit from which waiting requests are refused as well: the second level, at once."""
+"""Multiple of the lag limit from which the second level of shedding begins at once."""
 FALLS: Final = 0.9
-"""Share of the previous lag. A lag that falls faster while something is shed needs no further level."""
+"""Share of the previous lag. A lag that falls below it while something is shed needs no further level."""
 CALM: Final = 1.0
-"""Seconds below half of the limit until a level ends."""
+"""Seconds with a lag below half of the limit until a level of load shedding ends."""
 MAX_CALM: Final = 32.0
 AGAIN: Final = 60.0
-"""Seconds after the end of shedding in which a new beginning doubles `_calm`."""
+"""Seconds after the end of load shedding in which a new beginning doubles the calm time to its end."""
 SERVED_COST: Final = 4
 """Cost of serving a request, as a multiple of refusing one."""
 NOTHING: Final = float("inf")
@@ -55,18 +55,18 @@ class Shedder:
         self.lag = 0.0
         self.level = 0
         self.sheds_from = NOTHING
-        """Requests of connections made at this time or later are refused."""
+        """Earliest time at which a connection was made for its requests to be refused."""
         self.since = NOTHING
-        """Time since which the loop was late when shedding began. Later connections are new."""
+        """Time since which the event loop was late when shedding began. Later connections are new."""
         self._late_ticks = 0
         self._late_since = 0.0
         self._calm = CALM
         self._calm_since = NOTHING
         self._ended = -NOTHING
         self._established = 0
-        """Requests of established clients since the level was last considered."""
+        """Requests of established clients since the level of shedding was last considered."""
         self._others = 0
-        """Requests of all others, and their connections that were closed at once."""
+        """Requests of all other clients, and connections closed at once, since the level was considered."""
 
     def sheds(self, opened: float) -> bool:
         """Whether a request on a connection made at `opened` is refused. It counts: call it once for each."""
@@ -77,11 +77,11 @@ class Shedder:
         return opened >= self.sheds_from
 
     def connection_refused(self) -> None:
-        """Count a new connection that was closed at once."""
+        """Count a new client connection that load shedding has closed at once."""
         self._others += 1
 
     def observe(self, lag: float, now: float) -> bool:
-        """Take the lag of a tick; whether the level has changed."""
+        """Take the event loop's lag at a tick; whether the level of shedding has changed."""
         before, falls = self.level, lag < FALLS * self.lag
         self.lag = lag
         if lag > self._limit:

@@ -50,13 +50,13 @@ class LocalAnswer(NamedTuple):
 
     response: Response
     reason: str
-    """A `Failure` or a `LocalReason`."""
+    """Reason for the response: a `Failure` or a `LocalReason`."""
     closes: bool = False
-    """Whether the connection ends with it."""
+    """Whether the client connection ends with this response."""
     result: NegotiationResult | None = None
-    """Result of the negotiation, if there was any; None: that of the decision."""
+    """Result of the version negotiation, if there was any; None: that of the decision."""
     version: str | None = None
-    """Version that it shows; None: that of the decision."""
+    """Version that the response shows; None: that of the decision."""
 
 
 OPTIONS_ENDS_HERE: Final = LocalAnswer(Response(200, (_ALLOW,)), LocalReason.MAX_FORWARDS)
@@ -64,7 +64,7 @@ OPTIONS_ENDS_HERE: Final = LocalAnswer(Response(200, (_ALLOW,)), LocalReason.MAX
 
 
 def answer_of(decision: Refuse | Answer | Unrouted) -> LocalAnswer:
-    """Answer for a decision that needs no backend."""
+    """Local response for a decision that needs no backend."""
     match decision:
         case Unrouted():
             return LocalAnswer(plain_error(404), LocalReason.NO_SERVICE)
@@ -75,13 +75,13 @@ def answer_of(decision: Refuse | Answer | Unrouted) -> LocalAnswer:
 
 
 def no_document(resolution: Resolution) -> LocalAnswer:
-    """Answer if no backend may give a document and none is cached."""
+    """Local response if no backend may give a document and none is cached."""
     response = unavailable(resolution.view, resolution.requested)
     return LocalAnswer(response, LocalReason.UNAVAILABLE)
 
 
 def answer_to_failure(failure: Failure, resolution: Resolution) -> LocalAnswer:
-    """Answer to `failure` by `FAILURES`, in the error format of the dialect."""
+    """Local response to `failure` by `FAILURES`, in the error format of the dialect."""
     response = error_response(
         resolution.view, failure_error(failure, resolution.offered, resolution.requested)
     )
@@ -90,7 +90,7 @@ def answer_to_failure(failure: Failure, resolution: Resolution) -> LocalAnswer:
 
 
 def plain_error(status: int, reason: str = "") -> Response:
-    """Error before routing, when there is no dialect yet: one fixed sentence that echoes nothing."""
+    """Error response before routing, when there is no dialect: one fixed sentence that echoes nothing."""
     headers = [("Content-Type", "text/plain; charset=utf-8")]
     if status == 405:
         headers.append(_ALLOW)
@@ -129,5 +129,5 @@ def date_line() -> bytes:
 
 @lru_cache(maxsize=1)
 def _date_line(_second: int) -> bytes:
-    """Cached for a second: making it costs more than the rest of a head."""
+    """Field line `Date`, cached for a second: making it costs more than the rest of a head."""
     return b"Date: %b\r\n" % formatdate(usegmt=True).encode()

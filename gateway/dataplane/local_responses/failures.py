@@ -20,11 +20,11 @@ class Resend(StrEnum):
     """Condition under which a failed request may be sent to another backend."""
 
     ALWAYS = "always"
-    """Always: nothing was sent, or nothing was executed."""
+    """Resend with any method: nothing was sent, or nothing was executed."""
     IF_IDEMPOTENT = "if_idempotent"
-    """Only with an idempotent method, because it may have been executed."""
+    """Resend only with an idempotent method, because the request may have been executed."""
     IF_SAFE = "if_safe"
-    """Only with a safe method, because it was executed."""
+    """Resend only with a safe method, because the request was executed."""
     NEVER = "never"
 
 
@@ -54,15 +54,15 @@ class Failure(StrEnum):
 
 
 class FailureRule(NamedTuple):
-    """Consequences of one failure."""
+    """Consequences of one kind of failure: status, error type, retry, sentence."""
 
     status: int
-    """Status of the response, if none has begun; 0: none is written, since the client has gone."""
+    """Status of the response to the client, if none has begun; 0: none is written, as the client has gone."""
     error_type: str
-    """Registered error type (RFC 9209 2.3) that the response shows."""
+    """Registered error type (RFC 9209 2.3) that the response to the client shows."""
     retry: Resend
     detail: str
-    """Fixed sentence for the client."""
+    """Fixed sentence that tells the client of the failure."""
 
     @property
     def is_of_client(self) -> bool:
@@ -178,7 +178,7 @@ NOT_CONNECTED: Final = frozenset(
         Failure.QUEUE_TIMEOUT,
     }
 )
-"""Failures with which nothing was sent."""
+"""Failures with which nothing was sent to a backend."""
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 IDEMPOTENT: Final = SAFE | {"PUT", "DELETE"}
 """Methods that may be executed twice (RFC 9110 9.2.2)."""
@@ -197,7 +197,7 @@ def may_retry(failure: Failure, methods: Collection[str], *, body_held: bool) ->
 def failure_error(
     failure: Failure, offered: VersionSet | None, requested: RequestedVersion | None = None
 ) -> GatewayError:
-    """Error for the client, before its dialect gives it a form."""
+    """Error for the client after `failure`, before its dialect gives it a form."""
     rule = FAILURES[failure]
     retry_after = RETRY_AFTER if rule.status == 503 else None
     return GatewayError(

@@ -44,7 +44,7 @@ _OF_RESULT: Final = {
 
 
 def local_reason(resolution: Resolution, status: int, result: NegotiationResult | None = None) -> LocalReason:
-    """Reason of a decision that needs no backend. `result`: of a refusal."""
+    """Reason for the response to a decision that needs no backend. `result`: of a refusal."""
     if resolution.view.service.maintenance is not None:
         return LocalReason.MAINTENANCE
     if resolution.missing_operation is not None:
@@ -77,7 +77,7 @@ ERROR_TYPES: Final[dict[str, str]] = {
     LocalReason.OVERLOAD: _LOCAL,
     **{failure: rule.error_type for failure, rule in FAILURES.items() if rule.error_type},
 }
-"""Registered error type by reason. `Failure.CLIENT_GONE` has none: nobody gets its response."""
+"""Registered RFC 9209 error type by reason. `Failure.CLIENT_GONE` has none: nobody gets its response."""
 
 
 def _line(error: str, reason: str) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any, Final, cast, final
 
 READ_SIZE: Final = 64 * 1024
 SMALL_READ_SIZE: Final = 2 * 1024
-"""Enough for nearly every request head, and for the part of a body read before its backend connection."""
+"""Bytes of a short read: nearly every request head fits, and a body's part before its backend connection."""
 
 
 @final
@@ -67,9 +67,9 @@ def bound_reads(
     buffer: bytearray,
     reads_little: Callable[[], bool] | None = None,
 ) -> None:
-    """Give `protocol` at most as much at once as `buffer` holds, and at most `SMALL_READ_SIZE` while
-    `reads_little` is true. Reading that goes on is started anew, because a loop chooses the kind of read
-    then."""
+    """Bound a connection's reads: `protocol` gets at most as much at once as `buffer` holds, and at most
+    `SMALL_READ_SIZE` while `reads_little` is true. Reading that goes on is started anew, because a loop
+    chooses the kind of read then."""
     reading = transport.is_reading()
     if reading:
         transport.pause_reading()

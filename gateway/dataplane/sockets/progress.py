@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import Final, final
 
 MIN_RATE_GRACE: Final = 10.0
-"""Seconds without a minimum: a handshake, a lost packet and a slow start take no longer."""
+"""Seconds without a minimum rate: a handshake, a lost packet and a slow start take no longer."""
 CHECK_INTERVAL: Final = 1.0
-"""Seconds between two checks; a quarter of a time-out that is shorter than four of them. One check costs
-about a microsecond, and only connections that are being waited for are checked."""
+"""Seconds between two checks of a slow reader; a quarter of a time-out that is shorter than four of them. One
+check costs about a microsecond, and only connections that are being waited for are checked."""
 
 
 @final
@@ -32,20 +32,20 @@ class ReceiveRate:
         self._received = 0
 
     def begin(self, now: float) -> None:
-        """Start measuring: the first byte may come now."""
+        """Start measuring the rate: the first byte may come now."""
         self._began, self._received, self._paused_at = now, 0, None
 
     def add(self, size: int) -> None:
-        """Count received bytes, framing included."""
+        """Count received bytes for the rate, framing included."""
         self._received += size
 
     def pause(self, now: float) -> None:
-        """Stop the time while the gateway does not read."""
+        """Stop the clock of the rate while the gateway does not read."""
         if self._paused_at is None:
             self._paused_at = now
 
     def resume(self, now: float) -> None:
-        """Let the time run again, if it did not."""
+        """Let the clock of the rate run again, if it was stopped."""
         if self._paused_at is not None:
             self._began += now - self._paused_at
             self._paused_at = None
@@ -59,7 +59,7 @@ class ReceiveRate:
 
 @final
 class WriteProgress:
-    """The last check of one connection."""
+    """Progress of the writes on one connection: what the peer had taken at the last check."""
 
     __slots__ = ("_stalled_at", "_taken")
 
@@ -67,13 +67,13 @@ class WriteProgress:
         self.restart()
 
     def restart(self) -> None:
-        """Let the time begin anew with the next check."""
+        """Let the idle time of the peer begin anew with the next check."""
         self._taken: int | None = None
         self._stalled_at = 0.0
 
     def next_check(self, taken: int, now: float, idle: float) -> float:
-        """Time of the next check: `now` or earlier if nothing was taken for `idle` seconds. `taken`: any
-        number that changes whenever the peer takes something, and only then."""
+        """Time of the peer's next check: `now` or earlier if nothing was taken for `idle` seconds. `taken`:
+        any number that changes whenever the peer takes something, and only then."""
         if taken != self._taken:
             self._taken, self._stalled_at = taken, now + idle
         return min(self._stalled_at, now + min(CHECK_INTERVAL, idle / 4))

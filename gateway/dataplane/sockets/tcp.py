@@ -24,7 +24,7 @@ IDLE: Final = 60
 """Seconds without a byte until the kernel sends a keepalive probe."""
 INTERVAL: Final = 15
 TIMES: Final = 4
-"""Unanswered probes after which the connection is lost."""
+"""Unanswered keepalive probes after which the connection is lost."""
 
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", IDLE), ("TCP_KEEPINTVL", INTERVAL), ("TCP_KEEPCNT", TIMES))
 _QUICK_ACK: Final[int] = getattr(socket, "TCP_QUICKACK", 0)
@@ -76,20 +76,20 @@ class QuickAck:
             self._socket = socket.socket(sock.family, sock.type, sock.proto, sock.fileno())
 
     def send(self) -> None:
-        """Acknowledge everything now."""
+        """Acknowledge all received bytes now."""
         if self._socket is not None:
             with suppress(OSError):  # reset by the peer
                 self._socket.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
 
     def end(self) -> None:
-        """Leave the descriptor to the transport."""
+        """Stop using the socket, and leave its descriptor to the transport."""
         if self._socket is not None:
             self._socket.detach()
             self._socket = None
 
 
 def reset(transport: asyncio.Transport) -> None:
-    """Close at once with a reset, the only honest end of incomplete bytes. What was not sent is dropped."""
+    """Close a connection at once with a reset, the honest end of incomplete bytes. Unsent ones are lost."""
     sock = transport.get_extra_info("socket")
     if sock is not None and sock.fileno() >= 0:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
@@ -111,7 +111,7 @@ def untaken(transport: asyncio.Transport) -> int:
 
 
 def unread(descriptor: int) -> int:
-    """Number of received bytes that were not read yet."""
+    """Number of bytes received on a socket that were not read yet."""
     try:
         return int(_UNSIGNED.unpack(fcntl.ioctl(descriptor, termios.FIONREAD, _UNSIGNED.pack(0)))[0])
     except OSError:  # closed meanwhile
