@@ -35,27 +35,27 @@ class Endpoint(NamedTuple):
     cache's key, found for every request: a plain tuple, normally a constant, hashes fast."""
 
     name: str
-    """Name that `explain` shows: `resource`, `root`, `v1`."""
+    """Name of the endpoint, which `explain` shows: `resource`, `root`, `v1`."""
     negotiated: bool = True
-    """False: a version means nothing here (Ironic `/`). Owned request headers are dropped, none added."""
+    """Whether a version means something at the endpoint; if not (Ironic `/`), owned headers are dropped."""
     document: bool = False
-    """True: a discovery document. A successful response is rewritten to the offer, or it is 502."""
+    """Whether the endpoint is a discovery document: successes are rewritten to the offer, or become 502."""
     answered: bool = False
-    """True: the dialect's `answer` is the response, and no backend gets it (Chef `/server_api_version`)."""
+    """Whether the dialect answers at the endpoint, and no backend does (Chef `/server_api_version`)."""
     versioned_only: bool = False
-    """True: legacy members never get it (Nova `/v2.1`; any document)."""
+    """Whether the endpoint needs a member with versions, not a legacy one (Nova `/v2.1`; any document)."""
     served_always: bool = False
-    """True: servers of this API name the served version on every successful response (semantics, Knowing)."""
+    """Whether each successful response of the endpoint names the served version (semantics, Knowing)."""
     version_in_target: str | None = None
     """Version in the path or query; None: none. The dialect bounds its length, because it is cached."""
     rate_limited: bool = False
-    """True, with `answered`: the response costs more than a refusal, so each service answers it at a bounded
+    """Whether an `answered` endpoint costs more than a refusal, so that each service answers it at a bounded
     rate, and then with 429. `read_requested` is called here, too, for what the 429 says."""
     choices: bool = False
-    """True, with `document`: only a response of status 300 is one. Every other is the API's own, which a
-    request header may select at any path (Nova outside its mounts)."""
+    """Whether only a response of status 300 is the `document`. Every other is the API's own, which a request
+    header may select at any path (Nova outside its mounts)."""
     mount: str | None = None
-    """Part of the API that this is below, such as Cinder's `/v2`. Only members with it get the request."""
+    """Part of the API that has this endpoint, such as Cinder's `/v2`. Only members with it get requests."""
 
 
 class RequestedKind(StrEnum):
@@ -75,10 +75,10 @@ class RequestedVersion:
     kind: RequestedKind
     version: Version | None = None
     text: str = ""
-    """The client's own spelling, for refusals that quote it. Bounded by the limit for a header line."""
+    """Client's spelling of the version, for refusals that quote it. Bounded by the limit of header lines."""
     signed: bool = False
-    """True: the client signed the header that holds its version (Chef protocol 1.3). The request is routed by
-    its version and not rewritten: owned headers pass as they came."""
+    """Whether the client signed the header that holds its version (Chef protocol 1.3). Such a request is
+    routed by its version and not rewritten: owned headers pass as they came."""
 
 
 NO_VERSION_REQUESTED = RequestedVersion(RequestedKind.NONE)
@@ -107,16 +107,16 @@ class VersionMatch(Enum):
 
     EXACT = "exact"
     NEAREST_EARLIER = "nearest_earlier"
-    """The newest version on offer that is not newer than the requested one (dates and names)."""
+    """Rule: the newest version on offer that is not newer than the requested one (dates and names)."""
     NEAREST_LATER = "nearest_later"
-    """The oldest version on offer that is not older: a version that is no longer served leads to the next."""
+    """Rule: the oldest version on offer that is not older: one that is no longer served leads to the next."""
 
 
 # --- what the gateway may say ------------------------------------------------------------------------------
 
 
 class RefusalReason(StrEnum):
-    """Why a request is refused before any backend gets it; also a value of the label `result`."""
+    """Reason why a request is refused before any backend gets it; also a value of the label `result`."""
 
     BELOW_MIN = "below_min"
     ABOVE_MAX = "above_max"
@@ -126,7 +126,7 @@ class RefusalReason(StrEnum):
 @final
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A requested version that leads to no version on offer."""
+    """Refusal of a requested version that leads to no version on offer."""
 
     reason: RefusalReason
     requested: RequestedVersion
@@ -142,7 +142,7 @@ class GatewayError:
 
     status: int
     detail: str
-    """Fixed sentence, which never echoes what the client sent (threats O12)."""
+    """Fixed sentence about the error, which never echoes what the client sent (threats O12)."""
     retry_after: int | None = None
     offered: VersionSet | None = None
     """The offer, if there is one: some clients must find it on errors, too (Chef)."""
@@ -163,7 +163,7 @@ class MissingOperation:
     requested: RequestedVersion
     offered: VersionSet
     status: int | None = None
-    """Configured status, 400 or 404; None: the dialect's own."""
+    """Configured status of the refusal, 400 or 404; None: the dialect's own."""
 
     @property
     def error(self) -> GatewayError:
@@ -184,7 +184,7 @@ class Advertisement:
     legacy: bool = False
     default: Version | None = None
     mounts: frozenset[str] | None = None
-    """Mounts (`Endpoint.mount`) of the backend, of those that only some releases have; None: unknown."""
+    """Parts of the API (`Endpoint.mount`) that the backend has, of those that not all have; None: unknown."""
 
 
 class VersionRefusal(Enum):
@@ -192,9 +192,9 @@ class VersionRefusal(Enum):
 
     NO = "no"
     YES = "yes"
-    """Nothing was executed: the gateway's advertisement of this backend is out of date."""
+    """The version is refused, nothing was executed: the backend's known advertisement is out of date."""
     READ_BODY = "read_body"
-    """Only the body shows it: buffer up to 64 KiB of it and call `read_refusal`."""
+    """Only the body shows whether it refuses the version: buffer up to 64 KiB and call `read_refusal`."""
 
 
 @final
@@ -208,9 +208,9 @@ class Served:
     """The backend's own range, if the response carries one: a passive observation."""
     version_refusal: VersionRefusal = VersionRefusal.NO
     has_range: bool = False
-    """True: this response has range headers, so those of the offer must replace them."""
+    """Whether the response has range headers, which those of the offer must replace."""
     text: str = ""
-    """Value of the owned header, for dialects whose `write_response` repeats it or a part of it."""
+    """Value of the version header, for dialects whose `write_response` repeats it or a part of it."""
     repeated: Version | None = None
     """Requested version as the response repeats it; None: it repeats none. If it differs from our request's,
     the response tells nothing about our request (chef-zero always repeats `0`)."""
@@ -226,9 +226,9 @@ class BackendResponse:
     served: Served
     negotiated: Version | None
     offered: VersionSet
-    """Replaces the backend's own range."""
+    """Versions on offer, which replace the backend's own range."""
     legacy: bool = False
-    """True: the backend is legacy. The client gets what a newer one would have sent."""
+    """Whether the backend is legacy. The client gets the version headers that a newer one would have sent."""
 
 
 @final
@@ -256,9 +256,9 @@ class ProbeFault:
     """Failed probe: the responses hold nothing that can be relied on."""
 
     reason: str
-    """A metric label of a closed set: `status`, `document`, `range`, `unauthorized` …"""
+    """Reason of the failure, a label of a closed set: `status`, `document`, `range`, `unauthorized` …"""
     detail: str
-    """Explanation for the operator, one sentence."""
+    """Explanation of the failure for the operator, one sentence."""
 
 
 ProbeStep: TypeAlias = Advertisement | ProbeRequest | ProbeFault
@@ -280,7 +280,7 @@ class Links:
     public: str
     """Base under which the client reached the gateway: `https://api.example:443/baremetal`."""
     moved_to: str | None = None
-    """Public address of the present client. Set if `host` and `public` are another client's."""
+    """Base under which the present client reached the gateway, if `host` and `public` are another's."""
     _rewriter: LinkRewriter = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -288,7 +288,7 @@ class Links:
         object.__setattr__(self, "_rewriter", rewriter)
 
     def rewrite(self, link: str) -> str:
-        """`link` as the client can follow it. Links to third parties stay unchanged."""
+        """Rewrite `link` so that the client can follow it. Links to third parties stay unchanged."""
         public = self._rewriter.rewrite(link)
         return public if self.moved_to is None else move(public, before=self.public, after=self.moved_to)
 
@@ -305,14 +305,14 @@ class DirectPaths:
     prefix: str
     """Beginning of the paths: `/v1/`."""
     first: str = "A-Za-z0-9"
-    """Allowed next characters, as in the brackets of a regular expression."""
+    """Characters that may follow the prefix, as in the brackets of a regular expression."""
     besides: tuple[str, ...] = ()
-    """Excluded beginnings, in lower case: the case of a path does not count."""
+    """Beginnings of excluded paths, in lower case: the case of a path does not count."""
 
 
 @final
 class OptionWarning(NamedTuple):
-    """A misleading but valid value in a dialect's options, `at` this position."""
+    """Warning about a misleading but valid value in a dialect's options, `at` this position."""
 
     at: tuple[str | int, ...]
     message: str
@@ -328,14 +328,14 @@ class ConfigurationRules:
     """The option without which probes cannot read versions, as an operator writes it. Until it is set, every
     backend must declare its versions. Empty: backends can be probed."""
     path_is_signed: bool = False
-    """True: clients sign the path, so a configuration under which backends get another one is refused."""
+    """Whether clients sign the path: then a configuration under which backends get another one is refused."""
     option_paths: tuple[tuple[tuple[str | int, ...], str], ...] = ()
-    """Paths in its options, each with its position there, as `endpoint` gets paths."""
+    """Paths in the dialect's options, each with its position there, in the form that `endpoint` gets."""
     warnings: tuple[OptionWarning, ...] = ()
     notes: tuple[str, ...] = ()
     """Notes that `check` prints about a correct service, one sentence each."""
     says_default: bool = False
-    """True: `check` prints what a request without a version gets, because no server's habit decides it."""
+    """Whether `check` prints what requests without a version get, because no server's habit decides it."""
 
 
 @final
@@ -344,13 +344,13 @@ class ProbePaths:
     """Paths that probes request. A dialect that needs them has an option `probes` of this type."""
 
     path: str | None = None
-    """`probe.path`; None: the dialect's own."""
+    """Configured path of version probes (`probe.path`); None: the dialect's own."""
     health: str | None = None
     prefix: str = ""
-    """The route's prefix, if backends get it."""
+    """Path prefix of the service's route, if backends get it."""
 
     def local(self, path: str) -> str | None:
-        """The path of a server as `Dialect.endpoint` gets it; None: clients cannot reach it."""
+        """A server's own path in the form that `Dialect.endpoint` gets; None: clients cannot reach it."""
         if not self.prefix:
             return path
         rest = path[len(self.prefix) :]
@@ -380,7 +380,7 @@ class Dialect(ABC):
 
     scheme: Scheme
     reads: frozenset[str]
-    """Every request header that a method here reads, normalized: decisions are cached by their values."""
+    """Every request header that the dialect reads, normalized: decisions are cached by their values."""
     owned_request: frozenset[str]
     """Request headers (normalized) that are removed before `write_request`, with all that carry versions."""
     owned_response: frozenset[str]
@@ -388,14 +388,14 @@ class Dialect(ABC):
     vary: tuple[str, ...]
     """Names that `Vary` lists on every response, canonical."""
     vary_separately: bool = False
-    """True: each of these names gets a `Vary` line of its own (Nova). False: one line lists them."""
+    """Whether each name in `vary` gets a `Vary` line of its own (Nova). If not, one line lists them."""
     default_version: DefaultVersion
     """Rule for requests without a version, unless the service configures one."""
     version_match: VersionMatch = VersionMatch.EXACT
     legacy_versions: VersionSet = VersionSet()
     """Versions that a backend without versions stands for in a mixed fleet; empty: not in the offer."""
     releases: Mapping[str, Version] = {}
-    """Highest version of each release, by its name, for ceilings."""
+    """Highest version of each release of the API, by the release's name, for ceilings."""
 
     retry_after: bool = True
     """Default of a service's `retry_after`: whether a 503 carries `Retry-After`. Some clients break on it."""
@@ -406,13 +406,13 @@ class Dialect(ABC):
 
     request_ids: RequestIds = PLAIN_IDS
     target_has_version: bool = False
-    """True: the version is in the request target, in its path or its query. `write_target` writes it."""
+    """Whether the version is in the request target, in its path or its query. `write_target` writes it."""
     configuration_rules: ConfigurationRules = ConfigurationRules()
 
     direct_paths: tuple[DirectPaths, ...] = ()
     """Paths on which requests may bypass the gateway, through an engine."""
     made_of: object = None
-    """Argument of `made`; None: this instance was made in another way."""
+    """Options from which `made` made this instance; None: it was made in another way."""
 
     @classmethod
     def configured(cls, options: object) -> Self:
@@ -453,12 +453,12 @@ class Dialect(ABC):
         `headers` as for `read_requested`: the version may be a part of a value (a media type of `Accept`)."""
 
     def write_target(self, endpoint: Endpoint, target: str, version: Version) -> str:
-        """The target with the negotiated version, if `target_has_version`. On every negotiated request."""
+        """The request target with the negotiated version, if `target_has_version`. On each such request."""
         return target
 
     def without_version(self, headers: Mapping[str, str]) -> tuple[Header, ...]:
         """The owned header lines for an endpoint where nothing is negotiated: what they hold besides a
-        version. None, unless versions are only a part of a header's value."""
+        version. No lines, unless versions are only a part of a header's value."""
         return ()
 
     def operation_path(self, path: str) -> str:
@@ -468,7 +468,7 @@ class Dialect(ABC):
 
     def document_path(self, path: str) -> str:
         """The one spelling of a document's path, so that all that servers take for the same lead to one
-        cached document. Without escapes and trailing slashes, unless servers read more."""
+        cached document. By default it has no escapes and no trailing slashes."""
         plain = unquote(path) if "%" in path else path
         return "/" + plain.strip("/")
 
@@ -486,7 +486,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def error_response(self, error: GatewayError) -> Response:
-        """An error in the API's own format. The caller adds `Retry-After` and `Vary`."""
+        """The response to an error, in the API's own format. The caller adds `Retry-After` and `Vary`."""
 
     def refuse_operation(self, missing: MissingOperation) -> Response:
         """The response to an operation outside its versions, as its servers give it: 404, unless they use
@@ -494,7 +494,7 @@ class Dialect(ABC):
         return self.error_response(missing.error)
 
     def write_request_id(self, response: Response, request_id: str) -> Response:
-        """The same response, made by the gateway, with the request id."""
+        """A response of the gateway with the request id in its headers."""
         return response.with_headers(*((name, request_id) for name in self.request_ids.response_headers))
 
     # -- 3. the backend's response
@@ -504,12 +504,12 @@ class Dialect(ABC):
         """Version information of a response head. `headers`: a multidict with those of `owned_response`."""
 
     def read_refusal(self, status: int, body: bytes) -> Advertisement | None:
-        """The range in a refusal's body, after `VersionRefusal.READ_BODY`; None: another reason."""
+        """The range in a version refusal's body (`VersionRefusal.READ_BODY`); None: it has another reason."""
         return None
 
     @abstractmethod
     def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
-        """The owned header lines for the client, without `Vary`."""
+        """The owned header lines of a response for the client, without `Vary`."""
 
     def rewrite_document(
         self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links

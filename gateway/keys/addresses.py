@@ -22,11 +22,11 @@ UNIX: Final = "unix:"
 """Prefix of an address that is the path of a Unix socket. As a trusted peer: all clients on sockets."""
 LOCALHOST: Final = "localhost"
 MAX_SOCKET_PATH: Final = 107
-"""Bytes of `sun_path` in Linux without the zero at its end."""
+"""Most bytes of the path of a Unix socket: `sun_path` in Linux without the zero at its end."""
 _PATH: Final = r"/|(?:/[A-Za-z0-9._~!$&'()*+,;=:@-]+)+"
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 _MAPPED: Final = 96
-"""Bits of `::ffff:0:0/96`, where IPv4 is mapped."""
+"""Bits of the prefix `::ffff:0:0/96`, where IPv4 is mapped."""
 
 
 class Address(NamedTuple):
@@ -109,7 +109,7 @@ def read_host_pattern(text: str) -> str:
 
 
 def read_address(text: str) -> Address:
-    """Read `HOST:PORT`, IPv6 as `[::1]:8080`."""
+    """Read an address to listen on: `HOST:PORT`, IPv6 as `[::1]:8080`."""
     host, colon, port = text.rpartition(":")
     if text.lower().startswith("https://"):
         reject(
@@ -143,14 +143,14 @@ def read_socket_path(text: str) -> str:
 
 
 def read_client_address(text: str) -> Address | UnixAddress:
-    """Read `HOST:PORT` or `unix:PATH`."""
+    """Read an address to listen on for clients: `HOST:PORT` or `unix:PATH`."""
     if text.startswith(UNIX):
         return UnixAddress(read_socket_path(text.removeprefix(UNIX)))
     return read_address(text)
 
 
 def read_trusted_peer(text: str) -> IPv4Network | IPv6Network | str:
-    """Read a network, or `unix:`."""
+    """Read a trusted peer: a network, or `unix:` for all clients on sockets."""
     return UNIX if text == UNIX else read_network(text)
 
 
@@ -162,7 +162,7 @@ def read_port(text: str, *, lowest: int) -> int:
 
 
 def read_network(text: str) -> IPv4Network | IPv6Network:
-    """Read `10.0.0.0/8`, `fd00::/8` or a single address. IPv4 mapped into IPv6 becomes IPv4."""
+    """Read a network: `10.0.0.0/8`, `fd00::/8` or a single address. IPv4 mapped into IPv6 becomes IPv4."""
     try:
         network = ip_network(text)
         mapped = network.network_address.ipv4_mapped if isinstance(network, IPv6Network) else None
@@ -181,7 +181,7 @@ def read_network(text: str) -> IPv4Network | IPv6Network:
 
 
 def read_url(text: str) -> BackendUrl:
-    """Read `http://HOST[:PORT][/base]`, the same with `https`, or `unix:/PATH`."""
+    """Read a backend's URL: `http://HOST[:PORT][/base]`, the same with `https`, or `unix:/PATH`."""
     if text.startswith(UNIX):
         path = read_socket_path(text.removeprefix(UNIX))
         if not path.startswith("/"):
@@ -223,7 +223,7 @@ def read_dns_url(text: str) -> BackendUrl:
 
 
 def read_srv_url(text: str) -> BackendUrl:
-    """Read `http://_SERVICE._PROTOCOL.NAME[/base]`: SRV records bring the ports."""
+    """Read `http://_SERVICE._PROTOCOL.NAME[/base]`: a URL whose host and port SRV records bring."""
     url = _read_url_of_name(text, "http://_api._tcp.NAME")
     if re.match(r"_[^.]+\._[^.]+\.", url.host) is None:
         reject("not the name of SRV records", "write http://_SERVICE._tcp.NAME")

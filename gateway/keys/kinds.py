@@ -26,14 +26,14 @@ from gateway.errors import TextRefused
 T = TypeVar("T")
 Schema = dict[str, Any]
 Definitions = dict[str, Schema]
-"""Schemas of sections by title, the targets of `$ref`."""
+"""JSON Schemas of sections by title, the targets of `$ref`."""
 
 DIVIDED: Final = "divided"
-"""Each of several workers has an equal part of the limit."""
+"""Word for a limit of which each of several workers has an equal part."""
 SHARED: Final = "shared"
-"""The limit holds for all workers together."""
+"""Word for a limit that holds for all workers together."""
 PER_WORKER: Final = "per worker"
-"""Each worker has the whole limit."""
+"""Word for a limit that each worker has as a whole."""
 
 VARIABLE_PATTERN: Final = r"\$\{"
 """Pattern by which the schema accepts a value that contains a variable."""
@@ -46,7 +46,7 @@ _REQUIRED: Final = object()
 @final
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Declaration of one key. `default` and `example` are written as an operator writes them."""
+    """Declaration of a configuration key. `default` and `example` are written as operators write them."""
 
     kind: Kind[Any]
     meaning: str
@@ -55,11 +55,11 @@ class Key:
     example: object
     default: object = _REQUIRED
     workers: str = ""
-    """Meaning for several workers: begins with `divided`, `shared` or `per worker`. Empty: no such limit."""
+    """Meaning of a limit for several workers: `divided`, `shared` or `per worker` first. Empty: no limit."""
     whole_file: str = ""
     """Reason why the key has no meaning in a service, although its section may be written there."""
     form: str = ""
-    """Form of a required value, for hints: placeholders are in capitals."""
+    """Form of the key's value, if it is required, for hints: placeholders are in capitals."""
     more: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -67,7 +67,7 @@ class Key:
         return self.default is _REQUIRED
 
     def schema(self, definitions: Definitions) -> Schema:
-        """JSON Schema, without the entries that only repeat those of the section that it refers to."""
+        """JSON Schema of the key, without entries that only repeat those of the section that it refers to."""
         about: Schema = {"description": self.meaning, "examples": [self.example], "x-reason": self.reason}
         if self.workers:
             about["x-workers"] = self.workers
@@ -90,11 +90,11 @@ class Kind(ABC, Generic[T]):
 
     @abstractmethod
     def value(self, written: Any) -> T:  # noqa: ANN401 - as an operator writes it
-        """The value of a default. Raises `TextRefused` and the like: a wrong default is a bug."""
+        """The value of a key's default. Raises `TextRefused` and the like: a wrong default is a bug."""
 
     @abstractmethod
     def schema(self, definitions: Definitions) -> Schema:
-        """The JSON Schema. Sections are added to `definitions`."""
+        """The JSON Schema of a key of this kind. Sections are added to `definitions`."""
 
     def key(
         self,
@@ -106,7 +106,7 @@ class Kind(ABC, Generic[T]):
         workers: str = "",
         whole_file: str = "",
     ) -> Any:  # noqa: ANN401 - a dataclass field has the type of its value
-        """A dataclass field for an optional key. None: without the key there is no value."""
+        """A dataclass field for an optional key. `default` None: without the key there is no value."""
         metadata = {_KEY: Key(self, meaning or self.about, reason, example, default, workers, whole_file)}
         if default is None:
             return field(default=None, metadata=metadata)
@@ -128,7 +128,7 @@ def reject(message: str, hint: str = "", quoting: str = "") -> NoReturn:
 
 
 def matching(pattern: str) -> Schema:
-    """Schema of a text that matches a pattern as a whole."""
+    """JSON Schema of a text that matches a pattern as a whole."""
     return {"type": "string", "pattern": f"^(?:{pattern})$"}
 
 
@@ -136,7 +136,7 @@ def matching(pattern: str) -> Schema:
 
 
 class Text(Kind[T]):
-    """One text that becomes a value, strictly: `1_000`, `5.0` and ` 5` are not whole numbers."""
+    """Kind of one text that becomes a value, strictly: `1_000`, `5.0` and ` 5` are not whole numbers."""
 
     def __init__(
         self,
@@ -148,11 +148,11 @@ class Text(Kind[T]):
     ) -> None:
         self.read = read
         self.json = schema
-        """Schema of the text, without the variable that any text may be."""
+        """JSON Schema of the text, without the variable that any text may be."""
         self._is_key = is_key
-        """True: the text is a name in a table, in which no variable is replaced."""
+        """Whether the text is a name in a table, in which no variable is replaced."""
         self.has_commas = has_commas
-        """True: the text may hold several values, with commas between them."""
+        """Whether the text may hold several values, with commas between them."""
 
     def value(self, written: Any) -> T:  # noqa: ANN401
         return self.read(str(written).lower() if isinstance(written, bool) else str(written))
@@ -172,7 +172,7 @@ class Text(Kind[T]):
 
 @final
 class PathText(Text[T]):
-    """Text with the path of a file. A relative one begins in the folder of the configuration."""
+    """Kind of a text with the path of a file. A relative one begins in the folder of the configuration."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class PathText(Text[T]):
 @final
 @dataclass(frozen=True, eq=False)
 class ListOf(Kind[Any]):
-    """List of values of one kind. `into`: makes the value from them. `least`: fewest items."""
+    """Kind of a list of values of one kind. `into`: makes the value from them. `least`: fewest items."""
 
     item: Kind[Any]
     into: Callable[[list[Any]], Any] = tuple
@@ -219,7 +219,7 @@ class ListOf(Kind[Any]):
 @final
 @dataclass(frozen=True, eq=False)
 class Table(Kind[Mapping[str, Any]]):
-    """Mapping in which the operator chooses the names."""
+    """Kind of a mapping in which the operator chooses the names."""
 
     name: Text[str]
     item: Kind[Any]
@@ -242,7 +242,7 @@ class Table(Kind[Mapping[str, Any]]):
 @final
 @dataclass(frozen=True, eq=False)
 class Either(Kind[Any]):
-    """Text of one kind, or a list or mapping of another."""
+    """Kind of a key that has a text of one kind, or a list or mapping of another."""
 
     text: Text[Any]
     other: Kind[Any]
@@ -257,16 +257,16 @@ class Either(Kind[Any]):
 @final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Section(Kind[T]):
-    """Mapping of the file with a fixed set of keys; any other is an error."""
+    """Kind of a mapping of the file with a fixed set of keys; any other key is an error."""
 
     make: Callable[..., T]
-    """Called with a value for each key that is written. It has the defaults of the others."""
+    """Function that makes the section's value from those of the written keys. It has the others' defaults."""
     keys: Mapping[str, Key]
     about: str
     title: str
-    """Name of its JSON Schema."""
+    """Name of the section's JSON Schema."""
     more: Mapping[str, object] = field(default_factory=dict)
-    """Further entries of its JSON Schema."""
+    """Further entries of the section's JSON Schema."""
     whole_file: Mapping[str, str] = field(default_factory=dict)
     """Keys that only the section of the whole file has, each with the reason."""
 
@@ -280,7 +280,7 @@ class Section(Kind[T]):
         return {"$ref": f"#/$defs/{self.title}"}
 
     def definition(self, definitions: Definitions) -> Schema:
-        """Write out the JSON Schema."""
+        """Write out the section's JSON Schema."""
         required = [name for name, key in self.keys.items() if key.is_required]
         return {
             "type": "object",

@@ -19,11 +19,11 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself. Never log it."""
+        """The text of the secret itself. Never log it."""
         return self._text
 
     def matches(self, text: str) -> bool:
-        """Whether `text` equals it. The time of the comparison does not depend on how much is equal."""
+        """Whether `text` equals the secret. The time of comparing does not depend on how much is equal."""
         return hmac.compare_digest(self._text.encode(), text.encode(errors="replace"))
 
     def __repr__(self) -> str:

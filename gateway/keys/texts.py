@@ -164,7 +164,7 @@ def size(low: str, high: str) -> Text[int]:
 # --- names, headers, secrets, other texts
 
 MIN_SECRET: Final = 16
-"""Fewest characters: nobody guesses so many by trying."""
+"""Fewest characters of a token: nobody guesses so many by trying."""
 NAME_PATTERN: Final = r"[A-Za-z0-9_.-]{1,64}"
 BACKEND_NAME_PATTERN: Final = r"[A-Za-z0-9_.:\[\]-]{1,255}"
 HEADER_NAME_PATTERN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -260,7 +260,7 @@ HEADER_NAME: Final = Text(read_header_name, matching(HEADER_NAME_PATTERN), is_ke
 HEADER_TOKEN: Final = written_as(
     HEADER_NAME_PATTERN, "not a valid header name", "a header name has no blanks and no colon", is_key=True
 )
-"""The name of any header. The dialect limits which of them may be changed; `settings` checks it."""
+"""Kind of the name of any header. The dialect limits which of them may be changed; `settings` checks it."""
 HEADER_TOKEN_TEXT: Final = Text(HEADER_TOKEN.read, HEADER_TOKEN.json)
 HEADER_PATTERN_TEXT: Final = written_as(
     r"[A-Za-z0-9][A-Za-z0-9-]{0,62}\*?",
@@ -279,5 +279,5 @@ VARIABLE_NAME: Final = written_as(
     "write NAME without ${ }: letters, digits and _",
 )
 VERSION: Final = Text(read_text, {"type": ["string", "integer"], "minLength": 1})
-"""A version as written. Whole numbers need no quotation marks. 1.90 needs them for other YAML readers."""
+"""Kind of a version as written. Whole numbers need no quotation marks; 1.90 does, for other YAML readers."""
 VERSIONS: Final = Text(VERSION.read, VERSION.json, has_commas=True)

@@ -17,18 +17,18 @@ from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Scheme, Version
 
 DEADLINE_SHARE: Final = 0.9
-"""Part of the TTL after which a replica is detached by its own clock."""
+"""Share of the TTL of a replica's last beat after which it is detached, by its own clock."""
 
 REMOVAL_SHARE: Final = 1.1
-"""Part of the TTL without a beat after which others remove `live`: later than any replica's deadline."""
+"""Share of the TTL without a beat after which others remove a replica's `live` entry: after its deadline."""
 
 BEATS_IN_TTL: Final = 4
 
 FORGET_SHARE: Final = 1.1
-"""Part of `forget` without `live` after which others end a registration. By then the replica is silent."""
+"""Share of `forget` after which others end a replica's registration. By then the replica is silent."""
 
 WARNING_SHARE: Final = 0.5
-"""Part of `forget` after which a detached replica warns."""
+"""Share of the time `forget` after which a detached replica warns that it will answer nothing any more."""
 
 
 class Answer(Enum):
@@ -36,7 +36,7 @@ class Answer(Enum):
 
     SERVE = "serve"
     UNAVAILABLE = "unavailable"
-    """503: later, or at another replica, the answer may differ."""
+    """Answer 503: the same request may get another answer later, or from another replica."""
     REFUSE = "refuse"
 
 
@@ -52,13 +52,13 @@ class Attachment(Enum):
 
     ATTACHED = "attached"
     DETACHED = "detached"
-    """Past the deadline: it answers by its record, and refuses no version."""
+    """State of a replica past its deadline: it answers by its record, and refuses no version."""
     FORGOTTEN = "forgotten"
-    """Past `forget`: it answers nothing, since others may have ended its registration."""
+    """State of a replica past `forget`: it answers nothing, since others may have ended its registration."""
 
 
 def beat_interval(ttl: float) -> float:
-    """Seconds from one beat to the next."""
+    """Seconds from one beat of a replica to its next; beats keep it attached."""
     return ttl / BEATS_IN_TTL
 
 
@@ -75,12 +75,12 @@ def attachment_at(now: float, sent_at: float, ttl: float, forget: float | None) 
 
 
 def may_remove(now: float, beat_seen_at: float, ttl: float) -> bool:
-    """Whether another replica's `live` may be removed. `beat_seen_at`: when its last new beat was seen."""
+    """Whether another replica's `live` entry may be removed. `beat_seen_at`: when its last beat was seen."""
     return now >= beat_seen_at + REMOVAL_SHARE * ttl
 
 
 def may_end_registration(now: float, live_seen_at: float, forget: float | None) -> bool:
-    """Whether another's registration may be ended. `live_seen_at`: when its `live` was last seen."""
+    """Whether another replica's registration may be ended. `live_seen_at`: when its `live` was last seen."""
     return forget is not None and now >= live_seen_at + FORGET_SHARE * forget
 
 
@@ -106,9 +106,9 @@ class Registered(NamedTuple):
     """Registration of the process that wrote a state file."""
 
     ids: tuple[str, ...]
-    """Own id, then those of earlier processes whose registrations are still to be ended."""
+    """Replica ids: the process's own, then those of earlier processes, which are still to be ended."""
     last: LastAttached | None = None
-    """None: it was never attached."""
+    """Time at which the process was last attached; None: it never was."""
 
 
 def may_resume(
@@ -124,7 +124,7 @@ def may_resume(
 
 
 def adopts(held: AgreedRecord | None, stored: AgreedRecord) -> bool:
-    """Whether an attached replica that holds `held` goes over to `stored`. It never goes back."""
+    """Whether an attached replica with the record `held` adopts the record `stored`. It never goes back."""
     return held is None or stored.seq > held.seq
 
 
@@ -148,34 +148,34 @@ class Agreed:
 
     record: AgreedRecord | None
     attached: bool = True
-    """False: its deadline has passed. A request that is about to refuse a version checks the clock, too."""
+    """Whether a replica's deadline is ahead. A request about to refuse a version checks the clock, too."""
     transparent: bool = False
-    """True: nothing is negotiated, because every live replica sees legacy backends only."""
+    """Whether nothing is negotiated, because every live replica sees legacy backends only."""
     voting: bool = False
-    """True: this is one of several replicas. The view's offer state is what it remembers for its vote
-    (`votes.remember`), and it refuses a version only before its deadline. False: nobody votes, because the
+    """Whether this is one of several replicas. Then the view's offer state is what it remembers for its vote
+    (`votes.remember`), and it refuses a version only before its deadline. If not, nobody votes, because the
     workers of one gateway hold the record."""
     legacy_only: bool = False
-    """True: nothing is on offer, and a live replica sees legacy backends only. Until all see others, requests
-    pass without negotiation, and only to legacy backends."""
+    """Whether nothing is on offer, and a live replica sees legacy backends only. Until all see others,
+    requests pass without negotiation, and only to legacy backends."""
 
     @property
     def offered(self) -> VersionSet:
-        """Versions shown to clients."""
+        """Versions of the agreed record that are shown to clients."""
         return NO_VERSIONS if self.record is None else self.record.offered
 
     def level(self, version: Version) -> Level:
         return level(self.record, version)
 
     def read_anew(self, before: Scheme, scheme: Scheme) -> Agreed:
-        """The same record in a scheme that has only gained names since `before`."""
+        """The same agreed state, with its versions in a scheme that has only gained names since `before`."""
         if self.record is None or before.key == scheme.key:
             return self
         return replace(self, record=record_anew(self.record, before, scheme))
 
 
 NOTHING_AGREED: Final = Agreed(None)
-"""State of a new service: nothing is on offer before all have agreed."""
+"""Agreed state of a new service: nothing is on offer before all replicas or workers have agreed."""
 
 NOT_JOINED: Final = Agreed(None, attached=False, voting=True)
-"""State of a replica that has not joined the others, or was away too long: it answers 503."""
+"""Agreed state at a replica that has not joined the others, or was away too long: it answers 503."""

@@ -25,16 +25,16 @@ from gateway.core.versions.version import Scheme, Version
 @final
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """Wishes of one replica, by its own knowledge and its own clock (`core.agreement.votes`)."""
+    """Vote of one replica on an offer, by its own knowledge and its own clock (`core.agreement.votes`)."""
 
     rule: str
-    """Policy with its number."""
+    """The replica's offer policy with its number: `at_least 2`."""
     floor: VersionSet
-    """Versions of the state that it would keep."""
+    """Versions of the shared offer state that the replica would keep."""
     want: VersionSet
-    """Versions that it would add; if `floor` is empty, those that it would form anew."""
+    """Versions that the replica would add to `floor`; if that is empty, those of an offer formed anew."""
     gives: VersionSet
-    """Versions that its policy gives."""
+    """Versions that the replica's policy gives."""
     cap: Version | None = None
 
 
@@ -44,20 +44,20 @@ class LiveReplica:
     """One attached replica, as the others see it."""
 
     ack: int
-    """Number of the record that it and all its workers hold; 0: none."""
+    """Number of the agreed record that the replica and all its workers hold; 0: none."""
     vote: Vote | None = None
-    """None: its first round of probes has not ended with an advertisement, which holds every step."""
+    """The replica's vote; None: its first round of probes brought no advertisement yet. Steps wait for it."""
     transparent: bool = False
-    """True: it sees legacy backends only, and nothing is on offer. Its vote is None then."""
+    """Whether the replica sees legacy backends only, and nothing is on offer. Its vote is None then."""
 
 
 class Target(NamedTuple):
-    """Rule, versions and limit that steps lead to."""
+    """Policy, versions and limit to which the steps of an agreed record lead."""
 
     rule: str
     state: VersionSet
     limit: Version | None
-    """Highest version to be offered; None: that of the state."""
+    """Highest version to be offered; None: the highest of `state`."""
 
 
 FIRST_SEQ: Final = 1
@@ -70,8 +70,8 @@ def next_record(
     pin: Version | None,
     scheme: Scheme,
 ) -> AgreedRecord | None:
-    """The record after `record`; None: nothing is to be changed, or something is still awaited. `live` and
-    `registered` are by replica id. All values are of one moment of the store."""
+    """The agreed record that follows `record`; None: nothing is to be changed, or something is still awaited.
+    `live` and `registered` are by replica id. All values are of one moment of the store."""
     seq = seq_of(record)
     votes = [replica.vote for replica in live.values() if replica.vote is not None]
     if not live or len(votes) < len(live) or any(replica.ack != seq for replica in live.values()):
@@ -81,7 +81,7 @@ def next_record(
 
 
 def target(record: AgreedRecord | None, votes: Sequence[Vote], pin: Version | None, scheme: Scheme) -> Target:
-    """The target that `votes`, of every live replica, agree on."""
+    """The policy, versions and limit that `votes`, of every live replica, agree on."""
     rule, state = _agreed_state(record, votes, scheme)
     caps = [vote.cap for vote in votes if vote.cap is not None]
     return Target(rule, state, min(caps, default=None) if pin is None else pin)
@@ -90,7 +90,7 @@ def target(record: AgreedRecord | None, votes: Sequence[Vote], pin: Version | No
 def _agreed_state(
     record: AgreedRecord | None, votes: Sequence[Vote], scheme: Scheme
 ) -> tuple[str, VersionSet]:
-    """Apply the first four rules of votes, in their order."""
+    """The policy and versions that the votes agree on, by the first four rules of votes, in their order."""
     rules = sorted({vote.rule for vote in votes})
     wanted = reduce(and_, (vote.want for vote in votes))
     if record is None:
@@ -106,8 +106,8 @@ def _agreed_state(
 def step(
     record: AgreedRecord | None, towards: Target, scheme: Scheme, *, all_attached: bool
 ) -> AgreedRecord | None:
-    """The record one step nearer to `towards`; None: it is there, or the rest must wait. `all_attached`:
-    every registered replica is live, so a version may become refused."""
+    """The agreed record one step nearer to `towards`; None: it is there, or the rest must wait.
+    `all_attached`: every registered replica is live, so a version may become refused."""
     if record is None or record.is_empty:
         return _begun(record, towards)
     state = towards.state
@@ -155,6 +155,6 @@ def legacy_only(record: AgreedRecord | None, live: Iterable[LiveReplica]) -> boo
 
 
 def awaited(record: AgreedRecord | None, live: Mapping[str, LiveReplica]) -> tuple[str, ...]:
-    """Ids of the live replicas that the next step waits for: they have not acknowledged, or cannot vote."""
+    """Ids of the live replicas that a record's next step waits for: not acknowledged, or without a vote."""
     seq = seq_of(record)
     return tuple(sorted(name for name, replica in live.items() if replica.ack != seq or replica.vote is None))

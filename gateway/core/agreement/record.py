@@ -16,16 +16,16 @@ from gateway.core.versions.version import Scheme, Version
 from gateway.errors import SkewgateError
 
 FORM: Final = 1
-"""Form that this release writes. Raised when an older release could misread what a newer one writes."""
+"""Number of the format in which this release writes records. Raised when an older one could misread them."""
 
 FORMS: Final = frozenset({FORM})
-"""Forms that this release reads and writes."""
+"""Numbers of the record formats that this release reads and writes."""
 
 MAX_ITEMS: Final = 4096
-"""Ranges or versions of a set. No API has as many, and whoever may write to the store may write anything."""
+"""Most ranges or versions of a set in a record. No API has as many, but a store may hold anything."""
 
 MAX_SEQ: Final = 2**53 - 1
-"""The largest whole number that every reader of JSON reads as it stands."""
+"""Highest number of a record: the largest whole number that every reader of JSON reads as it stands."""
 
 _MAX_RULE: Final = 64
 
@@ -43,9 +43,9 @@ class Level(IntEnum):
 
     REFUSED = 0
     UNDECIDED = 1
-    """Answered with 503."""
+    """Level of a version that is not decided about: requests for it are answered with 503."""
     ACCEPTED = 2
-    """Served if requested exactly, and not shown to clients."""
+    """Level of a version that is served if requested exactly, and not shown to clients."""
     OFFERED = 3
 
 
@@ -55,16 +55,16 @@ class AgreedRecord:
     """Versions of a service that all replicas agree on. `offered` is in `accepted`, and that in `open`."""
 
     seq: int
-    """Number of the record, one above that of the record before."""
+    """Number of the record, one above that of the record before it."""
     rule: str
     """Policy, with its number, that gave `state`."""
     state: VersionSet
-    """The offer state, beneath any ceiling."""
+    """Versions of the offer state, before a ceiling is applied."""
     offered: VersionSet
     accepted: VersionSet
     open: VersionSet
     scheme_key: tuple[object, ...] = ()
-    """Scheme in which it was written: this replica's, or one with fewer names. Empty: this replica's."""
+    """Version scheme in which the record was written, perhaps one with fewer names. Empty: this replica's."""
 
     @property
     def is_empty(self) -> bool:
@@ -73,7 +73,7 @@ class AgreedRecord:
 
 
 def level(record: AgreedRecord | None, version: Version) -> Level:
-    """Level of `version`; without a record it is undecided."""
+    """Level of `version` by the agreed record; without a record it is undecided."""
     if record is None:
         return Level.UNDECIDED
     if version in record.offered:
@@ -91,12 +91,12 @@ def decides_nothing(record: AgreedRecord | None) -> bool:
 
 
 def seq_of(record: AgreedRecord | None) -> int:
-    """Number of a record; 0: there is none."""
+    """Number of an agreed record; 0: there is none."""
     return 0 if record is None else record.seq
 
 
 def record_anew(record: AgreedRecord, before: Scheme, scheme: Scheme) -> AgreedRecord:
-    """The same record in a scheme that has only gained names since `before`."""
+    """The same record, with its versions in a scheme that has only gained names since `before`."""
     return replace(
         record,
         state=read_anew(record.state, before, scheme),
@@ -164,14 +164,14 @@ def read_record(value: object, dialect: str, scheme: Scheme) -> AgreedRecord:
 
 
 def write_versions(versions: VersionSet, scheme: Scheme) -> list[object]:
-    """The versions as `[low, high]` ranges (integers, X.Y), or one by one (dates, names)."""
+    """The versions as a JSON list: `[low, high]` ranges (integers, X.Y), or one by one (dates, names)."""
     if scheme.contiguous:
         return [[scheme.format(one.low), scheme.format(one.high)] for one in versions.ranges]
     return [scheme.format(version) for version in versions]
 
 
 def read_versions(value: object, scheme: Scheme, name: str) -> VersionSet:
-    """Read the set of versions under `name`. Raises `UnreadableRecord`."""
+    """Read the set of versions under the key `name` of a stored value. Raises `UnreadableRecord`."""
     if not isinstance(value, list) or len(value) > MAX_ITEMS:
         raise UnreadableRecord(f"`{name}` is no list of at most {MAX_ITEMS} items")
     if not scheme.contiguous:
@@ -180,7 +180,7 @@ def read_versions(value: object, scheme: Scheme, name: str) -> VersionSet:
 
 
 def read_version(value: object, scheme: Scheme, name: str) -> Version:
-    """Read one version. Raises `UnreadableRecord`."""
+    """Read one version of a stored value. Raises `UnreadableRecord`."""
     version = scheme.parse(value) if isinstance(value, str) else None
     if version is None:
         raise UnreadableRecord(f"{_quoted(value)} in `{name}` is not a version of the form {scheme.example}")
@@ -188,14 +188,14 @@ def read_version(value: object, scheme: Scheme, name: str) -> Version:
 
 
 def read_rule(value: object) -> str:
-    """Read a policy with its number. Raises `UnreadableRecord`."""
+    """Read the offer policy with its number from a stored value. Raises `UnreadableRecord`."""
     if not isinstance(value, str) or not 0 < len(value) <= _MAX_RULE or not value.isprintable():
         raise UnreadableRecord(f"its rule is {_quoted(value)}")
     return value
 
 
 def form_for_all(forms: Collection[Collection[int]]) -> int | None:
-    """The lowest form that all live replicas read; None: there is none, or this release cannot write it."""
+    """The lowest record format that all live replicas read; None: there is none, or this release lacks it."""
     common = frozenset.intersection(*map(frozenset, forms)) if forms else frozenset()
     lowest = min(common, default=None)
     return lowest if lowest in FORMS else None

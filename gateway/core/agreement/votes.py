@@ -84,7 +84,7 @@ def wanted(
     members: MemberSet,
     now: float | None,
 ) -> VersionSet | None:
-    """Versions on offer if all voted the same; None: the replica has no vote. `now` None: nothing is due."""
+    """Versions on offer if all voted like this replica; None: it has no vote. `now` None: nothing is due."""
     own = vote(offer_state, record, service, members, float("-inf") if now is None else now)
     if own is None:
         return None
@@ -105,7 +105,7 @@ def votes_transparent(
 
 
 def vote_due(offer_state: OfferState, service: Service, members: MemberSet, now: float) -> float | None:
-    """Time at which the vote changes next without any new fact; None: never."""
+    """Time at which a replica's vote changes next without any new fact; None: never."""
     if not offer_state.initialized:
         return due(offer_state, service, members)
     dues = [part.due(service.stabilization) for part in offer_state.pending]
@@ -113,7 +113,7 @@ def vote_due(offer_state: OfferState, service: Service, members: MemberSet, now:
 
 
 def policy_text(service: Service) -> str:
-    """The policy with its number: `guaranteed`, `at_least 2`, `at_least 50%`."""
+    """The service's offer policy with its number: `guaranteed`, `at_least 2`, `at_least 50%`."""
     policy, at_least = service.policy_and_number
     if policy is not Policy.AT_LEAST or at_least is None:
         return policy.value
@@ -123,7 +123,7 @@ def policy_text(service: Service) -> str:
 def _first_round(
     offer_state: OfferState, record: AgreedRecord | None, service: Service, members: MemberSet, now: float
 ) -> OfferState:
-    """Decide on a first offer, which waits for all replies. After it, one advertisement is enough."""
+    """Offer state at the first round of probes: a first offer waits for all answers, later ones for one."""
     after = first_round(offer_state, service, members, now)
     heard = any(group.summary.advertised is not None for group in members.groups)
     if not decides_nothing(record) and after.round_ended is not None and heard:
@@ -132,5 +132,5 @@ def _first_round(
 
 
 def _floor(state: VersionSet, service: Service, members: MemberSet) -> VersionSet:
-    """Versions of `state` that it would keep: those in the last report of some configured backend."""
+    """Versions of `state` that a replica would keep: those in the last report of some configured backend."""
     return unbroken(state & last_reports(members), service.dialect.scheme)

@@ -67,17 +67,17 @@ class DocumentKey(NamedTuple):
     service: Service
     endpoint: Endpoint
     target: str
-    """Local path in the dialect's one spelling, and the query unchanged."""
+    """Local path of the document in the dialect's one spelling, and the query unchanged."""
     members: MemberSet | None = None
-    """Members whose probes may have read it; None: none."""
+    """Members whose probes may have read the document; None: none."""
     from_legacy: bool = True
-    """False: documents of legacy members do not count, because another member can be asked."""
+    """Whether cached documents of legacy members count: not if another member can be asked."""
 
 
 def document_key(
     view: ServiceView, endpoint: Endpoint, path: str, query: str, *, forwardable: bool = False
 ) -> DocumentKey:
-    """The key of the document at the local `path`. `forwardable`: some member may give it now."""
+    """The cache key of the document at the local `path`. `forwardable`: some member may give it now."""
     plain = view.service.dialect.document_path(path)
     target = f"{plain}?{query}" if query else plain
     return DocumentKey(view.service, endpoint, target, view.members, from_legacy=not forwardable)
@@ -86,10 +86,10 @@ def document_key(
 DOCUMENT_METHODS = frozenset({"GET", "HEAD"})
 
 MAX_CACHED_REQUEST_SIZE = 512
-"""Bytes of selected header lines up to which a resolution is cached: no real version is longer."""
+"""Bytes of a request's version headers up to which its resolution is cached: no real version is longer."""
 
 MAX_CACHED_DECISIONS = 4096
-"""Most entries. A fleet sees a few dozen different requested versions. A full cache is emptied."""
+"""Most entries of a decision cache. Fleets see a few dozen requested versions. A full cache is emptied."""
 
 
 class NegotiationResult(StrEnum):
@@ -111,20 +111,20 @@ class Resolution:
     view: ServiceView
     endpoint: Endpoint
     requested: RequestedVersion | None = None
-    """Requested version; None, as `result`: nothing is negotiated here."""
+    """Requested version; None, as `result`: nothing is negotiated at this endpoint."""
     result: NegotiationResult | None = None
     version: Version | None = None
     """Negotiated version, or the refused one."""
     candidates: Candidates = NO_CANDIDATES
     response: Response | None = None
-    """The local response: a refusal, a document of the gateway, or the 503 when there is no candidate."""
+    """The gateway's own response: a refusal, a document, or the 503 when there is no candidate."""
     request_field_lines: bytes = b""
     """Header lines that name the version to a member with version headers."""
     legacy_request_field_lines: bytes = b""
     """Header lines that name the version to a legacy member."""
     offered: VersionSet | None = None
     detached_response: Response | None = None
-    """503 in place of a version refusal once this replica is detached; None: there is none."""
+    """Response 503 in place of a version refusal once this replica is detached; None: there is none."""
     missing_operation: Operation | None = None
     """Operation that does not exist in the negotiated version. Such a resolution is not cached."""
     version_text: str = field(init=False)
@@ -133,21 +133,21 @@ class Resolution:
     prefix: str = field(init=False)
     """Path prefix that is removed for backends; empty: they get the whole path."""
     target_has_version: bool = field(init=False)
-    """Whether the dialect's `write_target` writes the version into the target."""
+    """Whether the dialect's `write_target` writes the version into the request target."""
     request_ids: RequestIds = field(init=False)
     rewrites_document: bool = field(init=False)
     prefers_cached_document: bool = field(init=False)
-    """True: this document is answered from the cache; `candidates` are for a cache miss."""
+    """Whether the discovery document is answered from the cache; `candidates` are for a cache miss."""
     operations: Operations | None = field(init=False)
     """Operations to check the request against; None: there are none, or no version was negotiated."""
     timeouts: Timeouts = field(init=False)
     limits: Limits = field(init=False)
     request_edits: HeaderEdits | None = field(init=False)
     response_edits: HeaderEdits | None = field(init=False)
-    """Changes of responses from backends. `response` has them already."""
+    """Configured header changes of responses from backends; None: none. `response` has them already."""
 
     def __post_init__(self) -> None:
-        """Compute what the hot path would otherwise look up through four objects on every request."""
+        """Compute the fields that every request would otherwise look up through four objects."""
         service, match = self.view.service, self.view.service.match
         negotiated = self.result in _NEGOTIATED and self.version is not None
         refused = self.result not in _NEGOTIATED and self.requested is not None
@@ -173,7 +173,7 @@ class Resolution:
 
 
 _NEGOTIATED = frozenset({NegotiationResult.SERVED, NegotiationResult.UNAVAILABLE})
-"""Results that mean, together with a version, that it is on offer, even if no backend serves it now."""
+"""Negotiation results that mean, with a version, that it is on offer, even if no backend serves it now."""
 
 
 @final
@@ -187,7 +187,7 @@ class Forward:
     resolution: Resolution
     member: Member | None
     path: str
-    """Local path: the API's own, without the route's prefix."""
+    """Path of the request as the API knows it, without the route's prefix."""
     methods: tuple[str, ...]
     """Methods that the backend may execute; more than one where a server also takes it from elsewhere than
     the request line. The request is sent again only if all of them allow it."""
@@ -244,7 +244,7 @@ def decide(
     held_back: Mapping[str, int] = NOBODY,
     leases: Mapping[str, int] | None = None,
 ) -> Decision:
-    """Decide about a request.
+    """Decide about a request: find its route, version and backend, or a response of the gateway.
 
     `in_flight_by_member`: requests in flight by member key. `random_bits`: 64 of them. `decision_cache`: a
     table that the caller keeps from call to call; entries of a view that is no longer current are ignored.
@@ -338,7 +338,7 @@ def _local(resolution: Resolution) -> Refuse | Answer:
 def resolve(
     view: ServiceView, endpoint: Endpoint, head: Request, path: str, throttled: Container[str] = ()
 ) -> Resolution:
-    """Stops 4 and 5, and the candidates of stop 6. Runs dialect code; the caller caches the resolution."""
+    """Decide a request's version and candidates (stops 4 to 6). Runs dialect code; the caller caches it."""
     dialect, offer, offered = view.service.dialect, view.offer, view.offer.offered
     if view.service.maintenance is not None:
         response = maintenance_response(view, view.service.maintenance)
@@ -443,8 +443,8 @@ def _refused_version(
 
 
 def as_detached(refuse: Refuse) -> Refuse:
-    """The same decision for a replica whose deadline has passed: it refuses no version, because the others
-    may offer it by now. Call it when the refusal is about to be written, by the clock of that moment."""
+    """The refusal at a replica whose deadline has passed: 503 in place of a refused version, which the others
+    may offer by now. Call it when the refusal is about to be written, by the clock of that moment."""
     response = refuse.resolution.detached_response
     if response is None:
         return refuse
@@ -516,7 +516,7 @@ def awaited(
     tried: Collection[str] = (),
     held_back: Mapping[str, int] = NOBODY,
 ) -> tuple[Member, ...]:
-    """Members that the request waits for if none was chosen; empty: none is left."""
+    """Members that a request waits for if none was chosen for it; empty: none is left to be tried."""
     candidates = _present_candidates(resolution, snapshot.views.get(resolution.service))
     return tuple(member for tier in eligible(candidates, tried, held_back) for member in tier.members)
 

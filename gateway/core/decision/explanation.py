@@ -39,16 +39,16 @@ class ExclusionReason(StrEnum):
     """Reason why a backend does not get the request."""
 
     NOT_ASKED = "not_asked"
-    """The gateway answers or refuses the request itself; no backend gets it."""
+    """Reason: the gateway answers or refuses the request itself; no backend gets it."""
     UNKNOWN = "unknown"
     DRAINED = "drained"
     LEAVING = "leaving"
     LEGACY = "legacy"
     MOUNT = "mount"
-    """The backend's release lacks this part of the API."""
+    """Reason: the backend's release lacks this part of the API."""
     VERSION = "version"
     MISMATCH = "mismatch"
-    """A response to a request for this version named another served version."""
+    """Reason: a response to a request for this version named another served version."""
     EJECTED = "ejected"
 
 
@@ -57,12 +57,12 @@ NO_REQUESTS_IN_FLIGHT: Mapping[str, int] = {}
 
 @final
 class Load(NamedTuple):
-    """State of members in the data plane, by member key."""
+    """Load of the backends, by member key: requests in flight, shares held back, ejections."""
 
     in_flight: Mapping[str, int] = NO_REQUESTS_IN_FLIGHT
     held_back: Mapping[str, int] = NOBODY
     ejected: Mapping[str, str] = MappingProxyType({})
-    """Reason of each ejection, one sentence."""
+    """Reason for each ejection of a member, one sentence."""
 
 
 NO_LOAD: Final = Load()
@@ -75,7 +75,7 @@ def explain(
     load: Load = NO_LOAD,
     cached_documents: Container[DocumentKey] = (),
 ) -> dict[str, Any]:
-    """Explain a request. `head` is read by the data plane's reader. `cached_documents`: as for `decide`."""
+    """Explain the decision on a request. `head`: from the data plane. `cached_documents`: as for `decide`."""
     route = snapshot.routes.find(host, head.path)
     cached, held_back = cached_documents, load.held_back
     decision = decide(
@@ -165,12 +165,12 @@ def _without_backends(resolution: Resolution) -> Resolution:
 
 
 def ends(versions: VersionSet, scheme: Scheme) -> tuple[str | None, str | None]:
-    """Lowest and highest version, both None for the empty set."""
+    """Texts of the lowest and highest version of a set, both None for the empty set."""
     return (scheme.format(versions.lowest), scheme.format(versions.highest)) if versions else (None, None)
 
 
 def _local_path(resolution: Resolution, path: str, query: str) -> str:
-    """The path as the API sees it; the whole target if the version is in it."""
+    """The request's path as the API sees it; the whole target if the version is in it."""
     version = resolution.version
     if not resolution.target_has_version or version is None or not resolution.candidates.tiers:
         return path
@@ -342,7 +342,7 @@ _FRESHNESS_REASONS: Mapping[Freshness, str] = {
 def _left_out(
     view: ServiceView, resolution: Resolution, scheme: Scheme, load: Load
 ) -> tuple[dict[str, Any], ...]:
-    """Every other backend, with the reason, and whether it serves the negotiated version."""
+    """Every backend that is left out, with the reason, and whether it serves the negotiated version."""
     able = {member.key for member in resolution.candidates.members}
     chosen = {member.key for tier in _not_ejected(resolution.candidates, load) for member in tier}
     left_out = []
@@ -410,7 +410,7 @@ _OUTSIDE = frozenset({NegotiationResult.BELOW_MIN, NegotiationResult.ABOVE_MAX, 
 
 
 def _outside(resolution: Resolution) -> bool:
-    """Whether no version was negotiated because of the requested one."""
+    """Whether the requested version itself was refused, because it is malformed or not on offer."""
     return resolution.result in _OUTSIDE and resolution.missing_operation is None
 
 

@@ -15,7 +15,7 @@ from gateway.core.http.json_body import read_json
 from gateway.core.http.message import Header, Response
 
 RETRY_AFTER = 2
-"""Seconds: about the time until the next probes, and the pause that OpenStack clients make by themselves."""
+"""Seconds of `Retry-After` in a 503: about until the next probes, and the pause of OpenStack clients."""
 
 NO_BACKEND_AVAILABLE = "No backend that serves the requested API version is available at the moment."
 """Text of a 503, also of one after a backend refused a version that it advertised."""
@@ -23,11 +23,11 @@ NO_BACKEND_AVAILABLE = "No backend that serves the requested API version is avai
 IN_MAINTENANCE = "This service is in maintenance."
 
 THROTTLED_RETRY_AFTER = 1
-"""Seconds. The header has whole ones only, and by then a rate-limited endpoint answers again."""
+"""Seconds of `Retry-After` in a 429: whole ones only, and by then a rate-limited endpoint answers again."""
 
 
 def unavailable(view: ServiceView, requested: RequestedVersion | None) -> Response:
-    """503, and never 404 or 406, which clients treat as permanent (semantics, Negotiating)."""
+    """Response 503 if no backend can serve; 404 or 406 would seem permanent (semantics, Negotiating)."""
     return error_response(
         view,
         GatewayError(

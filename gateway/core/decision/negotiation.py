@@ -30,8 +30,8 @@ def negotiate(
     default_version: DefaultVersion,
     match: VersionMatch = VersionMatch.EXACT,
 ) -> Version | Refusal:
-    """A version on offer, or a refusal (semantics, Negotiating). `latest` is the offer's maximum, before
-    any backend is chosen. A constant default version counts as if it were requested."""
+    """Negotiated version, which is on offer, or a refusal (semantics, Negotiating). `latest` is the offer's
+    maximum, before any backend is chosen. A constant default version counts as if it were requested."""
     wanted = _wanted(requested, offered, default_version)
     if wanted is None:
         return Refusal(RefusalReason.MALFORMED, requested, None, offered)
@@ -56,8 +56,8 @@ def negotiate_agreed(
     default_version: DefaultVersion,
     match: VersionMatch = VersionMatch.EXACT,
 ) -> Version | Refusal | None:
-    """A version, or a refusal, by the agreed record; None: 503. `offered` None: nothing is on offer. A
-    refusal could name no range then, so nothing is refused."""
+    """Negotiated version, or a refusal, by the agreed record; None: 503. `offered` None: nothing is on offer.
+    A refusal could name no range then, so nothing is refused."""
     wanted = _exact(requested, default_version)
     if wanted is not None:
         given = answer(agreed.level(wanted), attached=True)

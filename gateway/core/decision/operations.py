@@ -37,15 +37,15 @@ _LITERAL = re.compile(r"[A-Za-z0-9._~!$&'()*+,=@-][A-Za-z0-9._~!$&'()*+,=:@-]*",
 @final
 @dataclass(frozen=True, slots=True)
 class PathTemplate:
-    """`/v1/nodes/{id}/vifs`: literal segments, and named placeholders that match any one segment."""
+    """Template of paths, `/v1/nodes/{id}/vifs`: literal segments, and placeholders for any one segment."""
 
     text: str = field(compare=False)
     segments: tuple[str | None, ...]
-    """None is a placeholder. Two templates that differ only in the names are the same path."""
+    """Segments of the template; None: a placeholder. Templates that differ only in its name are the same."""
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Parse a template. Raises `PathTemplateError`."""
+        """Parse a path template. Raises `PathTemplateError`."""
         if not text.startswith("/"):
             raise PathTemplateError("a path begins with a slash")
         parts = text[1:].split("/") if text != "/" else []
@@ -56,7 +56,7 @@ class PathTemplate:
 
     @property
     def rfc041_text(self) -> str:
-        """The path in the notation of RFC 041: `/v1/nodes/:id/vifs`."""
+        """The path template in the notation of RFC 041: `/v1/nodes/:id/vifs`."""
         return _PLACEHOLDER.sub(r":\1", self.text)
 
 
@@ -133,15 +133,15 @@ class OperationStatus(StrEnum):
 @final
 @dataclass(frozen=True, slots=True)
 class OperationRule:
-    """One item of `operations` in the configuration."""
+    """Rule for the versions in which operations exist: one item of `operations` in the configuration."""
 
     methods: tuple[str, ...]
     path: PathTemplate
     versions: VersionSet
-    """Versions, perhaps with open ends and spanning majors. Empty: `next`."""
+    """Versions in which the operations exist, perhaps with open ends and spanning majors. Empty: `next`."""
     status: OperationStatus = OperationStatus.ACTIVE
     refusal: int | None = None
-    """Status of the refusal outside its versions, 400 or 404; None: the dialect's own."""
+    """Status of the refusal outside these versions, 400 or 404; None: the dialect's own."""
 
 
 @final
@@ -152,9 +152,9 @@ class Operation:
     method: str
     path: PathTemplate
     rules: tuple[OperationRule, ...]
-    """Rules in the order of the file; never empty."""
+    """Rules of the operation in the order of the file; never empty."""
     versions: VersionSet
-    """Union of the rules' versions. Empty: in no version yet."""
+    """Versions in which the operation exists: the union of its rules'. Empty: in no version yet."""
     refusal: int | None
 
     @classmethod
@@ -164,11 +164,11 @@ class Operation:
         return cls(method, rules[0].path, rules, versions, refusal)
 
     def format_versions(self, scheme: Scheme) -> str:
-        """The versions for people: `1.0-1.3, 2.4 and later`, or `no version yet`."""
+        """The operation's versions as text for people: `1.0-1.3, 2.4 and later`, or `no version yet`."""
         return self.versions.format(scheme) if self.versions else "no version yet"
 
     def format(self, scheme: Scheme) -> str:
-        """The operation for people: `GET /v1/nodes/{id} exists only in 1.5 and later`."""
+        """The operation as text for people: `GET /v1/nodes/{id} exists only in 1.5 and later`."""
         verb = "exists only in" if self.versions else "exists in"
         return f"{self.method} {self.path.text} {verb} {self.format_versions(scheme)}"
 
@@ -184,11 +184,11 @@ class Operations:
 
     listed: tuple[Operation, ...] = ()
     _tables: _Tables = field(default_factory=lambda: MappingProxyType({}), repr=False, compare=False)
-    """Positions of literals and operations by these, by method and number; leftmost literals first."""
+    """Operations by method and number of segments, then by the literal ones; leftmost literals first."""
 
     @classmethod
     def of(cls, rules: Iterable[OperationRule]) -> Self:
-        """Make the operations from `rules`."""
+        """Make a service's operations from `rules`."""
         grouped: dict[tuple[str, PathTemplate], list[OperationRule]] = {}
         for rule in rules:
             for method in dict.fromkeys(rule.methods):
@@ -202,7 +202,7 @@ class Operations:
         return bool(self.listed)
 
     def find(self, method: str, path: str) -> Operation | None:
-        """Operation of a request; None: not restricted. The template with the leftmost literals wins."""
+        """Operation of a request; None: unrestricted. The template with the leftmost literals wins."""
         segments = segments_of(path)
         for positions, by_literals in self._tables.get((method, len(segments)), ()):
             found = by_literals.get(tuple([segments[position] for position in positions]))

@@ -22,23 +22,23 @@ from gateway.core.versions.version import Version
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class ResponseRewrite:
-    """Result of reading one response head."""
+    """Version headers of one backend response, rewritten for the client, and the facts read from them."""
 
     lines: bytes
-    """Owned headers and `Vary` for the client."""
+    """Header lines for the client in place of those that were read: version headers, `Vary` and others."""
     served: Served
     fact: Advertisement | None
     """The backend's own range, if it differs from the member's known one: a fact to observe."""
     mismatch: bool = False
-    """True: the backend names another served version than the negotiated one (threats V9). It is counted."""
+    """Whether the backend names another served version than negotiated (threats V9). It is counted."""
     served_missing: bool = False
-    """True: the response lacks the served version that its API always names (semantics, Knowing)."""
+    """Whether the response lacks the served version that its API always names (semantics, Knowing)."""
     served_text: str = ""
     """Version shown to the client with `mismatch` or `served_missing`, canonical; empty: none."""
     edits: HeaderEdits | None = None
-    """Changes that the service makes in its responses; None: none."""
+    """Configured header changes of the service's responses; None: none."""
     plain: bool = field(init=False)
-    """True: nothing to observe, to count or to buffer, as nearly always."""
+    """Whether the response holds nothing to observe, to count or to buffer, as nearly always."""
 
     def __post_init__(self) -> None:
         special = self.mismatch or self.served_missing or self.fact is not None
@@ -96,7 +96,7 @@ def _contradicts(served: Served, negotiated: Version | None) -> bool:
 
 
 def _always_named(resolution: Resolution, member: Member, status: int) -> bool:
-    """Whether every server of this API with versions names the served one in such a response."""
+    """Whether every server of this API that has versions names the served one in such a response."""
     endpoint = resolution.endpoint
     return (
         endpoint.served_always

@@ -24,7 +24,7 @@ FEW: Final = 4
 @final
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Match of one service in the form that is compared with requests."""
+    """Route to one service, in the form that is compared with requests."""
 
     service: str
     match: Match
@@ -43,10 +43,10 @@ class Route:
 @final
 @dataclass(frozen=True, slots=True)
 class Prefixes:
-    """Routes of one host, or of any. A look-up costs as much as the deepest prefix, however many exist."""
+    """Routes of one host, or of any, by prefix. A look-up costs as much as the deepest, however many."""
 
     few: tuple[Route, ...]
-    """All routes, the longest prefix first, if so few that comparing each is cheaper."""
+    """All routes of the host, the longest prefix first, if so few that comparing each is cheaper."""
     by_prefix: Mapping[str, Route]
     deepest: int
     root: Route | None
@@ -84,7 +84,7 @@ class Prefixes:
 @final
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """All routes, by host and for any host."""
+    """Routes of all services, by host and for any host."""
 
     by_host: Mapping[str, Prefixes]
     by_wildcard: Mapping[str, Prefixes]

@@ -21,17 +21,17 @@ from gateway.core.versions.version import Version
 _FRESHNESS_ORDER: Final = {freshness: at for at, freshness in enumerate(Freshness)}
 
 Rank: TypeAlias = tuple[bool, bool, bool, bool, int]
-"""Order of a tier, the lowest first: (a connection failed, down, unhealthy, backup, freshness)."""
+"""Sort key of a tier, the best lowest: (a connection failed, down, unhealthy, backup, freshness)."""
 
 RANDOM_BITS = 64
 _ALL_BITS: Final = (1 << RANDOM_BITS) - 1
 _HALF = RANDOM_BITS // 2
 _MASK = (1 << _HALF) - 1
 _MIX: Final = 0x9E37_79B9_7F4A_7C15
-"""Odd and irregular multiplier: bits that are known to have led to one member become random again."""
+"""Odd and irregular factor for random bits: those known to have led to one member become random again."""
 
 ALL_REQUESTS: Final = 1 << 16
-"""Share of a member that is not held back. An ejected one has 0, one that re-enters something between."""
+"""Full share of requests, for a member that is not held back. An ejected one has 0, a returning one less."""
 
 NOBODY: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -55,7 +55,7 @@ class Tier:
     members: tuple[Member, ...]
     cumulative: tuple[int, ...]
     even: bool
-    """True: all weights are the same, so drawing needs no bisection."""
+    """Whether all weights of the tier are the same, so that drawing needs no bisection."""
     rank: Rank
 
     @classmethod
@@ -66,11 +66,11 @@ class Tier:
 
     @property
     def usable(self) -> bool:
-        """Whether its members can be expected to respond: no doubt is known."""
+        """Whether the tier's members can be expected to respond: none is down, and no connection failed."""
         return not (self.rank[0] or self.rank[1])
 
     def is_beside(self, other: Tier) -> bool:
-        """Whether one takes the requests if the other is full: they differ only in fresh and stale."""
+        """Whether one tier takes the requests if the other is full: they differ only in fresh and stale."""
         return self.rank[:4] == other.rank[:4]
 
 
@@ -82,7 +82,7 @@ class Candidates:
 
     tiers: tuple[Tier, ...] = ()
     bounded: bool = field(init=False)
-    """Whether the requests of any of them are limited."""
+    """Whether some candidate has a limit of requests in flight."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bounded", any(member.bound for member in self.members))
@@ -159,7 +159,7 @@ def _select_among(
     held_back: Mapping[str, int],
     leases: Mapping[str, int] | None,
 ) -> Member | None:
-    """Choose where some member is held back or full. One that has room is preferred to waiting."""
+    """Choose a member where some are held back or full. One that has room is preferred to waiting."""
     least = _least_share(random_bits)
     random_bits = random_bits * _MIX & _ALL_BITS
     if held_back:
@@ -213,7 +213,7 @@ def _best(
 
 
 def _least_share(random_bits: int) -> int:
-    """Lower bound of this request: a member gets it if its share is larger. Draws use no lowest bits."""
+    """Random threshold of a request: a member gets it if its share is larger. Draws use no lowest bits."""
     return random_bits & (ALL_REQUESTS - 1)
 
 
@@ -251,8 +251,8 @@ class SelectionTable:
         *,
         non_legacy: bool = False,
     ) -> None:
-        """`summaries`: one per member, in order. Equal ones are one object, which `found` has once.
-        `non_legacy`: without the legacy members, and those whose versions are unknown."""
+        """Make the table of `members`. `summaries`: one per member, in order; equal ones are one object,
+        which `found` has once. `non_legacy`: without legacy members, and those whose versions are unknown."""
         self._members = members
         self._summaries = summaries
         self._tiers: dict[int, tuple[MemberSummary, Rank]] = {
@@ -277,14 +277,14 @@ class SelectionTable:
 
     @property
     def everyone(self) -> Candidates:
-        """All members that may get requests."""
+        """All members that may get requests, whatever the version."""
         if self._everyone is None:
             self._everyone = self._made({key: at for key, (_, at) in self._tiers.items()})
         return self._everyone
 
     @property
     def segments(self) -> Sequence[VersionRange]:
-        """Segments of versions. Within a segment the candidates are the same."""
+        """Segments: ranges of versions. Within a segment the candidates are the same."""
         self._cut()
         return self._segments
 
@@ -302,7 +302,7 @@ class SelectionTable:
         return found
 
     def _cut(self) -> list[Version]:
-        """Starts of the segments. The first call makes them."""
+        """First version of each segment of versions. The first call makes the segments."""
         if self._starts is None:
             self._segments = segments(summary.usable for summary, _ in self._tiers.values())
             self._starts = [segment.low for segment in self._segments]

@@ -111,7 +111,7 @@ class ClientLimits:
 
     @property
     def effective_burst(self) -> int:
-        """Requests at once before the rate counts."""
+        """Number of requests that a client may send at once before its rate counts."""
         if self.burst is not None:
             return self.burst
         return max(MIN_BURST, ceil((self.rate or 0.0) * _BURST_SECONDS))

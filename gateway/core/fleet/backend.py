@@ -33,16 +33,16 @@ class BackendTls:
     """TLS settings for one backend. Paths name PEM files."""
 
     server_name: str
-    """Name or IP address that its certificate must have. A name is also sent (SNI)."""
+    """Name or IP address that the backend's certificate must have. A name is also sent (SNI)."""
     ca: str | None = None
-    """Trusted certificates; None: those of the system."""
+    """File of the trusted certificates; None: those of the system."""
     certificate: str | None = None
     """Client certificate of the gateway, with its chain; None: none."""
     key: str | None = None
     verify: bool = True
     """Whether the backend's certificate must be valid. If not, anyone on the way can impersonate it."""
     digest: str = ""
-    """Checksum of the files' contents. New contents make another backend, with new connections."""
+    """Checksum of these PEM files' contents. New contents make another backend, with new connections."""
 
     @property
     def context_key(self) -> ContextKey:
@@ -67,22 +67,22 @@ class Backend:
     declared: VersionSet | None = None
     """Versions from the configuration. A backend that has them is always fresh and never probed."""
     backup: bool = False
-    """True: it gets requests only if no other member that serves the version is usable."""
+    """Whether the backend gets requests only if no other one that serves the version is usable."""
     max_requests: int = 0
-    """Most requests in flight; 0: no limit."""
+    """Most requests in flight to the backend; 0: no limit."""
     max_connections: int = 0
-    """Most open connections; 0: no limit."""
+    """Most open connections to the backend; 0: no limit."""
     queue: Queue = NO_QUEUE
     tls: BackendTls | None = None
     socket_path: str = ""
-    """Path of its Unix socket, instead of host and port; empty: TCP."""
+    """Path of the backend's Unix socket, instead of host and port; empty: TCP."""
     source: str = ""
-    """`Source.key` of the source that discovered it; empty: it is configured by name."""
+    """Key of the source that discovered the backend (`Source.key`); empty: it is configured by name."""
     networks: tuple[Network, ...] | None = None
-    """Networks of the source that discovered it (`source.why_refused`); None: it is configured by name."""
+    """Allowed networks of the backend's source (`source.why_refused`); None: it is configured by name."""
     leaves_at: float | None = None
-    """Time of its removal, because its source lists it no more: seconds of the clock that dates facts. Until
-    then its last advertisement counts, and it gets no request. None: it stays."""
+    """Time of the backend's removal, because its source lists it no more: seconds of the clock that dates
+    facts. Until then its last advertisement counts, and it gets no request. None: it stays."""
 
     @property
     def leaving(self) -> bool:
@@ -90,14 +90,14 @@ class Backend:
 
     @property
     def authority(self) -> str:
-        """`host:port` as in a link, IPv6 in brackets. On a Unix socket `localhost`, as its clients send."""
+        """Host and port as in a link, IPv6 in brackets. On a Unix socket `localhost`, as its clients send."""
         if self.socket_path:
             return UNIX_AUTHORITY
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def origin(self) -> str:
-        """Base of the links that it writes with its own address."""
+        """Base of the links that the backend writes with its own address."""
         return f"{'http' if self.tls is None else 'https'}://{self.authority}{self.path}"
 
     @property
@@ -107,7 +107,7 @@ class Backend:
 
     @property
     def bound(self) -> int:
-        """Most requests in flight, each on a connection of its own; 0: no limit."""
+        """Most requests in flight to the backend, each on a connection of its own; 0: no limit."""
         return min((each for each in (self.max_requests, self.max_connections) if each), default=0)
 
 
@@ -134,7 +134,7 @@ class MemberSummary(NamedTuple):
     """Member state that offers and the choice of a backend use. Equal members cost about what one does."""
 
     advertised: VersionSet | None
-    """None: not known."""
+    """Versions that the member advertises; None: they are not known."""
     usable: VersionSet
     legacy: bool
     drained: bool
@@ -175,31 +175,31 @@ class Member:
     probe_error: str | None = None
     """Reason why the last probe failed, one sentence."""
     connect_failed: bool = False
-    """True: a connection to it failed, and no probe has succeeded since. It is tried last."""
+    """Whether a connection to the member failed, and no probe has succeeded since. It is tried last."""
     connect_error: str = ""
-    """Reason, a part of a sentence; has a meaning only with `connect_failed`."""
+    """Reason why the connection failed, a part of a sentence; has a meaning only with `connect_failed`."""
     mismatches: Mismatches = NO_MISMATCHES
     unknown_version: UnknownVersion = KNOWN_VERSION
     restored: bool = False
-    """True: `advertisement` is from the state file, and the first probe has not ended. It counts for the
+    """Whether `advertisement` is from the state file, and the first probe has not ended. It counts for the
     offer, and the member gets no request (semantics, State across restarts)."""
     unhealthy: str | None = None
-    """Reason, if its health check failed: it is unhealthy, whatever versions it serves."""
+    """Reason why the member's health check failed, whatever versions it serves; None: it did not fail."""
     returned: bool = False
-    """True: it was leaving, its source names it again, and no probe has ended since. What answers at its
-    address may be another server now, so it gets no request until a probe says which."""
+    """Whether the member was leaving, its source names it again, and no probe has ended since. At its address
+    another server may answer now, so it gets no request until a probe says which."""
     document: ProbedDocument | None = None
     advertised_at: float = field(default=NEVER, compare=False)
     """Time at which the request was sent that brought `advertisement`."""
     connect_failed_at: float = field(default=NEVER, compare=False)
     """Time at which the connection failed. An older probe does not clear it."""
     key: str = field(init=False, default="")
-    """`service/backend`, unique in the gateway."""
+    """Key of the member, unique in the gateway: `service/backend`."""
     weight: int = field(init=False, default=1)
     bound: int = field(init=False, default=0)
     legacy: bool = field(init=False, default=False)
     mark: Mark = field(init=False, compare=False, repr=False, default_factory=Mark)
-    """Equal for equal members. `fleet` passes it on where only times are new."""
+    """Token of a known state of the member, passed on where only the times of facts are new."""
 
     def __post_init__(self) -> None:
         """Compute the attributes that every request reads."""
@@ -209,7 +209,7 @@ class Member:
         object.__setattr__(self, "legacy", self.advertisement is not None and self.advertisement.legacy)
 
     def has_mount(self, mount: str) -> bool:
-        """Whether it serves this part of its API, as far as probes have shown."""
+        """Whether the member serves this part of its API, as far as probes have shown."""
         known = self.advertisement
         return known is not None and (known.mounts is None or mount in known.mounts)
 
@@ -223,23 +223,23 @@ class Member:
 
     @property
     def version_unknown(self) -> bool:
-        """Whether it gets no negotiated request because an older server may run there now."""
+        """Whether the member gets no negotiated request because an older server may run there now."""
         return self.unknown_version.holds
 
     @property
     def mismatched(self) -> VersionSet:
-        """The versions at which it gets no request, because its responses named other ones (threats V9)."""
+        """Versions at which the member gets no request, because responses named other ones (threats V9)."""
         return self.mismatches.avoided
 
     @property
     def suspect(self) -> bool:
-        """Whether requests, or a legacy answer, have cast doubt on it that no later probe has cleared."""
+        """Whether requests, or a legacy answer, cast doubt on the member that no later probe has cleared."""
         return self.connect_failed or self.version_unknown or bool(self.mismatched)
 
     @property
     def probe_wanted_at(self) -> float | None:
         """Time at which the request was sent that last raised a doubt which only a probe can clear; None:
-        there is none. It is probed at once, once for each such time."""
+        there is none. The member is probed at once, once for each such time."""
         times = [self.mismatches.last_at] if self.mismatches.wait_for_probe else []
         if self.unknown_version.wait_for_probe:
             times.append(self.unknown_version.missing_at)
@@ -247,7 +247,7 @@ class Member:
 
     @property
     def usable_versions(self) -> VersionSet:
-        """Versions at which it may get requests."""
+        """Versions at which the member may get requests."""
         if self.advertisement is None or self.restored or self.version_unknown or self.absent:
             return NO_VERSIONS
         mismatched = self.mismatched
@@ -255,7 +255,7 @@ class Member:
 
     @property
     def error(self) -> str | None:
-        """Reason why it, or its advertisement, cannot be relied on, one sentence; None: there is none."""
+        """Reason not to rely on the member, or on its advertisement, one sentence; None: there is none."""
         if self.probe_error is not None:
             return self.probe_error
         if self.backend.leaves_at is not None:
@@ -279,19 +279,19 @@ class Member:
 
     @property
     def absent(self) -> bool:
-        """True: it gets no request and still counts. It is leaving, or came back and is not probed yet."""
+        """Whether the member gets no request and still counts: leaving, or back and not probed yet."""
         return self.returned or self.backend.leaves_at is not None
 
     @property
     def probed(self) -> bool:
-        """Whether its first probe has ended, or it is leaving, so that nothing waits for one."""
+        """Whether the member's first probe has ended, or it is leaving, so that nothing waits for one."""
         if self.backend.leaves_at is not None:
             return True
         return not self.restored and (self.advertisement is not None or self.failures > 0)
 
     @property
     def in_service(self) -> bool:
-        """Whether it is configured, not drained, and its advertisement is known (semantics, Words)."""
+        """Whether the member is configured, not drained, and its advertisement known (semantics, Words)."""
         return self.advertisement is not None and not self.drained
 
     @property

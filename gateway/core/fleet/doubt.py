@@ -14,11 +14,11 @@ from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Version
 
 MAX_MISMATCHED_RANGES: Final = 256
-"""Separate ranges of mismatched versions; beyond that all that is advertised counts as mismatched. Clients
-choose these versions, and each range makes every later fact cost more."""
+"""Most separate ranges of mismatched versions; beyond them all that is advertised counts as mismatched.
+Clients choose these versions, and each range makes every later fact cost more."""
 
 MAX_MISMATCHED_PATHS: Final = 8
-"""Paths that are distinguished: clients choose them, too. One more counts as the second of every version."""
+"""Most paths distinguished: clients choose them, too. One more counts as the second of every version."""
 
 LEGACY_ANSWERS: Final = 3
 """Legacy answers in a row until a backend with known versions counts as legacy."""
@@ -34,10 +34,10 @@ class Mismatches:
     any probe has succeeded, one that a second path contradicted until the next regular probe."""
 
     by_path: tuple[tuple[str, VersionSet], ...] = ()
-    """Versions that one path contradicted, by path, sorted."""
+    """Mismatched versions that only one path has shown, by path, sorted."""
     by_several: VersionSet = NO_VERSIONS
     unanswered: VersionSet = NO_VERSIONS
-    """Versions of `by_path` since whose mismatch no probe has succeeded."""
+    """Mismatched versions of `by_path` since whose mismatch no probe has succeeded."""
     last_at: float = field(default=NEVER, compare=False)
     regular_probe_at: float = field(default=NEVER, compare=False)
     prompted_probe_at: float = field(default=NEVER, compare=False)
@@ -49,7 +49,7 @@ class Mismatches:
 
     @property
     def wait_for_probe(self) -> bool:
-        """Whether no successful probe was sent since the last mismatch."""
+        """Whether no successful probe of the member was sent since its last mismatch."""
         return self.last_at > max(self.regular_probe_at, self.prompted_probe_at)
 
     def with_mismatch(self, version: Version, path: str, at: float, advertised: VersionSet) -> Mismatches:
@@ -97,7 +97,7 @@ class UnknownVersion:
     holds: bool = False
     legacy_answers: int = field(init=False, default=0)
     since: float = field(default=NEVER, compare=False)
-    """Time at which the request was sent that last showed no versions."""
+    """Time at which the request or probe was sent whose response last showed no versions."""
     missing_at: float = field(default=NEVER, compare=False)
     """Time at which the request was sent whose response last lacked the served version."""
     answered_at: tuple[float, ...] = field(default=(), compare=False)
@@ -108,7 +108,7 @@ class UnknownVersion:
 
     @property
     def wait_for_probe(self) -> bool:
-        """Whether a response has made it unknown, and no probe has answered since."""
+        """Whether a response has made the member's versions unknown, and no probe has answered since."""
         return self.holds and not self.legacy_answers and self.missing_at == self.since
 
     def with_missing(self, at: float) -> UnknownVersion:
@@ -118,7 +118,7 @@ class UnknownVersion:
         return replace(self, holds=True, since=max(at, self.since), missing_at=max(at, self.missing_at))
 
     def with_legacy_answer(self, at: float) -> UnknownVersion:
-        """State after a probe with a legacy answer."""
+        """State of the member's versions after a probe with a legacy answer."""
         return replace(self, holds=True, since=max(at, self.since), answered_at=(*self.answered_at, at))
 
     def after_failed_probe(self) -> UnknownVersion:

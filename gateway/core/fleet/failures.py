@@ -15,11 +15,11 @@ class RetryCause(StrEnum):
     """Failure after which a request may be sent again."""
 
     CONNECT = "connect"
-    """No connection could be made, so nothing was sent."""
+    """Failure: no connection could be made, so nothing was sent."""
     NO_REPLY = "no_reply"
-    """The request was sent, and no byte of a response came."""
+    """Failure: the request was sent, and no byte of a response came."""
     VERSION = "version"
-    """The backend refused the version, or its response lacks the served version."""
+    """Failure: the backend refused the version, or its response lacks the served version."""
 
 
 @final
@@ -56,11 +56,11 @@ class EjectionReason(StrEnum):
 
     CONNECT = "connect"
     BAD_GATEWAY = "bad_gateway"
-    """The connection broke, or the response was invalid: clients get 502."""
+    """Failure: the connection broke, or the response was invalid; clients get 502."""
     TIMEOUT = "timeout"
-    """No response, or no rest of one, came in time: clients get 504."""
+    """Failure: no response, or no rest of one, came in time; clients get 504."""
     SERVER_ERROR = "server_error"
-    """The API answered with a status from 500 on."""
+    """Failure: the API answered with a status from 500 on."""
 
 
 @final

@@ -29,7 +29,7 @@ class ProbeSucceeded:
     advertisement: Advertisement
     at: float
     prompted: bool = False
-    """False: a regular probe. True: one that a response prompted."""
+    """Whether a response prompted the probe; if not, it was a regular one."""
     document: ProbedDocument | None = None
 
 
@@ -131,7 +131,7 @@ OperatorCommand: TypeAlias = Pin | Drain
 
 
 ObservedFact: TypeAlias = tuple[str, str, Fact]
-"""Service, backend, fact."""
+"""Fact with the names of its service and backend: (service, backend, fact)."""
 
 
 class Learned(NamedTuple):
@@ -144,7 +144,7 @@ class Learned(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Member set of each service, by the service's name."""
+    """The member sets of all services, by the service's name."""
 
     member_sets: Mapping[str, MemberSet]
 

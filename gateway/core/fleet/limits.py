@@ -18,7 +18,7 @@ _ALL_TOGETHER: Final = "it is for all services together"
 
 
 def read_connections(text: str) -> int | None:
-    """`auto` (None) or a whole number."""
+    """Read a number of client connections: `auto` (None) or a whole number."""
     if text == "auto":
         return None
     value = read_count(text)

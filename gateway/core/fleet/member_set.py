@@ -41,7 +41,7 @@ class Group(NamedTuple):
 
 
 def _add(groups: dict[MemberSummary, Group], summary: MemberSummary) -> MemberSummary:
-    """Count one more of this summary, and return the one object for it."""
+    """Count one more member with this summary, and return the one object for it."""
     group = groups.get(summary)
     if group is None:
         groups[summary] = Group(summary, 1)
@@ -68,15 +68,15 @@ class MemberSet:
     scheme_id: tuple[object, ...] = ()
     """Scheme in which `pin` was read, see `Member.scheme_id`."""
     undiscovered: bool = False
-    """True: some source of backends has neither answered nor failed yet, so that more may come at once."""
+    """Whether some source of backends has neither answered nor failed yet, so that more may come at once."""
     positions: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
     summaries: tuple[MemberSummary, ...] = field(default=(), compare=False, repr=False)
     """Summary of each member, in order. Equal ones are one object."""
     by_summary: Mapping[MemberSummary, Group] = field(default_factory=dict, compare=False, repr=False)
     mark: Mark = field(default_factory=Mark, compare=False, repr=False)
-    """Replaced whenever something else is known of a member. It stays where only times are new."""
+    """Token that is replaced whenever something else is known of a member. It stays if only times are new."""
     counted: tuple[Member, ...] | None = field(default=None, compare=False, repr=False)
-    """Members that the last four were computed for; they are computed again for others."""
+    """Members for which the four derived fields were computed; they are computed again for others."""
 
     def __post_init__(self) -> None:
         if self.counted is not self.all:
@@ -104,7 +104,7 @@ class MemberSet:
         return None if at is None else self.all[at]
 
     def with_members(self, changed: Mapping[int, Member]) -> MemberSet:
-        """The set with these members in place of those at the same positions."""
+        """The member set with these members in place of those at the same positions."""
         members, summaries, groups, mark = (
             list(self.all),
             list(self.summaries),
@@ -145,7 +145,7 @@ class MemberSet:
         return compress(self.all, map(is_not, self.all, before.all))
 
     def news_since(self, before: MemberSet) -> Iterator[tuple[Member | None, Member]]:
-        """Members of which something else is known, each behind its old state (None: it was not there)."""
+        """Members with something else known than in `before`, each behind its old state (None: it is new)."""
         for member in self.others_than(before):
             old = before.member(member.backend.name)
             if old is None or (old.mark is not member.mark and old != member):

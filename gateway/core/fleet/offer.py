@@ -35,17 +35,17 @@ class HeldRule(StrEnum):
     """Rule that keeps the offer from moving. `_held` finds it, and the backends that it names."""
 
     CEILING = "ceiling"
-    """An operator's ceiling or pin hides versions."""
+    """Rule: an operator's ceiling or pin hides versions."""
     AGREEMENT = "agreement"
-    """Another offer is decided, and not all workers, or another process that serves, hold it yet."""
+    """Rule: another offer is decided, and not all workers, or another process that serves, hold it yet."""
     STABILIZATION = "stabilization"
-    """The policy gives more, but not for long enough yet."""
+    """Rule: the policy gives more versions, but not for long enough yet."""
     STATE = "state"
-    """Versions that were offered before are no longer served by as many backends as the policy wants."""
+    """Rule: versions that stay on offer are no longer served by as many backends as the policy wants."""
     GUARANTEED = "guaranteed"
-    """More is served, but not by every backend."""
+    """Rule: more versions are served, but not by every backend."""
     AT_LEAST = "at_least"
-    """More is served, but not by enough backends."""
+    """Rule: more versions are served, but not by enough backends."""
 
 
 class Held(NamedTuple):
@@ -64,23 +64,23 @@ NOT_HELD: Final = Held()
 @final
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The offer with its reasons. `versions` empty: nothing is offered (yet, or under this ceiling)."""
+    """Offer of a service with its reasons. `versions` empty: nothing is on offer (yet, or by the ceiling)."""
 
     versions: VersionSet
     policy: Policy
     phase: Phase
     ceiling: Version | None = None
     pinned: bool = False
-    """True: the ceiling is a pin, set at run time in place of the configuration's."""
+    """Whether the ceiling is a pin, set at run time in place of the configuration's."""
     held: Held = NOT_HELD
     guaranteed: VersionSet = NO_VERSIONS
     reachable: VersionSet = NO_VERSIONS
     transparent: bool = False
-    """True: only legacy backends are known and nothing was offered, so nothing is negotiated."""
+    """Whether only legacy backends are known and nothing was offered, so that nothing is negotiated."""
     pending: VersionSet = NO_VERSIONS
     """Versions that join the offer when the policy has given them for long enough."""
     moving: bool = False
-    """True: the offer is still moving to the offer state, because several have to agree."""
+    """Whether the offer is still moving to the offer state, because replicas or workers have to agree."""
 
     @property
     def offered(self) -> VersionSet | None:
@@ -176,8 +176,8 @@ def is_transparent(members: MemberSet, offer_state: OfferState) -> bool:
 def _held(
     service: Service, members: MemberSet, offer_state: OfferState, versions: VersionSet, unserved: VersionSet
 ) -> Held:
-    """The first row that applies of the table in semantics, Rolling upgrade. `versions`: those on offer.
-    `unserved`: those of them that are served only by members out of service or down."""
+    """The rule that holds the offer: the first row that applies in semantics, Rolling upgrade. `versions`:
+    those on offer. `unserved`: those of them that are served only by members out of service or down."""
     if versions != offer_state.versions:
         return Held(HeldRule.CEILING, offer_state.versions - versions)
     if offer_state.pending:
@@ -205,7 +205,7 @@ _HELD_BACK_BY: Mapping[Policy, HeldRule] = {
     Policy.AT_LEAST: HeldRule.AT_LEAST,
     Policy.REACHABLE: HeldRule.STATE,
 }
-"""Rule that keeps the newest versions from the offer; `reachable` only holds back those beyond a gap."""
+"""Rule, by policy, that keeps the newest versions from the offer; `reachable` does so only beyond a gap."""
 
 
 def _is_away(summary: MemberSummary) -> bool:
@@ -222,7 +222,7 @@ def _lacking(members: MemberSet, versions: VersionSet) -> tuple[str, ...]:
 
 
 def _names(members: MemberSet, summaries: Iterable[MemberSummary]) -> tuple[str, ...]:
-    """Backends with these summaries, in the configuration's order."""
+    """Names of the backends with these summaries, in the configuration's order."""
     wanted = set(map(id, summaries))
     each = zip(members.all, members.summaries, strict=True)
     return tuple(member.backend.name for member, summary in each if id(summary) in wanted)

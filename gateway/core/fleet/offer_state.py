@@ -37,7 +37,7 @@ FORGOTTEN_AFTER: Final = 3600.0
 """Seconds on offer without a break after which the falls of a version count no more."""
 
 MAX_DOUBLINGS: Final = 6
-"""Most doublings: a version waits at most 64 times `offer.stabilization`."""
+"""Most doublings of a fallen version's wait: it waits at most 64 times `offer.stabilization`."""
 
 MAX_RANGES: Final = 256
 """Most ranges whose falls are remembered. Backends choose their versions, so without a bound one that
@@ -45,23 +45,23 @@ advertises others every time would make every fact cost more."""
 
 
 class FallenVersions(NamedTuple):
-    """Versions that have fallen equally often."""
+    """Versions that have fallen from the offer equally often."""
 
     doublings: int
     offered_since: float | None
-    """Time since when they are on offer again; None: they are not."""
+    """Time since when the fallen versions are on offer again; None: they are not."""
     versions: VersionSet
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Falls:
-    """All versions whose falls still count. Every version is in one part, and equal parts are one."""
+    """All versions whose falls from the offer still count. Each is in one part, and equal parts are one."""
 
     parts: tuple[FallenVersions, ...] = ()
 
     def split(self, versions: VersionSet) -> Iterable[tuple[VersionSet, int]]:
-        """Parts of `versions`, each with its number of doublings."""
+        """Parts of `versions`, each with the number of times that its wait is doubled."""
         left = versions
         for doublings, _, fallen in self.parts:
             if found := fallen & left:
@@ -101,13 +101,13 @@ class Falls:
         return self if len(left) == len(self.parts) else Falls(left)
 
     def read_anew(self, read: Callable[[VersionSet], VersionSet]) -> Falls:
-        """The falls in another scheme: `read` reads versions there."""
+        """The falls with their versions in another scheme: `read` reads versions there."""
         return _of(part._replace(versions=read(part.versions)) for part in self.parts)
 
 
 def _of(parts: Iterable[FallenVersions]) -> Falls:
-    """The one form of these parts: equal ones together, in order. Of more than `MAX_RANGES` ranges those with
-    the most falls stay, and among these the newest versions."""
+    """The falls of these parts in their one form: equal ones together, in order. Of more than `MAX_RANGES`
+    ranges those with the most falls stay, and among these the newest versions."""
     together: dict[tuple[int, float], VersionSet] = {}
     for doublings, since, versions in parts:
         key = (-doublings, float("inf") if since is None else since)
@@ -132,26 +132,26 @@ class PendingVersions(NamedTuple):
     doublings: int = 0
 
     def due(self, stabilization: float) -> float:
-        """Time at which their wait ends."""
+        """Time at which the pending versions may join the offer."""
         return self.since + stabilization * 2.0**self.doublings
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class OfferState:
-    """Versions on offer beneath any ceiling, and those that wait to join them."""
+    """Versions on offer, before a ceiling is applied, and those that wait to join them."""
 
     versions: VersionSet = NO_VERSIONS
     pending: tuple[PendingVersions, ...] = ()
     initialized: bool = False
-    """True: the first offer was made, even if of no version. What is empty then is formed anew at once."""
+    """Whether the first offer was made, even if of no version. An empty one is then formed anew at once."""
     round_ended: float | None = None
     """Time at which the first round of probes ended; None: it has not."""
     legacy_alone: bool = False
-    """True: after the first round only legacy backends were known. The first offer then waits for nobody."""
+    """Whether the first round of probes found only legacy backends. The first offer then waits for nobody."""
     falls: Falls = NO_FALLS
     cut: bool = False
-    """True: an operator has changed the policy, and the versions are still to be cut to what it gives."""
+    """Whether an operator has changed the policy, and the versions are still to be cut to what it gives."""
     removed: VersionSet = NO_VERSIONS
     """Versions in the last reports of removed backends. They leave when that reload's first probes end."""
 
@@ -166,13 +166,13 @@ class SavedAdvertisement:
     """Last advertisement of a backend, as the state file has it."""
 
     url: str
-    """Address that gave it. Another address is another backend."""
+    """Address of the backend that advertised. Another address is another backend."""
     advertisement: Advertisement
     at: float = field(default=float("-inf"), compare=False)
-    """Time at which its request was sent, by the clock that dates facts."""
+    """Time at which the advertisement was requested, by the clock that dates facts."""
     source: str = ""
     leaves_at: float | None = None
-    """Time of its removal, by that clock; None: it stays."""
+    """Time of the backend's removal, by the clock that dates facts; None: it stays."""
 
 
 @final
@@ -183,13 +183,13 @@ class SavedState:
     versions: VersionSet = NO_VERSIONS
     pin: Version | None = None
     drained: frozenset[str] = frozenset()
-    """Names of backends."""
+    """Names of the backends that an operator has drained."""
     policy: tuple[Policy, AtLeast | None] | None = None
     """Policy under which `versions` were offered, with its number; None: unknown."""
     advertisements: Mapping[str, SavedAdvertisement] = field(default_factory=lambda: MappingProxyType({}))
     """Advertisements by backend, without declared backends."""
     cut: bool = False
-    """True: the cut of the last change of the policy is still due (`OfferState.cut`)."""
+    """Whether the cut of the last change of the policy is still due (`OfferState.cut`)."""
     record: AgreedRecord | None = None
     """Record that several workers held; None: one served alone, or nothing was decided."""
     registered: Registered | None = None
@@ -240,7 +240,7 @@ def reconfigured(
 
 
 def read_anew(offer_state: OfferState, before: Scheme, scheme: Scheme) -> OfferState:
-    """The same state in a scheme that has only gained versions."""
+    """The same offer state, with its versions in a scheme that has only gained versions."""
 
     def read(versions: VersionSet) -> VersionSet:
         return ranges.read_anew(versions, before, scheme)
@@ -287,7 +287,7 @@ def formed_versions(service: Service, members: MemberSet) -> VersionSet:
 
 
 def served_sets(members: MemberSet) -> list[tuple[VersionSet, int]]:
-    """Set of each backend in service that serves any version, with the number of backends that share it."""
+    """Sets of versions that backends in service serve, each with the number of backends that share it."""
     return [
         (group.summary.advertised, group.number)
         for group in members.groups
@@ -301,7 +301,7 @@ def last_reports(members: MemberSet) -> VersionSet:
 
 
 def reachable_versions(members: Iterable[Member]) -> VersionSet:
-    """The versions that any of them serves."""
+    """The versions that any of the members serves."""
     return union(map(advertised_versions, members))
 
 
@@ -331,8 +331,8 @@ def _updated(before: OfferState, service: Service, members: MemberSet, now: floa
 
 
 def first_round(offer_state: OfferState, service: Service, members: MemberSet, now: float) -> OfferState:
-    """The state before the first offer; `initialized` if that is to be made now. It waits `stabilization` for
-    backends that did not answer in the first round. Legacy backends alone make none."""
+    """The offer state before the first offer; `initialized` if that is to be made now. It waits
+    `stabilization` for backends that did not answer in the first round. Legacy backends alone make none."""
     round_ended = now if offer_state.round_ended is None and members.all_probed else offer_state.round_ended
     if round_ended is None:
         return offer_state
@@ -351,7 +351,7 @@ def _formed(offer_state: OfferState, service: Service, members: MemberSet, now: 
 
 
 def _shrink(offer_state: OfferState, service: Service, members: MemberSet) -> tuple[VersionSet, Falls]:
-    """Versions and falls after shrinking. Versions that a removal takes away have not fallen."""
+    """Versions and falls after the offer has shrunk. Versions that a removal takes away have not fallen."""
     left = offer_state.versions & last_reports(members)
     fallen = offer_state.versions - left - offer_state.removed
     if offer_state.cut and (given := policy_set(service, members)):
@@ -379,7 +379,7 @@ def pending_beyond(
 
 
 def _grow(offer_state: OfferState, service: Service, now: float) -> OfferState:
-    """Add the versions whose wait is over, one moment after the other."""
+    """Add the pending versions whose wait is over to the offer, one moment after the other."""
     while (at := _next_join(offer_state, service)) is not None and at <= now:
         stable = [part.versions for part in offer_state.pending if part.due(service.stabilization) <= at]
         versions = joined(offer_state.versions, reduce(or_, stable), service.dialect.scheme)

@@ -15,7 +15,7 @@ from gateway.core.dialect import Dialect, ProbeResponse
 from gateway.core.http.message import Header, all_values
 
 MAX_SIZE: Final = 16 * 1024
-"""Most bytes of a body. Real ones have some kilobytes, and each member may have one."""
+"""Most bytes of a document. Real ones have some kilobytes, and each member may have one."""
 
 DOCUMENT_STATUSES: Final = frozenset({200, 203, 300})
 
@@ -32,11 +32,11 @@ class ProbedDocument:
     """Discovery document as one probe got it. It may still turn out not to be rewritable."""
 
     path: str
-    """Local path, as the probe wrote it."""
+    """Local path of the document, as the probe wrote it."""
     host: str
     status: int
     fields: tuple[Header, ...]
-    """`Vary`, `Content-Type` and the headers that the dialect owns, with normalized names."""
+    """Header lines: `Vary`, `Content-Type` and those that the dialect owns, with normalized names."""
     body: bytes
 
 

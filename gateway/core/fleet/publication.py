@@ -40,17 +40,17 @@ _VIEW_FIELDS: Final = ("offer_state", "agreed")
 
 
 class ServiceNews(NamedTuple):
-    """Changes of one service."""
+    """Changes of one service between two snapshots."""
 
     service: Changes | None
-    """Changed settings, without backends; None: the same object."""
+    """Changed settings of the service, without backends; None: the same object."""
     backends: Sequence[Backend | int] | None
     """All backends, unchanged ones by their earlier positions; None: the same backends."""
     member_set: Changes
     members: Mapping[int, Changes]
     """Changed members, by position. A field that is missing is as before, or as of an unknown backend."""
     view: Changes | None
-    """Changed fields of its view; None: the same object, only times are new."""
+    """Changed fields of the service's view; None: the same object, only times are new."""
 
 
 @final
@@ -60,14 +60,14 @@ class Publication:
 
     generation: int
     names: tuple[str, ...] | None
-    """All services, in order; None: the same ones."""
+    """Names of all services, in order; None: the same ones."""
     services: Mapping[str, ServiceNews]
     untrusted_headers: tuple[str, ...] | None
-    """New list of header patterns; None: the same."""
+    """New list of header patterns that untrusted peers cannot send; None: the same."""
 
 
 def publication(before: Snapshot | None, after: Snapshot) -> Publication:
-    """The difference that leads from `before` (None: nothing) to `after`."""
+    """The difference that leads from the snapshot `before` (None: nothing) to `after`."""
     old = before or _NOTHING
     member_sets, old_member_sets = after.fleet.member_sets, old.fleet.member_sets
     changed = dict.fromkeys(
@@ -121,7 +121,7 @@ _NOTHING: Final = Snapshot(
 def _items_after(
     names: Sequence[str] | None, before: Mapping[str, _Item], news: Mapping[str, _Item]
 ) -> Mapping[str, _Item]:
-    """The items with these names, in this order: those of `news`, the others as before."""
+    """The items with these names, in this order: from `news` if they are there, the others as before."""
     if names is None:
         return with_items(before, news) if news else before
     return MappingProxyType({name: news[name] if name in news else before[name] for name in names})
@@ -207,7 +207,7 @@ def _member_after(
 
 
 def _changes(names: Sequence[str], before: object, after: object) -> Changes:
-    """Fields that are other objects. Values may be equal without their times or names, and still differ."""
+    """Fields that are other objects than before: equal values may still differ in their times or names."""
     if before is None:
         return {name: getattr(after, name) for name in names}
     return {

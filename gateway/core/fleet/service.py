@@ -59,16 +59,16 @@ class Match:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Each host once, in lower case, without port; `*.`: one label or more. Empty: any host."""
+        """Hosts of the service, each once, lower case, no port; `*.`: one label or more. Empty: any host."""
         return tuple(dict.fromkeys(self.host or ()))
 
     @property
     def prefix(self) -> str:
-        """The prefix that is removed from a path: empty for `/`."""
+        """Path prefix of the service without trailing slash: empty for `/`."""
         return "" if self.path == "/" else self.path
 
     def local(self, path: str) -> str | None:
-        """The path of a server as the dialect knows it; None: clients cannot reach it."""
+        """A server's own path as the dialect knows it; None: clients cannot reach it."""
         return ProbePaths(prefix="" if self.strip_prefix else self.prefix).local(path)
 
 
@@ -150,7 +150,7 @@ class Policy(StrEnum):
     REACHABLE = "reachable"
     """Versions that at least one backend serves."""
     AT_LEAST = "at_least"
-    """Versions that at least so many backends serve (`Service.at_least`)."""
+    """Versions that at least a configured number of backends serve (`Service.at_least`)."""
 
 
 @final
@@ -160,10 +160,10 @@ class AtLeast:
 
     number: int
     percent: bool = False
-    """True: `number` is a percentage, and the result is rounded up."""
+    """Whether `number` is a percentage; the result is then rounded up."""
 
     def of(self, backends: int) -> int:
-        """The number for so many `backends`: at least one, and at most all of them."""
+        """Number of backends that must serve a version, out of so many: at least one, and at most all."""
         return max(1, min(-(-backends * self.number // 100) if self.percent else self.number, backends))
 
 
@@ -194,30 +194,30 @@ class Service:
     probe: Probe = DEFAULT_PROBE
     retry: Retry = DEFAULT_RETRY
     ejection: Ejection | None = DEFAULT_EJECTION
-    """None: no backend is ejected."""
+    """Rules for ejecting failing backends; None: no backend is ejected."""
     timeouts: Timeouts = DEFAULT_TIMEOUTS
     """Time limits of the service, with those of the whole file where it has none. `limits` likewise."""
     limits: Limits = DEFAULT_LIMITS
     reuse: Reuse = DEFAULT_REUSE
     request_edits: HeaderEdits | None = None
-    """Changes of request heads for backends; None: none."""
+    """Configured header changes of requests for backends; None: none."""
     response_edits: HeaderEdits | None = None
-    """Changes of response heads for clients, also of responses that the gateway makes; None: none."""
+    """Configured header changes of responses, also of those that the gateway makes; None: none."""
     maintenance: Maintenance | None = None
-    """None: requests are served."""
+    """Fixed answer to every request, in maintenance; None: requests are served."""
     access: Access | None = None
-    """None: open to every address."""
+    """Lists of allowed and denied client networks; None: the service is open to every address."""
     client_limits: ClientLimits = NO_CLIENT_LIMITS
     upgrade: frozenset[str] = frozenset()
     """Protocols, in lower case, to which a client may switch its connection: then it is a tunnel."""
     written: str = ""
-    """Checksum of its part of the file and of its discovered backends; empty: it is not from a file."""
+    """Checksum of the service in the file and of its discovered backends; empty: it is not from a file."""
     sources: tuple[Source, ...] = ()
     undiscovered: bool = False
-    """True: some source has neither answered nor failed yet."""
+    """Whether some source of backends has neither answered nor failed yet."""
 
     def is_written_as(self, other: Service) -> bool:
-        """Whether both are configured alike, so that one can replace the other without any change."""
+        """Whether both services are configured alike: one can replace the other without any change."""
         return self is other or (self.written != "" and self.written == other.written)
 
     def with_backends(self, discovered: Iterable[Backend], *, undiscovered: bool) -> Service:
@@ -230,7 +230,7 @@ class Service:
 
     @property
     def has_rules(self) -> bool:
-        """Whether it may refuse a client, or has maintenance on: it does not take every request."""
+        """Whether the service may refuse a client, by its networks or its limits for one client."""
         return self.access is not None or self.client_limits != NO_CLIENT_LIMITS
 
     @property

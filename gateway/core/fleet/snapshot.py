@@ -52,9 +52,9 @@ class OwnVote(NamedTuple):
     """Vote of this replica on one service, as the others get it."""
 
     vote: Vote | None = None
-    """None: it has no vote yet, or `transparent` is set."""
+    """The replica's vote; None: it has none yet, or `transparent` is set."""
     transparent: bool = False
-    """True: it sees legacy backends only, and nothing is on offer."""
+    """Whether the replica sees legacy backends only, and nothing is on offer."""
 
 
 NO_VOTE: Final = OwnVote()
@@ -86,7 +86,7 @@ class ServiceView:
         agreed: Agreed | None = None,
         now: float | None = None,
     ) -> ServiceView:
-        """`now`: time of a view that votes; None: a view in a worker, which has no vote."""
+        """Make a service's view. `now`: time at which the replica votes; None: in a worker, without vote."""
         offer = form_offer(service, members, offer_state)
         if agreed is None or not agreed.voting:
             at = due(offer_state, service, members)
@@ -113,7 +113,7 @@ class ServiceView:
         )
 
     def with_agreed(self, agreed: Agreed | None, now: float) -> ServiceView:
-        """The same view, decided by `agreed` from now on."""
+        """The same view of the service, decided by another agreed state from now on."""
         offer_state, service, members = self.offer_state, self.service, self.members
         if agreed is not None and agreed.voting:
             if self.agreed is None or not self.agreed.voting:
@@ -136,7 +136,7 @@ class ServiceView:
         return chosen if chosen.tiers or not endpoint.document else everyone
 
     def _having(self, mount: str, candidates: Candidates) -> Candidates:
-        """The candidates with this part of the API; all of them if no backend has it: each says so."""
+        """The candidates with this part of the API; all of them if no backend has it: each would say so."""
         members = [member for member in candidates.members if member.has_mount(mount)]
         if len(members) == len(candidates.members):
             return candidates
@@ -302,7 +302,7 @@ class Snapshot:
 
 
 def dues_after(dues: Mapping[str, float], views: Mapping[str, ServiceView]) -> Mapping[str, float]:
-    """The `dues`, updated with these views."""
+    """Times at which offers change next, by service: `dues` updated with these views."""
     if not any(view.due is not None or name in dues for name, view in views.items()):
         return dues
     all_dues = dict(dues) | {name: view.due for name, view in views.items()}
@@ -342,7 +342,7 @@ def _saved(view: ServiceView, members: MemberSet) -> SavedState:
 
 
 def _renewed(view: ServiceView, members: MemberSet, now: float) -> ServiceView:
-    """The view after new facts. Changes that were due before them happen first, by the earlier facts."""
+    """View of a service after new facts. Changes that were due before happen first, by the earlier facts."""
     offer_state, same = view.offer_state, members.knows_the_same(view.members)
     is_due = view.due is not None and view.due <= now
     if is_due:
@@ -359,7 +359,7 @@ def _renewed(view: ServiceView, members: MemberSet, now: float) -> ServiceView:
 def _brought_up(
     offer_state: OfferState, service: Service, members: MemberSet, agreed: Agreed | None, now: float
 ) -> OfferState:
-    """Versions on offer, or remembered for a vote, after all that is known at `now`."""
+    """The offer state, or the one remembered for a vote, after all that is known at `now`."""
     if agreed is not None and agreed.voting:
         return votes.remember(offer_state, agreed.record, service, members, now)
     return advance(offer_state, service, members, now)

@@ -27,14 +27,14 @@ _NO_PLACE: Final = Backend("", "", 0)
 
 
 class SourceKind(StrEnum):
-    """Kind of a source."""
+    """Kind of a source of backends."""
 
     DNS = "dns"
-    """The addresses of a name, A and AAAA."""
+    """Source: the addresses of a DNS name, A and AAAA."""
     SRV = "srv"
-    """The SRV records of a name."""
+    """Source: the SRV records of a DNS name."""
     FILE = "file"
-    """A file in the form of Prometheus' file_sd."""
+    """Source: a file in the form of Prometheus' file_sd."""
 
 
 class Address(NamedTuple):
@@ -44,12 +44,12 @@ class Address(NamedTuple):
     """Host name in lower case, or an IP address without brackets."""
     port: int
     weight: int | None = None
-    """None: the weight in the configuration."""
+    """Weight of the backend; None: the one in the configuration."""
     backup: bool = False
     path: str | None = None
-    """Base path without a trailing slash; None: the one in the configuration."""
+    """Base path of the backend without a trailing slash; None: the one in the configuration."""
     tls: bool | None = None
-    """None: as configured."""
+    """Whether the gateway uses TLS to the backend; None: as configured."""
 
     @property
     def name(self) -> str:
@@ -64,22 +64,22 @@ class Source:
 
     kind: SourceKind
     text: str
-    """URL in the configuration, or the path of its file as it is opened."""
+    """URL of the source in the configuration, or the path of its file as it is opened."""
     name: str = ""
     port: int = 0
     path: str = ""
     """Base path of the backends, without a trailing slash."""
     tls: BackendTls | None = None
-    """TLS to its backends; without `server_name`: the host of each. A file may say it for each backend."""
+    """TLS to the source's backends; without `server_name`: each one's host. A file may say it for each."""
     leave_grace: float = 300.0
     """Seconds for which a leaving backend counts with its last advertisement."""
     networks: tuple[Network, ...] = ()
-    """Networks in which its backends must be; empty: any but special ones (`why_refused`)."""
+    """Networks in which the source's backends must be; empty: any but special ones (`why_refused`)."""
     template: Backend = _NO_PLACE
 
     @property
     def key(self) -> str:
-        """Unique in its service, and unchanged by reloads: `dns http://api.svc:6385`."""
+        """Key of the source, unique in its service and unchanged by reloads: `dns http://api.svc:6385`."""
         return f"{self.kind} {self.text}"
 
     def backend(self, address: Address) -> Backend:
@@ -106,14 +106,14 @@ class Source:
 
 @final
 class Membership(NamedTuple):
-    """Backends of one source after an answer."""
+    """Backends of one source after it has answered."""
 
     backends: tuple[Backend, ...]
     """Backends in a stable order: those that were there before keep their places."""
     unlisted: tuple[str, ...] = ()
-    """Names that are not listed and stay all the same, because half of the others are leaving already."""
+    """Names of backends that are not listed and stay, because half of the others are leaving already."""
     refused: int = 0
-    """Number of new ones that were not taken, because there are `MAX_BACKENDS`."""
+    """Number of new backends that were not taken, because there are `MAX_BACKENDS`."""
 
 
 def after_answer(
@@ -167,7 +167,7 @@ def after_time(backends: Iterable[Backend], now: float, taken: Collection[str]) 
 
 
 def _is_heard(backend: Backend, known: Mapping[str, Member]) -> bool:
-    """Whether its last advertisement counts for the offer."""
+    """Whether the backend's last advertisement counts for the offer."""
     member = known.get(backend.name)
     return member is not None and member.advertisement is not None and member.backend.url == backend.url
 

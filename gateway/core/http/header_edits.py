@@ -18,14 +18,14 @@ from gateway.core.http.message import Header, Response, fields_named, normalize_
 @final
 @dataclass(frozen=True, slots=True)
 class HeaderEdits:
-    """Header changes in one direction. No name is in two of the three."""
+    """Header changes of requests, or of responses. No name is in two of `set`, `add` and `remove`."""
 
     set: tuple[Header, ...] = ()
     """Header lines that replace every line with their names."""
     add: tuple[Header, ...] = ()
     remove: tuple[str, ...] = ()
     removed: frozenset[str] = field(init=False, compare=False, repr=False)
-    """Names (normalized) of which no original line stays."""
+    """Header names (normalized) of which no original line stays."""
     _pattern: re.Pattern[bytes] | None = field(init=False, compare=False, repr=False)
     _lines: bytes = field(init=False, compare=False, repr=False)
 
@@ -37,18 +37,18 @@ class HeaderEdits:
         object.__setattr__(self, "_lines", lines.encode("latin-1"))
 
     def without(self, fields: bytes) -> bytes:
-        """Remove lines from `fields`: field lines, each with the CRLF before it."""
+        """Remove the headers in `removed` from `fields`: field lines, each with the CRLF before it."""
         return fields if self._pattern is None else self._pattern.sub(b"", fields)
 
     def edit(self, fields: bytes) -> bytes:
-        """Apply all changes to `fields`: field lines, each with the CRLF before it."""
+        """Apply all header changes to `fields`: field lines, each with the CRLF before it."""
         return self.without(fields) + self._lines
 
     def others(self, fields: Iterable[Header]) -> tuple[Header, ...]:
-        """Fields with normalized names, without those that are removed."""
+        """Header fields (names normalized) without those that are removed."""
         return tuple(one for one in fields if one[0] not in self.removed)
 
     def edit_response(self, response: Response) -> Response:
-        """Apply all changes to a response that the gateway makes."""
+        """Apply all header changes to a response that the gateway makes."""
         others = [one for one in response.headers if normalize_name(one[0]) not in self.removed]
         return Response(response.status, (*others, *self.set, *self.add), response.body)

@@ -14,9 +14,9 @@ from typing import Final, TypeAlias
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | None"
 
 MAX_DEPTH: Final = 32
-"""Levels of lists and objects (threats O1, R-B12). Real documents have at most five (Nova 34)."""
+"""Most levels of lists and objects (threats O1, R-B12). Real documents have at most five (Nova 34)."""
 MAX_VALUES: Final = 5_000
-"""Values in one document. So many can be rewritten in about 10 ms, in which nothing else is served. 500
+"""Most values in one document. So many can be rewritten in about 10 ms, in which nothing else is served. 500
 versions with nine members each have as many; documents of known APIs have some hundred."""
 MAX_DIGITS: Final = 300
 """Most digits of a whole number. Conversion costs the square of the length (Python's own limit is 4,300)."""

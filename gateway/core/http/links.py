@@ -37,7 +37,7 @@ class LinkRewriter:
         }
 
     def rewrite(self, link: str) -> str:
-        """`link` below `public` if its authority is one of the three. Links to third parties stay unchanged.
+        """`link` below `public` if it leads to `backend`, `host` or `public`; links to others stay unchanged.
         A path alone gets the path of `public`, but never twice: some backends read `X-Forwarded-Prefix` and
         add it themselves. A service whose own paths begin like the public path is treated like these."""
         if self._base is None:
@@ -56,8 +56,8 @@ class LinkRewriter:
 
 
 def move(link: str, *, before: str, after: str) -> str:
-    """`link`, as `rewrite` made it for the public address `before`, below `after` instead. For a document
-    that was fetched for another client. Links to third parties stay unchanged."""
+    """Move a link, as `rewrite` made it for the public address `before`, below the address `after`: for a
+    document that was fetched for another client. Links to third parties stay unchanged."""
     old, new = _ABSOLUTE.fullmatch(before), _ABSOLUTE.fullmatch(after)
     if old is None or new is None:
         return link

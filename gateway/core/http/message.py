@@ -25,13 +25,13 @@ METHODS = (
     *("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "COPY", "LINK", "LOCK", "MKCOL", "MOVE"),
     *("PROPFIND", "PROPPATCH", "PURGE", "QUERY", "REPORT", "SEARCH", "UNLINK", "UNLOCK"),
 )
-"""Methods that servers know. Others are proxied, too."""
+"""HTTP methods that servers know. Others are proxied, too."""
 
 NOT_PROXIED = ("CONNECT", "TRACE", "TRACK", "PRI")
 """Methods that never reach a backend: for proxies (threats H6), or of HTTP/2 (RFC 9113 3.4)."""
 
 METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}")
-"""Token (RFC 9110 9.1). The longest registered method has 17 characters."""
+"""Pattern of a method, a token (RFC 9110 9.1). The longest registered one has 17 characters."""
 
 HOP_BY_HOP = frozenset(
     {
@@ -47,7 +47,7 @@ HOP_BY_HOP = frozenset(
         "http2-settings",
     }
 )
-"""Names for one hop only (RFC 9110 7.6.1, 11.7; `Proxy-Connection` and `HTTP2-Settings` by practice)."""
+"""Headers for one hop only (RFC 9110 7.6.1, 11.7; `Proxy-Connection` and `HTTP2-Settings` by practice)."""
 
 FORWARDING = frozenset(
     {
@@ -61,11 +61,11 @@ FORWARDING = frozenset(
         "x-forwarded-prefix",
     }
 )
-"""Names with which one proxy describes the client to the next. Only trusted peers may (threats O11)."""
+"""Headers with which one proxy describes the client to the next. Only trusted peers may (threats O11)."""
 
 HTTPOXY = frozenset({"proxy"})
-"""CGI hands the header `Proxy` to programs as `HTTP_PROXY`, which many take for the proxy of their own
-requests (threats O11). No client has a use for it, so it is dropped from everybody."""
+"""Header that CGI hands to programs as `HTTP_PROXY`, which many take for the proxy of their own requests
+(threats O11). No client has a use for it, so it is dropped from everybody."""
 
 UNTRUSTED_HEADERS = (
     *("Forwarded", "X-Forwarded-*", "X-Real-IP", "True-Client-IP", "X-Client-IP", "Front-End-Https"),
@@ -86,21 +86,21 @@ CLIENT_CERT = ("Client-Cert", "Client-Cert-Chain")
 send them, and nobody if the gateway writes them itself (RFC 9440 4)."""
 
 UNLISTABLE = frozenset({"host", "content-length", "transfer-encoding"})
-"""Names that `Connection` must not list: removing them would change what the message is (threats S16)."""
+"""Headers that `Connection` must not list: removing them would change what the message is (threats S16)."""
 
 HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
-"""Names that a header of a dialect may have. In lower case such a name is its normalized form."""
+"""Pattern of the name of a dialect's header. In lower case such a name is its normalized form."""
 
 _NO_LETTER_OR_DIGIT = re.compile(r"[^a-z0-9]")
 
 
 def normalize_name(name: str) -> str:
-    """The form in which names are compared: lower case, every character but letters and digits as `-`."""
+    """The form in which header names are compared: lower case, all but letters and digits as `-`."""
     return _NO_LETTER_OR_DIGIT.sub("-", name.lower())
 
 
 def normalize_pattern(pattern: str) -> str:
-    """A name, or the beginning of names with `*` after it, in the form in which names are compared."""
+    """A header name, or the beginning of names with `*` after it, in the form in which names are compared."""
     beginning = pattern.removesuffix("*")
     return normalize_name(beginning) + pattern[len(beginning) :]
 
@@ -129,7 +129,7 @@ class Request(Protocol):
     def query(self) -> str: ...
     @property
     def selected(self) -> tuple[object, ...]:
-        """Source of `fields`: equal for equal fields, and cheap to hash."""
+        """Cache key of the header `fields`: equal for equal fields, and cheap to hash."""
 
     @property
     def fields(self) -> tuple[Header, ...]:
@@ -177,7 +177,7 @@ def as_mapping(fields: Iterable[Header]) -> CIMultiDictProxy[str]:
 
 
 def all_values(headers: Mapping[str, str], name: str) -> tuple[str, ...]:
-    """Every value of `name` in order: all lines of a multidict, the one value of a plain mapping."""
+    """Every value of header `name` in order: all lines of a multidict, the one value of a plain mapping."""
     getall = getattr(headers, "getall", None)
     if getall is not None:
         return tuple(getall(name, ()))
@@ -195,8 +195,8 @@ _SEPARATORS: Final = re.escape("!#$%&'*+-.^_`|~")
 
 
 def fields_named(normalized: Iterable[str]) -> re.Pattern[bytes]:
-    """Pattern of every field with one of these names or its aliases: the CRLF before it, (name), (value). A
-    name with `*` at its end stands for every name that begins so."""
+    """Pattern of every header field with one of these names or its aliases: the CRLF before it, (name),
+    (value). A name with `*` at its end stands for every name that begins so."""
     return _pattern(tuple(sorted(normalized)))
 
 
@@ -207,7 +207,7 @@ def _pattern(names: tuple[str, ...]) -> re.Pattern[bytes]:
 
 
 def _any_of(names: list[str]) -> str:
-    """An alternation that shares common beginnings, so that each letter of a name is compared about once. It
+    """Pattern of any of `names` that shares common beginnings, so that each letter is compared about once. It
     costs half of a flat alternation on a head of ten fields, and heads are most of a proxy's work."""
     if "*" in names:
         return r"[^:\r]*"  # whatever the others are, they begin so too
@@ -223,10 +223,10 @@ def _any_of(names: list[str]) -> str:
 # --- protocols of `Upgrade` (RFC 9110 7.8); `dataplane.exchange.tunnel` switches to them ------------------
 
 PROTOCOL_PATTERN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}(?:/[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64})?"
-"""Name, and perhaps a version: `websocket`, `SPDY/3.1`."""
+"""Pattern of a protocol in `Upgrade`, a name and perhaps a version: `websocket`, `SPDY/3.1`."""
 _PROTOCOL = re.compile(PROTOCOL_PATTERN)
 MAX_PROTOCOLS = 16
-"""Most protocols that one request may name. Real clients name one."""
+"""Most protocols that one request may name in `Upgrade`. Real clients name one."""
 
 _CARRY_REQUESTS = frozenset({"h2", "h2c", "h3", "http", "https", "tls"})
 
@@ -237,7 +237,7 @@ def carries_requests(protocol: str) -> bool:
 
 
 def read_protocols(values: Iterable[str]) -> tuple[str, ...]:
-    """The protocols in the values of `Upgrade`, as they were written; None: one of them is malformed. A
+    """The protocols in the values of `Upgrade`, as they were written; none if one of them is malformed. A
     recipient may ignore the field then, and a backend might read it in another way."""
     items = [item.strip(" \t") for value in values for item in value.split(",")]
     names = tuple(item for item in items if item)
@@ -246,6 +246,6 @@ def read_protocols(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def allowed_protocols(asked: Iterable[str], allowed: Collection[str]) -> tuple[str, ...]:
-    """The protocols of `asked` that a service tunnels. `allowed` is in lower case, since names are compared
-    without regard to case. A protocol that carries requests is never one of them."""
+    """The protocols in `asked`, from `Upgrade`, that a service tunnels. `allowed` is in lower case, since
+    names are compared without regard to case. A protocol that carries requests is never one of them."""
     return tuple(name for name in asked if name.lower() in allowed and not carries_requests(name))

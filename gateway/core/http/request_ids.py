@@ -30,7 +30,7 @@ class RequestIds:
     """Form of a valid id. Its characters need no quotes, neither in a header nor in a log line."""
     normalized_header: str = field(init=False)
     line_start: bytes = field(init=False)
-    """Line of `request_header` up to its value."""
+    """Header line of `request_header` up to its value, as bytes."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "normalized_header", normalize_name(self.request_header))
@@ -43,4 +43,4 @@ class RequestIds:
 
 PLAIN_IDS = RequestIds("X-Request-Id", ("X-Request-Id",), prefix="", form=_PLAIN_ID)
 OPENSTACK_IDS = RequestIds("X-Openstack-Request-Id", ("X-Openstack-Request-Id",))
-"""Id headers that clients, and proxies in front of them, send to a service of any dialect."""
+"""Request id header and format of OpenStack's services: `req-` and a UUID."""

@@ -16,7 +16,7 @@ from gateway.core.versions.version import Scheme, Version
 
 
 class Span(NamedTuple):
-    """Part of the axis, in shares of its length."""
+    """Bar of unbroken versions on the axis, in shares of the axis' length."""
 
     begin: float
     end: float
@@ -42,7 +42,7 @@ class Axis:
         self._ranges = VersionSet.of(cuts).ranges
         self._cuts = cuts
         self._before: list[int] = []
-        """Number of versions in all ranges before each range."""
+        """Number of versions in all ranges of the axis before each range."""
         total = 0
         for each in self._ranges:
             self._before.append(total)
@@ -50,7 +50,7 @@ class Axis:
         self._total = total
 
     def at(self, version: Version) -> float | None:
-        """Middle of the version's space; None: it is not on the axis."""
+        """Position of a version on the axis, the middle of its space; None: it is not on the axis."""
         number = bisect_right(self._ranges, version, key=lambda each: each.low) - 1
         if number < 0 or version not in self._ranges[number]:
             return None

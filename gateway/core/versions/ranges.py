@@ -46,7 +46,7 @@ class VersionRange:
 
     @property
     def countable(self) -> bool:
-        """Whether its versions can be listed: both ends are versions of one major."""
+        """Whether the range's versions can be listed: both ends are versions of one major."""
         low, high = self.low, self.high
         return low != OLDEST and high != NEWEST and low.major == high.major
 
@@ -54,16 +54,16 @@ class VersionRange:
         return self.low <= version <= self.high
 
     def __iter__(self) -> Iterator[Version]:
-        """Every version, oldest first. Raises `ValueError` if it is not countable."""
+        """Every version of the range, oldest first. Raises `ValueError` if it is not countable."""
         return (self.low.step(by) for by in range(len(self)))
 
     def __len__(self) -> int:
-        """Number of versions. Raises `ValueError` if it is not countable."""
+        """Number of versions in the range. Raises `ValueError` if it is not countable."""
         _require_countable((self,))
         return self.high.minor - self.low.minor + 1
 
     def format(self, scheme: Scheme) -> str:
-        """The range for people: `1.1-1.58`, `1.60`, `2.4 and later`, `2.3 and earlier`, `every version`."""
+        """The range as text: `1.1-1.58`, `1.60`, `2.4 and later`, `2.3 and earlier`, `every version`."""
         low, high = self.low, self.high
         if low == OLDEST:
             return "every version" if high == NEWEST else f"{scheme.format(high)} and earlier"
@@ -81,7 +81,7 @@ class VersionSet:
     ranges: tuple[VersionRange, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the form: one comparison or two for each pair of neighbours, nothing for a single range."""
+        """Check that the ranges are sorted and apart: one comparison or two for each pair of neighbours."""
         for before, after in pairwise(self.ranges):
             if _touch(before, after):
                 raise ValueError(f"{before} and {after} are not sorted, overlap or touch")
@@ -104,12 +104,12 @@ class VersionSet:
 
     @classmethod
     def only(cls, *versions: Version) -> Self:
-        """Exactly these versions."""
+        """The set of exactly these versions."""
         return cls.of(VersionRange(version, version) for version in versions)
 
     @classmethod
     def read(cls, text: str, scheme: Scheme) -> Self:
-        """Read `1.1-1.58, 1.60` of the file, or `a..b` for dates and names. Raises `VersionTextError`."""
+        """Read a set: `1.1-1.58, 1.60`, or `a..b` for dates and names. Raises `VersionTextError`."""
         ranges = []
         for item in text.split(","):
             low, high = _read_ends(item, scheme)
@@ -120,7 +120,7 @@ class VersionSet:
 
     @classmethod
     def read_open(cls, text: str, scheme: Scheme) -> Self:
-        """Read a list that may span majors, with `>=1.58` and `<=2.4`. Raises `VersionTextError`."""
+        """Read a set that may span majors, with `>=1.58` and `<=2.4`. Raises `VersionTextError`."""
         return cls.of(_read_open_range(item.strip(), scheme) for item in text.split(","))
 
     def __bool__(self) -> bool:
@@ -131,7 +131,7 @@ class VersionSet:
         return at > 0 and version in self.ranges[at - 1]
 
     def __iter__(self) -> Iterator[Version]:
-        """Every version, oldest first. Raises `ValueError` if a range is not countable."""
+        """Every version of the set, oldest first. Raises `ValueError` if a range is not countable."""
         _require_countable(self.ranges)
         return (version for one in self.ranges for version in one)
 
@@ -152,7 +152,7 @@ class VersionSet:
         return type(self)(tuple(found))
 
     def __sub__(self, other: Self) -> Self:
-        """Difference. Raises `ValueError` if a range of this set, not of `other`, is not countable."""
+        """Difference of two sets. Raises `ValueError` if a range of this one is not countable."""
         _require_countable(self.ranges)
         left, waiting = [], deque(other.ranges)
         for whole in self.ranges:
@@ -179,21 +179,21 @@ class VersionSet:
         return hash(self.ranges)
 
     def __le__(self, other: Self) -> bool:
-        """Subset. Correct because each set has one form."""
+        """Whether this set is a subset of `other`. Correct because each set has one form."""
         return (self & other) == self
 
     @property
     def lowest(self) -> Version:
-        """Lowest version; `OLDEST` if open below. Raises IndexError on the empty set."""
+        """Lowest version of the set; `OLDEST` if open below. Raises IndexError on the empty set."""
         return self.ranges[0].low
 
     @property
     def highest(self) -> Version:
-        """Highest version; `NEWEST` if open above. Raises IndexError on the empty set."""
+        """Highest version of the set; `NEWEST` if open above. Raises IndexError on the empty set."""
         return self.ranges[-1].high
 
     def begins_after(self, version: Version) -> bool:
-        """Whether every version in it is newer than `version`; true of the empty set."""
+        """Whether every version in the set is newer than `version`; true of the empty set."""
         return not self.ranges or version < self.ranges[0].low
 
     def up_to(self, ceiling: Version) -> Self:
@@ -205,7 +205,7 @@ class VersionSet:
         return self & type(self)((VersionRange(floor, NEWEST),))
 
     def format(self, scheme: Scheme) -> str:
-        """The set for people: `1.1-1.58, 1.60`; the empty set is `none`."""
+        """The set as text for people: `1.1-1.58, 1.60`; the empty set is `none`."""
         return ", ".join(one.format(scheme) for one in self.ranges) or "none"
 
 
@@ -218,18 +218,18 @@ def segments(sets: Iterable[VersionSet]) -> list[VersionRange]:
 
 
 def union(sets: Iterable[VersionSet]) -> VersionSet:
-    """Union of `sets`. One sort, however many there are."""
+    """Union of the version sets `sets`. One sort, however many there are."""
     return VersionSet.of({one for versions in sets for one in versions.ranges})
 
 
 def unbroken(versions: VersionSet, scheme: Scheme) -> VersionSet:
-    """The last range alone, if clients are shown only a minimum and a maximum; else all versions."""
+    """Last range of `versions`, if clients are shown only a minimum and a maximum; else all of them."""
     return VersionSet(versions.ranges[-1:]) if scheme.contiguous else versions
 
 
 def joined(versions: VersionSet, more: VersionSet, scheme: Scheme) -> VersionSet:
-    """Union; of an offer that must be unbroken, only the range that holds `versions`: a client that was shown
-    1.5 must not lose it because a backend serves 1.8 alone (decision 0015)."""
+    """Union of two sets; of an offer that must be unbroken, only the range that holds `versions`: a client
+    that was shown 1.5 must not lose it because a backend serves 1.8 alone (decision 0015)."""
     both = versions | more
     if not scheme.contiguous:
         return both
@@ -250,7 +250,7 @@ def held_by_at_least(sets: Sequence[tuple[VersionSet, int]], enough: int) -> Ver
 
 
 def held_by_most(sets: Sequence[tuple[VersionSet, int]]) -> VersionSet:
-    """Versions in the largest number of `sets`, counted as above. Empty if all are empty."""
+    """Versions in the largest number of `sets`, each counted by its number. Empty if all are empty."""
     found = _with_holders(sets)
     most = max((holders for _, holders in found), default=0)
     return VersionSet.of(one for one, holders in found if holders == most)

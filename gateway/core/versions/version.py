@@ -33,12 +33,12 @@ class Version(tuple[int, ...]):
 
     @property
     def major(self) -> tuple[int, ...]:
-        """All parts but the last."""
+        """The major version: all parts but the last."""
         return self[:-1]
 
     @property
     def minor(self) -> int:
-        """The last part."""
+        """The minor version: the last part."""
         return self[-1]
 
     def step(self, by: int) -> Version:
@@ -53,13 +53,13 @@ class Scheme(ABC):
     """Spelling and order of the versions of one API."""
 
     name: str
-    """Name in the configuration: `integer`, `major.minor`, `semver`, `date`, `named`."""
+    """Name of the scheme in the configuration: `integer`, `major.minor`, `semver`, `date`, `named`."""
     contiguous: bool
-    """True: an offer is one unbroken range (integers, X.Y). False: a set (dates, names, X.Y.Z)."""
+    """Whether an offer is one unbroken range (integers, X.Y). If not, it is a set (dates, names, X.Y.Z)."""
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Equal for two schemes that read every text as the same version."""
+        """Key of the scheme: equal for two schemes that read every text as the same version."""
         return (self.name,)
 
     def earlier(self, key: tuple[object, ...]) -> Scheme | None:
@@ -72,10 +72,10 @@ class Scheme(ABC):
 
     @abstractmethod
     def format(self, version: Version) -> str:
-        """Write the canonical spelling."""
+        """Write the canonical spelling of a version."""
 
     def require(self, text: str) -> Version:
-        """Like `parse`, but raises `VersionTextError`: for an operator's text, not a client's."""
+        """Read a version or raise `VersionTextError`: for an operator's text, not a client's."""
         version = self.parse(text)
         if version is None:
             raise VersionTextError(f"{text!r} is not a version of the form {self.example}")
@@ -84,12 +84,12 @@ class Scheme(ABC):
     @property
     @abstractmethod
     def example(self) -> str:
-        """Example for messages."""
+        """Example of a version, for messages."""
 
 
 @final
 class MajorMinor(Scheme):
-    """X.Y as in the OpenStack microversion family."""
+    """Versions X.Y as in the OpenStack microversion family."""
 
     name = "major.minor"
     contiguous = True
@@ -106,7 +106,7 @@ class MajorMinor(Scheme):
 
 @final
 class WholeNumber(Scheme):
-    """Whole numbers from 0, as in Chef Server (RFC 041)."""
+    """Versions that are whole numbers from 0, as in Chef Server (RFC 041)."""
 
     name = "integer"
     contiguous = True
@@ -122,7 +122,7 @@ class WholeNumber(Scheme):
 
 @final
 class Semantic(Scheme):
-    """X.Y.Z of semver.org, releases only. Versions are not countable: an offer is a set (decision 0017)."""
+    """Versions X.Y.Z of semver.org, releases only. Not countable, so an offer is a set (decision 0017)."""
 
     name = "semver"
     contiguous = False
@@ -139,7 +139,7 @@ class Semantic(Scheme):
 
 @final
 class CalendarDate(Scheme):
-    """Dates: `2024-01-31`, or `2024-01` when `day` is False. An API serves some dates, not all between."""
+    """Versions as dates: `2024-01-31`, without `day` `2024-01`. An API serves some dates, not all between."""
 
     name = "date"
     contiguous = False
@@ -173,7 +173,7 @@ class CalendarDate(Scheme):
 
 @final
 class Named(Scheme):
-    """Names in a declared order, oldest first: `v1alpha1`, `v1beta1`, `v1`. Matching is exact."""
+    """Versions as names in a declared order, oldest first: `v1alpha1`, `v1beta1`, `v1`. Matching is exact."""
 
     name = "named"
     contiguous = False
