@@ -80,7 +80,7 @@ class _Endpoints:
         self._piece_turn = asyncio.Lock()
 
     async def livez(self, request: web.Request) -> web.StreamResponse:
-        """Responds 200; any response shows that the event loop runs."""
+        """Responds 200 to a liveness check; any response shows that the event loop runs."""
         return text_response("ok\n")
 
     async def readyz(self, request: web.Request) -> web.StreamResponse:
@@ -105,7 +105,7 @@ class _Endpoints:
         return text_response(text, status=200 if ready else 503)
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
-        """Responds with the text format or OpenMetrics, in pieces that wait for the client."""
+        """Responds with the metrics as text format or OpenMetrics, in pieces that wait for the client."""
         accept = ",".join(request.headers.getall("Accept", []))
         await self._context.refresh(counters=True)
         stats = await collect_stats()
@@ -125,7 +125,7 @@ class _Endpoints:
         return response
 
     async def _next(self, pieces: Iterator[bytes]) -> bytes:
-        """Makes the next piece; empty at the end. All scrapes together make one per event-loop iteration."""
+        """Makes the next piece of /metrics; empty: the end. All scrapes make one per loop iteration."""
         async with self._piece_turn:
             await asyncio.sleep(0)
             return next(pieces, b"")
@@ -149,7 +149,7 @@ class _Endpoints:
         return json_response(explanation)
 
     async def reload(self, request: web.Request) -> web.StreamResponse:
-        """Responds once the new configuration is in force, or with the reasons why the old one stays."""
+        """Reloads the configuration. Responds once it is in force, or with the reasons against it."""
         await request.read()  # a malformed or endless body must not reload
         refuse_while_still(self._context)
         result = await self._context.commands.reload()

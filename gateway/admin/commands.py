@@ -37,7 +37,7 @@ BODY_FORM: Final = '{"version": "1.90"} or {"release": "2024.1"}'
 
 
 def add_command_routes(router: web.UrlDispatcher, context: AdminContext) -> None:
-    """Adds the endpoints. The router percent-decodes names in paths."""
+    """Adds the endpoints of operators' commands. The router percent-decodes names in paths."""
     endpoints = _CommandEndpoints(context)
     router.add_put("/services/{service}/ceiling", endpoints.pin)
     router.add_delete("/services/{service}/ceiling", endpoints.unpin)
@@ -46,18 +46,18 @@ def add_command_routes(router: web.UrlDispatcher, context: AdminContext) -> None
 
 
 class CommandResult(NamedTuple):
-    """Result of a command that was accepted."""
+    """Result of an operator's command that was accepted."""
 
     saved: bool
-    """Whether it is in the state file; False: the file cannot be written, or there is none."""
+    """Whether the command is in the state file; False: the file cannot be written, or there is none."""
     pending: Sequence[str]
-    """Names of the workers and replicas that have not acknowledged after some seconds."""
+    """Names of the workers and replicas that have not acknowledged the command after some seconds."""
     warning: str | None
-    """Sentence about an effect that the operator may not expect; None: there is none."""
+    """Sentence about an effect of the command that the operator may not expect; None: there is none."""
 
 
 async def pin(context: AdminContext, service: str, key: str, text: str) -> CommandResult:
-    """Sets the ceiling that `read_ceiling` reads. Raises 404, 503, 400, and 409 below the minimum."""
+    """Pins a service to the ceiling that `read_ceiling` reads. Raises 400, 404, 409 (too low) and 503."""
     view = view_of(context, service)
     ceiling = read_ceiling(view.service, key, text)
     if (reason := below_minimum(view, ceiling)) is not None:
@@ -66,7 +66,7 @@ async def pin(context: AdminContext, service: str, key: str, text: str) -> Comma
 
 
 async def unpin(context: AdminContext, service: str) -> CommandResult:
-    """Goes back to the configured ceiling, or to none. Raises 404 and 503."""
+    """Unpins a service, which has its configured ceiling, or none, again. Raises 404 and 503."""
     view_of(context, service)
     return await _apply(context, service, Pin(None))
 
@@ -106,7 +106,7 @@ async def _apply(
     command: OperatorCommand,
     warning_of: Callable[[ServiceView], str | None] = _no_warning,
 ) -> CommandResult:
-    """Gives a command and waits until it is in force. `warning_of` makes the warning. Raises 503."""
+    """Gives an operator's command and waits for its effect. `warning_of` makes the warning. Raises 503."""
     refuse_while_still(context)
     with _store_may_fail():
         await context.commands.apply(service, command)
@@ -129,8 +129,8 @@ async def pending_for(context: AdminContext, service: str | None) -> list[str]:
 
 @final
 class _CommandEndpoints:
-    """Handlers, one for each endpoint. Each reads the body first, even if it needs none: a request that turns
-    out to be malformed must not have changed anything."""
+    """Handlers of operators' commands, one for each endpoint. Each reads the body first, even if it needs
+    none: a request that turns out to be malformed must not have changed anything."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
@@ -188,7 +188,7 @@ class _CommandEndpoints:
 
 @contextmanager
 def _store_may_fail() -> Iterator[None]:
-    """Raises 503 if the store fails within the block."""
+    """Context manager that raises 503 if the store of the replicas fails within the block."""
     try:
         yield
     except StoreError as error:
@@ -198,13 +198,13 @@ def _store_may_fail() -> Iterator[None]:
 
 
 def refuse_while_still(context: AdminContext) -> None:
-    """Raises 503 while another gateway takes over: changes would be lost."""
+    """Raises 503 while another gateway takes over: changes of operators would be lost."""
     if reason := context.commands.frozen():
         raise web.HTTPServiceUnavailable(text=reason)
 
 
 def _first_of(names: Iterable[str]) -> str:
-    """Lists the first names for a message."""
+    """Lists the first of several names, for an error message."""
     first = list(islice(names, 9))
     return ", ".join(first[:8]) + (", …" if len(first) > 8 else "") or "none"
 
@@ -224,7 +224,7 @@ def _parse_body(body: bytes) -> tuple[str, str]:
 
 
 def _unique_keys(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    """Makes a JSON object, and refuses duplicate keys: parsers disagree about which one counts."""
+    """Makes a dict of a JSON object, and refuses duplicate keys: parsers disagree about which one counts."""
     mapping = dict(pairs)
     if len(mapping) != len(pairs):
         raise ValueError("duplicate key")

@@ -32,10 +32,10 @@ from gateway.telemetry.series.process import INTERNAL
 from gateway.tls.server import ServerCertificates
 
 HEAD_TIME: Final = 5.0
-"""Maximum seconds for a handshake, to the first byte of a head, and from there to its end."""
+"""Maximum seconds for a TLS handshake, to the first byte of a request head, and from there to its end."""
 
 BODY_TIME: Final = 5.0
-"""Maximum seconds from the end of the head to the end of the body: a command has some 30 bytes."""
+"""Maximum seconds from the end of a request's head to the end of its body: a command has some 30 bytes."""
 
 RESPONSE_TIME: Final = 30.0
 """Maximum seconds for a client to read a response: Prometheus gives up a scrape after 10 by default."""
@@ -45,24 +45,24 @@ IDLE_TIME: Final = 25.0
 is not a usual scrape interval, so that a request rarely meets a connection that closes."""
 
 MAX_HEAD: Final = 16 * 1024
-"""Maximum bytes of a head, and of the requests that a client sends ahead of a response."""
+"""Maximum bytes of a request head, and of the requests that a client sends ahead of a response."""
 
 MAX_LINE: Final = 8190
 MAX_HANDSHAKE: Final = 64 * 1024
 """Maximum bytes of a TLS handshake (a chain has some 10 KiB), and of received data before reading pauses."""
 
 LOG_INTERVAL: Final = 60.0
-"""Seconds between two log lines about errors, and between two tracebacks."""
+"""Seconds between two log lines about errors of the listener, and between two tracebacks."""
 
 GATHER: Final = 0.25
-"""Seconds for which the first log line waits for more errors."""
+"""Seconds for which the first log line about errors waits for more of them."""
 
 MAX_TURNED_AWAY: Final = 8
 """Maximum excess connections whose handshake goes on so that they get an error response."""
 
 END: Final = b"\r\n\r\n"
 BLANK: Final = b"\r\n"
-"""Line ends that may come before a head."""
+"""Line ends that may come before a request head."""
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 TLS_HANDSHAKE: Final = b"\x16"
@@ -78,7 +78,7 @@ _COUNTED: Final = {
     413: "body",
     429: "unauthorized",  # a wrong token, after many others
 }
-"""Reasons of counted errors by status; other refusals are responses to an operator."""
+"""Reasons of counted errors by response status; other refusals are responses to an operator."""
 
 PROTOCOL_ARGUMENTS: Final[dict[str, Any]] = {
     "access_log": None,
@@ -90,7 +90,7 @@ PROTOCOL_ARGUMENTS: Final[dict[str, Any]] = {
     "max_headers": 100,
     "max_line_size": MAX_LINE,
 }
-"""Arguments of `web.Server` for the protocols behind these connections."""
+"""Arguments of aiohttp's `web.Server` for the protocols behind these connections."""
 
 
 @final
@@ -107,7 +107,7 @@ class ErrorLog:
         self._timer: asyncio.TimerHandle | None = None
 
     def count(self, reason: str) -> None:
-        """Counts one error, which is logged soon, together with others."""
+        """Counts one error of the listener, which is logged soon, together with others."""
         self._count_error(reason)
         self._not_logged[reason] += 1
         if self._timer is None:
@@ -125,7 +125,7 @@ class ErrorLog:
             )
 
     def close(self) -> None:
-        """Logs the errors that are not in the log yet."""
+        """Logs the listener's errors that are not in the log yet."""
         if self._timer is not None:
             self._timer.cancel()
             self._write_line()
@@ -145,7 +145,7 @@ class ErrorLog:
 @final
 @dataclass(kw_only=True)
 class Connections:
-    """All open connections of a listener, and what they share."""
+    """All open connections of an admin listener, and what they share."""
 
     limit: int
     errors: ErrorLog
@@ -153,11 +153,11 @@ class Connections:
     certificates: ServerCertificates | None
     """Certificates of the listener; None: clients speak plain HTTP."""
     wall_clock: Callable[[], float] = time
-    """Returns seconds since the epoch, by which certificates of operators expire."""
+    """Returns seconds since the epoch, which decide whether certificates of operators have expired."""
     handshake_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Lock for one handshake step per event-loop iteration: an RSA signature takes a millisecond."""
     open: dict[AdminConnection, None] = field(default_factory=dict)
-    """Unauthorised connections in the order of their arrival, the others in that of their last responses."""
+    """Open connections: unauthorised ones in order of arrival, others in that of their last responses."""
     turned_away: set[AdminConnection] = field(default_factory=set)
 
     def add(self, connection: AdminConnection) -> None:
@@ -192,44 +192,44 @@ class Connections:
 
 
 class _InvalidRequest(Exception):
-    """The received bytes are no valid request. The arguments are those of `AdminConnection._refuse`."""
+    """Error for received bytes that are no valid request. Arguments as for `AdminConnection._refuse`."""
 
 
 @final
 class AdminConnection(asyncio.Protocol, asyncio.Transport):
-    """One connection: the protocol of its socket, or of TLS, and the transport of aiohttp's protocol. One
-    coroutine, `_serve`, forwards the requests one at a time."""
+    """One connection to the admin listener: the protocol of its socket, or of TLS, and the transport of
+    aiohttp's protocol. One coroutine, `_serve`, forwards the requests one at a time."""
 
     def __init__(self, shared: Connections) -> None:
         super().__init__()
         self.authorised = False
-        """Whether `guard` has let a request pass."""
+        """Whether `guard` has let a request of this connection pass."""
         self.is_one_too_many = False
-        """Whether the client gets an error at the end of its handshake because there are too many."""
+        """Whether the client gets an error at the end of its handshake because of too many connections."""
         self.is_stream = False
-        """Whether the response has no end; then its deadline is for unsent data only."""
+        """Whether the response in progress has no end; then its deadline is for unsent data only."""
         self._shared = shared
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | TlsTransport
-        """Transport of the socket, and after a handshake that of TLS."""
+        """Transport to the client: that of the socket, and after a handshake that of TLS."""
         self._tls: TlsTransport | None = None
         self._http: web.RequestHandler | None = None
-        """Protocol of aiohttp; None before the end of the handshake."""
+        """aiohttp's protocol behind this connection; None before the end of the handshake."""
         self._serving: asyncio.Task[None] | None = None
         self._expires_at = inf
         """Wall-clock seconds at which the operator's certificate expires."""
         self._received = b""
-        """Received bytes that are not forwarded yet."""
+        """Received bytes that are not forwarded to aiohttp yet."""
         self._has_received = asyncio.Event()
         self._head = b""
-        """Incoming head, or that of the request in progress."""
+        """Head of the request that is arriving, or of the one in progress."""
         self._request: web.Request | None = None
         self._has_begun = asyncio.Event()
-        """Set when a handler has got the request."""
+        """Event that is set when a handler has got the request."""
         self._has_responded = asyncio.Event()
         self._read_timer: asyncio.TimerHandle | None = None
         self._is_used = False
-        """Whether any request has reached a handler."""
+        """Whether any request of this connection has reached a handler."""
         self._is_answered = False
         """Whether bytes of the response in progress have been written."""
         self._is_closed = False
@@ -237,7 +237,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
     # --- called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Starts serving on the socket's transport, or takes that of TLS after a handshake."""
+        """Starts serving a new connection, or takes its TLS transport after a handshake."""
         self._transport = cast(asyncio.Transport, transport)
         if self._serving is None:
             self._serving = self._loop.create_task(self._serve())
@@ -305,7 +305,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
             self._fail(error)
 
     async def _more(self) -> bytes:
-        """Waits for received bytes and takes them."""
+        """Waits for bytes from the client and takes them."""
         while not self._received:
             self._has_received.clear()
             await self._has_received.wait()
@@ -347,7 +347,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
             self._tls.begin(self)
 
     async def _receive_head(self, patience: float) -> None:
-        """Receives a head, whose first byte must arrive within `patience` seconds."""
+        """Receives a request head, whose first byte must arrive within `patience` seconds."""
         async with asyncio.timeout(self._until_expiry(patience)) as deadline:
             while not self._head:
                 self._head = (await self._more()).lstrip(BLANK)
@@ -363,7 +363,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
             raise _InvalidRequest("head_too_large", 431)
 
     async def _pass_on(self, http: web.RequestHandler) -> None:
-        """Forwards the head and its body. aiohttp refuses what is ambiguous."""
+        """Forwards the head and the body of a request to aiohttp, which refuses what is ambiguous."""
         fields = {name.lower(): value for name, value in _FRAMING.findall(self._head)}
         length = fields.get(b"content-length", b"0")
         if fields.get(b"expect", b"100-continue").lower() != b"100-continue":
@@ -386,7 +386,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
             left -= len(data)
 
     async def respond(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Calls the handler of a request and sends its response."""
+        """Calls the handler of a request on this connection and sends its response."""
         self._request, self._is_used, self.is_stream = request, True, False
         self._has_begun.set()
         try:
@@ -466,7 +466,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
 
     @property
     def idle(self) -> bool:
-        """Whether closing it now loses nothing: no request has begun, and the last response is sent."""
+        """Whether closing this connection loses nothing: no request has begun, the last response is sent."""
         return not self._head and not self._received and self._transport.get_write_buffer_size() == 0
 
     def turn_away(self) -> None:
@@ -512,7 +512,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
 
 @web.middleware
 async def on_connections(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Outermost middleware, by which a connection sees the begin of a request and the end of its response."""
+    """Outermost middleware, by which a connection sees when a request begins and when its response ends."""
     connection = request.transport
     if isinstance(connection, AdminConnection):
         return await connection.respond(request, handler)

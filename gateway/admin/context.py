@@ -26,18 +26,18 @@ class Refresh(Protocol):
     """Type of `DataPlane.collect`, which collects the reports of all workers within a second."""
 
     def __call__(self, *, counters: bool) -> Awaitable[None]:
-        """Collects gauges and, with `counters`, also counts."""
+        """Collects the gauges of all workers and, with `counters`, also their counts."""
 
 
 @final
 class Explaining(NamedTuple):
-    """Inputs to the explanation of a request, beside the status."""
+    """Inputs to the explanation of a request, beside the status of the gateway."""
 
     limits: Limits
     cached_documents: Container[DocumentKey] = ()
-    """Discovery documents that can be served without a backend."""
+    """Keys of the discovery documents that can be served without a backend."""
     held_back: Mapping[str, int] = {}
-    """Shares of requests by member key, as for `selection.select`."""
+    """Share of the requests that a backend may get, by member key, as for `selection.select`."""
 
 
 @final
@@ -66,9 +66,9 @@ class AdminAccess:
     """Conditions for access to the admin listener."""
 
     hosts: tuple[str, ...] | None = ()
-    """Names that `Host` may have besides loopback and the bound address; None: any, for public content."""
+    """Valid names in `Host` besides loopback and the bound address; None: any, for public content."""
     token: Callable[[], Secret | None] = lambda: None
-    """Returns the token in force, which a reload may change; None: there is none."""
+    """Returns the admin token in force, which a reload may change; None: there is none."""
     by_certificate: Callable[[], bool] = lambda: False
     """Returns whether the listener verifies client certificates, which then replace the token."""
 
@@ -82,11 +82,11 @@ class AdminContext:
     not_serving: Callable[[], str]
     """Returns a sentence that says why no client is accepted now; empty: clients are accepted."""
     agreement: Callable[[], AgreementReport | None]
-    """Returns the state of the agreement; None: there are no replicas."""
+    """Returns the state of the agreement of replicas; None: there are no replicas."""
     refresh: Refresh
     """Collects reports of all workers, so that status and metrics are of this moment."""
     status: Callable[[], GatewayStatus]
-    """Makes the status of this moment. Costs some milliseconds for a thousand backends."""
+    """Makes the gateway's status of this moment. Costs some milliseconds for a thousand backends."""
     metrics: Metrics
     history: History
     last_hour: Callable[[str], LastHour]

@@ -122,13 +122,13 @@ def share(count: int, total: int) -> str:
 
 
 def _after(view: ServiceView, command: Drain) -> MemberSet:
-    """Returns the members after the command, by the rules that the command itself follows."""
+    """Returns a service's backends after a drain or its end, by the rules that the command itself follows."""
     name = view.service.name
     return Fleet({name: view.members}).apply(name, command).member_sets[name]
 
 
 def _changes(view: ServiceView, after: VersionSet, last_hour: LastHour) -> Iterable[str]:
-    """Describes what leaves the offer, and what joins it, with the agreement as it is now."""
+    """Describes which versions leave the offer, and which join it, with the agreement as it is now."""
     scheme, now = view.service.dialect.scheme, view.offer.versions
     if gone := now - after:
         yield f"{gone.format(scheme)} will be refused"
@@ -147,7 +147,7 @@ def _asked(count: int, last_hour: LastHour) -> str:
 
 
 def _later(view: ServiceView, after: MemberSet) -> Iterable[str]:
-    """Describes how the offer may move later: what a drain or enabling adds has to last first."""
+    """Describes how the offer may move later: versions that a drain or enabling adds have to last first."""
     scheme, service, ceiling = view.service.dialect.scheme, view.service, view.offer.ceiling
     versions = beneath(view)
     if not versions:
@@ -166,7 +166,7 @@ def _later(view: ServiceView, after: MemberSet) -> Iterable[str]:
 
 
 def _gets_requests(member: Member, view: ServiceView) -> str:
-    """Describes the requests that a member gets once it is no longer drained."""
+    """Describes the requests that a backend gets once it is no longer drained."""
     name = member.backend.name
     if member.advertisement is None or member.restored:
         return f"{name} gets requests once a probe has shown its versions"

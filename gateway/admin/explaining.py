@@ -18,7 +18,7 @@ from gateway.dataplane.http1.request_head import read_described, refusal_sentenc
 from gateway.errors import FramingError
 
 MAX_TARGET: Final = 4096
-"""Maximum characters of the target."""
+"""Maximum characters of the described request's target."""
 
 MAX_HEADERS: Final = 100
 
@@ -28,13 +28,13 @@ _VALUE: Final = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 
 
 class DescriptionError(ValueError):
-    """The description is not that of a valid request; the message says why."""
+    """Error for a description that is not that of a valid request; the message says why."""
 
 
 def explain_described(
     context: AdminContext, method: str, target: str, header_lines: Sequence[str]
 ) -> dict[str, Any]:
-    """Explains a request with header lines `Name: value`. Raises `DescriptionError`."""
+    """Explains how the gateway decides on a request given as text. Raises `DescriptionError`."""
     method = method_of_text(method)
     if not METHOD.fullmatch(method):
         raise DescriptionError("`method` must be a method, such as GET")
@@ -56,7 +56,7 @@ def explain_described(
 
 
 def _header(line: str) -> Header:
-    """Reads `Name: value`, in characters that a request may have."""
+    """Reads a header line `Name: value`, in characters that a request may have."""
     name, colon, value = line.partition(":")
     value = value.strip(" \t")
     if not colon or not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):

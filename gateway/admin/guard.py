@@ -41,7 +41,7 @@ OPEN: Final = frozenset({"/livez", "/readyz"})
 and get one word. `?verbose` needs both: it names services."""
 
 AT_ONCE: Final = 10
-"""Burst of wrong tokens that get 401: operators mistype, and paste the wrong line."""
+"""Number of wrong tokens at once that get 401: operators mistype, and paste the wrong line."""
 
 PER_SECOND: Final = 5.0
 """Wrong tokens a second that get 401 after that; all others get 429."""
@@ -70,7 +70,7 @@ class WrongTokens:
 
 @final
 class Guard:
-    """Checks of requests. `sessions` are those of the operations page."""
+    """Checks of requests to the admin listener. `sessions` are those of the operations page."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Guard:
         return None
 
     def stranger(self, request: web.Request) -> web.HTTPException:
-        """Returns the refusal of a request without a caller."""
+        """Returns the refusal of a request without valid credentials."""
         if self._access.token() is None:
             return web.HTTPForbidden(text="a client certificate of an operator is needed")
         # A request with credentials and without a caller has a wrong token.
@@ -143,7 +143,7 @@ class Guard:
         return self._sessions.find(session_id, proofs)
 
     def _authorities(self, request: web.Request) -> set[str]:
-        """Valid values of Host for the address of a request, without a port only for the default one."""
+        """Valid values of Host for the address that a request came to; without port for the default one."""
         address = request.transport.get_extra_info("sockname") if request.transport is not None else None
         if not isinstance(address, tuple):
             return set()

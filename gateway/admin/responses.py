@@ -35,7 +35,7 @@ _NOT_CACHED: Final = {"Cache-Control": "no-store"}
 
 
 async def finish_head(_: web.Request, response: web.StreamResponse) -> None:
-    """Handler of `on_response_prepare`: adds common fields, and removes `Server`, which aiohttp has added."""
+    """Handler of `on_response_prepare`: adds common header fields, and removes aiohttp's `Server`."""
     response.headers.update(_COMMON)
     response.headers.pop(hdrs.SERVER, None)
 
@@ -59,7 +59,7 @@ def sentence_of(refusal: web.HTTPException) -> str:
 
 
 def error_bytes(status: int, sentence: str) -> bytes:
-    """Makes a whole response to bytes that are no valid request; empty `sentence`: the fixed one."""
+    """Makes a whole error response to bytes that are no valid request; empty `sentence`: the fixed one."""
     body = _encode({"error": sentence or SENTENCES[status]})
     fields = {
         **_NOT_CACHED,

@@ -43,9 +43,9 @@ async def bind_site(
 
 @final
 class AdminSite:
-    """Server of `app` on `sockets`, which it closes, over TLS with `certificates`. `count_error` is called
-    with the reason of every error, one of `series.process.ADMIN_ERRORS`. `limit` of connections: by default
-    all that the process has for this. `wall_clock` gives seconds since the epoch."""
+    """Listener that serves `app` on `sockets`, which it closes, over TLS with `certificates`. `count_error`
+    is called with the reason of every error, one of `series.process.ADMIN_ERRORS`. `limit` of connections: by
+    default all that the process has for this. `wall_clock` gives seconds since the epoch."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class AdminSite:
 
     @property
     def sockets(self) -> list[Inherited]:
-        """Listening sockets, for the gateway that takes over from this one."""
+        """Listening sockets of this listener, for the gateway that takes over from this one."""
         return self._sockets.all()
 
     @property
@@ -103,7 +103,7 @@ class AdminSite:
         await self.listen()
 
     async def listen(self) -> None:
-        """Accepts clients, also again after `stop_accepting`."""
+        """Starts to accept clients, also again after `stop_accepting`."""
         assert self._new_protocol is not None
         loop = asyncio.get_running_loop()
         for _, sock in self._sockets.of_slot(0):
@@ -112,7 +112,7 @@ class AdminSite:
             sock.listen(BACKLOG)  # `backlog` is also the kernel's queue: too short for a burst
 
     async def stop_accepting(self) -> None:
-        """Stops accepting. New clients wait while any process has the sockets; accepted ones are served."""
+        """Stops accepting clients. New ones wait while any process has the sockets; others are served."""
         loop = asyncio.get_running_loop()
         for server in self._servers:
             for sock in cast(Any, server).sockets:

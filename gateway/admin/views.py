@@ -104,7 +104,7 @@ def _service(service: ServiceStatus) -> dict[str, Any]:
 
 
 def _agreement_about(about: ServiceReport, report: AgreementReport) -> dict[str, Any]:
-    """Writes the agreement about one service, as this replica sees it."""
+    """Writes the agreement of replicas about one service, as this replica sees it."""
 
     def names(ids: Iterable[str]) -> list[str]:
         return [report.name_of(each) for each in ids]
@@ -129,7 +129,7 @@ def _drains(about: ServiceReport) -> dict[str, tuple[str, ...]]:
 
 
 def _backend(backend: BackendStatus, scheme: Scheme) -> dict[str, Any]:
-    """Writes one backend, without rare fields that do not apply to it."""
+    """Writes the JSON values of one backend, without rare fields that do not apply to it."""
     member, leaves_at = backend.member, backend.leaves_at
     rare = {
         "ejected": None if backend.ejection is None else backend.ejection._asdict(),
@@ -167,9 +167,9 @@ class Condition(NamedTuple):
     name: str
     holds: bool
     reason: str
-    """Sentence that says why it does not hold."""
+    """Sentence that says why the condition does not hold."""
     is_needed: bool = True
-    """Whether the gateway is not ready without it."""
+    """Whether the gateway is not ready unless the condition holds."""
 
 
 def conditions(

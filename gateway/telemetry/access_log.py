@@ -26,38 +26,38 @@ from gateway.telemetry.trace_context import trace_digits
 from gateway.tls.values import ClientCertificate
 
 _Sender: TypeAlias = tuple[str, str, str, bytes]
-"""Client, method, host and user agent of a request."""
+"""Cache key of a log line's first part: client, method, host and user agent of a request."""
 
 _Versions: TypeAlias = tuple[RequestedKind | None, str, str, NegotiationResult | None]
-"""Requested, version, negotiated version and result of a request."""
+"""Versions in a log line: kind of version requested, version, negotiated version, and the result."""
 
 _Ending: TypeAlias = tuple[int, str, str, int, str, _Versions]
-"""Status, service, backend, attempts, reason and versions of a request."""
+"""Cache key of a log line's last part: status, service, backend, attempts, reason and versions."""
 
 Format: TypeAlias = Literal["json", "text", "off"]
 
 Query: TypeAlias = Literal["redact", "keep"]
-"""Handling of the values in a query: replaced by `*`, or written as they are."""
+"""Setting for the values in a logged query: replaced by `*`, or written as they are."""
 
 MAX_VALUE: Final = 1024
-"""Maximum characters of one value after escaping (threats O8)."""
+"""Maximum characters of one logged value after escaping (threats O8)."""
 
 FORMATTED_AT_ONCE: Final = 32
-"""Records formatted together: a third faster than one by one, in a tenth of a millisecond."""
+"""Number of records formatted together: a third faster than one by one, in a tenth of a millisecond."""
 
 BATCH: Final = 256
-"""Lines written together: waking the thread costs as much as some ten lines."""
+"""Number of log lines written together: waking the writer's thread costs as much as some ten lines."""
 
 FLUSH_INTERVAL: Final = 0.25
-"""Maximum seconds until a line is handed to the thread."""
+"""Maximum seconds until a log line is handed to the thread that writes it."""
 
 STANDARD_OUTPUT: Final = "-"
 
 MAX_REMEMBERED: Final = 2048
-"""Cached parts of lines of each kind: more than a gateway has at a time."""
+"""Maximum cached parts of log lines, for each kind of part: more than a gateway has at a time."""
 
 MAX_REMEMBERED_LENGTH: Final = 480
-"""Maximum characters of a cached part, so that the caches take at most 4 MB whatever clients send."""
+"""Maximum characters of a cached part of a log line: all caches take at most 4 MB whatever clients send."""
 
 _ELLIPSIS: Final = "..."
 
@@ -65,7 +65,7 @@ _is_plain: Final = re.compile(r"[ !#-\[\]-~]*").fullmatch
 """Matches printable ASCII without quotation mark and backslash, which needs no escaping."""
 
 _is_word: Final = re.compile(r"(?!-$)[!#-<>-\[\]-~]+").fullmatch
-"""Matches text that needs no quotes in a line of text: no blank, no `=`, not `-` alone (which means none)."""
+"""Matches text that needs no quotes in a log line: no blank, no `=`, not `-` alone (which means none)."""
 
 _JSON_SENDER: Final = '"client": %s, "method": %s, "host": %s, "user_agent": %s, "target": '
 _JSON_ENDING: Final = (
@@ -77,7 +77,7 @@ _TEXT_ENDING: Final = (
 )
 
 _SECONDS: Final = "%.6f"
-"""Format of durations. Within an f-string the compiled build would call `str.format`, three times as slow."""
+"""Format of logged durations. In an f-string the compiled build calls `str.format`, three times as slow."""
 
 REDACTED: Final = "*"
 
@@ -109,17 +109,17 @@ class AccessLog:
     def __init__(self, form: Format = "json", path: str = STANDARD_OUTPUT, query: Query = "redact") -> None:
         self._format = form
         self._records: list[tuple[float, RequestRecord]] = []
-        """Records not formatted yet, each with the time at which its request ended."""
+        """Request records not formatted yet, each with the time at which its request ended."""
         self._lines: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
         self._time = self._second = -1
-        """Milliseconds since the epoch that `_time_text` shows; the second that `_second_text` shows."""
+        """Milliseconds since the epoch in the cached `_time_text`; the second in `_second_text`."""
         self._time_text = self._second_text = ""
         self._redacts = query == "redact"
         self._senders: dict[_Sender, str] = {}
-        """Cached parts of lines from client to target."""
+        """Cached first parts of log lines, from client to target."""
         self._endings: dict[_Ending, str] = {}
-        """Cached parts of lines from status to reason."""
+        """Cached last parts of log lines, from status to reason."""
         self._queries: dict[str, str] = {}
         self._closed = False
         self._dropped = 0
@@ -149,7 +149,7 @@ class AccessLog:
             self._timer = _call_later(self.flush)
 
     def flush(self) -> None:
-        """Hands all lines to the thread, or drops them if it is too far behind."""
+        """Hands all log lines to the thread that writes them, or drops them if it is too far behind."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -159,13 +159,13 @@ class AccessLog:
             self._lines.clear()
 
     def reopen(self) -> None:
-        """Opens the file again for log rotation, after the lines logged so far."""
+        """Opens the access log's file again for log rotation, after the lines logged so far."""
         self.flush()
         if self._writer is not None:
             self._writer.reopen()
 
     def close(self) -> None:
-        """Writes what is left, and waits for that at most `line_writer.CLOSE_TIMEOUT` seconds."""
+        """Closes the log: writes what is left, for at most `line_writer.CLOSE_TIMEOUT` seconds."""
         if not self._closed:
             self.flush()
             self._closed = True
@@ -173,7 +173,7 @@ class AccessLog:
                 self._writer.close()
 
     def _format_records(self) -> None:
-        """Formats all records. Never raises: no request may fail because of a log line."""
+        """Formats all waiting records as lines. Never raises: no request may fail because of a log line."""
         format_line = self._as_json if self._format == "json" else self._as_text
         for ended_at, request in self._records:
             try:
@@ -251,13 +251,13 @@ class AccessLog:
         return f"{path}?{shown}"
 
     def _new_sender(self, sender: _Sender) -> str:
-        """Formats the part of a line from client to target, and caches it."""
+        """Formats the first part of a log line, from client to target, and caches it."""
         client, method, host, user_agent = sender
         names = (client, method, host, _agent(user_agent))
         return _remember(self._senders, sender, _JSON_SENDER % tuple(map(_json_text, names)))
 
     def _new_ending(self, ending: _Ending) -> str:
-        """Formats the part of a line from status to reason, and caches it."""
+        """Formats the last part of a log line, from status to reason, and caches it."""
         status, service, backend, attempts, reason, (requested, version, negotiated, result) = ending
         served = version if status and result is NegotiationResult.SERVED else ""
         names = (requested, negotiated or version, served, result, reason)
@@ -268,7 +268,7 @@ class AccessLog:
 
 
 def redacted(query: str) -> str:
-    """Replaces each value in `query` by `*`. A part without a name is a value."""
+    """Replaces each value in a URL's query by `*`. A part without a name is a value."""
     shown = []
     for part in query.split("&"):
         name, equals, _ = part.partition("=")
@@ -285,7 +285,7 @@ def _json_text(text: str) -> str:
 
 
 def _word(text: str) -> str:
-    """Writes a value in a line of text, in quotes where it would be ambiguous without."""
+    """Writes a value for a text log line, in quotes where it would be ambiguous without."""
     if not text:
         return "-"
     return text if len(text) <= MAX_VALUE and _is_word(text) else quoted(text)
@@ -312,7 +312,7 @@ def _certificate_text(certificate: ClientCertificate) -> str:
 
 
 def _call_later(flush: Callable[[], None]) -> asyncio.TimerHandle | None:
-    """Call `flush` after `FLUSH_INTERVAL`. Without a running loop only full batches are flushed."""
+    """Schedules `flush` after `FLUSH_INTERVAL`. Without a running loop only full batches are flushed."""
     try:
         return asyncio.get_running_loop().call_later(FLUSH_INTERVAL, flush)
     except RuntimeError:

@@ -24,12 +24,12 @@ NO_SERVICE: Final = "none"
 """Value of the label `service` for requests that no service matched."""
 
 _Owned: TypeAlias = list[tuple[tuple[str, ...], Any]]
-"""Owners, each after the values of its labels: counters, or the first argument of `Series.read`."""
+"""List of label values with the owner that has them: counters, or the first argument of `Series.read`."""
 
 
 @final
 class Collector:
-    """Maker of all families. Without `per_backend` a backend has only five series."""
+    """Maker of all metric families of a scrape. Without `per_backend` a backend has only five series."""
 
     def __init__(self, counters: Counters, *, per_backend: bool = True) -> None:
         self._counters = counters
@@ -71,7 +71,7 @@ class Collector:
         }
 
     def _elsewhere(self) -> _Owned:
-        """Counters of `none` (no service matched), and of `other` (no longer configured) if it has counts."""
+        """Counters labelled `none` (no service matched), and `other` (no longer configured) if not empty."""
         unrouted, unconfigured = self._counters.unrouted, self._counters.unconfigured
         unrouted.pour()
         unconfigured.pour()
@@ -81,7 +81,7 @@ class Collector:
         return found
 
     def _counted(self, series: Series, owners: _Owned) -> Iterator[Row]:
-        """Rows of a counted series, from copies of the cells. Sorting could hold the loop too long."""
+        """Rows of a counted series, from copies of its counts. Sorting could hold the loop too long."""
         arranged, nothing = _arrangement(series), series.new_cell()
         sums = not self._per_backend and "backend" in series.labels
         known: dict[Key, tuple[str, ...]] = {}  # few keys, the same for all owners
@@ -96,7 +96,7 @@ class Collector:
 
 @final
 class _Present:
-    """Owners whose present state is read, listed once for all groups of a level."""
+    """Services and backends whose present state a scrape reads, listed once for all groups of series."""
 
     def __init__(self, now: Now) -> None:
         self._now = now
@@ -114,7 +114,7 @@ class _Present:
         ]
 
     def owners(self, group: type[Group]) -> _Owned | None:
-        """Owners of the series of `group`; None: its families are left out."""
+        """Owners of the series in `group` with their label values; None: its families are left out."""
         if group.level is Level.SERVICE:
             return self._services if group.as_configured else sorted(self._services, key=itemgetter(0))
         if group.level is Level.BACKEND:
@@ -144,7 +144,7 @@ def _read(series: Series, owners: _Owned, now: Now) -> Iterator[Row]:
 
 
 def _arrangement(series: Series) -> Callable[[tuple[str, ...]], tuple[str, ...]]:
-    """Returns a function that sorts label values by the names of `Series.all_labels`, as they are written."""
+    """Returns a function that puts the label values of a series in the alphabetical order of their labels."""
     labels = series.all_labels
     if labels == tuple(sorted(labels)):
         return tuple

@@ -38,7 +38,7 @@ UNROUTED: Final = ""
 """Name of the counters for requests that no service matched."""
 
 UNCONFIGURED: Final = "/"
-"""Name for counts of services that are not configured any more, which no service has."""
+"""Name of the counters for services that are not configured any more; no service can have it."""
 
 Counted: TypeAlias = Mapping[tuple[str, ...], Mapping[str, Taken]]
 """Counts since the last report, by owner ((), (service,) or (service, backend)) and full name of a series."""
@@ -53,17 +53,17 @@ class OwnerCounters:
         self.cells: dict[Series, Cell] = {}
 
     def cell(self, series: Series) -> Cell:
-        """Returns the cell of a series, which stays the same as long as these counters exist."""
+        """Returns the cell (counts by label values) of a series, always the same one for these counters."""
         cell = self.cells.get(series)
         if cell is None:
             cell = self.cells[series] = series.new_cell()
         return cell
 
     def pour(self) -> None:
-        """Moves counts that are kept beside the cells into them."""
+        """Moves counts that are kept outside of the cells, for speed, into the cells."""
 
     def take(self) -> Mapping[str, Taken]:
-        """Empties all cells and returns their counts by the full name of the series."""
+        """Sets all counts of this owner to zero and returns them by the full name of the series."""
         self.pour()
         taken = {}
         for series, cell in self.cells.items():
@@ -73,7 +73,7 @@ class OwnerCounters:
         return taken
 
     def add(self, taken: Mapping[str, Taken]) -> None:
-        """Adds counts taken from the same owner in another process."""
+        """Adds counts taken from the same owner (process, service or backend) in another process."""
         for name, found in taken.items():
             series = SERIES[name]
             series.add(self.cell(series), found, self)
@@ -112,18 +112,18 @@ class ServiceCounters(OwnerCounters):
         self.requests: dict[tuple[int, str], int] = self.cell(OfRequests.requests)
         self.durations: Histogram = self.cell(OfRequests.request_duration_seconds)[()]
         self.bytes_in = 0
-        """Bytes of bodies from clients since the last `pour`."""
+        """Bytes of bodies from clients that `pour` has not moved into the counted series yet."""
         self.bytes_out = 0
-        """Bytes of bodies to clients since the last `pour`."""
+        """Bytes of bodies to clients that `pour` has not moved into the counted series yet."""
         self.negotiations: dict[tuple[RequestedKind, NegotiationResult], int] = self.cell(
             OfService.negotiations
         )
         self.served: dict[str, int] = self.cell(OfService.served_version)
         self.backends: dict[str, BackendCounters] = {}
         self._advertised = VersionSet()
-        """Versions that backends of the service have advertised, up to `_advertised_until`."""
+        """Versions that backends of the service have advertised, up to the view `_advertised_until`."""
         self._advertised_until: ServiceView | None = None
-        """Last view whose advertisements are in `_advertised`."""
+        """Last view of the service whose advertised versions are in `_advertised`."""
 
     def pour(self) -> None:
         if self.bytes_in or self.bytes_out:
@@ -133,7 +133,7 @@ class ServiceCounters(OwnerCounters):
             self.bytes_in = self.bytes_out = 0
 
     def configure(self, names: Collection[str]) -> None:
-        """Adds the series of new backends, at zero, and drops those not among `names`."""
+        """Adds the series of new backends, at zero, and drops those of backends not among `names`."""
         for name in names:
             if name not in self.backends:
                 self.backends[name] = BackendCounters()
@@ -146,18 +146,18 @@ class ServiceCounters(OwnerCounters):
                 del self.requests[key]
 
     def add_offer(self, offer: Offer, scheme: Scheme) -> None:
-        """Adds the series of the ends of an offer, at zero."""
+        """Adds the series of the lowest and the highest version on offer, at zero."""
         if offer.versions and len(self.served) < MAX_VERSIONS:
             for version in (offer.versions.lowest, offer.versions.highest):
                 self.served.setdefault(scheme.format(version), 0)
 
     def count_request(self, status: int, backend: str) -> None:
-        """Counts under a (status, backend) that may be new."""
+        """Counts a finished request under its (status, backend), which may be new."""
         requests: Counter = OfRequests.requests
         requests.count(self.requests, (status, backend), self)
 
     def count_served(self, version: str, view: ServiceView | None) -> None:
-        """Counts a version that may be new. Only an advertised one gets a series of its own."""
+        """Counts a served version that may be new. Only an advertised one gets a series of its own."""
         if version not in self.served and len(self.served) < MAX_VERSIONS and view is not None:
             parsed = view.service.dialect.scheme.parse(version)
             if parsed is not None and parsed in self._advertised_with(view):
@@ -165,7 +165,7 @@ class ServiceCounters(OwnerCounters):
         self.served[version if version in self.served else OTHER] += 1
 
     def _advertised_with(self, view: ServiceView) -> VersionSet:
-        """Returns all versions advertised up to `view`; needed by hardly any request."""
+        """Returns all versions that backends advertised up to `view`; needed by hardly any request."""
         if view is not self._advertised_until:
             self._advertised_until = view
             advertised = advertised_by(view.members.all)
@@ -176,7 +176,7 @@ class ServiceCounters(OwnerCounters):
 
 @final
 class Counters:
-    """All counters of one process."""
+    """All metric counters of one process."""
 
     def __init__(self) -> None:
         self.process = OwnerCounters()
@@ -187,7 +187,7 @@ class Counters:
         """Counters of services that are not configured any more."""
 
     def service(self, name: str) -> ServiceCounters:
-        """Returns the counters of a service, or `unrouted` or `unconfigured`."""
+        """Returns a service's counters; `unrouted` for the empty name, `unconfigured` for an unknown one."""
         return self.unrouted if name == UNROUTED else self.services.get(name, self.unconfigured)
 
     def take(self) -> Counted:

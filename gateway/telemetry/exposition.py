@@ -22,7 +22,7 @@ from gateway.telemetry.histogram import BUCKETS
 from gateway.telemetry.series.declaring import Family, Kind
 
 PIECE: Final = 64 * 1024
-"""Characters after which a piece ends, made in some tenths of a millisecond."""
+"""Characters after which a piece of /metrics ends; it is made in some tenths of a millisecond."""
 
 ALL_DIGITS: Final = 1_000_000
 """Lowest number that Go, and so Prometheus, writes with an exponent."""
@@ -40,7 +40,7 @@ class Form(Enum):
 
 
 def form_of(accept: str) -> Form:
-    """Returns the format that the header field `Accept` prefers, as the library chooses."""
+    """Returns the format of /metrics that the field `Accept` prefers, as the Prometheus library chooses."""
     try:
         _, content_type = choose_encoder(accept)
     except TypeError:  # `version=1.x`: the library compares numbers with text
@@ -51,7 +51,7 @@ def form_of(accept: str) -> Form:
 
 
 def pieces(families: Iterable[Family], form: Form) -> Iterator[bytes]:
-    """Writes `families`; each piece is made on demand."""
+    """Writes metric families as text in pieces, each made on demand."""
     parts: list[str] = []
     size = 0
     for part in _parts(families, form):
@@ -65,7 +65,7 @@ def pieces(families: Iterable[Family], form: Form) -> Iterator[bytes]:
 
 
 def _parts(families: Iterable[Family], form: Form) -> Iterator[str]:
-    """Writes whole lines, and all lines of one histogram as one part."""
+    """Writes metric families in parts of whole lines, with all lines of one histogram in one part."""
     for family in families:
         name = family.name
         sampled = f"{name}_total" if family.kind is Kind.COUNTER else name
@@ -104,13 +104,13 @@ def _histogram_parts(name: str, family: Family) -> Iterator[str]:
 
 
 def _labels(family: Family) -> str:
-    """Labels in braces, with `%s` for each value."""
+    """Template for the labels of a family's samples: in braces, with `%s` for each value."""
     labels = ",".join(f'{label}="%s"' for label in family.labels)
     return f"{{{labels}}}" if labels else ""
 
 
 def _number(value: float) -> str:
-    """Writes a number as the library does. Nearly all numbers here are small integers."""
+    """Writes a sample's number as the Prometheus library does. Nearly all numbers here are small integers."""
     if type(value) is int and 0 <= value < ALL_DIGITS:
         return f"{value}.0"
     text: str = floatToGoString(value)  # type: ignore[no-untyped-call]

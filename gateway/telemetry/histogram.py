@@ -9,12 +9,12 @@ BUCKETS: Final = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1),
     *(0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
 )
-"""Upper bounds of the buckets in seconds: from a document on loopback to a slow power action."""
+"""Upper bounds of the histogram buckets in seconds: from a document on loopback to a slow power action."""
 
 
 @final
 class Histogram:
-    """Counts by bucket (the last one has all above the last bound) and the sum of the values in seconds."""
+    """Histogram of durations: counts by bucket (the last: all above the last bound), and sum in seconds."""
 
     __slots__ = ("counts", "total")
 

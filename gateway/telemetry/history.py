@@ -18,42 +18,42 @@ from gateway.runtime.terminal import plain
 from gateway.telemetry.process_log import BY_OPERATOR, GATEWAY, OUTAGE
 
 EVENTS: Final = 100
-"""Maximum events of each service, of those without a service, and of all together."""
+"""Maximum events kept of each service, of those without a service, and of all together."""
 
 MAX_SERVICES: Final = 100
-"""Maximum services whose events are kept, without those quiet for longest. All events take at most 12 MB."""
+"""Maximum services whose events are kept; those quiet for longest go. All events take at most 12 MB."""
 
 MAX_TEXT: Final = 400
-"""Maximum characters of one event; the rest is cut."""
+"""Maximum characters of one event's text; the rest is cut."""
 
 MAX_NAME: Final = 200
-"""Maximum characters of the name of a service or backend."""
+"""Maximum characters of the name of a service or backend in an event."""
 
 
 class Event(NamedTuple):
-    """Event from the process log."""
+    """Event from the process log, as the operations page shows it."""
 
     number: int
-    """Unique number, which rises from 1."""
+    """Number of the event: unique, and rising from 1."""
     at: float
-    """Wall-clock seconds."""
+    """Wall-clock seconds at which the event was logged."""
     level: int
     logger: str
     service: str
-    """Name of the service; empty: it is about none."""
+    """Name of the service that the event is about; empty: none."""
     backend: str
-    """Name of the backend; empty: it is about none."""
+    """Name of the backend that the event is about; empty: none."""
     text: str
-    """Line without control characters."""
+    """Text of the event without control characters."""
     by_operator: bool
-    """Whether it is a command of an operator."""
+    """Whether the event is a command of an operator."""
     outage: bool | None = None
-    """True: an outage of the service begins; False: it ends; None: the event is about something else."""
+    """Whether an outage of the service begins (True) or ends (False) with the event; None: neither."""
 
 
 @final
 class History(logging.Handler):
-    """Keeps the events of the gateway's loggers from `start` to `close`. Any thread may log and read."""
+    """Keeps the last log events of the gateway from `start` to `close`. Any thread may log and read."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -61,18 +61,18 @@ class History(logging.Handler):
         self._all: deque[Event] = deque(maxlen=EVENTS)
         self._about_none: deque[Event] = deque(maxlen=EVENTS)
         self._about: OrderedDict[str, deque[Event]] = OrderedDict()
-        """Events by service, the one with the newest event last."""
+        """Kept events by service, the service with the newest event last."""
 
     def start(self) -> None:
         logging.getLogger(GATEWAY).addHandler(self)
 
     def close(self) -> None:
-        """Keeps no more events; those kept can still be read."""
+        """Stops keeping events; those kept can still be read."""
         logging.getLogger(GATEWAY).removeHandler(self)
         super().close()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keeps one event, under the lock that `handle` holds. Never raises, whatever the arguments are."""
+        """Keeps one log record as an event, under the lock that `handle` holds. Never raises."""
         service, backend = _subject(record, "service"), _subject(record, "backend")
         self._last += 1
         event = Event(
@@ -91,15 +91,15 @@ class History(logging.Handler):
 
     @property
     def last(self) -> int:
-        """Number of the newest event; 0: there is none."""
+        """Number of the newest event; 0: no event yet."""
         return self._last
 
     def latest(self) -> tuple[Event, ...]:
-        """Returns the last events, the newest first."""
+        """Returns the last events of the process, the newest first."""
         return self._copied(self._all)[::-1]
 
     def about(self, service: str) -> tuple[Event, ...]:
-        """Returns the last events about `service` or about none, the newest first."""
+        """Returns the last events about `service` or about no service, the newest first."""
         found = self._copied(self._about.get(service, ()), self._about_none)
         return tuple(sorted(found, key=attrgetter("number"), reverse=True)[:EVENTS])
 
@@ -115,7 +115,7 @@ class History(logging.Handler):
         return events
 
     def _copied(self, *parts: Iterable[Event]) -> tuple[Event, ...]:
-        """Copies events under the lock that `logging` holds when it calls `emit`."""
+        """Copies kept events under the lock that `logging` holds when it calls `emit`."""
         self.acquire()
         try:
             return tuple(chain.from_iterable(parts))

@@ -29,10 +29,10 @@ from pathlib import Path
 from typing import Final, TypeAlias, final
 
 MAX_BACKLOG: Final = 4 * 1024 * 1024
-"""Bytes that may wait for the thread; beyond it all lines are dropped until half of it is written."""
+"""Maximum bytes that wait for the thread; beyond it all lines are dropped until half of it is written."""
 
 CLOSE_TIMEOUT: Final = 2.0
-"""Maximum seconds for which `close` waits for the thread."""
+"""Maximum seconds for which `close` waits until the thread has written the lines that are left."""
 
 STDOUT: Final = 1
 STDERR: Final = 2
@@ -48,20 +48,20 @@ _AGAIN: Final = 0.01
 wait for each other, and does not see that other threads hold the locks."""
 
 _IN_PARTS: Final = frozenset({stat.S_IFIFO, stat.S_IFSOCK})
-"""File types that take a long write in parts."""
+"""File types that take a long write in parts: pipes and sockets."""
 
 _LINE_END: Final = ord("\n")
 
 _Entry: TypeAlias = bytes | int | None
-"""Entry of the queue: whole lines, a number of lines dropped here, or None to open the file again."""
+"""Entry of the writer's queue: whole lines, a number of lines dropped here, or None to reopen the file."""
 
 _log = logging.getLogger("skewgate.log")
 
 
 @final
 class LineWriter:
-    """The queue and its thread. `target` is a standard stream or the path of a file. Raises `OSError` if the
-    file cannot be opened.
+    """Bounded queue of lines, and the thread that writes them. `target` is a standard stream or the path of a
+    file. Raises `OSError` if the file cannot be opened.
 
     `lost_line` makes the line that reports dropped lines in the stream itself, in their place. Without it the
     process log reports them.
@@ -80,26 +80,26 @@ class LineWriter:
         self._dropped = 0
         self._turn = threading.Lock() if self._path or not os.path.sameopenfile(1, 2) else _SAME_STREAM
         self._torn = False
-        """Whether the last line in the file was cut short."""
+        """Whether the last line that was written was cut short."""
         self._lost = 0
         self._failed = False
         self._error = ""
-        """Error of a write that lost lines; empty: the reader has stopped."""
+        """Error of the last write that lost lines; empty: they are lost because the reader has stopped."""
 
     @property
     def dropped(self) -> int:
-        """Lines dropped so far."""
+        """Number of lines so far that were dropped or could not be written."""
         return self._dropped
 
     def start(self) -> None:
-        """Allows the thread, which starts at the first line. A process that still forks must not own one."""
+        """Allows the thread, which the first line starts. A process that still forks must not own one."""
         with self._changed:
             self._started = True
             if self._queue:
                 self._wake()
 
     def put(self, lines: bytes) -> None:
-        """Queues whole lines, or drops them if the thread is too far behind. Any thread may call it."""
+        """Queues whole lines for writing, or drops them if too many wait. Any thread may call it."""
         with self._changed:
             room = MAX_BACKLOG // 2 if self._dropping else MAX_BACKLOG
             self._dropping = self._stopping or self._waiting + len(lines) > room
@@ -111,13 +111,13 @@ class LineWriter:
             self._wake()
 
     def reopen(self) -> None:
-        """Opens the file again for log rotation, after the lines queued so far."""
+        """Opens the writer's file again for log rotation, after the lines queued so far."""
         with self._changed:
             self._queue.append(None)
             self._wake()
 
     def close(self) -> None:
-        """Writes what is left, and waits for that at most `CLOSE_TIMEOUT` seconds."""
+        """Closes the writer: writes what is left, and waits for that at most `CLOSE_TIMEOUT` seconds."""
         with self._changed:
             if self._stopping:
                 return
@@ -152,7 +152,7 @@ class LineWriter:
     # --- in the thread --------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        """Writes all queued lines together: beside a busy event loop the thread seldom runs."""
+        """Writes queued lines, in the thread, all together: beside a busy event loop it seldom runs."""
         while True:
             with self._changed:
                 while not (self._queue or self._stopping):
@@ -182,7 +182,7 @@ class LineWriter:
             self._report_lost()
 
     def _report_lost(self) -> None:
-        """Reports dropped lines in the stream itself, or in the process log after a successful write."""
+        """Reports lost lines in the stream itself, or in the process log after a successful write."""
         number = "1 line was" if self._lost == 1 else f"{self._lost} lines were"
         why = f"{self._name} failed: {self._error}" if self._error else f"the reader of {self._name} stopped"
         text = f"{number} lost because {why}"
@@ -235,7 +235,7 @@ class LineWriter:
 
 
 def _form(fd: int) -> int:
-    """Returns the file type as `stat` names it; 0: the descriptor is closed, and the write will fail."""
+    """Returns the file type of a descriptor as `stat` names it; 0: it is closed, and the write will fail."""
     try:
         return stat.S_IFMT(os.fstat(fd).st_mode)
     except OSError:
@@ -252,7 +252,7 @@ def _at_once(lines: memoryview) -> memoryview:
 
 @contextmanager
 def _alone(fd: int, form: int) -> Iterator[None]:
-    """Keeps other processes from writing to a pipe or socket meanwhile. Waits for its turn."""
+    """Keeps other processes from writing to a pipe or socket within the block. Waits for its turn."""
     if form not in _IN_PARTS or not _lock(fd):
         yield
         return
@@ -276,7 +276,7 @@ def _lock(fd: int) -> bool:
 
 
 def _ends_amid_line(fd: int, form: int) -> bool:
-    """Whether the last line of a file has no end; False if that is not known."""
+    """Whether the last line of a file lacks its line end; False if that is not known."""
     if form != stat.S_IFREG:
         return False
     try:
@@ -288,5 +288,5 @@ def _ends_amid_line(fd: int, form: int) -> bool:
 
 
 def _open(path: str) -> int:
-    """Opens a file for appending. With `O_APPEND` the kernel orders the lines of several processes."""
+    """Opens a log file for appending. With `O_APPEND` the kernel orders the lines of several processes."""
     return os.open(Path(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)

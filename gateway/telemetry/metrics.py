@@ -37,23 +37,23 @@ _NOT_READ: Final = RequestedKind.NONE
 
 @final
 class Metrics:
-    """All counts of one process, and their exposition. `per_backend`: as for `collector.Collector`."""
+    """All metrics of one process, counted and written here. `per_backend`: as for `collector.Collector`."""
 
     def __init__(self, *, per_backend: bool = True) -> None:
         self._counters = Counters()
         self._by_service: dict[str, ServiceCounters] = {UNROUTED: self._counters.unrouted}
-        """`Counters.services` and, for the hot path, the counters of requests that no service matched."""
+        """Counters by service: `Counters.services` and, for speed, those of requests that matched none."""
         self._snapshots: SnapshotSource | None = None
         self._now: Callable[[], Now] = Now
         self._with_series: Snapshot | None = None
-        """Snapshot whose services, backends and offers have series."""
+        """Last snapshot whose services, backends and offers were given series."""
         self._collector = Collector(self._counters, per_backend=per_backend)
         # This process runs, so the configuration was read.
         self.set(OfConfiguration.config_last_reload_successful, 1)
         self.set(OfConfiguration.config_last_reload_success_timestamp_seconds, time.time())
 
     def watch(self, snapshots: SnapshotSource, now: Callable[[], Now] = Now) -> None:
-        """Sets the sources of the configured services and backends, and of the gauges (`now`)."""
+        """Sets the sources of the configured services and backends, and of the values of gauges (`now`)."""
         self._snapshots, self._now = snapshots, now
         self._update_series()
 
@@ -91,7 +91,7 @@ class Metrics:
             durations.total += seconds
 
     def _of_new_service(self, service: str) -> ServiceCounters:
-        """Counters of a service seen for the first time, or of one that is not configured any more."""
+        """Counters of a service seen for the first time; `unconfigured` if it is not configured any more."""
         self._update_series()
         return self._by_service.get(service, self._counters.unconfigured)
 
@@ -100,7 +100,7 @@ class Metrics:
         counters.count_served(version, view)
 
     def _update_series(self) -> None:
-        """Adds the series of what is configured and on offer, and drops others."""
+        """Adds series for new services, backends and offers; drops those of removed services and backends."""
         if self._snapshots is None or (current := self._snapshots.current) is self._with_series:
             return
         before, self._with_series = self._with_series, current
@@ -118,8 +118,8 @@ class Metrics:
             del services[name], self._by_service[name]
 
     def count(self, series: Counter, *key: str, service: str = "", backend: str = "") -> None:
-        """Counts one more for a configured backend. `key` has the label values in the order of
-        declaration."""
+        """Counts one event in a metric series; nothing for a backend that is not configured any more. `key`
+        has the label values in the order of declaration."""
         table = self._table(series, service, backend)
         if table is not None:
             series.count(table.cell(series), key[0] if len(key) == 1 else key, table)
@@ -127,7 +127,7 @@ class Metrics:
     def observe(
         self, series: HistogramSeries, seconds: float, *key: str, service: str = "", backend: str = ""
     ) -> None:
-        """Adds a duration. The other parameters are those of `count`."""
+        """Adds a duration to a histogram series. The other parameters are those of `count`."""
         table = self._table(series, service, backend)
         if table is not None:
             series.observe(table.cell(series), key[0] if len(key) == 1 else key, table).add(seconds)
@@ -139,11 +139,11 @@ class Metrics:
             table.cell(series)[()] = value
 
     def cell(self, series: Series, service: str) -> Cell:
-        """Returns the cell of a series of a service, for frequent counting: see `OwnerCounters.cell`."""
+        """Returns the cell (counts) of a service's series, for frequent use: see `OwnerCounters.cell`."""
         return self._service(service).cell(series)
 
     def _table(self, series: Series, service: str, backend: str) -> OwnerCounters | None:
-        """Counters of the owner of a series; None: the backend is not configured any more."""
+        """Counters of the process, service or backend with a series; None: a backend no longer configured."""
         level = series.level
         if level is PROCESS:
             return self._counters.process
@@ -154,7 +154,7 @@ class Metrics:
         return self._by_service.get(service) or self._of_new_service(service)
 
     def snapshot_changed(self, before: Snapshot, after: Snapshot) -> None:
-        """Counts changes of offers; a subscriber of the snapshot holder."""
+        """Subscriber of the snapshot holder: updates the series, and counts changes of offers."""
         self._update_series()
         for old, view in after.news_since(before):
             if old is not None:
@@ -162,11 +162,11 @@ class Metrics:
                     self.count(OfService.offer_changes, *change, service=view.service.name)
 
     def update_series(self, _before: Snapshot, _after: Snapshot) -> None:
-        """Subscriber of the snapshot holder in a worker process, where changes of offers are not counted."""
+        """Subscriber of the snapshot holder in a worker, where changes of offers are not counted."""
         self._update_series()
 
     def take(self) -> Counted:
-        """Returns the counts since the last call, for the main process, and sets them to zero."""
+        """Returns a worker's counts since the last call, for the main process, and sets them to zero."""
         return self._counters.take()
 
     def add(self, counted: Counted) -> None:

@@ -8,43 +8,43 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, final
 
 _MAX_NAMED: Final = 4
-"""Maximum replicas that a clause names; the others are only counted."""
+"""Maximum replicas that a text names; the others are only counted."""
 
 
 @final
 class ReplicaReport(NamedTuple):
-    """One registered replica, as this one sees it."""
+    """One registered replica, as this replica sees it."""
 
     id: str
     name: str
     host: str
     release: str
     attached: bool
-    """Whether it is live for every service that it is registered for."""
+    """Whether the replica is live for every service that it is registered for."""
     seen_at: float | None
-    """Wall-clock seconds of its last heartbeat that this replica has seen; None: never."""
+    """Wall-clock seconds of the replica's last heartbeat that this one has seen; None: never."""
     holds: tuple[str, ...] = ()
-    """Services whose next step it holds back: it has not acknowledged, has no vote, votes against a change,
-    or is registered and not attached while a version is to be refused."""
+    """Services whose next step the replica holds back: it has not acknowledged, has no vote, votes against a
+    change, or is registered and not attached while a version is to be refused."""
     differs: tuple[str, ...] = ()
-    """Services for which its configuration differs from this one's in what clients can notice."""
+    """Services for which the replica's configuration differs from this one's in what clients can notice."""
 
 
 @final
 class ServiceReport(NamedTuple):
-    """State of this replica in the agreement about one service."""
+    """State of this replica in the agreement of replicas about one service."""
 
     attached: bool
     since: float
-    """Wall-clock seconds at which it attached or detached."""
+    """Wall-clock seconds at which this replica attached to the agreement or detached from it."""
     seq: int
-    """Number of the agreed record that it holds; 0: none."""
+    """Number of the agreed record that this replica holds; 0: none."""
     answers_for: float | None = None
     """Seconds for which a detached replica still answers; None: it is attached, or has no such end."""
     awaited: tuple[str, ...] = ()
-    """Ids of the replicas for which the next step waits."""
+    """Ids of the replicas whose acknowledgement the next step of the offer waits for."""
     problem: str = ""
-    """Sentence that says why it cannot attach, for example because it cannot read what the store holds."""
+    """Sentence that says why this replica cannot attach: it cannot read what the store holds, for example."""
     idle: frozenset[str] = frozenset()
     """Drained backends to which no replica has a request in flight."""
     not_idle: Mapping[str, tuple[str, ...]] = {}
@@ -59,13 +59,13 @@ class AgreementReport(NamedTuple):
 
     id: str
     store_error: str
-    """Sentence that says why the store does not respond; empty: it does."""
+    """Sentence that says why the shared store does not respond; empty: it does."""
     replicas: tuple[ReplicaReport, ...]
     services: Mapping[str, ServiceReport]
     forget: float | None = None
     """Seconds for which a detached replica still answers; None: for ever."""
     joining: bool = False
-    """Whether it has not joined the others since its start, within one TTL: it is not ready until then."""
+    """Whether this replica has yet to join the others after its start, within one TTL: it is not ready."""
 
     @property
     def attached(self) -> bool:
@@ -74,14 +74,14 @@ class AgreementReport(NamedTuple):
 
     @property
     def since(self) -> float | None:
-        """Wall-clock seconds of its last attachment or first detachment; None: it has no service."""
+        """Wall-clock seconds of this replica's last attachment or first detachment; None: no service."""
         if self.attached:
             return max((each.since for each in self.services.values()), default=None)
         return min(each.since for each in self.services.values() if not each.attached)
 
     @property
     def answers_for(self) -> float | None:
-        """Smallest `answers_for` of all services."""
+        """Least seconds for which this detached replica still answers for a service; None: no such end."""
         found = (each.answers_for for each in self.services.values())
         return min((each for each in found if each is not None), default=None)
 
@@ -96,7 +96,7 @@ class AgreementReport(NamedTuple):
         return tuple(self.name_of(each.id) for each in self.replicas if service in each.holds)
 
     def why_held(self, service: str) -> str:
-        """Describes what the next step waits for, with the ids that `forget` takes; empty: nothing known."""
+        """Describes what a service's next step waits for, with replica ids for `forget`; empty: unknown."""
         about = self.services.get(service)
         if about is None:
             return ""
@@ -119,25 +119,25 @@ def _awaited_for(replica: ReplicaReport, about: ServiceReport) -> str:
 
 @final
 class EngineReport(NamedTuple):
-    """State of an engine at this moment."""
+    """State of an engine, which forwards requests beside the gateway, at this moment."""
 
     name: str
-    """Name of the product: `haproxy`."""
+    """Name of the engine's product: `haproxy`."""
     release: str
     """Version of the engine; empty: it has not answered yet."""
     pid: int | None
-    """Id of the process that answered last; None: none has."""
+    """Id of the engine's process that answered last; None: none has."""
     problem: str
-    """Sentence that says why it does not have the present tables; empty: it has."""
+    """Sentence that says why the engine does not have the present tables; empty: it has."""
     rows: Mapping[str, int]
-    """Number of table rows by service: kinds of requests that bypass the gateway."""
+    """Number of rows in the engine's tables by service: kinds of requests that bypass the gateway."""
     held: Mapping[str, int]
     """Lowest number of the agreed record by which a process of the engine may serve, by service."""
     draining: int
     missing: tuple[str, ...]
     """Pools that the engine's configuration lacks."""
     inexpressible: Mapping[str, str]
-    """Reasons by service why all of its requests go through the gateway."""
+    """Reasons, by service, why all of its requests go through the gateway."""
     updates: int
     failures: int
     in_flight: Mapping[str, int] = {}
@@ -152,7 +152,7 @@ def with_engine(in_flight: Mapping[str, int], report: EngineReport | None) -> Ma
 
 
 class SourceReport(NamedTuple):
-    """State of one source of backends."""
+    """State of one source that lists backends."""
 
     service: str
     source: str
@@ -162,9 +162,9 @@ class SourceReport(NamedTuple):
     leaving: int
     answers: int
     failures: int
-    """Queries without a list: failed, refused or empty."""
+    """Number of queries to the source that gave no list: failed, refused or empty."""
     answered_at: float | None
-    """Wall-clock seconds of the last list; None: never."""
+    """Wall-clock seconds of the source's last list; None: never."""
     error: str | None
 
 
@@ -173,5 +173,5 @@ class NameReport(NamedTuple):
 
     host: str
     found_at: float | None
-    """Wall-clock seconds of the last lookup that found addresses; None: never."""
+    """Wall-clock seconds of the last lookup that found addresses of the host; None: never."""
     failures: int

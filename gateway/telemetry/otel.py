@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from gateway.telemetry.spans import OpenTelemetrySink
 
 CLOSE_TIMEOUT: Final = 1.5
-"""Maximum seconds for sending the last spans at the end."""
+"""Maximum seconds for sending the last spans when tracing ends."""
 REPEATED_AFTER: Final = 60.0
 """Seconds until the same message of OpenTelemetry is logged again."""
 MAX_MESSAGES: Final = 64
-"""Number of messages for which that time is remembered."""
+"""Maximum messages of OpenTelemetry for which the time of their last log line is remembered."""
 
 _EXPORTER: Final = "OTEL_TRACES_EXPORTER"
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -53,7 +53,7 @@ class _Setting(NamedTuple):
 
 @final
 class OpenTelemetry:
-    """Tracing that has been started, with its connection to a collector."""
+    """OpenTelemetry tracing that has been started, with its connection to a collector."""
 
     def __init__(self, tracing: Tracing, sink: OpenTelemetrySink) -> None:
         self.tracing = tracing
@@ -100,7 +100,7 @@ def start_tracing(environ: Mapping[str, str]) -> OpenTelemetry | None:
 
 
 def _asked_by(environ: Mapping[str, str]) -> _Setting | None:
-    """Returns the setting that turns tracing on; a service name alone does not."""
+    """Returns the `OTEL_*` setting that turns tracing on, if any; a service name alone does not."""
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
     exporters = [each.strip() for each in environ.get(_EXPORTER, "").lower().split(",") if each.strip()]
@@ -116,7 +116,7 @@ def _endpoint(environ: Mapping[str, str]) -> _Setting:
 
 
 def _problem(environ: Mapping[str, str]) -> str:
-    """Returns what is wrong with the settings; empty: nothing."""
+    """Returns what is wrong with the `OTEL_*` settings; empty: nothing."""
     exporters = {each.strip() for each in environ.get(_EXPORTER, "otlp").lower().split(",") if each.strip()}
     if exporters and "otlp" not in exporters:
         return f"{_EXPORTER} is {environ[_EXPORTER]!r}: set it to otlp or none"
@@ -141,7 +141,7 @@ def _without_user(url: str) -> str:
 
 
 def read_sampler(environ: Mapping[str, str]) -> tuple[str, Sampler]:
-    """Reads the sampler, with its name. An invalid one is an error in the log, and the default is used."""
+    """Reads the sampler of traces, with its name. An invalid one is logged, and the default is used."""
     name = environ.get(_SAMPLER, "").strip().lower() or _DEFAULT_SAMPLER
     kind = name.removeprefix(_BY_PARENT)
     if kind not in {*_SHARES, _RATIO}:
@@ -162,7 +162,7 @@ def read_sampler(environ: Mapping[str, str]) -> tuple[str, Sampler]:
 
 
 def _quieten(environ: Mapping[str, str]) -> None:
-    """Limits messages of OpenTelemetry to one a minute each, without the headers it sends."""
+    """Limits log messages of OpenTelemetry to one a minute each, without the headers it sends."""
     logger = logging.getLogger(_LIBRARY)
     logger.propagate = False
     logger.handlers = [_Forwarder([environ[name] for name in _HEADERS if environ.get(name)])]
@@ -170,7 +170,7 @@ def _quieten(environ: Mapping[str, str]) -> None:
 
 @final
 class _Forwarder(logging.Handler):
-    """Forwards messages of OpenTelemetry to the gateway's log: one line, and the same one once a minute."""
+    """Log handler that forwards messages of OpenTelemetry as one line, and the same one once a minute."""
 
     def __init__(self, headers: list[str]) -> None:
         super().__init__(logging.WARNING)

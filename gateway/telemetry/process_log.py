@@ -35,16 +35,16 @@ MAX_UNFINISHED: Final = 65_536
 """Maximum bytes of a printed line; a longer one is cut in two."""
 
 MAX_TEXT: Final = 65_536
-"""Maximum characters of one value of an event: a traceback may be long."""
+"""Maximum characters of one value of a log event: a traceback may be long."""
 
 GATEWAY: Final = "skewgate"
-"""Root of the gateway's own loggers."""
+"""Name of the root of the gateway's own loggers."""
 
 STREAM: Final = "stderr"
-"""Logger name of printed lines."""
+"""Logger name in events made of lines that were printed to standard error."""
 
 SUBJECTS: Final = ("service", "backend")
-"""Fields that name the subject of an event, as in the access log (`about`)."""
+"""Fields that name the subject of a log event, as in the access log (`about`)."""
 
 BY_OPERATOR: Final = "skewgate_by_operator"
 """Attribute of a log record that is true if the event is a command of an operator."""
@@ -55,35 +55,35 @@ OUTAGE: Final = "skewgate_outage"
 _STACK: Final = "skewgate_stack"
 
 _PRIORITIES: Final = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
-"""Syslog priorities by the lowest level of an event that has them; below them all it is 7."""
+"""Syslog priorities as (lowest log level, priority); for an event below all of them it is 7."""
 
 _log = logging.getLogger("skewgate.log")
 
 
 def about(key: str) -> dict[str, str]:
-    """Makes `extra` for an event about a service, or about a backend (SERVICE/BACKEND)."""
+    """Makes a log call's `extra` for an event about a service, or about a backend (SERVICE/BACKEND)."""
     service, _, backend = key.partition("/")
     return {"service": service, "backend": backend} if backend else {"service": service}
 
 
 def by_operator(key: str) -> dict[str, object]:
-    """Makes `extra` for an event that an operator has commanded: as `about`, and marked so."""
+    """Makes a log call's `extra` for an event that an operator has commanded: as `about`, and marked so."""
     return {**about(key), BY_OPERATOR: True}
 
 
 def outage(key: str, *, begins: bool) -> dict[str, object]:
-    """Makes `extra` for an event with which an outage of a service begins or ends."""
+    """Makes a log call's `extra` for an event with which an outage of a service begins or ends."""
     return {**about(key), OUTAGE: begins}
 
 
 def with_stack(stack: str) -> dict[str, str]:
-    """Makes `extra` for an event with a stack, as `traceback` formats it."""
+    """Makes a log call's `extra` for an event with a stack, as `traceback` formats it."""
     return {_STACK: stack}
 
 
 @final
 class ProcessLog(logging.Handler):
-    """Handler for the root logger. `logging.shutdown` closes it, and waits a bounded time for the reader."""
+    """Writes the process log, as the root logger's handler. `logging.shutdown` closes it in bounded time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,8 +114,8 @@ class ProcessLog(logging.Handler):
         self._lines.worker = worker
 
     def configure(self, settings: LogSettings) -> None:
-        """Sets format and level. Events of libraries below `info` are never written: their debug lines may
-        show secrets. Events of the gateway at `info` are made in any case, for `telemetry.history`."""
+        """Sets format and level of the log. Events of libraries below `info` are never written: their debug
+        lines may show secrets. Events of the gateway at `info` are always made, for `telemetry.history`."""
         number, as_json = logging.getLevelNamesMapping()[settings.level.upper()], settings.format == "json"
         self.setLevel(number)
         logging.getLogger(GATEWAY).setLevel(min(number, logging.INFO))
@@ -124,7 +124,7 @@ class ProcessLog(logging.Handler):
         self._choose_printed()
 
     def start(self) -> None:
-        """Starts writing. Lines wait till then, because a process that still forks must not own a thread."""
+        """Starts writing the log. Lines wait till then: a process that still forks must not own a thread."""
         self._writer.start()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -134,7 +134,7 @@ class ProcessLog(logging.Handler):
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name that logging calls
-        """Writes an event about one that cannot be formatted."""
+        """Logs an error about an event that cannot be formatted."""
         text = f"a line of {record.name} cannot be formatted: {record.msg!r}"
         event = logging.LogRecord("skewgate.log", logging.ERROR, "", 0, text, None, sys.exc_info())
         self._writer.put(self._encoded(event))
@@ -164,7 +164,7 @@ class ProcessLog(logging.Handler):
 
 @final
 class _Lines(logging.Formatter):
-    """Formatter of events as one line of JSON, or as text."""
+    """Formatter of log events as one line of JSON, or as text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ class _Lines(logging.Formatter):
         self.for_systemd = False
         """Whether lines go to systemd's journal."""
         self.worker = ""
-        """Name of this worker process; empty: it is none."""
+        """Name of this worker process; empty: this is no worker."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = self._text(record)
@@ -214,18 +214,18 @@ def _leads_to_systemd() -> bool:
 
 
 def _prefixed(text: str, level: int) -> str:
-    """Puts the priority of an event before each of its lines, since every line is an entry of the journal."""
+    """Puts the syslog priority of an event before each of its lines: each is an entry of the journal."""
     priority = next((number for least, number in _PRIORITIES if level >= least), 7)
     return "\n".join(f"<{priority}>{line}" for line in text.split("\n"))
 
 
 def _with_priority(lines: bytes) -> bytes:
-    """Puts the priority of errors before printed lines, which are errors in JSON as well."""
+    """Puts the syslog priority of errors before printed lines, which are errors in JSON as well."""
     return b"".join(b"<3>%b\n" % line for line in lines.split(b"\n"))
 
 
 def utc(seconds: float) -> str:
-    """Writes wall-clock time as the access log does."""
+    """Writes wall-clock time as `2026-11-20T13:43:28.123Z`, as the access log does."""
     second, milliseconds = divmod(int(seconds * 1000), 1000)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(second))}.{milliseconds:03d}Z"
 
@@ -255,7 +255,7 @@ class _Stream(io.RawIOBase):
         self._lock = threading.RLock()
         self._unfinished = b""
         self.as_events: Callable[[bytes], bytes] | None = None
-        """Makes events of whole lines; None: lines are written as they are."""
+        """Makes log events of whole printed lines; None: the lines are written as they are."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         text = bytes(data)

@@ -20,20 +20,20 @@ PROC: Final = Path("/proc")
 
 
 class ProcessStats(NamedTuple):
-    """Statistics of the process at one moment."""
+    """Statistics of this process at one moment."""
 
     cpu_seconds: float
     started_at: float | None
-    """Start time in seconds since the epoch."""
+    """Start time of the process in seconds since the epoch."""
     virtual_bytes: int | None
     resident_bytes: int | None
     open_fds: int | None
     max_fds: float
-    """Limit of open file descriptors; infinite if there is none."""
+    """Limit of the process's open file descriptors; infinite if there is none."""
 
 
 def read_stats(proc: Path = PROC) -> ProcessStats:
-    """Reads the statistics within some 50 µs; `open_fds` is None if counting them would take longer."""
+    """Reads the process's statistics in some 50 µs; `open_fds` is None if counting them would take longer."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     started_at, virtual_bytes, resident_bytes = _stat(proc)
@@ -48,7 +48,7 @@ def read_stats(proc: Path = PROC) -> ProcessStats:
 
 
 async def collect_stats(proc: Path = PROC) -> ProcessStats:
-    """Reads all statistics. The event loop goes on while descriptors are counted."""
+    """Reads all statistics of the process. The event loop goes on while descriptors are counted."""
     stats = read_stats(proc)
     if stats.open_fds is None:
         stats = stats._replace(open_fds=await asyncio.to_thread(count_descriptors, proc))
@@ -56,7 +56,7 @@ async def collect_stats(proc: Path = PROC) -> ProcessStats:
 
 
 def count_descriptors(proc: Path = PROC) -> int | None:
-    """Counts open descriptors one by one, which takes a microsecond each."""
+    """Counts the process's open descriptors one by one, which takes a microsecond each."""
     try:
         with os.scandir(proc / "self" / "fd") as found:
             return sum(1 for _ in found) - 1  # without the descriptor of this scan
@@ -65,7 +65,7 @@ def count_descriptors(proc: Path = PROC) -> int | None:
 
 
 def _known_descriptors(proc: Path) -> int | None:
-    """Reads the number of descriptors from the size of the folder, which is 0 on older kernels."""
+    """Reads the number of open descriptors from the size of their folder, which is 0 on older kernels."""
     try:
         return (proc / "self" / "fd").stat().st_size or None
     except OSError:
@@ -73,7 +73,7 @@ def _known_descriptors(proc: Path) -> int | None:
 
 
 def _stat(proc: Path) -> tuple[float | None, int | None, int | None]:
-    """Reads start time, virtual and resident memory from `/proc/self/stat` (proc_pid_stat(5))."""
+    """Reads start time, virtual and resident memory of the process (`/proc/self/stat`, proc_pid_stat(5))."""
     try:
         # The name of the program may have blanks and parentheses; the fields follow the last parenthesis.
         fields = (proc / "self" / "stat").read_bytes().rpartition(b")")[2].split()
@@ -97,7 +97,7 @@ def _boot_time(proc: Path) -> float | None:
 
 @cache
 def _boot_time_of_clocks() -> float | None:
-    """Computes the boot time once: one that moves with each scrape would look like a restart."""
+    """Computes the machine's boot time once: one that moves with each scrape would look like a restart."""
     if not hasattr(time, "CLOCK_BOOTTIME"):
         return None
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)

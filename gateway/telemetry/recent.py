@@ -20,34 +20,34 @@ from gateway.core.dialect import RequestedKind
 from gateway.core.versions.version import Scheme, Version
 
 MINIMUM: Final = 0.5
-"""Minimum seconds between two samples of a rate: over less a few requests would look like many."""
+"""Minimum seconds between two samples of a request rate: over less a few requests would look like many."""
 
 SPAN: Final = 3600.0
-"""Seconds covered by the served versions and the traffic."""
+"""Seconds covered by the recent counts of served versions and of traffic."""
 
 SERVER_ERROR: Final = 500
-"""The least status that says that the server has failed (RFC 9110, 15.6)."""
+"""Lowest HTTP status that says that the server has failed (RFC 9110, 15.6)."""
 
 _WHOLE_HOUR: Final = 0.98 * SPAN
-"""Minimum seconds of counts that are called those of the last hour: samples are taken once a minute."""
+"""Minimum seconds that counts cover to be called those of the last hour: samples are taken once a minute."""
 
 _Key = TypeVar("_Key")
 _Counts = TypeVar("_Counts")
 
 
 class RequestCounts(NamedTuple):
-    """Counts of one service since the start. The mappings of `Metrics.request_counts` are live."""
+    """Request counts of one service since the start. The mappings of `Metrics.request_counts` are live."""
 
     requests: Mapping[tuple[int, str], int]
-    """Requests by (status, backend): `OfRequests.requests`."""
+    """Number of requests by (status, backend), as in the series `OfRequests.requests`."""
     results: Mapping[tuple[RequestedKind, NegotiationResult], int]
-    """Requests by (requested, result): `OfService.negotiations`."""
+    """Number of requests by (requested, result), as in the series `OfService.negotiations`."""
     refused: Mapping[str, int]
-    """Requests not admitted, by reason: `OfService.requests_refused`."""
+    """Number of requests not admitted, by reason, as in the series `OfService.requests_refused`."""
 
 
 ServedCounts: TypeAlias = Mapping[str, int]
-"""Requests of one service since the start, by version as written. Those of `Metrics.served` are live."""
+"""Numbers of requests of one service since the start, by version. Those of `Metrics.served` are live."""
 
 
 class ServiceRates(NamedTuple):
@@ -57,15 +57,15 @@ class ServiceRates(NamedTuple):
     by_backend: Mapping[str, float] = {}
     results: Mapping[NegotiationResult, float] = {}
     refused: Mapping[str, float] = {}
-    """Requests not admitted, by reason."""
+    """Recent requests per second that were not admitted, by reason."""
 
 
 class TrafficCounts(NamedTuple):
-    """Requests of one service: those since the start, or those of one minute."""
+    """Number of requests of one service: those since the start, or those of one minute."""
 
     requests: int = 0
     server_errors: int = 0
-    """Requests that were answered with a status of 500 or above."""
+    """Number of requests that were answered with a status of 500 or above."""
 
 
 NO_RATES: Final = ServiceRates()
@@ -76,9 +76,9 @@ class LastHour(NamedTuple):
     """Requests that one service has served in the last hour."""
 
     served: Mapping[str, int]
-    """Requests by version as written."""
+    """Number of requests by version as text."""
     seconds: float
-    """Seconds that it covers: an hour, or less after a start."""
+    """Seconds that the counts cover: an hour, or less after a start."""
 
     @property
     def total(self) -> int:
@@ -86,11 +86,11 @@ class LastHour(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it covers an hour; otherwise the time since the start."""
+        """Whether the counts cover an hour; otherwise they cover the time since the start."""
         return self.seconds >= _WHOLE_HOUR
 
     def requests(self, scheme: Scheme, wanted: Callable[[Version], bool]) -> int:
-        """Sums the requests at `wanted` versions, without those whose version was not counted."""
+        """Sums the requests for `wanted` versions, without those whose version was not counted."""
         return sum(
             count
             for text, count in self.served.items()
@@ -99,7 +99,7 @@ class LastHour(NamedTuple):
 
 
 class _Samples(Generic[_Counts]):
-    """Sampler of `counts`, by service, from `start` to `close`. `clock` gives monotonic seconds."""
+    """Sampler of request counts by service, from `start` to `close`. `clock` gives monotonic seconds."""
 
     every: ClassVar[float]
     """Seconds between two samples."""
@@ -117,7 +117,7 @@ class _Samples(Generic[_Counts]):
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Takes a sample now, and then every `every` seconds."""
+        """Takes a sample of the counts now, and then every `every` seconds."""
         self.sample()
         self._timer = asyncio.get_running_loop().call_later(self.every, self.start)
 
@@ -127,7 +127,7 @@ class _Samples(Generic[_Counts]):
             self._timer = None
 
     def sample(self) -> None:
-        """Copies the present counts. Mappings equal to those of the last sample are shared."""
+        """Takes a sample of the present counts. Mappings equal to those of the last sample are shared."""
         last = self._samples[-1][1] if self._samples else {}
         copied = {name: self._copied(counts, last.get(name)) for name, counts in self._counts().items()}
         self._samples.append((self._clock(), copied))
@@ -137,7 +137,7 @@ class _Samples(Generic[_Counts]):
         raise NotImplementedError
 
     def _oldest(self, now: float) -> tuple[float, Mapping[str, _Counts]]:
-        """Returns the newest sample that is at least `span` old, or the first one."""
+        """Returns the newest sample of the counts that is at least `span` old, or the first one."""
         return next(
             (sample for sample in reversed(self._samples) if sample[0] <= now - self.span),
             self._samples[0] if self._samples else (now, {}),
@@ -161,7 +161,7 @@ class Rates(_Samples[RequestCounts]):
         )
 
     def of(self, service: str) -> ServiceRates:
-        """Returns means over the last `span` seconds, or since the start if that is less."""
+        """Returns a service's mean rates over the last `span` seconds, or since the start if less."""
         counts = self._counts().get(service)
         now = self._clock()
         since, samples = self._oldest(now)
@@ -190,7 +190,7 @@ class RecentRequests(_Samples[ServedCounts]):
         return last if last is not None and last == counts else dict(counts)
 
     def last_hour(self, service: str) -> LastHour:
-        """Returns the requests since the sample that is an hour old, or since the first one."""
+        """Returns a service's requests since the sample that is an hour old, or since the first one."""
         now = self._clock()
         since, samples = self._oldest(now)
         served, before = self._counts().get(service, {}), samples.get(service, {})
@@ -208,7 +208,7 @@ class HourlyTraffic(_Samples[TrafficCounts]):
         return counts
 
     def minutes(self, service: str) -> Sequence[TrafficCounts]:
-        """Returns the counts of each whole minute, the oldest first."""
+        """Returns a service's request counts of each whole minute, the oldest first."""
         counted = [samples[service] for _, samples in self._samples if service in samples]
         return [_difference(after, before) for before, after in pairwise(counted)]
 
@@ -234,7 +234,7 @@ def totals(counts: Mapping[str, RequestCounts]) -> dict[str, TrafficCounts]:
 
 
 def _more(counts: Mapping[_Key, int], before: Mapping[_Key, int]) -> dict[_Key, int]:
-    """Subtracts `before` from `counts`, without zeros."""
+    """Returns by how much each count has risen since `before`, without zeros."""
     found = {}
     for key, count in counts.items():
         earlier = before.get(key, 0)

@@ -47,7 +47,7 @@ class ReceivedHead(Protocol):
 
 
 class SendingPeer(Protocol):
-    """Interface to the peer of a client connection."""
+    """Interface to the other end of a client connection: the client, or a proxy in front."""
 
     @property
     def scheme(self) -> str: ...
@@ -60,7 +60,7 @@ class SendingPeer(Protocol):
 
 
 class RequestRecord:
-    """One request, from its complete head to the last byte of its response."""
+    """Record of one request, from its complete head to the last byte of its response."""
 
     __slots__ = (
         *("service", "backend", "method", "status", "requested", "result", "version", "attempts"),
@@ -75,14 +75,14 @@ class RequestRecord:
         self.head = head
         self.peer = peer
         self.service = ""
-        """Name of the service; empty: none matched."""
+        """Name of the service that the request matched; empty: none."""
         self.backend = NO_BACKEND
-        """Name of the backend that answered, or `NO_BACKEND`."""
+        """Name of the backend that answered the request, or `NO_BACKEND`."""
         self.method = head.method
         self.status = 0
         """Status of the response; 0: the client left before one began."""
         self.requested: RequestedKind | None = None
-        """Kind of version that was requested; None: nothing was negotiated."""
+        """Kind of version that the request asked for; None: nothing was negotiated."""
         self.result: NegotiationResult | None = None
         self.version = ""
         """Canonical served version, or the requested version of a refusal; empty: none, or not known."""
@@ -90,14 +90,14 @@ class RequestRecord:
         """Negotiated version if the response names another one, or wrongly none; otherwise empty."""
         self.attempts = 0
         self.seconds = 0.0
-        """Time from the complete request head to the last byte of the response."""
+        """Seconds from the complete request head to the last byte of the response."""
         self.backend_seconds = -1.0
-        """Time from the first byte to the backend until its response's head; negative: no response."""
+        """Seconds from the first byte to the backend until its response's head; negative: no response."""
         self.bytes_in = 0
-        """Body bytes from the client until the response ended."""
+        """Body bytes that came from the client until the response ended."""
         self.bytes_out = 0
         self.reason = ""
-        """Name of the failure (`dataplane.local_responses.failures`); empty: there was none."""
+        """Name of the request's failure (`dataplane.local_responses.failures`); empty: there was none."""
         self.request_id = ""
         """Request id that came with the request or that the gateway made; empty: there is none."""
         self.response_id = b""
@@ -134,5 +134,5 @@ class RequestRecord:
 
     @property
     def client(self) -> str:
-        """Address of the peer, or of the client as a trusted proxy reports it."""
+        """Address of the client: that of the connection, or the one that a trusted proxy reports."""
         return self.peer.client_address(self.head)

@@ -47,7 +47,7 @@ from gateway.telemetry.tracing import SpanSink
 MAX_ANSWER: Final = 64 * 1024
 """Maximum bytes of a collector's response that are read."""
 OTHER_METHOD: Final = "_OTHER"
-"""Replacement for unknown methods, which clients choose (semantic conventions for HTTP)."""
+"""Replacement in spans for unknown methods, which clients choose (semantic conventions for HTTP)."""
 
 _NOTHING: Final = Context()
 
@@ -58,8 +58,8 @@ _log = logging.getLogger("skewgate.tracing")
 
 @final
 class OpenTelemetrySink(SpanSink):
-    """Makes spans and hands them to the SDK, which reads `OTEL_*` itself and raises about malformed
-    values."""
+    """Makes OpenTelemetry spans and hands them to the SDK, which reads `OTEL_*` itself and raises about
+    malformed values."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._ids = _NotedIds()
@@ -112,7 +112,7 @@ class OpenTelemetrySink(SpanSink):
         return span
 
     def close(self, timeout: float) -> bool:
-        """Sends what is left, and blocks; False: the collector has not taken it within `timeout` seconds."""
+        """Sends the spans that are left, and blocks; False: the collector took longer than `timeout` s."""
         thread = Thread(target=self._provider.shutdown, name="skewgate-traces", daemon=True)
         thread.start()
         thread.join(timeout)
@@ -124,7 +124,7 @@ class OpenTelemetrySink(SpanSink):
 
 @final
 class _NotedIds(IdGenerator):
-    """Generator of ids that gives those that were sent to backends."""
+    """Id generator for the SDK that gives spans the ids which were sent to backends."""
 
     def __init__(self) -> None:
         self.trace_id = self.span_id = 0
@@ -155,7 +155,7 @@ class _BoundedSession(requests.Session):
 
 
 def _resource(environ: Mapping[str, str]) -> Resource:
-    """Makes the resource, with a service name unless the environment has one, which it would hide."""
+    """Makes the resource of all spans; its service name is the environment's, if that has one."""
     resource = environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
     named = environ.get("OTEL_SERVICE_NAME") or f"{SERVICE_NAME}=" in resource
     attributes = {SERVICE_VERSION: __version__}
@@ -183,7 +183,7 @@ def _of_method(record: RequestRecord) -> Attributes:
 
 
 def _of_request(record: RequestRecord) -> Attributes:
-    """Attributes of the exchange between client and gateway. Text of the client is cut (threats O8)."""
+    """Span attributes of the exchange between client and gateway. Text of the client is cut (threats O8)."""
     attributes = _of_method(record)
     host, port = _split(record.head.host)
     attributes |= {
@@ -214,7 +214,7 @@ def _split(host: str) -> tuple[str, str]:
 
 
 def _of_attempt(record: RequestRecord, attempt: AttemptSpan, number: int, target: str) -> Attributes:
-    """Attributes of the exchange between gateway and backend. `target`: the client's, if nothing was sent."""
+    """Span attributes of an exchange between gateway and backend. `target`: for one that sent nothing."""
     backend, target = attempt.backend, f"{attempt.backend.path}{target}"
     if attempt.target:
         path, mark, query = attempt.target.decode("ascii").partition("?")

@@ -30,13 +30,13 @@ _log = logging.getLogger("skewgate.stacks")
 
 
 class TaskStack(NamedTuple):
-    """Stack of an asyncio task."""
+    """Call stack of an asyncio task."""
 
     name: str
     places: tuple[FrameSummary, ...]
-    """Frames from the outermost coroutine on."""
+    """Frames of the task's stack, from the outermost coroutine on."""
     end: str
-    """Last line: what the task waits for, or that it runs."""
+    """Last line of the task's stack: what the task waits for, or that it runs."""
 
 
 def capture_stacks(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
@@ -49,7 +49,7 @@ def capture_stacks(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
 
 
 def _log_stacks(tasks: Sequence[TaskStack], number: int) -> None:
-    """Logs one event for each task, and for each thread but this one. `number` counts all tasks."""
+    """Logs the stacks of tasks and of threads but this one, an event each. `number` counts all tasks."""
     frames = sys._current_frames()  # noqa: SLF001 - it is documented, and there is no other way
     if threading.current_thread() is not threading.main_thread():
         del frames[threading.get_ident()]
@@ -66,12 +66,12 @@ def _log_stacks(tasks: Sequence[TaskStack], number: int) -> None:
 
 
 def stack_of(frame: FrameType | None) -> str:
-    """Formats the stack that ends in `frame`, the innermost call last."""
+    """Formats the call stack that ends in `frame`, the innermost call last."""
     return "".join(traceback.format_stack(frame, limit=MAX_FRAMES)) if frame is not None else ""
 
 
 def _stack_of_task(task: asyncio.Task[object]) -> TaskStack:
-    """Follows a task from its outermost coroutine to what it waits for, unlike `Task.get_stack`."""
+    """Captures a task's stack from its outermost coroutine to what it waits for, unlike `Task.get_stack`."""
     places: list[FrameSummary] = []
     waiting: object = task.get_coro()
     while waiting is not None and len(places) < MAX_FRAMES:

@@ -25,7 +25,7 @@ STALL: Final = 1.0
 """Seconds for which the event loop may be blocked without a report."""
 
 INTERVAL: Final = 0.25
-"""Seconds between two checks, and between two times that the loop notes."""
+"""Seconds between two checks by the thread, and between two times that the event loop notes."""
 
 MAX_PAUSE: Final = 60.0
 """Maximum seconds between two reports of one stall, which come after 1, 2, 4, 8 seconds and so on."""
@@ -48,32 +48,32 @@ class StallWatch:
         self._stall, self._interval = stall, interval
         self._clock, self._cpu = clock, cpu
         self._noted = self._checked = clock()
-        """Time of the loop's last note, and of the thread's last check."""
+        """Time of the event loop's last note, and of the watching thread's last check."""
         self._cpu_noted = cpu()
         self._next = stall
-        """Duration of a stall at which the next report is due."""
+        """Duration of a stall of the event loop at which the next report is due."""
         self._reported = False
-        """Whether the thread has reported this stall."""
+        """Whether the watching thread has reported the present stall."""
         self._serving = self._harms = False
-        """Whether clients are served: now, and at the loop's last note."""
+        """Whether clients are served: now, and at the event loop's last note."""
         self._ident = 0
         self._timer: asyncio.TimerHandle | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="skewgate-stall", daemon=True)
 
     def start(self) -> None:
-        """Starts the thread. Not earlier: a process that still forks must not own one."""
+        """Starts the watching thread. Not earlier: a process that still forks must not own one."""
         self._ident = threading.get_ident()
         self._checked = self._clock()
         self._set_timer()
         self._thread.start()
 
     def begin_serving(self) -> None:
-        """Marks that a stall holds up requests from now on."""
+        """Marks that a stall of the event loop holds up requests from now on."""
         self._serving = True
 
     def close(self) -> None:
-        """Ends the thread, and waits for it; it never waits for the loop."""
+        """Ends the watching thread, and waits for it; it never waits for the event loop."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -89,7 +89,7 @@ class StallWatch:
         self._timer = asyncio.get_running_loop().call_later(self._interval, self._note)
 
     def _note(self) -> None:
-        """Logs the end of a stall, in the loop."""
+        """Notes the time, in the event loop, after logging the end of a stall if there was one."""
         held = self._clock() - self._noted - self._interval
         if held > self._stall:
             cpu = self._cpu() - self._cpu_noted
@@ -110,7 +110,7 @@ class StallWatch:
             self._check_loop()
 
     def _check_loop(self) -> None:
-        """Reports a blocked loop, unless this thread was stopped as well: then the whole process was."""
+        """Reports a blocked event loop, unless this thread was stopped too: then the whole process was."""
         now, before = self._clock(), self._checked
         self._checked = now
         held = now - self._noted - self._interval

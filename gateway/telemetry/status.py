@@ -33,12 +33,12 @@ from gateway.telemetry.worker_report import WorkerReport
 
 @final
 class StateWrites(NamedTuple):
-    """Writes of the state file so far."""
+    """Result and number of the writes of the state file so far."""
 
     successful: bool
-    """Whether the present state is in the file."""
+    """Whether the present state is in the state file."""
     written_at: float
-    """Seconds since the epoch of the last write; 0: none by this process."""
+    """Seconds since the epoch of the last write of the state file; 0: none by this process."""
     writes: int
     failures: int
 
@@ -46,38 +46,38 @@ class StateWrites(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class ConfigInForce:
-    """The configuration in force."""
+    """Configuration in force: its hash, when it was loaded, and whether a later one was refused."""
 
     hash: str
     loaded_at: float
-    """Wall-clock seconds."""
+    """Wall-clock seconds at which the configuration was loaded."""
     error: str | None = None
-    """Reason for which the last reload was refused; None: it was not."""
+    """Reason for which the last reload of the configuration was refused; None: it was not."""
 
 
 @final
 class WorkerState(NamedTuple):
-    """State of one worker."""
+    """State of one worker process."""
 
     slot: int
     pid: int
-    """Process id; 0: the next process is about to be started."""
+    """Process id of the worker; 0: its next process is about to be started."""
     connections: int
-    """Client connections, as of its last report."""
+    """Client connections of the worker, as of its last report."""
     state: str
     """State of the worker: `starting`, `serving`, `draining`."""
     restarts: int
-    """Number of times that a process of this slot ended and was replaced."""
+    """Number of times that a process of this worker ended and was replaced."""
     holds: Snapshot | None = None
-    """Snapshot that it has acknowledged; None: none yet, or it serves in this process."""
+    """Snapshot that the worker has acknowledged; None: none yet, or it serves in this process."""
 
 
 @final
 class EjectionStatus(NamedTuple):
-    """The ejection of a backend."""
+    """Ejection of a backend, which keeps requests from it for a time."""
 
     until: float
-    """Wall-clock seconds."""
+    """Wall-clock seconds at which the ejection ends."""
     reason: str
 
 
@@ -87,18 +87,18 @@ class BackendStatus(NamedTuple):
 
     member: Member
     summary: MemberSummary
-    """Summary of the member: one object for all members of a service that are equal in it."""
+    """Summary of the backend's state: one object for all backends of a service that are equal in it."""
     in_flight: int
-    """Requests in flight, including those that an engine beside the gateway may have there."""
+    """Requests in flight to the backend, including those that an engine beside the gateway may have there."""
     queued: int | None
-    """Requests in its queue; None: it has no queue."""
+    """Requests in the backend's queue; None: it has no queue."""
     rate: float
-    """Recent requests per second."""
+    """Recent requests per second to the backend."""
     ejection: EjectionStatus | None
     leaves_at: float | None
-    """Wall-clock seconds at which it is removed because its source does not list it; None: it stays."""
+    """Wall-clock seconds at which the backend is removed, as its source does not list it; None: it stays."""
     last_probe_at: float | None
-    """Wall-clock seconds of the last probe that ended; None: none has."""
+    """Wall-clock seconds of the backend's last probe that ended; None: none has."""
 
     @property
     def versions(self) -> VersionSet:
@@ -124,7 +124,7 @@ class ServiceStatus:
 
     @property
     def agreement(self) -> ServiceReport | None:
-        """State of this replica in the agreement about it; None: there are no replicas."""
+        """State of this replica in the agreement about the service; None: there are no replicas."""
         report = self.gateway.agreement
         return None if report is None else report.services.get(self.name)
 
@@ -136,7 +136,7 @@ class ServiceStatus:
 
     @property
     def sources(self) -> tuple[SourceReport, ...]:
-        """Sources of its backends; empty: the configuration names them all."""
+        """State of the sources of the service's backends; empty: the configuration names them all."""
         return self.gateway.sources_of.get(self.name, ())
 
     @property
@@ -146,12 +146,12 @@ class ServiceStatus:
         return sum(in_flight.get(key, 0) + waiting.get(key, 0) for key in keys)
 
     def backends(self, begin: int = 0, end: int | None = None) -> Iterator[BackendStatus]:
-        """Makes the status of backends in a range of positions, each on demand."""
+        """Makes the status of the service's backends in a range of positions, each on demand."""
         members = self.view.members
         return map(self._backend, members.all[begin:end], members.summaries[begin:end])
 
     def backend(self, name: str) -> BackendStatus:
-        """Makes the status of one backend. Raises `KeyError` if it is not configured."""
+        """Makes the status of one backend of the service. Raises `KeyError` if it is not configured."""
         members = self.view.members
         at = members.positions[name]
         return self._backend(members.all[at], members.summaries[at])
@@ -185,30 +185,30 @@ class GatewayStatus:
     rates: Callable[[str], ServiceRates]
     """Returns the recent requests per second of a service: `Rates.of`."""
     last_probe_at: Mapping[tuple[str, str], float]
-    """Wall-clock seconds of the last probe by (service, backend)."""
+    """Wall-clock seconds of the last probe of a backend, by (service, backend)."""
     certificate_expiry: Mapping[str, float]
     """Wall-clock seconds at which certificates expire, by path."""
     now: float
-    """Wall-clock seconds of this moment."""
+    """Wall-clock time of this status in seconds."""
     monotonic: float
-    """Seconds of this moment by the clock that dates facts."""
+    """Time of this status in seconds by the monotonic clock, which dates facts."""
     not_serving: str = ""
     """Sentence that says why no client is accepted; empty: clients are accepted."""
     workers: tuple[WorkerState, ...] = ()
     agreement: AgreementReport | None = None
-    """State of the agreement; None: there are no replicas."""
+    """State of the agreement of replicas; None: there are no replicas."""
     engine: EngineReport | None = None
-    """State of the engine; None: there is none."""
+    """State of the engine beside the gateway; None: there is none."""
     sources: tuple[SourceReport, ...] = ()
     state_writes: StateWrites | None = None
-    """Writes of the state file; None: there is no such file."""
+    """Writes of the state file so far; None: there is no such file."""
     in_flight: Mapping[str, int] = field(init=False)
-    """Requests in flight by member key, including those of the engine."""
+    """Requests in flight by backend (member key), including those of the engine."""
     sources_of: Mapping[str, tuple[SourceReport, ...]] = field(init=False)
-    """Sources by service; services without one have no entry."""
+    """State of the sources of backends by service; services without one have no entry."""
 
     def __post_init__(self) -> None:
-        """Computes what every backend or service needs."""
+        """Computes the fields that the status of every backend or service needs."""
         found: dict[str, tuple[SourceReport, ...]] = {}
         for each in self.sources:
             found[each.service] = (*found.get(each.service, ()), each)

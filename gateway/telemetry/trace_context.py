@@ -22,9 +22,9 @@ TRACESTATE: Final = b"tracestate"
 PARENT: Final = rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 """Pattern of a well-formed `traceparent`; in versions after 00 more may follow."""
 MALFORMED: Final = b"-"
-"""Stands for fields of a trace that are not well-formed and have to be removed."""
+"""Value in place of fields of a trace context that are not well-formed and have to be removed."""
 UNSAMPLED: Final = b"02468ace"
-"""Last digits of a `traceparent` whose sender does not record the trace."""
+"""Possible last digits of a `traceparent` whose sender does not record the trace."""
 
 _LENGTH: Final = 55
 _SAMPLED: Final = 0x01
@@ -52,7 +52,7 @@ def trace_of(fields: bytes) -> bytes:
 
 
 def is_well_formed(traceparent: bytes) -> bool:
-    """Whether a value has the form of version 00, or extends it (W3C Trace Context 3.2.2, 4.3)."""
+    """Whether a `traceparent` has the form of version 00, or extends it (W3C Trace Context 3.2.2, 4.3)."""
     if _parse(traceparent) is None:
         return False
     return len(traceparent) == _LENGTH or (
@@ -66,7 +66,7 @@ def is_sampled(traceparent: bytes) -> bool:
 
 
 def trace_digits(traceparent: bytes) -> str:
-    """Returns the trace id as text; empty: there is none, or it is `MALFORMED`."""
+    """Returns the trace id of a `traceparent` as text; empty: there is none, or it is `MALFORMED`."""
     return traceparent[3:35].decode()  # mypyc takes a slice with a name for an index
 
 
@@ -86,34 +86,34 @@ def write_traceparent(trace_id: int, span_id: int, *, sampled: bool) -> bytes:
 
 
 def states_among(fields: bytes) -> list[bytes]:
-    """Returns the values of `tracestate`."""
+    """Returns the values of all `tracestate` fields among these header fields."""
     return [value.rstrip(b" \t") for name, value in _LINE.findall(fields) if name.lower() == b"state"]
 
 
 def without_trace(fields: bytes, *, keep_state: bool) -> bytes:
-    """Removes the trace context from `fields`, or only `traceparent`."""
+    """Removes the trace context from header fields, or only `traceparent`."""
     if not keep_state:
         return _LINE.sub(b"", fields)
     return _LINE.sub(lambda line: line[0] if line[1].lower() == b"state" else b"", fields)
 
 
 class AttemptSpan:
-    """Span of one attempt of a sampled request."""
+    """Span of one attempt to send a sampled request to a backend."""
 
     __slots__ = ("backend", "began", "ended", "error", "span_id", "status", "target")
 
     def __init__(self, backend: Backend, target: bytes, began: float) -> None:
         self.backend = backend
         self.target = target
-        """Request target as the backend got it; empty: nothing was sent."""
+        """Request target as the backend got it in this attempt; empty: nothing was sent."""
         self.span_id = new_span_id()
         self.began = began
         self.ended = -1.0
         """Monotonic time at which the attempt ended; negative: it ends with the request."""
         self.status = 0
-        """Status of a response that the client does not get; 0: see the record."""
+        """Status of a response that the client does not get; 0: the request's record has the status."""
         self.error = ""
-        """Name of the failure (`dataplane.local_responses.failures`); empty: there was none."""
+        """Name of the attempt's failure (`dataplane.local_responses.failures`); empty: there was none."""
 
 
 class RequestTrace:

@@ -38,13 +38,13 @@ _FLAG: Final = -1
 """Index of the last digit of a `traceparent`; in `MALFORMED` it is no digit."""
 _NO_PARENT: Final = (b"", MALFORMED)
 _RATIO_BITS: Final = 64
-"""Number of lower bits of a trace id that decide, as in all programs (OpenTelemetry, TraceIdRatioBased)."""
+"""Number of a trace id's lower bits that decide on sampling (OpenTelemetry, TraceIdRatioBased)."""
 _LOW_BITS: Final = (1 << _RATIO_BITS) - 1
 _BEGIN: Final = f"{TRACEPARENT.decode()}: "
 _VALUE: Final = slice(len(_BEGIN), -4)
-"""Position of the value in a line `traceparent` that ends a head."""
+"""Position of the value in a `traceparent` line with which a request head ends."""
 _LOW_DIGITS: Final = slice(19, 35)
-"""Position of the lower bits in a `traceparent`. Texts of equal length are ordered as their numbers are."""
+"""Position of a trace id's lower bits in a `traceparent`. Texts of one length are ordered as numbers."""
 _ABOVE_ALL: Final = b"g"
 _TRACE_ID_BYTES: Final = 16
 _BLOCK: Final = 64
@@ -53,12 +53,12 @@ _BLOCK: Final = 64
 
 @final
 class Sampler(NamedTuple):
-    """Choice of the requests to sample, as `OTEL_TRACES_SAMPLER` configures it."""
+    """Rule that chooses the requests to sample for traces, as `OTEL_TRACES_SAMPLER` configures it."""
 
     share: float
     """Share of traces to sample, 0 to 1."""
     by_parent: bool
-    """Whether the flag in a client's `traceparent` decides, and `share` counts for new traces only."""
+    """Whether a client's `traceparent` decides on sampling, and `share` is for new traces only."""
 
     @property
     def bound(self) -> int:
@@ -70,13 +70,13 @@ class SpanSink:
     """Receiver of the spans of sampled requests."""
 
     def finish(self, record: RequestRecord, trace: RequestTrace) -> None:
-        """Takes a request that has ended now. Neither waits nor raises."""
+        """Takes the record and trace of a request that has ended now. Neither waits nor raises."""
         raise NotImplementedError
 
 
 @final
 class Tracing:
-    """The tracing of one process."""
+    """Tracing of one process: samples requests, and gives backends their trace context."""
 
     def __init__(self, sampler: Sampler, sink: SpanSink) -> None:
         self._sink = sink
@@ -84,12 +84,12 @@ class Tracing:
         self._bound = sampler.bound
         self._bound_digits = b"%016x" % self._bound if self._bound <= _LOW_BITS else _ABOVE_ALL
         self._line_end = f"-{new_span_id():016x}-00\r\n\r\n"
-        """End of a head whose trace begins here and is not sampled; all such spans have the same id."""
+        """End of a request head that begins a trace and is not sampled; all such spans have the same id."""
         self._unused: list[bytes] = []
-        """Ends of heads with ids for traces that will begin here, each for a trace that is not sampled."""
+        """Ends of request heads, each with the id of a new trace that is not sampled, for later use."""
 
     def head_end(self, record: RequestRecord) -> bytes:
-        """Returns the end of a head that came without a trace context; empty: `send` must write the head."""
+        """Returns the end of a request head that came without a trace; empty: `send` must write the head."""
         if record.traceparent:  # another attempt
             return b"" if record.trace is not None else b"traceparent: %b\r\n\r\n" % record.traceparent
         end = (self._unused or self._make_ends()).pop()
@@ -130,14 +130,14 @@ class Tracing:
         return b"%btraceparent: %b\r\n\r\n" % (head[:-2], traceparent)
 
     def not_sent(self, record: RequestRecord, backend: Backend, began: float) -> None:
-        """Records an attempt that failed before anything was sent. `end_attempt` adds the reason."""
+        """Records an attempt at a backend that failed before sending. `end_attempt` adds the reason."""
         if not record.traceparent:
             self._begin(record)
         if record.trace is not None:
             record.trace.attempts.append(AttemptSpan(backend, b"", began))
 
     def end_attempt(self, record: RequestRecord, now: float, *, status: int = 0, error: str = "") -> None:
-        """Records the end of the last attempt of a request that goes on."""
+        """Records the end of the last attempt at a backend, of a request that goes on."""
         trace = record.trace
         if trace is None or not trace.attempts or trace.attempts[-1].ended >= 0:
             return
@@ -145,7 +145,7 @@ class Tracing:
         attempt.ended, attempt.status, attempt.error = now, status, error
 
     def finish(self, record: RequestRecord) -> None:
-        """Hands a request that has ended to the sink, if it is sampled."""
+        """Hands a request that has ended to the receiver of spans, if it is sampled."""
         if not record.traceparent:  # no backend got it
             self._begin(record)
         if record.trace is not None:
@@ -158,7 +158,7 @@ class Tracing:
         return self._unused
 
     def _begin(self, record: RequestRecord) -> None:
-        """Continues the trace of the client, or begins one, and decides whether it is sampled."""
+        """Continues the client's trace of a request, or begins one, and decides whether it is sampled."""
         parent = record.head.trace
         if parent in _NO_PARENT:
             # A malformed `traceparent` makes `tracestate` invalid as well.

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar, final
 
 @final
 class WorkerUse(NamedTuple):
-    """Use of the limits of one worker, and the limits."""
+    """Use of one worker's limits, and the limits themselves."""
 
     clients: int
     """Client connections, including those before HTTP."""
@@ -31,25 +31,25 @@ class WorkerUse(NamedTuple):
 
 @final
 class WorkerStats(NamedTuple):
-    """Worker process. Its successor has the same number. The main process fills in what it cannot know."""
+    """Statistics of a worker. Its successor has its number. The main process fills in what it cannot know."""
 
     up: int = 0
     restarts: int = 0
     """Number of times that a process of this worker ended and was replaced."""
     cpu_seconds: float = 0.0
-    """User and system CPU time, including that of its predecessors."""
+    """Seconds of user and system CPU time of the worker, including that of its predecessors."""
     resident_bytes: int | None = None
     open_fds: int | None = None
     cut_requests: int = 0
-    """Requests in flight when predecessors died, by their last reports."""
+    """Number of requests in flight when the worker's predecessors died, by their last reports."""
     cut_tunnels: int = 0
-    """Open tunnels when predecessors died, by their last reports."""
+    """Number of open tunnels when the worker's predecessors died, by their last reports."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Ejected:
-    """Ejection of a member. It cannot be added: one worker, or the main process of several, decides."""
+    """Ejection of a backend. It has no sum over workers: one of them, or their main process, decides."""
 
     reason: str
     seconds: float
@@ -62,24 +62,24 @@ class WorkerReport(NamedTuple):
     in_flight_by_member: Mapping[str, int] = {}
     in_flight_by_service: Mapping[str, int] = {}
     waiting_by_member: Mapping[str, int] = {}
-    """Requests in queues, by member key."""
+    """Number of requests in queues, by backend (member key)."""
     connections: Mapping[tuple[str, str], tuple[int, int]] = {}
     """Connections to backends as (idle, active), by service and backend."""
     tunnels_open: Mapping[str, int] = {}
-    """Open tunnels by service; services without tunnels have no entry."""
+    """Number of open tunnels by service; services without tunnels have no entry."""
     ejected: Mapping[str, Ejected] = {}
-    """Ejections by member key. Empty in a worker process: its main process decides."""
+    """Ejections of backends by member key. Empty in a worker process: its main process decides."""
     use: Mapping[str, WorkerUse] = {}
     """Use of limits by worker. Reports that are added name different workers: limits have no sum."""
     processes: Mapping[str, WorkerStats] = {}
-    """Worker processes; empty if the only worker is in the process of the gateway."""
+    """Statistics of worker processes; empty if the only worker is in the process of the gateway."""
     access_log_dropped: int = 0
-    """Lines of access logs that could not be written."""
+    """Number of access log lines that could not be written."""
     process_log_dropped: int = 0
-    """Lines of process logs that could not be written."""
+    """Number of process log lines that could not be written."""
 
     def lasting(self) -> WorkerReport:
-        """Returns the part that outlives the worker: values that only rise."""
+        """Returns the part of the report that outlives the worker: values that only rise."""
         return WorkerReport(
             processes={
                 name: WorkerStats(cpu_seconds=each.cpu_seconds) for name, each in self.processes.items()
@@ -93,7 +93,7 @@ _Value = TypeVar("_Value")
 
 
 def plus(one: _Value, other: _Value) -> _Value:
-    """Adds reports or values: numbers, tuples by position, mappings by key; None adds nothing."""
+    """Adds two reports or values of them: numbers, tuples by position, mappings by key; None adds nothing."""
     return _plus(one, other)  # type: ignore[no-any-return]
 
 

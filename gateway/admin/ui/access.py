@@ -28,7 +28,7 @@ OPEN_PAGES: Final = frozenset({"/ui", SIGN_IN})
 """Pages that need no credentials, beside the files in `STATIC`: a redirection, and the form for the token."""
 
 DONE: Final = "done"
-"""Parameter of a service's page with the number of a command's result."""
+"""Query parameter of a service's page with the number of a command's result."""
 
 MAX_DIGITS: Final = 10
 
@@ -40,10 +40,10 @@ _EVENT_STREAM: Final = "text/event-stream"
 
 
 class Caller(NamedTuple):
-    """Credentials of a request that was let pass. With neither, everybody on this machine may look."""
+    """Credentials of a request that was let pass; without any, everybody on this machine may look."""
 
     proof: Proof | None
-    """Proof from the request itself: a certificate, or the token as Bearer."""
+    """Proof of identity from the request itself: a certificate, or the token as Bearer."""
     session: Session | None
     is_still_allowed: Callable[[], bool]
     """Returns whether the same request would be let pass now, for a stream that may last for hours: a reload
@@ -51,7 +51,7 @@ class Caller(NamedTuple):
 
     @property
     def shown(self) -> Proof | None:
-        """Proof of the request or of its session; None: no command is accepted."""
+        """Proof of identity from the request or its session; None: no command is accepted."""
         return self.proof if self.session is None else self.session.proof
 
 
@@ -69,7 +69,7 @@ class Operator(NamedTuple):
 
 
 def operator_of(request: web.Request) -> Operator | None:
-    """Returns the operator of a request; None: it may give no commands."""
+    """Returns the operator who sent a request; None: it may give no commands."""
     caller = request.get(CALLER)
     if caller is None or caller.shown is None:
         return None
@@ -171,7 +171,7 @@ def set_session(request: web.Request, response: web.StreamResponse, session_id: 
 
 
 def unset_session(request: web.Request, response: web.StreamResponse) -> None:
-    """Deletes the cookie."""
+    """Deletes the cookie with the session id."""
     response.del_cookie(cookie_name(request.host), **_attributes(request))
 
 

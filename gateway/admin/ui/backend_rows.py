@@ -18,7 +18,7 @@ CROWD: Final = 20
 """Number of backends from which on they are grouped by their versions, and listed with problems first."""
 
 MAX_GROUPS: Final = 8
-"""Maximum groups shown; the backends of the others are counted together."""
+"""Maximum groups of backends shown; the backends of the others are counted together."""
 
 SEVERITY: Final = {
     Freshness.DOWN: 0,
@@ -26,7 +26,7 @@ SEVERITY: Final = {
     Freshness.STALE: 3,
     Freshness.FRESH: 4,
 }
-"""Order of the rows of many backends. One without requests for another reason follows those that are down."""
+"""Order of many backends' rows. One without requests for another reason follows those that are down."""
 
 HELD_BACK: Final = 1
 IN_SERVICE: Final = "in service"
@@ -56,7 +56,7 @@ def _text(versions: VersionSet | None, number: int, drawing: Drawing) -> str:
 
 
 def worst_first(backends: tuple[BackendRow, ...]) -> tuple[BackendRow, ...]:
-    """Sorts many rows with problems first. Fewer keep their order, so that none moves under the pointer."""
+    """Sorts many rows of backends, problems first. Fewer keep their order: none moves under the pointer."""
     if len(backends) < CROWD:
         return backends
     return tuple(sorted(backends, key=_severity))

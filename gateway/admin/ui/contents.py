@@ -67,16 +67,16 @@ from gateway.telemetry.status import BackendStatus, GatewayStatus, ServiceStatus
 NOTHING_KNOWN: Final = "nothing known"
 
 ROWS: Final = 50
-"""Rows of backends made in one event-loop iteration: about half a millisecond."""
+"""Number of backends' rows made in one event-loop iteration: about half a millisecond."""
 
 SERVICES: Final = 20
-"""Rows of services made in one event-loop iteration, in about a millisecond."""
+"""Number of services' rows made in one event-loop iteration, in about a millisecond."""
 
 MAX_PROBLEMS_OF_A_SERVICE: Final = 3
 """Maximum problems of one service shown on the overview."""
 
 MAX_VERSIONS: Final = 20
-"""Maximum versions shown; the rest is counted together."""
+"""Maximum versions shown of those that clients got; the rest is counted together."""
 
 RESULTS: Final = {
     NegotiationResult.BELOW_MIN: "below the offer",
@@ -92,18 +92,18 @@ ADMISSION: Final = {
     "client_rate": "too many requests of one client per second",
     "overload": "shed because the event loop was late",
 }
-"""Texts for refused requests by `service.ADMISSION_REASONS`."""
+"""Texts for requests that were not admitted, by `service.ADMISSION_REASONS`."""
 
 
 @final
 class PageContents:
-    """Makes the contents of each page anew."""
+    """Makes the contents of the operations page, anew at each call."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
 
     async def overview(self) -> Overview:
-        """Makes the page of all services."""
+        """Makes the contents of the page of all services."""
         status, events = self._context.status(), self._context.history.latest()
         problems = list(gateway_problems(status))
         rows, of_services = [], list[tuple[str, Problem]]()
@@ -123,7 +123,7 @@ class PageContents:
         )
 
     async def service_page(self, name: str) -> ServicePage | None:
-        """Makes the page of one service; None: it is not configured."""
+        """Makes the contents of the page of one service; None: it is not configured."""
         context, status = self._context, self._context.status()
         service = status.service(name)
         if service is None:
@@ -191,23 +191,23 @@ def _all_good(rows: Sequence[ServiceRow]) -> HealthCard:
 
 
 def key_of(*parts: str) -> str:
-    """Makes the key of a row from texts that identify it: letters, digits and `-`."""
+    """Makes the id of a table row from texts that identify it: letters, digits and `-`."""
     text = "\n".join(parts)
     return f"r-{blake2s(text.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
 
 
 @final
 class Rows:
-    """Rows of the backends of one service. Parts that depend only on a summary are made once."""
+    """Maker of the rows of one service's backends. Parts that depend only on a summary are made once."""
 
     def __init__(self, service: ServiceStatus, drawing: Drawing) -> None:
         self._service = service
         self._drawing = drawing
         self._by_summary: dict[int, tuple[str, tuple[Bar, ...]]] = {}
-        """Text and bars by the identity of a summary, which stays the same object in one view."""
+        """Versions as text and bars by the identity of a summary, which stays the same object in one view."""
 
     async def all(self) -> tuple[BackendRow, ...]:
-        """Makes all rows in the configuration's order. Others run after each slice."""
+        """Makes all backends' rows in the configuration's order. Other tasks run after each slice."""
         found: list[BackendRow] = []
         for begin in range(0, len(self._service.view.members.all), ROWS):
             await asyncio.sleep(0)
@@ -294,7 +294,7 @@ def _good(view: ServiceView) -> HealthCard:
 
 
 def demand(hour: LastHour) -> tuple[DemandRow, ...]:
-    """Makes rows of the most frequent versions, and a last one, `other`, for the rest."""
+    """Makes rows of the versions that clients got most, and a last one, `other`, for the rest."""
     counts = Counter({version: count for version, count in hour.served.items() if count > 0})
     total, other = counts.total(), counts.pop(OTHER, 0)
     shown = counts.most_common(MAX_VERSIONS)
@@ -304,13 +304,13 @@ def demand(hour: LastHour) -> tuple[DemandRow, ...]:
 
 
 def demand_seconds(hour: LastHour) -> float:
-    """Rounds the time that the demand covers: to minutes, and below one minute up to ten seconds."""
+    """Rounds the seconds that counts of versions cover: to minutes; below one minute up to ten seconds."""
     seconds = min(hour.seconds, SPAN)
     return round(seconds / 60.0) * 60.0 if seconds > 60.0 else ceil(seconds / 10.0) * 10.0
 
 
 def refusals(counts: RequestCounts | None, rates: ServiceRates) -> tuple[RefusalRow, ...]:
-    """Makes rows of the reasons for refusals since the start, the most frequent first."""
+    """Makes rows of the reasons for refused requests since the start, the most frequent first."""
     if counts is None:
         return ()
     results: Counter[NegotiationResult] = Counter()

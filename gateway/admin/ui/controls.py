@@ -40,13 +40,13 @@ PARAMETERS: Final = {
     "drain": ("do", "backend"),
     "enable": ("do", "backend"),
 }
-"""Parameters of a confirmation, by verb."""
+"""Query parameters of a command's confirmation page, by verb."""
 
 MAX_NAMED: Final = 8
-"""Maximum workers and replicas that a notice names."""
+"""Maximum workers and replicas that the notice about a command's result names."""
 
 MAX_TYPED: Final = 80
-"""Maximum characters of input that are shown again."""
+"""Maximum characters of an operator's input that are shown again."""
 
 CHOOSE: Final = "choose a version or a release"
 
@@ -63,21 +63,21 @@ class Wish(NamedTuple):
 
     @property
     def ceiling(self) -> tuple[str, str]:
-        """Arguments of `read_ceiling`. Raises 400 unless there is one of both."""
+        """Version or release of a pin, for `read_ceiling`. Raises 400 unless there is exactly one of both."""
         if bool(self.version) == bool(self.release):
             raise web.HTTPBadRequest(text=CHOOSE)
         return ("version", self.version) if self.version else ("release", self.release)
 
 
 class Confirmation(NamedTuple):
-    """Content of the page before a command."""
+    """Content of the page that asks to confirm a command."""
 
     wish: Wish
     title: str
     effects: Sequence[str]
-    """Effects of the command; empty if it would be refused."""
+    """Effects of the command, as sentences; empty if it would be refused."""
     problem: str
-    """Reason for which it would be refused; empty: it would not."""
+    """Reason for which the command would be refused; empty: it would not."""
     status: int
     button: str
     action: str
@@ -89,7 +89,7 @@ class Confirmation(NamedTuple):
 
 
 def add_control_routes(app: web.Application, context: AdminContext, sessions: Sessions) -> None:
-    """Adds the pages and the targets of their forms. The router percent-decodes names in paths."""
+    """Adds the pages of commands, and targets of their forms. The router percent-decodes names in paths."""
     controls, service = _Controls(context, sessions), "/ui/services/{service}"
     app.router.add_get(f"{service}/confirm", controls.confirm)
     app.router.add_post(f"{service}/{{verb:pin|unpin}}", controls.command)
@@ -157,7 +157,7 @@ class _Controls:
 async def _shown(
     request: web.Request, found: Confirmation, session: Session, problem: str = "", status: int = 200
 ) -> web.Response:
-    """Responds with a confirmation. `problem` and `status` are those of a command that was not accepted."""
+    """Responds with a confirmation page. `problem` and `status`: of a command that was not accepted."""
     return await PageResponses.of(request).respond(
         "confirm.html",
         status=status if problem else found.status,
@@ -168,7 +168,7 @@ async def _shown(
 
 
 def _wish_of(request: web.Request) -> Wish:
-    """Reads the parameters of a confirmation. Raises 400."""
+    """Reads the command to confirm from the parameters of the query. Raises 400."""
     verb = request.query.get("do", "")
     if verb not in PARAMETERS:
         raise web.HTTPBadRequest(text="`do` must be pin, unpin, drain or enable")
@@ -214,7 +214,7 @@ def fingerprint(view: ServiceView) -> str:
 
 
 def confirmation(context: AdminContext, wish: Wish) -> Confirmation:
-    """Makes the confirmation of a command. Raises 404 if there is no such service or backend."""
+    """Makes the content of a command's confirmation page. Raises 404 without such a service or backend."""
     view = view_of(context, wish.service)
     if wish.verb == "pin":
         return _of_pin(context, view, wish)

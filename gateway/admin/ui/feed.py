@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from gateway.admin.ui.rendering import Rendering
 
 PERIOD: Final = 1.0
-"""Seconds between two updates while only counts change."""
+"""Seconds between two updates of a live page while only counts change."""
 
 POLL: Final = 0.2
 """Seconds between two checks for an event that the page should show sooner."""
 
 IDLE: Final = 9.0
-"""Pause as a multiple of an update's CPU time: a page of busy backends takes at most a tenth of the loop."""
+"""Pause between updates as a multiple of an update's CPU time: a page takes at most a tenth of the loop."""
 
 ROWS: Final = 20
-"""Fragments rendered in one event-loop iteration, in some two milliseconds."""
+"""Number of page fragments rendered in one event-loop iteration, in some two milliseconds."""
 
 _log = logging.getLogger("skewgate.admin")
 
@@ -48,7 +48,7 @@ class Shown:
 
 @final
 class Feed:
-    """Content of one page. `read` returns its fragments, or None; `mark` a value that changes with events."""
+    """Live content of a page. `read` returns its fragments or None, `mark` a value that an event changes."""
 
     def __init__(
         self,
@@ -60,12 +60,12 @@ class Feed:
         self._mark = mark
         self._rendering = rendering
         self._followers = {True: 0, False: 0}
-        """Number of followers that may give commands, and of those that may not."""
+        """Number of the page's followers that may give commands (True), and of those that may not (False)."""
         self._shown: dict[bool, Shown] = {}
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.is_gone = False
-        """Whether there is no such page any more, or it cannot be made."""
+        """Whether the page does not exist any more, or cannot be made."""
 
     @property
     def followers(self) -> int:
@@ -73,7 +73,7 @@ class Feed:
 
     @contextmanager
     def followed(self, *, commanding: bool) -> Iterator[None]:
-        """Context manager that counts a follower of the page."""
+        """Context manager that counts a follower (an open stream) of the page."""
         self._followers[commanding] += 1
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -88,7 +88,7 @@ class Feed:
                 self._task = None
 
     async def after(self, last: Shown | None, seconds: float, *, commanding: bool) -> Shown | None:
-        """Waits for content other than `last`; None: there is none after `seconds`, or the page is gone."""
+        """Waits for page content other than `last`; None: none came in `seconds`, or the page is gone."""
         deadline = monotonic() + seconds
         while not self.is_gone:
             shown, news = self._shown.get(commanding), self._news
@@ -145,7 +145,7 @@ class Feed:
         return Shown(PageFragments(fragments, page.lists), html)
 
     async def _rest(self, mark: Hashable, worked: float) -> None:
-        """Waits until the next update: a period, or less if there is an event. `worked`: seconds of CPU."""
+        """Waits until the page's next update: a period, or less after an event. `worked`: seconds of CPU."""
         least = max(POLL, worked * IDLE)
         end = monotonic() + max(PERIOD, least)
         await asyncio.sleep(least)
@@ -153,5 +153,5 @@ class Feed:
             await asyncio.sleep(POLL)
 
     def _is_awaited(self) -> bool:
-        """Whether a follower waits for its first content."""
+        """Whether a follower of the page waits for its first content."""
         return any(number and commanding not in self._shown for commanding, number in self._followers.items())

@@ -15,19 +15,19 @@ from gateway.core.versions.axis import Tick
 BACKENDS: Final = "backend-rows"
 SERVICES: Final = "service-rows"
 EVENTS: Final = "event-rows"
-"""Ids of the lists."""
+"""Ids of the lists on the pages, whose rows are fragments."""
 
 NARROW_AXIS: Final = 190.0
 WIDE_AXIS: Final = 400.0
-"""Minimum width of an axis in pixels, on a telephone and on a desktop."""
+"""Minimum width of the axis of versions in pixels, on a telephone and on a desktop."""
 
 DIGIT: Final = 7.0
 GAP: Final = 8.0
-"""Pixels of a character of a label, and between two labels."""
+"""Pixels of a character of an axis label, and between two labels."""
 
 
 class Fragment(NamedTuple):
-    """Macro that renders a fragment, with its arguments. Equal fragments look the same."""
+    """Fragment of a page: the macro that renders it, with its arguments. Equal fragments look the same."""
 
     macro: str
     values: tuple[object, ...]
@@ -36,22 +36,22 @@ class Fragment(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class PageFragments:
-    """All fragments of a page at one moment."""
+    """All fragments of a page at one moment, and the order of its rows."""
 
     fragments: Mapping[str, Fragment]
     lists: Mapping[str, tuple[str, ...]]
-    """Ids of the rows in order, by the id of their list."""
+    """Ids of a page's rows in order, by the id of their list."""
 
 
 class AxisLabel(NamedTuple):
-    """Label of an axis."""
+    """Label of an axis of versions."""
 
     at: float
     text: str
     anchor: str
-    """Alignment: `start`, `middle` or `end`. A label at an edge must not be cut."""
+    """Alignment of the label: `start`, `middle` or `end`. A label at an edge must not be cut."""
     only_wide: bool
-    """Whether it has room on a wide screen only."""
+    """Whether the label has room on a wide screen only."""
 
 
 def service_fragments(page: ServicePage) -> PageFragments:
@@ -105,7 +105,7 @@ def _events(events: tuple[EventRow, ...], now: float, *, with_service: bool) -> 
 
 
 def axis_labels(labels: tuple[Tick, ...]) -> tuple[AxisLabel, ...]:
-    """Chooses the labels that have room, the ends of the axis first."""
+    """Chooses the labels of an axis that have room, those of its ends first."""
     ends = {labels[0], labels[-1]} if labels else set()
     ranked = sorted(labels, key=lambda each: each not in ends)
     narrow = _with_room(ranked, NARROW_AXIS)

@@ -28,24 +28,24 @@ MAX_REASONS: Final = 3
 """Maximum reasons in a sentence about several backends; the other backends are only counted."""
 
 MAX_PROBLEMS: Final = 20
-"""Maximum sentences shown; the others are only counted."""
+"""Maximum problems shown as sentences; the others are only counted."""
 
 EXPIRES_SOON: Final = 14 * 86_400.0
 """Seconds before its expiry from which on a certificate is a problem."""
 
 
 class Problem(NamedTuple):
-    """A problem that the page shows."""
+    """A problem of the gateway or of a service that the page shows."""
 
     level: str
-    """Severity: `attention` or `bad`."""
+    """Severity of the problem: `attention` or `bad`."""
     sentence: str
     brief: str = ""
     """Sentence without names for the overview, where equal ones are shown once; empty: `sentence`."""
 
 
 def health(problems: Iterable[Problem], good: HealthCard) -> HealthCard:
-    """Summarises `problems`, or returns `good` if there are none."""
+    """Summarises `problems` as health, or returns `good` if there are none."""
     found = list(problems)
     if not found:
         return good
@@ -162,7 +162,7 @@ def service_problems(service: ServiceStatus) -> Iterator[Problem]:
 
 
 def _offer(service: ServiceStatus) -> Iterator[Problem]:
-    """Finds versions that no backend can serve."""
+    """Finds problems of a service's offer: nothing is offered, or no backend can serve a version of it."""
     view, offer = service.view, service.view.offer
     if offer.transparent:
         return
@@ -191,7 +191,7 @@ def _why_nothing(members: MemberSet) -> str:
 def _some(
     what: str, names: Sequence[str], view: ServiceView, why: Callable[[Member], str | None] = lambda _: None
 ) -> Problem:
-    """Makes `3 of 4 backends are down: api-1, api-2 (no connection); api-3`; `why` returns a reason."""
+    """Makes the problem `3 of 4 backends are down: api-1, api-2 (no connection)`; `why` returns a reason."""
     by_reason: dict[str, list[str]] = {}
     for name in names:
         member = view.members.member(name)

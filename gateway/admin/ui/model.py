@@ -19,14 +19,14 @@ class Bar(NamedTuple):
     begin: float
     end: float
     text: str
-    """Versions as text: `1.1-1.58`."""
+    """Versions that the bar stands for: `1.1-1.58`."""
 
 
 class HealthCard(NamedTuple):
     """Health of the gateway or of a service."""
 
     level: str
-    """Severity: `good`, `upgrading`, `attention` or `bad`."""
+    """Severity of the state of health: `good`, `upgrading`, `attention` or `bad`."""
     sentence: str
     problems: tuple[str, ...]
 
@@ -44,14 +44,14 @@ class OfferCard(NamedTuple):
     who: tuple[str, ...]
     """Names of the backends or replicas that hold the offer."""
     then: str
-    """Versions on offer once nothing holds it: `1.1-1.90`; empty: the same."""
+    """Versions on offer once nothing holds the offer: `1.1-1.90`; empty: the same."""
     pin: str
-    """Version of the pin; empty: there is none."""
+    """Version to which an operator has pinned the service; empty: there is none."""
     ceiling: str
     bars: tuple[Bar, ...]
-    """Versions on offer that some backend serves now."""
+    """Bars of the versions on offer that some backend serves now."""
     unserved: tuple[Bar, ...]
-    """Versions on offer that no backend can serve now."""
+    """Bars of the versions on offer that no backend can serve now."""
 
     @property
     def all_bars(self) -> tuple[Bar, ...]:
@@ -63,7 +63,7 @@ class BackendGroup(NamedTuple):
 
     number: int
     text: str
-    """Text about the group: `serve 1.1-1.58`, `are unknown`."""
+    """Text about the group of backends: `serve 1.1-1.58`, `are unknown`."""
     bars: tuple[Bar, ...]
 
 
@@ -71,26 +71,26 @@ class BackendRow(NamedTuple):
     """Row of the table of backends."""
 
     key: str
-    """Id of the row, the same while the backend exists: letters, digits and `-`."""
+    """Id of the backend's row, the same while the backend exists: letters, digits and `-`."""
     name: str
     url: str
     serves: str
-    """Versions that it serves: `1.1-1.58`, `legacy`, `nothing known`."""
+    """Versions that the backend serves: `1.1-1.58`, `legacy`, `nothing known`."""
     bars: tuple[Bar, ...]
     freshness: str
-    """Freshness: `fresh`, `stale`, `down`, `unknown`."""
+    """Freshness of what is known about the backend: `fresh`, `stale`, `down`, `unknown`."""
     state: str
-    """State: `in service`, `drained`, `leaving`, `ejected`, `unhealthy`, `backup`."""
+    """State of the backend: `in service`, `drained`, `leaving`, `ejected`, `unhealthy`, `backup`."""
     drained: bool
     note: str
-    """Note about an error, an ejection or the time of leaving."""
+    """Note about the backend's error, ejection or time of leaving."""
     in_flight: int
     queued: int | None
-    """Requests in its queue; None: it has no queue."""
+    """Requests in the backend's queue; None: it has no queue."""
     rate: float
-    """Recent requests per second."""
+    """Recent requests per second to the backend."""
     last_probe_at: float | None
-    """Wall-clock seconds."""
+    """Wall-clock seconds of the backend's last probe that ended; None: none has."""
 
 
 @final
@@ -101,13 +101,13 @@ class DemandRow:
     version: str
     count: int
     share: float
-    """Share of all requests, 0 to 1."""
+    """Share of the version in all requests, 0 to 1."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class RefusalRow:
-    """Row of a reason for refusals since the start."""
+    """Row of a reason for which requests were refused since the start."""
 
     reason: str
     count: int
@@ -119,35 +119,35 @@ class EventRow(NamedTuple):
 
     number: int
     at: float
-    """Wall-clock seconds."""
+    """Wall-clock seconds at which the event was logged."""
     kind: str
     """Kind of event: `offer`, `backend`, `operator`, `config`, `agreement`, `other`."""
     level: str
-    """Severity: `info`, `warning`, `error`."""
+    """Severity of the event: `info`, `warning`, `error`."""
     service: str
-    """Name of the service; empty: it is about none."""
+    """Name of the service that the event is about; empty: none."""
     text: str
     times: int = 1
     """Number of equal consecutive events, which are shown as one."""
     outage: bool | None = None
-    """True: an outage begins; False: it ends; None: the event is about something else."""
+    """Whether an outage begins (True) or ends (False) with the event; None: neither."""
 
 
 class ReplicaRow(NamedTuple):
     """Row of a replica, worker or engine."""
 
     kind: str
-    """Kind: `replica`, `worker` or `engine`."""
+    """Kind of the row: `replica`, `worker` or `engine`."""
     name: str
     state: str
-    """State: `attached`, `detached`, `serving` and the like."""
+    """State of the replica, worker or engine: `attached`, `detached`, `serving` and the like."""
     level: str
-    """Agreed record that it holds; empty: not known."""
+    """Agreed record that the replica, worker or engine holds; empty: not known."""
     note: str
 
 
 class ServicePage(NamedTuple):
-    """Page of one service."""
+    """Contents of the page of one service."""
 
     name: str
     health: HealthCard
@@ -158,21 +158,21 @@ class ServicePage(NamedTuple):
     labels: tuple[Tick, ...]
     backends: tuple[BackendRow, ...]
     groups: tuple[BackendGroup, ...]
-    """Groups of many backends; empty: there are few."""
+    """Groups of backends with the same versions; empty: there are too few backends."""
     rate: float
-    """Recent requests per second."""
+    """Recent requests per second of the service."""
     in_flight: int
     traffic: Traffic
     demand: tuple[DemandRow, ...]
     """Versions that clients got, the most frequent first."""
     demand_seconds: float
-    """Seconds that `demand` covers, at most an hour."""
+    """Seconds that the counts of `demand` cover, at most an hour."""
     refusals: tuple[RefusalRow, ...]
     replicas: tuple[ReplicaRow, ...]
     events: tuple[EventRow, ...]
-    """Last events about this service or about none, the newest first."""
+    """Last events about this service or about no service, the newest first."""
     minute: float
-    """Wall-clock seconds, rounded up to a minute."""
+    """Time of the page as wall-clock seconds, rounded up to a minute."""
 
 
 class ServiceRow(NamedTuple):
@@ -188,15 +188,15 @@ class ServiceRow(NamedTuple):
     phase: str
     progress: str
     held: str
-    """Sentence about what holds the offer; empty: nothing."""
+    """Sentence about what holds the service's offer; empty: nothing."""
     backends: str
-    """Number of fresh backends: `4 of 4 fresh`."""
+    """Number of the service's fresh backends: `4 of 4 fresh`."""
     rate: float
     traffic: Traffic
 
 
 class Overview(NamedTuple):
-    """Page of all services."""
+    """Contents of the page of all services."""
 
     health: HealthCard
     services: tuple[ServiceRow, ...]

@@ -27,16 +27,16 @@ NOT_NEGOTIATED: Final = "not negotiated"
 """Text for a service whose backends are all legacy: requests pass unchanged."""
 
 MAX_WHO: Final = 8
-"""Maximum backends or replicas named; the others are only counted."""
+"""Maximum backends or replicas named as holding an offer; the others are only counted."""
 
 MAX_TEXT: Final = 300
 """Maximum characters shown of versions or of a backend's error."""
 
 MAX_BARS: Final = 60
-"""Maximum bars of one set of versions: more cannot be distinguished."""
+"""Maximum bars for one set of versions: more cannot be distinguished."""
 
 ROOM: Final = 0.06
-"""Minimum distance of two labels, as a share of the axis."""
+"""Minimum distance of two labels on the axis of versions, as a share of it."""
 
 _ADDRESS: Final = re.compile(r"(?: to|; check) \S+?(?=: )")
 
@@ -47,7 +47,7 @@ _MANY: Final = 10.0
 """Requests per second from which on tenths are not shown."""
 
 _TOUCHING: Final = 1e-9
-"""Maximum difference between the ends of two adjacent bars: they are quotients."""
+"""Gap below which two bars touch: their ends are quotients, which are not exact."""
 
 
 def cut(text: str) -> str:
@@ -66,7 +66,7 @@ def ranges(versions: VersionSet, scheme: Scheme) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Writes `15 s`, `3 min`, `23 h`: rounded up, so that a page does not change every second."""
+    """Writes seconds as `15 s`, `3 min`, `23 h`: rounded up, so that a page does not change every second."""
     seconds = max(0.0, seconds)
     if seconds <= _MINUTE:
         return f"{ceil(seconds / 5) * 5} s"
@@ -81,19 +81,19 @@ def rate(each: float) -> float:
 @final
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """The axis of one service, and its versions as bars on it."""
+    """The axis of one service's versions, and sets of versions as bars on it."""
 
     axis: Axis
     scheme: Scheme
 
     @classmethod
     def of(cls, view: ServiceView) -> Drawing:
-        """Makes an axis with all versions that are on offer or advertised."""
+        """Makes the drawing of a service; its axis has all versions that are on offer or advertised."""
         sets = {each for group in view.members.groups if (each := group.summary.advertised)}
         return cls(Axis([*sets, view.offer.versions, beneath(view)]), view.service.dialect.scheme)
 
     def bars(self, versions: VersionSet) -> tuple[Bar, ...]:
-        """Draws `versions`, each part without a gap that some backend serves as one bar."""
+        """Draws `versions` as bars: one for each part without a gap that some backend serves."""
         found: list[tuple[float, float, Version, Version]] = []
         for begin, end, first, last in self.axis.spans(versions):
             if found and not self.scheme.contiguous and begin - found[-1][1] < _TOUCHING:
@@ -118,7 +118,7 @@ class Drawing:
 
 
 def offer_card(service: ServiceStatus, drawing: Drawing) -> OfferCard:
-    """Makes the texts and bars of an offer."""
+    """Makes the texts and bars of a service's offer."""
     view, scheme = service.view, service.scheme
     offer, ceiling, missing = view.offer, view.service.ceiling, unserved(view)
     return OfferCard(
@@ -136,7 +136,7 @@ def offer_card(service: ServiceStatus, drawing: Drawing) -> OfferCard:
 
 
 def progress(view: ServiceView) -> str:
-    """Writes `1 of 4 serve 1.90`, for the highest version of all; empty: nothing to compare."""
+    """Writes an upgrade's progress as `1 of 4 serve 1.90`, for the highest version; empty: no comparison."""
     groups = [group for group in view.members.groups if not group.summary.absent]
     total = sum(group.number for group in groups)
     served = [group.summary.advertised for group in groups if group.summary.advertised]
@@ -194,7 +194,7 @@ def held(service: ServiceStatus) -> str:
 
 
 def _waits(view: ServiceView, now: float) -> str:
-    """Describes versions that wait, without seconds, with each of which the page would change."""
+    """Describes versions that wait to be offered, without seconds, which would change all the time."""
     scheme, service, ceiling = view.service.dialect.scheme, view.service, view.offer.ceiling
     waiting = [part for part in view.offer_state.pending if ceiling is None or part.versions.up_to(ceiling)]
     if any(part.doublings for part in waiting):

@@ -44,7 +44,7 @@ CONTENT_TYPE: Final = "application/x-www-form-urlencoded"
 
 @final
 class PageResponses:
-    """Maker of short pages, one for each application."""
+    """Maker of responses with short pages, one for each application."""
 
     def __init__(self) -> None:
         self._rendering: Rendering | None = None
@@ -52,7 +52,7 @@ class PageResponses:
 
     @staticmethod
     def of(request: web.Request) -> PageResponses:
-        """Returns the maker of the application that serves `request`."""
+        """Returns the maker of short pages of the application that serves `request`."""
         return request.app[PAGE_RESPONSES]
 
     async def rendering(self) -> Rendering:
@@ -81,7 +81,7 @@ PAGE_RESPONSES: Final[web.AppKey[PageResponses]] = web.AppKey("page responses", 
 
 @cache
 def _load() -> Rendering:
-    """Loads the templates, once for all applications."""
+    """Loads the page templates, once for all applications."""
     from gateway.admin.ui.rendering import Rendering  # noqa: PLC0415 - Jinja2 takes a while to import
 
     rendering = Rendering()
@@ -91,7 +91,7 @@ def _load() -> Rendering:
 
 
 def redirection(path: str) -> web.Response:
-    """Redirects to a local path with GET."""
+    """Makes a response that redirects a browser to a local path, with GET."""
     return web.Response(status=303, headers={**HEADERS, "Location": path})
 
 
@@ -116,7 +116,7 @@ async def render_pages(request: web.Request, handler: Handler) -> web.StreamResp
 
 
 async def read_form(request: web.Request, names: Collection[str]) -> Mapping[str, str]:
-    """Reads the fields of the body, which must be among `names`. Raises 400, 413 and 415."""
+    """Reads the fields of a form in the body, which must be among `names`. Raises 400, 413 and 415."""
     if request.content_type != CONTENT_TYPE or len(request.headers.getall("Content-Type", [])) != 1:
         raise web.HTTPUnsupportedMediaType(text=f"the form must be sent as {CONTENT_TYPE}")
     body = await request.read()

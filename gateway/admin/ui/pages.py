@@ -54,22 +54,22 @@ class Frame(NamedTuple):
 
     title: str
     service: str
-    """Name of the service; empty: the page shows all services."""
+    """Name of the service that the page shows; empty: all services."""
     dialect: str
     path: str
     events: str
     stamp: str
     now: float
-    """Wall-clock seconds."""
+    """Wall-clock seconds at which the page was made."""
     several: bool
     crowd: bool
-    """Whether backends are grouped, and can be filtered."""
+    """Whether the page groups backends, and can filter them."""
     reloads: bool
     """Whether the browser reloads the page every ten seconds without JavaScript."""
 
 
 class Asked(NamedTuple):
-    """Input of the form for an explanation."""
+    """Input of the form that describes a request to explain."""
 
     method: str = "GET"
     path: str = ""
@@ -79,7 +79,7 @@ class Asked(NamedTuple):
 
 
 def add_page_routes(app: web.Application, context: AdminContext) -> None:
-    """Adds the pages. Their streams end when the application shuts down."""
+    """Adds the routes of the operations page. Its streams end when the application shuts down."""
     pages = _Pages(context)
     app.router.add_get("/ui", pages.slash)
     app.router.add_get("/ui/", pages.home)
@@ -92,14 +92,14 @@ def add_page_routes(app: web.Application, context: AdminContext) -> None:
 
 @final
 class _Pages:
-    """Handlers, one for each endpoint."""
+    """Handlers of the operations page, one for each endpoint."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
         self._contents = PageContents(context)
         self._streams = Streams()
         self._feeds: dict[str, Feed] = {}
-        """Feeds by service; the empty name is that of all services."""
+        """Live content of pages by service; the empty name is the page of all services."""
 
     async def close(self, app: web.Application) -> None:
         self._streams.close()
@@ -112,12 +112,12 @@ class _Pages:
         return await self._live(request, names[0] if len(names) == 1 else "", "/ui/")
 
     async def service(self, request: web.Request) -> web.StreamResponse:
-        """Shows one service. Raises 404."""
+        """Shows the page of one service. Raises 404."""
         name = request.match_info["service"]
         return await self._live(request, name, service_path(name))
 
     async def explain(self, request: web.Request) -> web.StreamResponse:
-        """Shows the form, and the explanation if the query has a request."""
+        """Shows the form for a request to explain, and the explanation if the query has one."""
         asked, answer, status = Asked(), None, 200
         if request.query:
             query = request.query
@@ -134,7 +134,7 @@ class _Pages:
         )
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """Streams one page. Raises 404 and 503."""
+        """Streams the changes of one page. Raises 404 and 503."""
         name = request.query.get("service", "")
         if name and name not in self._context.snapshots.current.views:
             raise web.HTTPNotFound(text="there is no such service")
@@ -143,7 +143,7 @@ class _Pages:
         return await self._streams.serve(request, feed, stamp(), commanding=commanding)
 
     def _feed(self, name: str, rendering: Rendering) -> Feed:
-        """Returns the feed of a service, and drops those without followers."""
+        """Returns the live content of a service's page, and drops that of pages without followers."""
         self._feeds = {key: feed for key, feed in self._feeds.items() if feed.followers and not feed.is_gone}
         if name not in self._feeds:
             self._feeds[name] = Feed(partial(self._read, name), self._mark, rendering)
@@ -158,7 +158,7 @@ class _Pages:
         return None if page is None else service_fragments(page)
 
     def _mark(self) -> tuple[int, int]:
-        """Returns a value that changes with every event."""
+        """Returns a value that changes with every snapshot and every event."""
         return self._context.snapshots.current.generation, self._context.history.last
 
     async def _live(self, request: web.Request, name: str, path: str) -> web.StreamResponse:
@@ -210,7 +210,7 @@ async def _send(request: web.Request, pieces: Iterator[bytes]) -> web.StreamResp
 
 
 def _joined(texts: Iterator[str]) -> Iterator[bytes]:
-    """Joins small pieces to ones that are worth sending."""
+    """Joins small pieces of a page to ones that are worth sending."""
     waiting: list[str] = []
     size = 0
     for text in texts:
@@ -223,7 +223,7 @@ def _joined(texts: Iterator[str]) -> Iterator[bytes]:
 
 
 async def static(request: web.Request) -> web.StreamResponse:
-    """Responds with a static file, or with 304."""
+    """Responds with a static file of the page, or with 304."""
     name = request.match_info["file"]
     if name not in STATIC:
         raise web.HTTPNotFound
@@ -236,13 +236,13 @@ async def static(request: web.Request) -> web.StreamResponse:
 
 @cache
 def _file(name: str) -> tuple[bytes, str]:
-    """Reads a static file, with its tag."""
+    """Reads a static file of the page, with its entity tag."""
     body = files("gateway.admin.ui").joinpath("static", name).read_bytes()
     return body, f'"{hashlib.sha256(body).hexdigest()[:16]}"'
 
 
 @cache
 def stamp() -> str:
-    """Hash of version and static files: a page with another one reloads."""
+    """Hash of the gateway's version and the static files: an open page with another one reloads."""
     tags = (_file(name)[1] for name in STATIC)
     return hashlib.sha256("".join((build_info().version, *tags)).encode()).hexdigest()[:16]

@@ -35,7 +35,7 @@ _PLAIN_RATE: Final = 9.95
 
 @final
 class Rendering:
-    """The compiled templates."""
+    """The compiled page templates, and rendering by them."""
 
     def __init__(self) -> None:
         self.environment = Environment(
@@ -55,7 +55,7 @@ class Rendering:
         self._macros: Any = self.environment.get_template(FRAGMENTS).module
 
     def fragment(self, fragment: Fragment, *, commanding: bool) -> Markup:
-        """Renders one fragment. `commanding`: for an operator who may give commands."""
+        """Renders one fragment of a page. `commanding`: for an operator who may give commands."""
         html: Markup = getattr(self._macros, fragment.macro)(*fragment.values, commanding=commanding)
         return html
 
@@ -63,7 +63,7 @@ class Rendering:
         return self.environment.get_template(template).render(**values)
 
     def pieces(self, template: str, **values: object) -> Iterator[str]:
-        """Renders a long page in small pieces, between which others may run."""
+        """Renders a long page in small pieces, between which other tasks may run."""
         return self.environment.get_template(template).generate(**values)
 
 
@@ -106,7 +106,7 @@ def count(number: int) -> str:
 
 
 def iso(seconds: float) -> str:
-    """Writes wall-clock seconds for machines."""
+    """Writes wall-clock seconds as `2026-11-20T13:43:28Z`, for machines."""
     return strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(seconds))
 
 

@@ -23,26 +23,26 @@ IDLE: Final = 30 * 60.0
 """Seconds without use after which a session ends. An open page that follows the gateway counts as use."""
 
 LONGEST: Final = 12 * 3600.0
-"""Maximum seconds from the sign-in: a long shift."""
+"""Maximum seconds of a session from the sign-in: a long shift."""
 
 MAX_NOTICES: Final = 8
-"""Results of commands kept in a session, so that going back in the browser shows them again."""
+"""Maximum results of commands kept in a session, so that going back in the browser shows them again."""
 
 RANDOM_BYTES: Final = 32
 MAX_ID: Final = 64
-"""Characters of an id that are read: 32 bytes are 43."""
+"""Maximum characters of a session id that are read: 32 bytes are 43."""
 
 Proof = NewType("Proof", bytes)
-"""Checksum of the token or certificate that an operator has shown."""
+"""Proof of identity: checksum of the token or certificate that an operator has shown."""
 
 
 def proof_of_token(token: Secret) -> Proof:
-    """Makes the proof of an operator who knows `token`."""
+    """Makes the proof of identity of an operator who knows `token`."""
     return Proof(hashlib.sha256(b"token " + token.reveal().encode()).digest())
 
 
 def proof_of_certificate(certificate: bytes) -> Proof:
-    """Makes the proof of an operator with `certificate`, in DER."""
+    """Makes the proof of identity of an operator with `certificate`, in DER."""
     return Proof(hashlib.sha256(b"certificate " + certificate).digest())
 
 
@@ -50,10 +50,10 @@ class Notice(NamedTuple):
     """Result of a command, for the operator who gave it."""
 
     at: float
-    """Wall-clock seconds."""
+    """Wall-clock seconds at which the result was known."""
     text: str
     attention: bool
-    """Whether it says more than that the command was carried out."""
+    """Whether the notice says more than that the command was carried out."""
 
 
 @final
@@ -65,19 +65,19 @@ class Session:
     def __init__(self, proof: Proof, now: float) -> None:
         self.proof = proof
         self.csrf = secrets.token_urlsafe(RANDOM_BYTES)
-        """Token that forms must repeat: no page of another origin can read it."""
+        """CSRF token that forms must repeat: no page of another origin can read it."""
         self.begun_at = now
         self.used_at = now
         self._notices: list[Notice] = []
         self._first = 0
-        """Number of the first notice that is kept."""
+        """Number of the first notice that the session still has."""
 
     def has_csrf(self, text: str) -> bool:
-        """Whether a form was made for this session. Compares in constant time."""
+        """Whether `text` is the CSRF token of this session. Compares in constant time."""
         return hmac.compare_digest(self.csrf.encode(), text.encode(errors="replace"))
 
     def add_notice(self, notice: Notice) -> int:
-        """Adds a notice and returns its number."""
+        """Adds the result of a command and returns its number."""
         self._notices.append(notice)
         if len(self._notices) > MAX_NOTICES:
             del self._notices[0]
@@ -85,14 +85,14 @@ class Session:
         return self._first + len(self._notices) - 1
 
     def notice(self, number: int) -> Notice | None:
-        """Returns the notice with this number; None: there is none, or it is not kept any more."""
+        """Returns the result of a command by its number; None: there is none, or it is not kept any more."""
         index = number - self._first
         return self._notices[index] if 0 <= index < len(self._notices) else None
 
 
 @final
 class Sessions:
-    """All sessions, the longest unused first. `clock` gives monotonic seconds."""
+    """All sessions of the operations page, the longest unused first. `clock` gives monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock

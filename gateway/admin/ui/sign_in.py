@@ -37,7 +37,7 @@ def add_sign_in_routes(
     sessions: Sessions,
     wrong_tokens: WrongTokens,
 ) -> None:
-    """Adds the pages and the targets of their forms."""
+    """Adds the pages for sign-in and sign-out, and the targets of their forms."""
     endpoints = _SignIn(access, sessions, wrong_tokens)
     app.router.add_get(SIGN_IN, endpoints.form)
     app.router.add_post(SIGN_IN, endpoints.sign_in)
@@ -53,14 +53,14 @@ class _SignIn:
         self._wrong_tokens = wrong_tokens
 
     async def form(self, request: web.Request) -> web.StreamResponse:
-        """Shows the form for the token, or goes to the page itself if there is no token."""
+        """Shows the sign-in form for the token, or goes to the page itself if there is no token."""
         target = local_page(read_query(request, ("next",)).get("next", PAGES))
         if self._access.token() is None:
             return redirection(target)
         return await self._form(request, target)
 
     async def sign_in(self, request: web.Request) -> web.StreamResponse:
-        """Begins a session, and goes to the page that the operator asked for."""
+        """Begins a session for the right token, and goes to the page that the operator asked for."""
         fields = await read_form(request, ("token", "next"))
         target, token = local_page(fields.get("next", PAGES)), self._access.token()
         if token is None:

@@ -26,7 +26,7 @@ from gateway.admin.ui.access import CALLER, follower_of
 from gateway.admin.ui.feed import Feed, Shown
 
 MAX_STREAMS: Final = 16
-"""Maximum streams at a time. Further pages reload themselves every ten seconds."""
+"""Maximum streams of page changes at a time. Further pages reload themselves every ten seconds."""
 
 MAX_OF_SESSION: Final = 4
 """Maximum streams of one session or certificate, so that one operator does not keep the others out. A browser
@@ -34,17 +34,17 @@ has six connections to a server: four streams leave two for everything else. The
 oldest were closed instead, its browser would connect again and close the next one, without end."""
 
 MAX_EVENT: Final = 16_000
-"""Maximum bytes of the data of one event."""
+"""Maximum bytes of the data of one server-sent event."""
 
 MAX_HTML: Final = 12_000
-"""Characters of HTML put into one event: as JSON they are some more."""
+"""Characters of HTML put into one server-sent event: as JSON they are some more."""
 
 RETRY: Final = 2000
-"""Milliseconds after which a browser connects again."""
+"""Milliseconds after which a browser whose stream has ended connects again."""
 
 HEARTBEAT: Final = 10.0
 POLL: Final = 1.0
-"""Seconds between two checks whether the client is still connected and allowed."""
+"""Seconds between two checks whether a stream's client is still connected and allowed."""
 
 HEADERS: Final = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -55,14 +55,14 @@ HEADERS: Final = {
 
 @final
 class Streams:
-    """All open streams."""
+    """All open streams of page changes."""
 
     def __init__(self) -> None:
         self._open: dict[asyncio.Task[None], web.Request] = {}
         self._is_closed = False
 
     def close(self) -> None:
-        """Ends all streams, and accepts no others."""
+        """Ends all streams of page changes, and accepts no others."""
         self._is_closed = True
         for task in tuple(self._open):
             task.cancel()
@@ -70,7 +70,7 @@ class Streams:
     async def serve(
         self, request: web.Request, feed: Feed, stamp: str, *, commanding: bool
     ) -> web.StreamResponse:
-        """Streams `feed` until the client disconnects. Raises 503 if there are too many streams."""
+        """Streams a page until the client disconnects. Raises 503 if there are too many streams."""
         self._require_room(follower_of(request))
         response = web.StreamResponse(headers=HEADERS)
         if request.method == hdrs.METH_HEAD:
@@ -108,7 +108,7 @@ def _has_gone(request: web.Request) -> bool:
 async def _follow(
     request: web.Request, response: web.StreamResponse, feed: Feed, stamp: str, *, commanding: bool
 ) -> None:
-    """Sends the changes of `feed` until the client disconnects or loses access, or the page is gone."""
+    """Sends the changes of a page until the client disconnects or loses access, or the page is gone."""
     await response.prepare(request)
     hello = json.dumps({"stamp": stamp, "now": time()})
     await response.write(f"retry: {RETRY}\n".encode() + event("hello", hello))
@@ -133,7 +133,7 @@ async def _follow(
 
 
 def updates(sent: Shown | None, shown: Shown) -> Iterator[bytes]:
-    """Makes the events that turn the page as it was sent into the present one."""
+    """Makes the server-sent events that turn the page as it was sent into the present one."""
     before = {} if sent is None else sent.html
     waiting: dict[str, str] = {}
     size = 0
@@ -152,7 +152,7 @@ def updates(sent: Shown | None, shown: Shown) -> Iterator[bytes]:
 
 
 def _update(document: Mapping[str, object]) -> Iterator[bytes]:
-    """Makes the events of one change. JSON in ASCII can be cut anywhere."""
+    """Makes the server-sent events of one change of a page. JSON in ASCII can be cut anywhere."""
     text = json.dumps(document)
     while len(text) > MAX_EVENT:
         yield event("more", text[:MAX_EVENT])
@@ -161,5 +161,5 @@ def _update(document: Mapping[str, object]) -> Iterator[bytes]:
 
 
 def event(name: str, data: str) -> bytes:
-    """Makes one event; `data` has no line ends."""
+    """Makes one server-sent event; `data` has no line ends."""
     return f"event: {name}\ndata: {data}\n\n".encode("ascii")

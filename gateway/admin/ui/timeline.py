@@ -28,7 +28,7 @@ KINDS: Final = {
     "skewgate.tls": "config",
     "skewgate.agreement": "agreement",
 }
-"""Kinds of events by logger."""
+"""Kinds of events by the name of their logger."""
 
 MINUTE: Final = 60
 HOUR: Final = 3600
@@ -46,30 +46,30 @@ UNITS: Final = (
     7 * DAY,
     28 * DAY,
 )
-"""Possible seconds between two ticks."""
+"""Possible seconds between two ticks of the timeline."""
 
 SHORTEST: Final = 2 * MINUTE
 """Minimum length of the timeline in seconds."""
 
 DIGITS: Final = 3
-"""Digits of a position: closer marks cannot be distinguished."""
+"""Decimal digits of a position on the timeline: closer marks cannot be distinguished."""
 
 MAX_TICKS: Final = 4
-"""Maximum parts between ticks: their labels have room on a telephone."""
+"""Maximum parts of the timeline between ticks: their labels have room on a telephone."""
 
 ROOM: Final = 0.24
-"""Minimum distance of two ticks, as a share of the length."""
+"""Minimum distance of two ticks, as a share of the timeline's length."""
 
 LANES: Final = ("offer", "backend", "operator", "config", "agreement", "other")
-"""Kinds of events from top to bottom, each with a lane of its own."""
+"""Kinds of events from top to bottom of the timeline, each with a lane of its own."""
 
 LEVELS: Final = ("info", "warning", "error")
-"""Levels in the order of drawing."""
+"""Levels of events in the order in which their marks are drawn."""
 
 
 def event_rows(events: Iterable[Event]) -> tuple[EventRow, ...]:
-    """Makes rows in the order of `events`, the newest first. Consecutive warnings or errors that differ only
-    in the backend become one. The name of the service is not repeated in the text."""
+    """Makes rows for the list of events in the order of `events`, the newest first. Consecutive warnings or
+    errors that differ only in the backend become one. The name of the service is not repeated in the text."""
     found: list[EventRow] = []
     group: list[Event] = []
     for event in events:
@@ -127,7 +127,7 @@ class EventMark(NamedTuple):
     """Mark of an event on the timeline."""
 
     at: float
-    """Position from 0 to 1."""
+    """Position of the mark on the timeline, from 0 to 1."""
     level: str
 
 
@@ -143,29 +143,29 @@ class TimeTick(NamedTuple):
 
     at: float
     text: str
-    """Time as `14:05` or `23 Nov`, in UTC."""
+    """Text of the label: a time as `14:05` or `23 Nov`, in UTC."""
 
 
 class Span(NamedTuple):
-    """Part of the timeline, or of time."""
+    """Part of the timeline (0 to 1), or of time (wall-clock seconds)."""
 
     begin: float
     end: float
 
 
 class Timeline(NamedTuple):
-    """Timeline of a page."""
+    """Timeline of the events on a page."""
 
     lanes: tuple[Lane, ...]
     ticks: tuple[TimeTick, ...]
     outages: tuple[Span, ...]
-    """Times in which some version on offer had no backend."""
+    """Parts of the timeline in which some version on offer had no backend."""
     summary: str
-    """Sentence for screen readers."""
+    """Sentence about the timeline for screen readers."""
 
 
 def timeline(events: Sequence[EventRow], now: float) -> Timeline:
-    """Draws the time from the first event to the newest, or to `now` during an outage."""
+    """Draws the timeline from the first event to the newest, or to `now` during an outage."""
     if not events:
         return Timeline((), (), (), "")
     oldest, newest = events[-1].at, events[0].at
@@ -205,7 +205,7 @@ def _outages(events: Sequence[EventRow], oldest: float, now: float) -> list[Span
 
 
 def _ticks(begin: float, end: float) -> tuple[TimeTick, ...]:
-    """Makes ticks at the beginning and at whole units of time after it."""
+    """Makes ticks at the beginning of the timeline and at whole units of time after it."""
     units = (*UNITS, ceil((end - begin) / MAX_TICKS / DAY) * DAY)
     unit = next(each for each in units if (end - begin) / each <= MAX_TICKS)
     form = "%H:%M" if unit < DAY else "%d %b"

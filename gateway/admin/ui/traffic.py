@@ -11,39 +11,39 @@ from typing import Final, NamedTuple
 from gateway.telemetry.recent import TrafficCounts
 
 MINUTES: Final = 60
-"""Number of bars; the newest is at the right end."""
+"""Number of bars of the sparkline; the newest is at the right end."""
 
 DIGITS: Final = 3
-"""Digits of a position: a pixel is at least a thousandth of the width."""
+"""Decimal digits of a share of the drawing: a pixel is at least a thousandth of the width."""
 
 FAINTEST: Final = 0.04
-"""Minimum height of a bar that is not empty, so that one error among many requests is visible."""
+"""Minimum height of a bar that is not empty: one error among many requests is visible."""
 
 
 class Minute(NamedTuple):
-    """Bar of one minute. Numbers are shares of the drawing's width or height, 0 to 1."""
+    """Bar of one minute's requests. Numbers are shares of the drawing's width or height, 0 to 1."""
 
     at: float
     requests: float
     server_errors: float
-    """Height of the part for responses of 500 and above."""
+    """Height of the bar's part for responses of 500 and above."""
 
 
 class Traffic(NamedTuple):
-    """Sparkline of one service."""
+    """Sparkline of the requests of one service."""
 
     minutes: tuple[Minute, ...]
-    """Minutes with requests."""
+    """Bars of the minutes that had requests."""
     total: int
     server_errors: int
     length: int
     """Minutes counted so far, at most 60."""
     busiest: int
-    """Requests of the busiest minute."""
+    """Number of requests in the busiest minute."""
 
 
 def traffic(counts: Sequence[TrafficCounts]) -> Traffic:
-    """Draws the minutes of one service; `counts` has the oldest first."""
+    """Draws the sparkline of one service; `counts` has the requests of each minute, the oldest first."""
     counts = counts[-MINUTES:]
     busiest = max((each.requests for each in counts), default=0)
     first = MINUTES - len(counts)

@@ -38,7 +38,7 @@ PROBE_FAILURES: Final = (
 
 
 class OfBackend(Group, level=BACKEND, detail=True):
-    """Series that count what happened at backends."""
+    """Metric series that count what happened at backends."""
 
     backend_duration_seconds = histogram(
         "Time from the first byte of a request to the backend until the head of its response."
@@ -70,7 +70,7 @@ class OfBackend(Group, level=BACKEND, detail=True):
 
 
 class BackendState(Group, level=BACKEND):
-    """Series of the present state that every backend has."""
+    """Metric series of the present state of backends that exist for every backend."""
 
     backend_up = gauge(
         "1 if the last probe succeeded; always 1 for backends with declared versions.",
@@ -101,7 +101,7 @@ class BackendState(Group, level=BACKEND):
 
 
 class BackendDetails(Group, level=BACKEND, detail=True):
-    """Series of the present state that `metrics.per_backend` switches off."""
+    """Metric series of the present state of backends that `metrics.per_backend` switches off."""
 
     queue_length = gauge(
         "Requests that wait because the backend is full (`max_requests`, `max_connections`).",

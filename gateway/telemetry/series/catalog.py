@@ -18,4 +18,4 @@ GROUPS: Final[tuple[type[Group], ...]] = (
 )
 
 SERIES: Final = {series.full_name: series for group in GROUPS for series in group.series}
-"""All series by name."""
+"""All metric series by their full names."""

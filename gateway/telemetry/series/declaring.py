@@ -23,10 +23,10 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias, final
 from gateway.telemetry.histogram import Histogram
 
 PREFIX: Final = "skewgate_"
-"""Prefix of all names but those that every exporter has (`process_*`)."""
+"""Prefix of all metric names but those that every exporter has (`process_*`)."""
 
 OTHER: Final = "other"
-"""The label value of everything that is not in the closed set."""
+"""Label value that stands for all values without a series of their own."""
 
 
 class Kind(Enum):
@@ -38,7 +38,7 @@ class Kind(Enum):
 
 
 class Level(Enum):
-    """Owner of a series: its labels, separated by blanks. Series end with their owner."""
+    """Kind of a metric series' owner, as its labels separated by blanks. Series end with their owner."""
 
     PROCESS = ""
     SERVICE = "service"
@@ -69,21 +69,21 @@ class Open(NamedTuple):
 OPEN: Final = Open()
 
 Labels: TypeAlias = Mapping[str, tuple[str, ...] | UpTo | Open]
-"""Values by label. A tuple is a closed set, whose series exist at zero."""
+"""Possible values of a series' labels, by label. A tuple is a closed set, whose series exist at zero."""
 
 Key: TypeAlias = Hashable
 Cell: TypeAlias = dict[Any, Any]
 Taken: TypeAlias = Mapping[Any, Any]
-"""Part of a cell that has counts, as a worker reports it to the main process."""
+"""Counts of one series that are not zero, as a worker reports them to the main process."""
 
 Read: TypeAlias = Callable[[Any, Any], "float | Mapping[Any, float] | None"]
-"""Reads the present value, or values by key, of an owner at a scrape; None: the owner has none. Arguments are
-the owner (a `ServiceView`, a `series.now.OneBackend`, or the result of `Group.of`) and the
-`series.now.Now`."""
+"""Function that reads the present value of an owner's series at a scrape, or values by key; None: there is
+none. Arguments are the owner (a `ServiceView`, a `series.now.OneBackend`, or the result of `Group.of`) and
+the `series.now.Now`."""
 
 
 class Counting(Protocol):
-    """The methods of `telemetry.metrics.Metrics` that count, so that a test can record the calls."""
+    """Interface of `telemetry.metrics.Metrics` for counting, so that a test can record the calls."""
 
     def count(self, series: Counter, *key: str, service: str = "", backend: str = "") -> None: ...
     def observe(
@@ -93,15 +93,15 @@ class Counting(Protocol):
 
 
 class Keys:
-    """Rules for the keys of a cell, and their texts as label values."""
+    """Rules for the keys under which a series counts, and their texts as label values."""
 
     def __init__(self, labels: Labels) -> None:
         values = tuple(labels.values())
         self._single = len(values) == 1
         self.most: float = 0
-        """Number of keys from which on a new one counts as `other`; a closed set has no new ones."""
+        """Number of a series' keys from which on new ones count as `other`; a closed set has no new ones."""
         self.at_zero: tuple[Key, ...] = ()
-        """Keys that exist before anything was counted."""
+        """Keys that a series has at zero before anything was counted."""
         if closed := [each for each in values if not isinstance(each, UpTo | Open)]:
             found = product(*closed)
             self.at_zero = tuple(key for (key,) in found) if self._single else tuple(found)
@@ -114,7 +114,7 @@ class Keys:
                 self.at_zero, self.most = (OTHER,), each.most
 
     def admit(self, key: Key, cell: Cell, owner: object) -> Key:
-        """Returns the key under which `key` counts. Raises `KeyError` if a closed set does not have it."""
+        """Returns the key to count `key` under: itself or `other`. Raises `KeyError` if there is neither."""
         if key in cell or len(cell) < self.most:
             return key
         if OTHER in cell:
@@ -126,12 +126,12 @@ class Keys:
         return key
 
     def texts(self, key: Any) -> tuple[str, ...]:  # noqa: ANN401 - a `Key` of this series
-        """Returns the values of the labels as they are written."""
+        """Returns the label values of a key as they are written."""
         return (key,) if self._single else key
 
 
 class Series:
-    """Series of one name. `name` and `full_name` are without `_total`."""
+    """Declaration of the metric series of one name. `name` and `full_name` are without `_total`."""
 
     kind: ClassVar[Kind]
 
@@ -144,9 +144,9 @@ class Series:
         keys: Keys | None = None,
         sparse: bool = False,
     ) -> None:
-        """`text` is the help text and the row in docs/metrics.md, without quotation marks and backslashes.
-        `read` reads the value at a scrape; without it, values are counted or set. A `sparse` family is left
-        out while no owner has a value."""
+        """Declares a series. `text` is the help text and the row in docs/metrics.md, without quotation marks
+        and backslashes. `read` reads the value at a scrape; without it, values are counted or set. A `sparse`
+        family is left out while no owner has a value."""
         self.text = text
         self.labels: Labels = labels or {}
         self.keys = keys or Keys(self.labels)
@@ -165,11 +165,11 @@ class Series:
 
     @property
     def all_labels(self) -> tuple[str, ...]:
-        """Labels of the owner, followed by the series' own."""
+        """Names of the series' labels: those of the owner, followed by its own."""
         return (*self.level.labels, *self.labels)
 
     def new_cell(self) -> Cell:
-        """Returns a cell in which nothing was counted."""
+        """Returns a new cell (counts by key) of this series, in which nothing was counted."""
         return {key: self.zero() for key in self.keys.at_zero}
 
     def zero(self) -> Any:  # noqa: ANN401 - int or Histogram
@@ -177,22 +177,22 @@ class Series:
         return 0
 
     def take(self, cell: Cell) -> Taken:
-        """Sets the counts of a cell to zero and returns those that were not."""
+        """Sets the counts of a cell to zero and returns those that were not zero."""
         raise NotImplementedError
 
     def add(self, cell: Cell, taken: Taken, owner: object) -> None:
-        """Adds the counts taken from the cell of another process."""
+        """Adds counts of this series to a cell that were taken in another process."""
         raise NotImplementedError
 
 
 @final
 class Counter(Series):
-    """Series that only rises."""
+    """Metric series whose values only rise."""
 
     kind = Kind.COUNTER
 
     def count(self, cell: Cell, key: Key, owner: object, times: int = 1) -> None:
-        """Counts under `key`, or the key that `Keys.admit` gives for it."""
+        """Adds `times` to the count under `key`, or under the key that `Keys.admit` gives for it."""
         place = self.keys.admit(key, cell, owner)
         cell[place] = cell.get(place, 0) + times
 
@@ -209,7 +209,7 @@ class Counter(Series):
 
 @final
 class HistogramSeries(Series):
-    """Series of durations."""
+    """Metric series of durations, each a histogram."""
 
     kind = Kind.HISTOGRAM
 
@@ -217,7 +217,7 @@ class HistogramSeries(Series):
         return Histogram()
 
     def observe(self, cell: Cell, key: Key, owner: object) -> Histogram:
-        """Returns the durations under `key`."""
+        """Returns the histogram of the durations under `key`."""
         place = self.keys.admit(key, cell, owner)
         found: Histogram | None = cell.get(place)
         if found is None:
@@ -225,7 +225,7 @@ class HistogramSeries(Series):
         return found
 
     def take(self, cell: Cell) -> Taken:
-        """Returns (counts by bucket, sum) by key, and sets them to zero."""
+        """Returns the durations of a cell as (counts by bucket, sum) by key, and sets them to zero."""
         taken = {key: (tuple(each.counts), each.total) for key, each in cell.items() if any(each.counts)}
         for key in taken:
             each = cell[key]
@@ -243,7 +243,7 @@ class HistogramSeries(Series):
 
 @final
 class Gauge(Series):
-    """Series that goes up and down. Without `read` it has the last value set, only in this process."""
+    """Metric series that goes up and down. Without `read` it has the value last set, only in this process."""
 
     kind = Kind.GAUGE
 
@@ -260,7 +260,7 @@ histogram = HistogramSeries
 
 
 class Group:
-    """Series of one level that are written together, in this order.
+    """Metric series of one kind of owner (`level`) that are written together, in this order.
 
     Arguments of the class: the `level`; the `prefix` of the names; `of`, which for level `PROCESS` makes the
     owner for `read` from the `Now` (None: the families are left out); `detail`: left out if
@@ -294,17 +294,17 @@ class Group:
 
 
 Row: TypeAlias = tuple[tuple[str, ...], Any]
-"""Label values with the number of a counter or a gauge, or with the `Histogram`."""
+"""Sample of a series: label values, and the number of a counter or a gauge, or the `Histogram`."""
 
 
 class Family(NamedTuple):
-    """All samples of one name. `labels` are in alphabetical order, as are the values of a row. The rows are
-    read while the family is written, so what they iterate over must not grow meanwhile."""
+    """Metric family, all samples of one name. `labels` are in alphabetical order, as are the values of a row.
+    The rows are read while the family is written, so what they iterate over must not grow meanwhile."""
 
     kind: Kind
     name: str
-    """Name with its prefix, without `_total`."""
+    """Name of the metric family with its prefix, without `_total`."""
     description: str
-    """Help text: a line without quotation marks and backslashes."""
+    """Help text of the metric family: a line without quotation marks and backslashes."""
     labels: tuple[str, ...]
     rows: Iterable[Row]

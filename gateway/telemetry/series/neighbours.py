@@ -18,7 +18,7 @@ def _or_ever(seconds: float | None) -> float:
 
 
 class OfNames(Group, level=PROCESS, of=lambda now: list(now.names) or None):
-    """Series of the host names of backends; left out if no backend has one."""
+    """Metric series of the host names of backends; left out if no backend has one."""
 
     resolver_failures = counter(
         "Lookups of the name of a backend that found no address; the last addresses stay.",
@@ -33,7 +33,7 @@ class OfNames(Group, level=PROCESS, of=lambda now: list(now.names) or None):
 
 
 class OfSources(Group, level=PROCESS, of=lambda now: list(now.sources) or None):
-    """Series of sources of backends; left out if there is no source."""
+    """Metric series of sources of backends; left out if there is no source."""
 
     discovery_backends = gauge(
         "Backends of a source (`dns`, `srv`, `file`) by state; `unlisted`: no longer listed, and kept for "
@@ -62,7 +62,7 @@ class OfSources(Group, level=PROCESS, of=lambda now: list(now.sources) or None):
 
 
 class OfReplicas(Group, level=PROCESS, of=lambda now: now.agreement):
-    """Series of replicas; left out unless `agreement` is configured."""
+    """Metric series of replicas; left out unless `agreement` is configured."""
 
     agreement_store_up = gauge(
         "1 if the store answers. Series of the agreement exist only where `agreement` is configured.",
@@ -116,7 +116,7 @@ class OfReplicas(Group, level=PROCESS, of=lambda now: now.agreement):
 
 
 class OfEngine(Group, level=PROCESS, of=lambda now: now.engine):
-    """Series of an engine; left out except under `skewgate engine`."""
+    """Metric series of an engine; left out except under `skewgate engine`."""
 
     engine_up = gauge(
         "1 if the engine has the present tables. Series of an engine exist only under `skewgate engine`.",

@@ -15,29 +15,29 @@ from gateway.telemetry.worker_report import WorkerReport
 
 @final
 class Now(NamedTuple):
-    """The gateway at the moment of a scrape."""
+    """State of the gateway at the moment of a scrape."""
 
     report: WorkerReport = WorkerReport()
     admin_connections: Mapping[str, tuple[int, int]] = {}
-    """Open connections and their limit, by listener (`admin`, `metrics`)."""
+    """Open connections and their limit, by listener for operators or scrapers (`admin`, `metrics`)."""
     certificate_expiry: Mapping[str, float] = {}
     """Seconds since the epoch at which certificates in force expire, by path."""
     names: Iterable[NameReport] = ()
     sources: Iterable[SourceReport] = ()
     agreement: AgreementReport | None = None
-    """State of the agreement; None: there are no replicas."""
+    """State of the agreement of replicas; None: there are no replicas."""
     engine: EngineReport | None = None
-    """State of the engine; None: there is none."""
+    """State of the engine beside the gateway; None: there is none."""
     config_hash: str = ""
     """Checksum of the configuration in force; empty: not known."""
     state: StateWrites | None = None
-    """Writes of the state file; None: there is no such file."""
+    """Writes of the state file so far; None: there is no such file."""
     # The rest is filled in by `Metrics.exposition`.
     stats: ProcessStats | None = None
     views: Mapping[str, ServiceView] = {}
-    """Services in force, in the order of the file."""
+    """Services in force by name, in the order of the file."""
     wall_offset: float = 0.0
-    """Wall-clock time minus the clock that dates facts, in seconds."""
+    """Wall-clock time minus monotonic time, by which facts are dated, in seconds."""
 
 
 @final

@@ -53,12 +53,12 @@ def _build() -> tuple[str, ...]:
 
 
 def _known(workers: Mapping[str, object], name: str) -> Mapping[str, float]:
-    """Values of one field by worker, without workers that do not know it."""
+    """Values of one field of the workers' reports by worker, without workers that do not know it."""
     return {worker: found for worker, each in workers.items() if (found := getattr(each, name)) is not None}
 
 
 def _of_worker(field: str, text: str, kind: type[Series] = gauge) -> Series:
-    """Declares a series of one field of `WorkerStats`, by worker."""
+    """Declares a metric series of one field of `WorkerStats`, by worker."""
     return kind(text, {"worker": OPEN}, read=lambda it, now: _known(it, field))
 
 
@@ -68,7 +68,7 @@ def _of_limit(field: str, text: str) -> Series:
 
 
 class Standard(Group, level=PROCESS, prefix="process_", of=lambda now: now.stats):
-    """Series of the process under the names that all exporters and their dashboards use."""
+    """Metric series of the process under the names that all exporters and their dashboards use."""
 
     cpu_seconds = counter(
         "User and system CPU time of the process in seconds.",
@@ -94,7 +94,7 @@ class Standard(Group, level=PROCESS, prefix="process_", of=lambda now: now.stats
 
 
 class OfConfiguration(Group, level=PROCESS):
-    """Series of the build, the configuration and the state file."""
+    """Metric series of the build, the configuration and the state file."""
 
     build_info = gauge(
         "Running build, and whether its hot path is compiled (`true`, `false`); always 1.",
@@ -125,7 +125,7 @@ class OfConfiguration(Group, level=PROCESS):
 
 
 class OfWorkers(Group, level=PROCESS, of=lambda now: now.report.processes or None):
-    """Series of worker processes. With one worker `Standard` covers it."""
+    """Metric series of worker processes. With one worker `Standard` covers it."""
 
     worker_up = _of_worker(
         "up",
@@ -154,7 +154,7 @@ class OfWorkers(Group, level=PROCESS, of=lambda now: now.report.processes or Non
 
 
 class OfProcess(Group, level=PROCESS):
-    """Series of limits and their use, of errors, TLS, the event loop and the logs."""
+    """Metric series of limits and their use, of errors, TLS, the event loop and the logs."""
 
     client_connections = _of_limit(
         "clients", "Connections of clients, including those that have not sent HTTP yet."

@@ -46,10 +46,10 @@ ADMISSION_REASONS: Final = ("access", "client_concurrency", "client_rate", "over
 
 
 class TunnelEnding(StrEnum):
-    """Values of the label `result` of skewgate_tunnels_total, and of `reason` in the access log."""
+    """Ways in which a tunnel ends: `result` of skewgate_tunnels_total, and `reason` in the access log."""
 
     CLOSED = "closed"
-    """Regular end: both sides have sent everything."""
+    """Regular end of a tunnel: both sides have sent everything."""
     CLIENT_GONE = "client_gone"
     BACKEND_GONE = "backend_gone"
     IDLE = "tunnel_idle"
@@ -86,7 +86,7 @@ def ends(versions: VersionSet, scheme: Scheme) -> tuple[str, str]:
 
 
 class OfRequests(Group, level=SERVICE, anywhere=True):
-    """Series of finished requests."""
+    """Metric series of finished requests."""
 
     requests = counter(
         "Finished requests. Code `none`: the client left before a response began; backend `none`: the "
@@ -106,7 +106,7 @@ class OfRequests(Group, level=SERVICE, anywhere=True):
 
 
 class OfService(Group, level=SERVICE):
-    """Series that count what a service did with its requests."""
+    """Metric series that count what a service did with its requests."""
 
     negotiations = counter(
         "Requests by requested version and by the result of their negotiation.",
@@ -153,7 +153,7 @@ class OfService(Group, level=SERVICE):
 
 
 class OfOffers(Group, level=SERVICE, as_configured=True):
-    """Series of the present state of services."""
+    """Metric series of the present state of services."""
 
     requests_in_flight = gauge(
         "Requests whose response has not ended.",
