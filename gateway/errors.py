@@ -8,20 +8,20 @@ from typing import Final, NamedTuple
 
 
 class SkewgateError(Exception):
-    """The base of all. The text is one sentence that an operator can act on."""
+    """Base class of all these exceptions. The text is one sentence that an operator can act on."""
 
 
 class VersionTextError(SkewgateError):
-    """A text that should be a version, a range or a set of versions is not one (configuration, releases)."""
+    """Raised for a text that is no version, range or set of versions (configuration, releases)."""
 
 
 class PathTemplateError(SkewgateError):
-    """A text that should be a path with placeholders, `/v1/nodes/{id}`, is not one (configuration)."""
+    """Raised for a text of the configuration that is no path with placeholders, such as `/v1/nodes/{id}`."""
 
 
 class TextRefused(SkewgateError):
-    """A text of the configuration is not a value of its key. Neither the message nor `hint` quotes the text,
-    which may be a secret. `quoting` is a better hint, for a text that may be shown."""
+    """Raised for a text of the configuration that is not a value of its key. Neither the message nor `hint`
+    quotes the text, which may be a secret. `quoting` is a better hint, for a text that may be shown."""
 
     def __init__(self, message: str, hint: str = "", quoting: str = "") -> None:
         super().__init__(message)
@@ -34,14 +34,14 @@ class OptionProblem(NamedTuple):
     """One problem in the options of a dialect. `quoting`: as in `TextRefused`."""
 
     at: tuple[str | int, ...]
-    """The keys and list indexes that lead to the option."""
+    """The keys and list indexes that lead to the option with the problem."""
     message: str
     hint: str = ""
     quoting: str = ""
 
 
 class OptionsError(SkewgateError, ValueError):
-    """Options from which no dialect can be made. `problems` holds every problem."""
+    """Raised for options from which no dialect can be made. `problems` holds every problem."""
 
     def __init__(self, problems: tuple[OptionProblem, ...]) -> None:
         super().__init__("; ".join(f"{'.'.join(map(str, each.at))}: {each.message}" for each in problems))
@@ -49,7 +49,7 @@ class OptionsError(SkewgateError, ValueError):
 
 
 class SettingsError(SkewgateError):
-    """The configuration cannot be used. `problems` holds every problem, in file order."""
+    """Raised when the configuration cannot be used. `problems` holds every problem, in file order."""
 
     def __init__(self, message: str, problems: tuple[object, ...] = ()) -> None:
         super().__init__(message)
@@ -91,7 +91,7 @@ CLIENT_ERROR_REASONS: Final = {
 
 
 class FramingError(SkewgateError):
-    """A peer broke HTTP/1.1 framing, or sent something ambiguous that we refuse to guess about.
+    """Raised when a peer breaks HTTP/1.1 framing, or sends something ambiguous that we refuse to guess about.
 
     `status` is the response's if the peer is a client (400, 413, 414, 431, 501, 505 …). `reason` is one of
     `CLIENT_ERROR_REASONS`, `detail` a sentence that is more exact than the one there.
@@ -105,10 +105,10 @@ class FramingError(SkewgateError):
 
 
 class CertificateError(SkewgateError):
-    """A file of TLS cannot be used. `part`: its key, `certificate`, `key`, `client_ca` or `ca`."""
+    """Raised when a TLS file cannot be used. `part`: its key, `certificate`, `key`, `client_ca` or `ca`."""
 
     path = ""
-    """The path of the file, if it is known where the error is raised."""
+    """Path of the certificate, key or CA file, if it is known where the error is raised."""
 
     def __init__(self, part: str, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -118,24 +118,24 @@ class CertificateError(SkewgateError):
 
 
 class StartupError(SkewgateError):
-    """The process cannot start: a port is taken, a file cannot be read, a parser is missing."""
+    """Raised when the process cannot start: a port is taken, a file cannot be read, a parser is missing."""
 
 
 class AddressTakenError(StartupError):
-    """An address of `listen` is in use: by another gateway, or by orphaned workers."""
+    """Raised when an address of `listen` is in use: by another gateway, or by orphaned workers."""
 
 
 class BuildError(SkewgateError):
-    """There is no compiled build, because it cannot be made here or because making it failed."""
+    """Raised when no compiled build can be made here, or when making it has failed."""
 
 
 class FixError(SkewgateError):
-    """A configuration cannot be mended: its file cannot be written, or has changed since it was checked."""
+    """Raised when a configuration cannot be mended: its file is not writable, or changed since its check."""
 
 
 class AdminError(SkewgateError):
-    """The admin listener of a running gateway could not be reached, or refused the request."""
+    """Raised when the admin listener of a running gateway cannot be reached, or refuses the request."""
 
 
 class TokenError(AdminError):
-    """The token was refused, or there is none."""
+    """Raised when the admin listener refuses the token of a request, or the request has none."""

@@ -46,7 +46,7 @@ def find(name: str) -> type[Dialect] | None:
 
 
 def _dialects_of(family: pkgutil.ModuleInfo, name: str | None = None) -> Iterator[type[Dialect]]:
-    """The dialects of a file or a folder, of modules that may define `name` only, one module at a time."""
+    """The dialects of one family; with `name`, only those of modules that may define one of that name."""
     for module_name in _modules_of(family):
         last = module_name.rpartition(".")[2]
         if name not in {None, family.name, last}:
@@ -59,7 +59,7 @@ def _dialects_of(family: pkgutil.ModuleInfo, name: str | None = None) -> Iterato
 
 
 def _modules_of(family: pkgutil.ModuleInfo) -> list[str]:
-    """Names of the file's module, or of the folder's package and its modules."""
+    """Names of the modules of one family: the file's module, or the folder's package and its modules."""
     whole = f"{__name__}.{family.name}"
     inside = pkgutil.iter_modules(import_module(whole).__path__) if family.ispkg else ()
     return [whole, *(f"{whole}.{found.name}" for found in inside)]

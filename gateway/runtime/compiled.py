@@ -31,7 +31,7 @@ there is a build of these sources."""
 SOURCES: Final = Path(__file__).resolve().parents[2]
 """The folder with the package `gateway`: a checkout, or the `site-packages` of an installed one."""
 BUILDS: Final = Path(sys.prefix) / "compiled"
-"""The folder with the builds of this environment, each in a folder named by its stamp."""
+"""The folder with the compiled builds of this environment, each in a folder named by its stamp."""
 LOOP_VARIABLE: Final = "SKEWGATE_LOOP"
 ASYNCIO: Final = "asyncio"
 UVLOOP: Final = "uvloop"
@@ -42,7 +42,7 @@ HOT_MODULE: Final = "gateway.dataplane.exchange.exchange"
 
 
 class BuildInfo(NamedTuple):
-    """The build as `/status` and `skewgate_build_info` show it."""
+    """The version and kind of a running build, as `/status` and `skewgate_build_info` show it."""
 
     version: str
     python: str
@@ -52,7 +52,7 @@ class BuildInfo(NamedTuple):
 
 
 def build_info() -> BuildInfo:
-    """The build of this process."""
+    """The version, interpreter, event loop and kind of build of this process."""
     loop = "none"
     if (asyncio := sys.modules.get("asyncio")) is not None:  # else none can run
         with suppress(RuntimeError):
@@ -61,7 +61,7 @@ def build_info() -> BuildInfo:
 
 
 def chosen_loop() -> str:
-    """The name of the event loop. Raises `SettingsError` if the variable names one that cannot be used."""
+    """Name of the event loop to run. Raises `SettingsError` if SKEWGATE_LOOP names one that cannot run."""
     wanted = os.environ.get(LOOP_VARIABLE, "")
     installed = find_spec(UVLOOP) is not None
     if wanted not in ("", ASYNCIO, UVLOOP):
@@ -78,14 +78,14 @@ def is_compiled() -> bool:
 
 
 def note() -> str:
-    """A warning that an existing compiled build does not run; empty: none."""
+    """A warning that an existing compiled build does not run, as it is of other sources; empty: none."""
     if is_compiled() or os.environ.get(VARIABLE) == "0" or not builds():
         return ""
     return STALE
 
 
 def require(*, runs_gateway: bool = True) -> None:
-    """Raise `SettingsError` if the variable is invalid, or asks for a compiled build and none runs.
+    """Raise `SettingsError` if SKEWGATE_COMPILED is invalid, or asks for a compiled build and none runs.
     `runs_gateway`: whether this process runs modules that are compiled in one."""
     wanted = os.environ.get(VARIABLE, "")
     if wanted not in ("", "0", "1"):
@@ -104,7 +104,7 @@ def use_compiled() -> None:
 
 
 def builds() -> tuple[Path, ...]:
-    """All builds in this environment, whatever their sources; none if the package is no checkout."""
+    """Folders of all compiled builds in this environment, of any sources; none if this is no checkout."""
     if not (SOURCES / "pyproject.toml").exists() or not BUILDS.is_dir():
         return ()
     return tuple(folder for folder in BUILDS.iterdir() if folder.is_dir() and not folder.name.startswith("."))
@@ -147,7 +147,7 @@ class CompiledModules:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Implements `importlib.abc.MetaPathFinder`."""
+        """Find the compiled module of this name for `importlib` (`MetaPathFinder`); None: there is none."""
         if not fullname.startswith("gateway.") and not fullname.endswith("__mypyc"):
             return None
         file = self._folder / f"{fullname.replace('.', '/')}{EXTENSION_SUFFIXES[0]}"

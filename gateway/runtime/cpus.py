@@ -14,13 +14,13 @@ ROOT: Final = Path("/")
 
 
 def usable_cpus(root: Path = ROOT) -> int:
-    """The number of usable CPUs, at least 1. `root`: the folder of `proc` and `sys`."""
+    """The number of CPUs that this process may use, at least 1. `root`: the folder of `proc` and `sys`."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([allowed, *_quotas(root)]))
 
 
 def _quotas(root: Path) -> list[int]:
-    """The quotas of the control group of this process and of those above it (version 2), in CPUs."""
+    """The CPU quotas of this process's control group and of those above it (version 2), in CPUs."""
     found = []
     group = _group(root)
     if group is not None:
@@ -35,7 +35,7 @@ def _quotas(root: Path) -> list[int]:
 
 
 def _group(root: Path) -> PurePosixPath | None:
-    """The control group of this process, relative to where they are mounted."""
+    """The path of this process's control group, relative to where they are mounted; None: it has none."""
     try:
         lines = (root / "proc/self/cgroup").read_text("utf-8", "surrogateescape").splitlines()
     except OSError:

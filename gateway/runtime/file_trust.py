@@ -21,11 +21,11 @@ MAX_LINKS: Final = 40
 
 
 class ForeignFileError(StartupError):
-    """A file or a link belongs to another user, or everybody may write it. The text says what to do."""
+    """Raised for a file or link that belongs to another user or that everybody may write. Says what to do."""
 
 
 def trusted_users(*more: int) -> frozenset[int]:
-    """The user of this process and root, and `more`."""
+    """The ids of users whose files are trusted: the user of this process, root, and `more`."""
     return frozenset((os.geteuid(), 0, *more))
 
 
@@ -64,7 +64,7 @@ def real_path(path: str | os.PathLike[str], users: Collection[int]) -> Path:
 
 
 def _target_of(place: Path, folder: Path, users: Collection[int]) -> str | None:
-    """The target of a symbolic link; None: `place` is none."""
+    """The target of a symbolic link; None: `place` is no link. Raises `ForeignFileError`."""
     try:
         before = place.lstat()
         if not stat.S_ISLNK(before.st_mode):
@@ -99,7 +99,7 @@ def require_own(path: Path, found: os.stat_result, users: Collection[int]) -> No
 
 
 def require_all_own(paths: Collection[Path], users: Collection[int]) -> None:
-    """Call `require_own` for every file that exists."""
+    """Raise `ForeignFileError` if an existing file belongs to another user, or everybody may write it."""
     for path in paths:
         try:
             found = path.lstat()

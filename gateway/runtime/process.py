@@ -28,12 +28,12 @@ from gateway.runtime.terminal import print_error
 
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 ONE_DUMP: Final = 1.0
-"""Seconds after a dump of stacks in which SIGQUIT means nothing: a storm of them must not hold the loop."""
+"""Seconds after a dump of stacks in which SIGQUIT is ignored: a storm of signals must not hold the loop."""
 SECOND_STOP_EXIT: Final = 1
 """The exit code after a second stop signal: requests are cut off, which is a failure."""
 
 _BOOT_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Only Linux has the first one."""
+"""Clock that also counts while the machine sleeps, on Linux; elsewhere the monotonic clock."""
 
 IGNORED: Final = "%s means nothing here and is ignored"
 
@@ -46,12 +46,12 @@ MIN_ADMIN_CONNECTIONS: Final = 8
 _log = logging.getLogger("skewgate")
 
 CaptureStacks = Callable[[asyncio.AbstractEventLoop], Callable[[], None]]
-"""Called in the thread of the loop; what it returns in any thread."""
+"""Function that captures stacks in the loop's thread; any thread may call what it returns, to write them."""
 Result = TypeVar("Result")
 
 
 def run_in_loop(main: Coroutine[Any, Any, Result]) -> Result:
-    """Run `main` in a loop of the chosen kind. Raises what `chosen_loop` and `main` raise."""
+    """Run `main` in an event loop of the chosen kind. Raises what `chosen_loop` and `main` raise."""
     try:
         factory = (import_module(UVLOOP) if chosen_loop() == UVLOOP else asyncio).new_event_loop
     except SettingsError:
@@ -70,8 +70,8 @@ def run_in_loop(main: Coroutine[Any, Any, Result]) -> Result:
 def without_odd_names(
     show: Callable[[sys.UnraisableHookArgs], object],
 ) -> Callable[[sys.UnraisableHookArgs], None]:
-    """A hook that calls `show`, except for server names of clients that are not ASCII: such a handshake is
-    refused and counted anyway, and with a traceback for each, clients could fill the log."""
+    """A hook for unraisable exceptions that calls `show`, but not for server names of clients that are no
+    ASCII: such a handshake is refused and counted anyway; its tracebacks would let clients fill the log."""
 
     def hook(unraisable: sys.UnraisableHookArgs) -> None:
         if not (
@@ -106,7 +106,7 @@ def keep_for_long() -> None:
 
 
 async def end_tasks(*tasks: asyncio.Task[Any] | None) -> None:
-    """Cancel tasks and wait until they have ended. None is ignored."""
+    """Cancel tasks and wait until they have ended. A task that is None is ignored."""
     running = [task for task in tasks if task is not None]
     for task in running:
         task.cancel()
@@ -114,7 +114,7 @@ async def end_tasks(*tasks: asyncio.Task[Any] | None) -> None:
 
 
 def boot_time() -> float:
-    """Seconds of the clock for deadlines of replicas, which also counts while the machine sleeps."""
+    """The time, in seconds, for deadlines of replicas: its clock also counts while the machine sleeps."""
     return time.clock_gettime(_BOOT_CLOCK)
 
 
@@ -222,7 +222,7 @@ class _Dumps:
             self._loop.call_soon_threadsafe(self._run)
 
     def finish(self) -> None:
-        """Wait until a dump has ended, for as long as one may take."""
+        """Wait until a dump of stacks has ended, a second at most."""
         if self._thread is not None:
             self._thread.join(ONE_DUMP)
 
@@ -234,4 +234,4 @@ class _Dumps:
 
 
 def _nothing() -> None:
-    """Stands for the dump between two of them."""
+    """Does nothing: takes the place of a dump of stacks while there is none."""

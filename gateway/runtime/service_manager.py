@@ -23,17 +23,17 @@ from typing import Final, final
 SOCKET: Final = "NOTIFY_SOCKET"
 WATCHDOG: Final = "WATCHDOG_USEC"
 INTERVAL: Final = 5.0
-"""Seconds between two updates of the status, unless a watchdog wants more."""
+"""Seconds between two messages to the service manager, unless its watchdog wants more of them."""
 MAX_STATUS: Final = 500
-"""Maximum characters of the status."""
+"""Maximum characters of the status line for the service manager."""
 DRAIN_SLACK: Final = 5.0
-"""Seconds after a drain, for the last state and the last log lines."""
+"""Seconds that the process may need after a drain, for the last state and the last log lines."""
 
 _log = logging.getLogger("skewgate")
 
 
 class Moment(Enum):
-    """The beginning or the end of a reload."""
+    """Moment of a reload: its beginning or its end."""
 
     BEGIN = auto()
     END = auto()
@@ -41,7 +41,7 @@ class Moment(Enum):
 
 @final
 class ServiceManager:
-    """The service manager of this process, if `environ` names one."""
+    """Notifier of the service manager of this process (systemd), if `environ` names one."""
 
     def __init__(self, environ: Mapping[str, str], pid: int | None = None) -> None:
         self._socket: socket.socket | None = None
@@ -56,7 +56,7 @@ class ServiceManager:
         self._reloading = False
         self._failed = False
         self.variables = {name: environ[name] for name in (SOCKET, WATCHDOG) if name in environ}
-        """The variables by which a process that takes over finds the manager."""
+        """Environment variables by which a process that takes over finds the service manager."""
         address = environ.get(SOCKET, "")
         if not address:
             return
@@ -71,7 +71,7 @@ class ServiceManager:
             self.interval, self._watched = min(INTERVAL, seconds / 2), True
 
     def ready(self, status: Callable[[], str]) -> None:
-        """Notify that the process serves. From now on, `status` and watchdog are sent at each tick."""
+        """Notify the service manager that this process serves. From now on, `status` is sent at each tick."""
         if self._socket is None:
             return
         self._status, self._ready = status, True
@@ -79,7 +79,7 @@ class ServiceManager:
         self._timer = asyncio.get_running_loop().call_later(self.interval, self._tick)
 
     def reloading(self, moment: Moment) -> None:
-        """Notify that a reload begins, or has ended."""
+        """Notify the service manager that a reload begins, or has ended."""
         if not self._ready:
             return
         self._reloading = moment is Moment.BEGIN
@@ -92,7 +92,7 @@ class ServiceManager:
             self._send({"READY": "1", **self._news()})
 
     def stopping(self, drain: float) -> None:
-        """Notify that the process ends, within `drain` seconds and a few more."""
+        """Notify the service manager that this process ends within `drain` seconds and a few more."""
         if self._socket is None:
             return
         self._ready = False
@@ -102,7 +102,7 @@ class ServiceManager:
         self._send({"STOPPING": "1", "STATUS": status, "EXTEND_TIMEOUT_USEC": str(usec)})
 
     def hand_over(self, pid: int) -> None:
-        """Notify that process `pid` serves and notifies from now on, and stop."""
+        """Notify the service manager that process `pid` has taken over, and stop notifying it."""
         if self._socket is None:
             return
         self._unsent.clear()
@@ -110,7 +110,7 @@ class ServiceManager:
         self.close()
 
     def close(self) -> None:
-        """Stop notifying."""
+        """Stop notifying the service manager, and close the socket to it."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -126,7 +126,7 @@ class ServiceManager:
         self._timer = asyncio.get_running_loop().call_later(self.interval, self._tick)
 
     def _news(self) -> dict[str, str]:
-        """The status, if it has changed since it was sent."""
+        """The status line for the service manager, if it has changed since it was sent."""
         text = "".join(each if each.isprintable() else " " for each in self._status())[:MAX_STATUS]
         if text == self._sent_status:
             return {}
@@ -134,7 +134,7 @@ class ServiceManager:
         return {"STATUS": text}
 
     def _send(self, lines: Mapping[str, str]) -> None:
-        """Send lines in one message, with those that could not be sent before."""
+        """Send lines to the service manager in one message, with those that could not be sent before."""
         wanted = {**self._unsent, **lines}
         if self._socket is None or not wanted:
             return
@@ -153,7 +153,7 @@ class ServiceManager:
 
 
 def _watchdog(environ: Mapping[str, str], pid: int) -> float:
-    """The watchdog interval of this process in seconds; 0: there is none."""
+    """Seconds in which systemd's watchdog wants a message from this process; 0: there is no watchdog."""
     try:
         usec = int(environ.get(WATCHDOG, ""))
         wanted = int(environ.get("WATCHDOG_PID", pid))

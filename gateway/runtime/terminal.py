@@ -14,7 +14,7 @@ from typing import Final, TextIO, TypeAlias, final
 
 
 class Style(StrEnum):
-    """The escape sequence that begins a style."""
+    """Style of text on a terminal: the escape sequence with which it begins."""
 
     PLAIN = ""
     BOLD = "\x1b[1m"
@@ -42,12 +42,12 @@ class Paint:
 
 
 def plain(text: object) -> str:
-    """`text` on one line, without characters that control a terminal."""
+    """Text for a terminal: on one line, without characters that control it."""
     return "".join(character if character.isprintable() else "\ufffd" for character in str(text))
 
 
 def span(low: object, high: object, nothing: str = "nothing") -> str:
-    """Two versions as one text: `1.1-1.58`, or `2023-10..2024-04` if versions contain dashes."""
+    """A range of versions as one text: `1.1-1.58`, or `2023-10..2024-04` if versions contain dashes."""
     if low is None or high is None:
         return nothing
     if low == high:
@@ -87,5 +87,5 @@ def open_standard_streams() -> None:
 
 
 def print_error(sentence: object) -> None:
-    """Print one sentence on standard error."""
+    """Print one sentence on standard error, after the program's name."""
     print(f"skewgate: {sentence}", file=sys.stderr, flush=True)

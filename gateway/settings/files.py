@@ -19,18 +19,18 @@ from typing import Final, final
 from gateway.errors import SkewgateError
 
 MAX_SIZE: Final = 4 << 20
-"""Largest file that is read, in bytes. A configuration may have a quarter as many characters."""
+"""Largest file that is read, in bytes. A whole configuration may have a quarter as many characters."""
 MAX_VALUE: Final = 64 << 10
 """Largest file whose content is one value, in bytes."""
 MAX_FILES: Final = 1000
-"""Largest number of files that a pattern may match."""
+"""Largest number of files that a glob pattern of the configuration may match."""
 
 _OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 """Flags of `os.open` with which no pipe or device makes the gateway wait."""
 
 
 class SourceError(SkewgateError):
-    """A file cannot be read. `code` is one of `problem.CODES`, `hint` is what to do about it."""
+    """Raised when a configuration file cannot be read. `code`: one of `problem.CODES`; `hint`: what to do."""
 
     def __init__(self, code: str, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -46,10 +46,10 @@ class Seen:
     files: Mapping[str, str] = field(default_factory=dict)
     """Checksum of each file's content, or the reason why it could not be read, by path."""
     patterns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Paths that each pattern matched."""
+    """Paths of files that each glob pattern of the configuration matched, by pattern."""
 
     def again(self) -> Seen:
-        """The same files and patterns as they are now. Blocks."""
+        """The same files and patterns as they are now, read again from the disk. Blocks."""
         return Seen(
             {path: _checksum(path) for path in self.files},
             {pattern: _matches(pattern) for pattern in self.patterns},
@@ -67,19 +67,19 @@ class Sources:
 
     @property
     def folder(self) -> str:
-        """The folder in which relative paths begin."""
+        """The folder in which relative paths of the configuration begin."""
         return str(self._folder)
 
     @property
     def seen(self) -> Seen:
-        """The files and patterns read so far."""
+        """The files and patterns of the configuration that were read so far."""
         return Seen(dict(self._files), dict(self._patterns))
 
     def resolve(self, path: str) -> str:
         return str(self._folder / path)
 
     def read_main(self, path: str | Path) -> bytes:
-        """Read the configuration, which may be a pipe that is never watched. Raises `SourceError`."""
+        """Read the configuration file; a pipe in its place is never watched. Raises `SourceError`."""
         if not is_stream(path):
             return self.read(str(path))
         try:
@@ -89,7 +89,7 @@ class Sources:
             raise _unreadable(error, str(path)) from None
 
     def read(self, path: str) -> bytes:
-        """Read a regular file. Raises `SourceError`."""
+        """Read a regular file of the configuration and remember its checksum. Raises `SourceError`."""
         try:
             data = _read(path)
         except SourceError as error:
@@ -119,13 +119,13 @@ class Sources:
         return _content(_open_beneath(path, map(self.resolve, folders)), path)
 
     def match(self, pattern: str) -> tuple[str, ...]:
-        """The paths that a pattern matches, sorted."""
+        """The paths that a glob pattern matches, sorted. They are remembered, so that a change is noticed."""
         resolved = self.resolve(pattern)
         found = self._patterns[resolved] = _matches(resolved)
         return found
 
     def note(self, path: str) -> None:
-        """Remember a file that another reader is about to open."""
+        """Remember the checksum of a file that another reader is about to open."""
         self._files[path] = _checksum(path)
 
 
@@ -206,7 +206,7 @@ def _unreadable(error: Exception, path: str) -> SourceError:
 
 
 def _content(fd: int, path: str) -> bytes:
-    """Read the rest of a descriptor and close it. Raises `SourceError`."""
+    """Read an open regular file to its end and close its descriptor. Raises `SourceError`."""
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             is_folder = stat.S_ISDIR(os.fstat(fd).st_mode)

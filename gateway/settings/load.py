@@ -47,14 +47,14 @@ class Loaded:
     filename: str
     settings: Settings | None
     problems: tuple[Problem, ...]
-    """All problems in file order, those of included files last."""
+    """All problems of the configuration in file order, those of included files last."""
     lines: tuple[str, ...] = field(default=(), repr=False)
-    """The lines of the file without secrets, for messages."""
+    """Lines of the configuration file for messages, cut where a secret begins."""
     included: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     positions: Mapping[str, Position] = field(default_factory=dict, repr=False)
     """Positions of the keys of the two upper levels, by dotted name: `listen`, `timeouts.drain`."""
     seen: Seen = field(default_factory=Seen, repr=False)
-    """All files that were read, even those of a configuration that cannot be used."""
+    """All files that were read for the configuration, even if it cannot be used."""
 
     @property
     def errors(self) -> tuple[Problem, ...]:
@@ -66,12 +66,12 @@ class Loaded:
         return "\n".join(self.shown(problem) for problem in self.problems)
 
     def shown(self, problem: Problem) -> str:
-        """The text of one problem, as in `render`."""
+        """The text of one problem, with its source line, caret and hint."""
         lines = self.included.get(problem.file, ()) if problem.file else self.lines
         return problem.render(self.filename, lines)
 
     def require(self) -> Settings:
-        """The settings without errors. Raises `SettingsError` with the text of `render`."""
+        """The settings, if there is no error. Raises `SettingsError` with all problems' text otherwise."""
         if self.settings is None:
             raise SettingsError(self.render(), self.problems)
         return self.settings
@@ -175,7 +175,7 @@ def _shown(text: str, file: str, secrets: list[Node]) -> tuple[str, ...]:
 
 
 def _hash(texts: Iterable[str]) -> str:
-    """A short hash of what people wrote, without secrets: otherwise they could be tried out with it."""
+    """A short hash of the files as written, before variables are replaced: nobody can guess secrets by it."""
     written = "\0".join(texts)
     return sha256(written.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
@@ -190,7 +190,7 @@ def _positions(root: MappingNode) -> dict[str, Position]:
 
 
 def _suggest_no_default(secrets: list[Node], findings: Findings) -> None:
-    """Change the hint of unset variables in secrets: a default would be a password written in the file."""
+    """Change the hint at unset variables in secrets: a default would be a password written in the file."""
     unset = {
         (at.file, at.line, at.column) for node in secrets if isinstance(node, Scalar) for at in node.unset
     }
@@ -258,7 +258,7 @@ def named_dialects(services: Node | None) -> Mapping[str, type[Dialect]]:
 
 
 def _names(services: Node | None) -> set[str]:
-    """Words in the services that must be names of dialects."""
+    """Words of the services that must be names of dialects: values of `dialect`, and unknown keys."""
     names: set[str] = set()
     for entry in services.entries.values() if isinstance(services, MappingNode) else ():
         if isinstance(service := entry.value, MappingNode):
@@ -269,7 +269,7 @@ def _names(services: Node | None) -> set[str]:
 
 
 def _secrets(root: Node) -> list[Node]:
-    """The nodes whose values are never shown: admin token, store password, headers of probes and requests."""
+    """Nodes of the file whose values are never shown: admin token, etcd password, headers to backends."""
     nodes: list[Node | None] = [child(root, "admin", "token"), child(root, "agreement", "etcd", "password")]
     services = child(root, "services")
     for entry in services.entries.values() if isinstance(services, MappingNode) else ():

@@ -48,7 +48,7 @@ def own_addresses(listen: Sequence[Listen], admin: Admin) -> tuple[OwnAddress, .
 
 
 def own_address_of(backend: Backend, own: Sequence[OwnAddress]) -> OwnAddress | None:
-    """The address of the gateway at which a backend is; None: at none, as far as can be seen."""
+    """The gateway's own listen address that a backend has; None: it has none, as far as can be seen."""
     return next((each for each in own if _is_at(backend, each)), None)
 
 
@@ -61,7 +61,7 @@ def _is_at(backend: Backend, own: OwnAddress) -> bool:
 
 
 def _reaches(own: str, host: str) -> bool:
-    """Whether `host` is certainly an address of a listener on `own`."""
+    """Whether connections to `host` certainly reach a listener of the gateway on the address `own`."""
     if own == host:
         return True
     try:
@@ -79,7 +79,7 @@ def check_own_addresses(
     root: MappingNode,
     findings: Findings,
 ) -> None:
-    """Report backends that are the gateway itself."""
+    """Report backends whose address is one of the gateway itself."""
     if findings.is_dropped("listen") or findings.is_dropped("admin", "listen"):
         return
     own = own_addresses(listen, admin)

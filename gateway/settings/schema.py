@@ -21,7 +21,7 @@ from gateway.settings.sections.service import SERVICE, WrittenService
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 Path: TypeAlias = tuple[str, ...]
-"""Path of a key that is the same in every file: names, `*` for any name, `[]` for any list item."""
+"""Path of a configuration key, the same in every file: names, `*` for any name, `[]` for any list item."""
 
 
 def file_section(dialects: Mapping[str, type[Dialect]] | None = None) -> Section[WrittenFile]:
@@ -67,7 +67,7 @@ def schema_json(dialects: Mapping[str, type[Dialect]] | None = None) -> Schema:
 
 
 def _ordered(part: Any, name: str = "") -> Any:  # noqa: ANN401 - any part of a schema
-    """A copy with sorted entries, but keys of the file and defaults keep their order."""
+    """A part of the JSON Schema with sorted entries; keys of the file and defaults keep their order."""
     if isinstance(part, dict):
         entries = part if name in {"properties", "default"} else sorted(part)
         return {each: _ordered(part[each], each) for each in entries}
@@ -75,12 +75,12 @@ def _ordered(part: Any, name: str = "") -> Any:  # noqa: ANN401 - any part of a 
 
 
 def schema_text() -> str:
-    """The schema as text: what `skewgate schema` prints, and the content of config/schema.json."""
+    """The JSON Schema as text: what `skewgate schema` prints, and the content of config/schema.json."""
     return json.dumps(schema_json(), indent=2, ensure_ascii=False) + "\n"
 
 
 def keys_of(kind: Kind[Any], path: Path = ()) -> Iterator[tuple[Path, Key]]:
-    """Every key below a kind, with its path."""
+    """Every key of the configuration below a section, table or list, with its path."""
     match kind:
         case Section():
             for name, key in kind.keys.items():
@@ -97,5 +97,5 @@ def keys_of(kind: Kind[Any], path: Path = ()) -> Iterator[tuple[Path, Key]]:
 
 
 def dotted_path(path: Path) -> str:
-    """A path as people write it: `services.NAME.backends[].url`."""
+    """The path of a configuration key as people write it: `services.NAME.backends[].url`."""
     return ".".join("NAME" if part == "*" else part for part in path).replace(".[]", "[]")

@@ -19,22 +19,22 @@ from gateway.errors import SkewgateError, TextRefused
 from gateway.keys.addresses import BackendUrl, read_url
 
 MAX_SIZE: Final = 4 << 20
-"""Largest file in bytes, enough for ten thousand targets. Parsing that much JSON blocks for 40 ms."""
+"""Largest file of backends in bytes, enough for ten thousand targets. Parsing as much JSON takes 40 ms."""
 
 MAX_YAML_SIZE: Final = 256 << 10
-"""Largest YAML file in bytes. YAML is parsed much more slowly."""
+"""Largest YAML file of backends in bytes. YAML is parsed much more slowly than JSON."""
 
 MAX_ITEMS: Final = 100_000
-"""Largest number of targets, duplicates included: YAML aliases make many from few bytes."""
+"""Largest number of targets in a file, duplicates included: YAML aliases make many from few bytes."""
 
 _MAX_QUOTED: Final = 60
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The YAML loader; the one in C is ten times as fast."""
+"""PyYAML's loader: the one in C if it is there, which is ten times as fast."""
 
 
 class TargetsError(SkewgateError):
-    """The text is no list of backends. The message says why, as part of a sentence."""
+    """Raised for a text that is no list of backends. The message says why, as part of a sentence."""
 
 
 def read_targets(data: bytes, filename: str) -> tuple[Address, ...]:
@@ -81,7 +81,7 @@ def _parsed(data: bytes, filename: str) -> Any:  # noqa: ANN401 - whatever the f
 
 
 def _targets(groups: object) -> Iterator[tuple[object, object, str]]:
-    """Each target with the scheme of its group and its place in the file."""
+    """Each target of a list of backends, with the scheme of its group and its place in the file."""
     if not isinstance(groups, list):
         raise TargetsError('it is not a list of groups such as {"targets": ["10.0.0.1:6385"]}')
     items = 0
@@ -115,7 +115,7 @@ def _address(target: object, scheme: object, place: str) -> Address:
 
 
 def restored_address(text: str, source: Source) -> Address | None:
-    """The address of a backend of `source` that had this URL before a restart; None: impossible."""
+    """The address of a discovered backend that had this URL before a restart; None: not from `source`."""
     try:
         address = address_of(read_url(text))
     except TextRefused:
@@ -126,11 +126,11 @@ def restored_address(text: str, source: Source) -> Address | None:
 
 
 def address_of(url: BackendUrl) -> Address:
-    """The address in a URL, without anything from the configuration."""
+    """The address of a backend that a URL contains, without anything from the configuration."""
     return Address(url.host, url.port, path=url.path or None, tls=url.tls)
 
 
 def quoted(text: str) -> str:
-    """Foreign text for a message: on one line, and of bounded length."""
+    """Text of a file, quoted for a message: on one line, and of bounded length."""
     shown = text[:_MAX_QUOTED].encode("unicode_escape", "backslashreplace").decode("ascii")
     return f"{shown!r}" if len(text) <= _MAX_QUOTED else f"{shown!r}…"

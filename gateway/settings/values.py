@@ -36,7 +36,7 @@ class Settings:
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     untrusted_headers: tuple[str, ...] = UNTRUSTED_HEADERS
-    """Headers, some with `*` at the end, that are dropped from untrusted peers."""
+    """Names of headers, some with `*` at the end, that are dropped from requests of untrusted peers."""
     timeouts: Timeouts = field(default_factory=Timeouts)
     limits: Limits = field(default_factory=Limits)
     state: str | None = None
@@ -48,5 +48,5 @@ class Settings:
 
     @property
     def for_workers(self) -> Settings:
-        """The settings without the secrets that only the main process needs."""
+        """The settings for worker processes: without the secrets that only the main process needs."""
         return replace(self, admin=Admin(), agreement=None)

@@ -27,7 +27,7 @@ from gateway.errors import CertificateError
 from gateway.tls.values import CertificateFiles
 
 MAX_FILE: Final = 1024 * 1024
-"""Maximum bytes of a file. A bundle of all public CAs has a quarter of that."""
+"""Maximum bytes of a certificate, key or CA file. A bundle of all public CAs has a quarter of that."""
 _CERTIFICATE_MARK: Final = b"-----BEGIN CERTIFICATE-----"
 _KEY_MARK: Final = b"PRIVATE KEY-----"
 
@@ -35,21 +35,21 @@ _KEY_MARK: Final = b"PRIVATE KEY-----"
 @final
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """The data of a certificate that was read."""
+    """The data of a certificate that was read from a file."""
 
     path: str
     names: tuple[str, ...]
-    """DNS names in lower case (some with `*.` at the beginning) and IP addresses."""
+    """The certificate's DNS names in lower case (some with `*.` at the beginning) and IP addresses."""
     key_type: str
-    """The kind of its key, `RSA`, `EC` and so on. Not every client accepts each."""
+    """The kind of the certificate's key, `RSA`, `EC` and so on. Not every client accepts each."""
     not_after: float
-    """Seconds since the epoch."""
+    """Time at which the certificate expires: seconds since the epoch."""
     subject: str
-    """The subject in the form of RFC 4514."""
+    """The certificate's subject in the form of RFC 4514."""
 
 
 def read_pair(files: CertificateFiles) -> Certificate:
-    """The certificate of a pair. Raises `CertificateError`, whose `part` names the file that is wrong."""
+    """Read a certificate and check it and its key. Raises `CertificateError`; `part` names the wrong file."""
     chain = read_certificates(files.certificate, "certificate")
     key = _read_key(files.key)
     leaf = chain[0]
@@ -128,7 +128,7 @@ def read_certificates(path: str, part: str) -> Sequence[x509.Certificate]:
 
 
 def read_whole(path: str, part: str) -> bytes:
-    """A regular file of at most `MAX_FILE`. Raises `CertificateError`. A pipe would make the gateway wait."""
+    """The content of a regular file of at most `MAX_FILE`. Raises `CertificateError`, also for a pipe."""
     try:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
@@ -206,7 +206,7 @@ def _day(when: datetime) -> str:
 
 
 def _check_chain(chain: Sequence[x509.Certificate]) -> None:
-    """Each certificate must be issued by the next one: clients build no chain out of a wrong order."""
+    """Raise `CertificateError` unless each certificate is issued by the next one: clients need that order."""
     for number, (one, issuer) in enumerate(pairwise(chain), start=1):
         try:
             one.verify_directly_issued_by(issuer)

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from gateway.tls.certificate import Certificate
 
 SESSION_TIME: Final = 3600.0
-"""Seconds for which a session is resumed. The certificate of the backend is not verified again meanwhile."""
+"""Seconds for which a backend's TLS session is resumed, and its certificate is not verified again."""
 MAX_SESSIONS: Final = 4096
 SHUTDOWN_TIME: Final = 2.0
-"""Seconds in which a backend may answer the end of a connection (close_notify) with its own."""
+"""Seconds in which a backend may answer the end of a TLS connection (close_notify) with its own."""
 
 REFUSED_BY_PEER: Final = frozenset(
     {
@@ -42,8 +42,8 @@ REFUSED_BY_PEER: Final = frozenset(
         *("TLSV1_ALERT_DECRYPT_ERROR", "TLSV1_ALERT_UNKNOWN_CA"),
     }
 )
-"""Alerts about the certificate of the gateway. In TLS 1.3 they come after the handshake seems complete: the
-backend has executed nothing then."""
+"""Alerts by which a backend refuses the gateway's certificate. In TLS 1.3 they come after the handshake
+seems complete: the backend has executed nothing then."""
 
 _REASONS: Final = {
     "WRONG_VERSION_NUMBER": "it does not speak TLS",
@@ -60,8 +60,8 @@ _REASONS: Final = {
 
 @final
 class ClientContext(ssl.SSLContext):
-    """A context that resumes the last session with a server name. asyncio has no other way to do so. Contexts
-    for probes do not resume, because probes check every certificate."""
+    """A TLS context that resumes the last session with a server name. asyncio has no other way to do so.
+    Contexts for probes do not resume, because probes check every certificate."""
 
     sessions: dict[str, tuple[float, ssl.SSLSession]] | None
 
@@ -79,7 +79,7 @@ class ClientContext(ssl.SSLContext):
         return super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
     def keep_session(self, connection: ssl.SSLObject) -> None:
-        """Keep the session of a connection that has ended: in TLS 1.3 it comes after the handshake."""
+        """Keep the TLS session of a connection that has ended: in TLS 1.3 it comes after the handshake."""
         sessions, session, name = self.sessions, connection.session, connection.server_hostname
         if sessions is None or session is None or name is None or not session.has_ticket:
             return
@@ -91,12 +91,12 @@ class ClientContext(ssl.SSLContext):
 
 @final
 class ContextPair(NamedTuple):
-    """For backends that are configured alike."""
+    """The TLS contexts for backends that are configured alike: one for requests, one for probes."""
 
     requests: ClientContext
     probes: ClientContext
     certificate: Certificate | None = None
-    """The certificate of the gateway that they show."""
+    """The gateway's own certificate that the contexts show to backends; None: they show none."""
 
 
 Contexts: TypeAlias = Mapping[ContextKey, ContextPair]
@@ -112,7 +112,7 @@ def backends_tls(services: Iterable[Service]) -> tuple[BackendTls, ...]:
 
 
 def read_contexts(configured: Iterable[BackendTls]) -> Contexts:
-    """The contexts of a configuration. Blocks. Raises `CertificateError` if a file has changed."""
+    """TLS contexts for all of these backends. Blocks. Raises `CertificateError` if a file has changed."""
     contexts: dict[ContextKey, ContextPair] = {}
     for tls in configured:
         if tls.context_key not in contexts:
@@ -121,7 +121,7 @@ def read_contexts(configured: Iterable[BackendTls]) -> Contexts:
 
 
 def client_context(tls: BackendTls) -> ClientContext:
-    """A context for a backend. Reads files, so it blocks. Raises `CertificateError`."""
+    """A new TLS context for a backend. Reads files, so it blocks. Raises `CertificateError`."""
     context = ClientContext(ssl.PROTOCOL_TLS_CLIENT)
     context.sessions = None
     apply_profile(context)
@@ -142,7 +142,7 @@ def client_context(tls: BackendTls) -> ClientContext:
 
 
 def read_digest(tls: BackendTls) -> str:
-    """The digest of the files that `tls` names. Blocks. Raises `CertificateError`."""
+    """The digest of the certificate files that `tls` names. Blocks. Raises `CertificateError`."""
     from gateway.tls.certificate import read_pair, read_trusted, read_whole  # noqa: PLC0415 - as above
 
     digest = sha256()
@@ -156,7 +156,7 @@ def read_digest(tls: BackendTls) -> str:
 
 
 def _own_files(tls: BackendTls) -> CertificateFiles | None:
-    """The pair that the gateway shows to a backend; None: it shows none."""
+    """The files of the certificate that the gateway shows to a backend; None: it shows none."""
     if tls.certificate is None or tls.key is None:
         return None
     return CertificateFiles(tls.certificate, tls.key)
@@ -173,24 +173,24 @@ def _make_contexts(tls: BackendTls) -> ContextPair:
 
 @final
 class ClientContexts:
-    """The contexts in force."""
+    """Holder of the TLS contexts for backends that are in force."""
 
     def __init__(self) -> None:
         self._contexts: dict[ContextKey, ContextPair] = {}
         self._before: Contexts = {}
-        """The contexts of the configuration before, whose last requests may still connect."""
+        """The TLS contexts of the configuration before, whose last requests may still connect."""
 
     def put_in_force(self, contexts: Contexts) -> None:
-        """Use these contexts from now on. Open connections stay."""
+        """Use these TLS contexts for new connections from now on. Open connections stay."""
         self._before, self._contexts = self._contexts, dict(contexts)
 
     def expiry(self) -> Mapping[str, float]:
-        """Expiry times of the certificates that backends are shown: seconds since the epoch, by path."""
+        """Expiry times of the gateway's certificates for backends: seconds since the epoch, by path."""
         shown = (pair.certificate for pair in self._contexts.values())
         return {each.path: each.not_after for each in shown if each is not None}
 
     def of(self, tls: BackendTls) -> ContextPair:
-        """The contexts for a backend, read now if they were not read before. Raises `OSError`."""
+        """The TLS contexts for a backend, made now if they were not before. Raises `OSError`."""
         found = self._contexts.get(tls.context_key) or self._before.get(tls.context_key)
         if found is None:
             try:
@@ -201,15 +201,15 @@ class ClientContexts:
 
 
 def keep_session(transport: asyncio.BaseTransport) -> None:
-    """Keep the session of a connection that has ended. Does nothing without TLS, or without a handshake."""
+    """Keep the TLS session of a connection that has ended, to resume it. Does nothing without a handshake."""
     connection = transport.get_extra_info("ssl_object")
     if isinstance(connection, ssl.SSLObject) and isinstance(connection.context, ClientContext):
         connection.context.keep_session(connection)
 
 
 def has_ended(transport: asyncio.BaseTransport) -> bool:
-    """Whether the other side has ended its data with close_notify. Without it, an attacker may have cut them
-    off. All data before it must have been read."""
+    """Whether the other side of a TLS connection has ended its data with close_notify. Without it, an
+    attacker may have cut them off. All data before it must have been read."""
     connection = transport.get_extra_info("ssl_object")
     try:
         return isinstance(connection, ssl.SSLObject) and connection.read(1) == b""
@@ -218,12 +218,12 @@ def has_ended(transport: asyncio.BaseTransport) -> bool:
 
 
 def refused_by_peer(error: BaseException | None) -> bool:
-    """Whether the other side has refused the certificate of the gateway, or that it has none."""
+    """Whether an error means that a backend has refused the gateway's certificate, or that it shows none."""
     return isinstance(error, ssl.SSLError) and error.reason in REFUSED_BY_PEER
 
 
 def reason_of(error: OSError) -> str:
-    """The reason why there is no connection, as part of a sentence, without numbers and addresses."""
+    """The reason why a connection failed, as part of a sentence, without numbers and addresses."""
     if not isinstance(error, ssl.SSLError):
         text = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
         return text.lower()

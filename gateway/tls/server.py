@@ -27,7 +27,7 @@ CIPHERS: Final = ":".join(
     for cipher in ("AES128-GCM-SHA256", "AES256-GCM-SHA384", "CHACHA20-POLY1305")
     for key in ("ECDSA", "RSA")
 )
-"""Ciphers of TLS 1.2, by OpenSSL's names. For TLS 1.3 its default is what Mozilla lists."""
+"""Allowed ciphers of TLS 1.2, by OpenSSL's names. For TLS 1.3 its default is what Mozilla lists."""
 ALPN: Final = ("http/1.1",)
 
 MAX_CHAIN_ENDS: Final = 4096
@@ -39,7 +39,7 @@ _Stamp: TypeAlias = tuple[int, ...]
 
 
 def apply_profile(context: ssl.SSLContext) -> None:
-    """Set the profile for a context of a listener or of connections to backends."""
+    """Set Mozilla's intermediate profile in a TLS context, of a listener or for backends."""
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
     context.set_alpn_protocols(ALPN)
@@ -47,7 +47,7 @@ def apply_profile(context: ssl.SSLContext) -> None:
 
 
 def server_context(client_ca: bytes | None = None, *, client_required: bool = True) -> ssl.SSLContext:
-    """A context without a certificate. `client_ca`: PEM; clients are asked for a certificate then."""
+    """A listener's TLS context without a certificate. `client_ca`: PEM; clients are asked for theirs then."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     apply_profile(context)
     context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -58,14 +58,14 @@ def server_context(client_ca: bytes | None = None, *, client_required: bool = Tr
 
 
 def _verify_clients(context: ssl.SSLContext, *, client_required: bool) -> None:
-    """Ask clients for a certificate."""
+    """Make a listener's TLS context ask clients for a certificate."""
     # The operator has named these CAs: an intermediate one is enough, and needs no root beside it.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_mode = ssl.CERT_REQUIRED if client_required else ssl.CERT_OPTIONAL
 
 
 def load_pair(context: ssl.SSLContext, files: CertificateFiles) -> None:
-    """Load a pair that `read_pair` has accepted. Raises `CertificateError`: OpenSSL refuses weak keys."""
+    """Load a certificate and its key into a TLS context. Raises `CertificateError`, also for weak keys."""
     try:
         # No password in place of a question on the terminal, for which the gateway would wait.
         context.load_cert_chain(files.certificate, files.key, password=lambda: "")
@@ -76,7 +76,7 @@ def load_pair(context: ssl.SSLContext, files: CertificateFiles) -> None:
 
 
 def check_pair(files: CertificateFiles) -> Certificate:
-    """The certificate of a pair that listeners can use. Raises `CertificateError`."""
+    """Read a certificate with its key and check that listeners can use them. Raises `CertificateError`."""
     from gateway.tls.certificate import read_pair  # noqa: PLC0415 - loads `cryptography`
 
     try:
@@ -89,7 +89,7 @@ def check_pair(files: CertificateFiles) -> Certificate:
 
 
 class _Contexts:
-    """The certificates that were read at one time, and a context for each server name."""
+    """A listener's certificates as they were read at one time, and a TLS context for each server name."""
 
     __slots__ = ("by_name", "certificates", "client_ca", "default", "default_indices")
 
@@ -117,7 +117,7 @@ class _Contexts:
         self.default = context_of(self.default_indices)
 
     def find(self, server_name: str | None) -> ssl.SSLContext:
-        """The context for the name that a client has sent (SNI)."""
+        """The TLS context for the server name that a client has sent (SNI)."""
         if not server_name:
             return self.default
         name = server_name.lower()
@@ -128,7 +128,7 @@ class _Contexts:
 
 
 def _shown(certificates: Iterable[Certificate]) -> dict[str, tuple[int, ...]]:
-    """The certificates for each name, the first of each kind of key. The client says which kinds it takes."""
+    """Indexes of certificates by server name, the first of each kind of key. Clients say what they take."""
     kinds: dict[str, dict[str, int]] = {}
     for index, certificate in enumerate(certificates):
         for name in certificate.names:
@@ -152,20 +152,20 @@ class ServerCertificates:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The context for a new connection. It shows the certificates that were read last."""
+        """The TLS context for a new connection. It shows the certificates that were read last."""
         return self._front if self._resumption else self._front_for_one()
 
     @property
     def certificates(self) -> tuple[Certificate, ...]:
-        """The certificates in force."""
+        """The listener's certificates in force: those that were read last."""
         return self._contexts.certificates
 
     def changed(self) -> bool:
-        """Whether a file was changed since it was last read. Blocks for as long as a file system may."""
+        """Whether a certificate file was changed since it was last read. Blocks, as file systems may."""
         return _stamps(self.settings) != self._stamps
 
     def reload(self, settings: ServerTls | None = None) -> None:
-        """Read every file again. Blocks. Raises `CertificateError`: then the certificates in force stay, and
+        """Read every certificate file again. Blocks. Raises `CertificateError`: then those in force stay, and
         `changed` is False until a file changes again."""
         settings = settings or self.settings
         stamps = _stamps(settings)
@@ -199,7 +199,7 @@ class ServerCertificates:
         return ClientCertificate(subject, fingerprint, line, not_after)
 
     def _learn_end(self, fingerprint: str, not_after: float, connection: ssl.SSLObject) -> None:
-        """Remember when the chain of a certificate expires. Beyond `MAX_CHAIN_ENDS` the oldest is dropped."""
+        """Remember when a client's chain of certificates expires, of `MAX_CHAIN_ENDS` clients at most."""
         from gateway.tls.certificate import describe  # noqa: PLC0415 - loads `cryptography`
 
         ends = self._ends_by_chain
@@ -211,7 +211,7 @@ class ServerCertificates:
             ends[fingerprint] = end
 
     def _front_for_one(self) -> ssl.SSLContext:
-        """A context with which one handshake begins. OpenSSL keeps sessions and keys of tickets there, so
+        """A TLS context with which one handshake begins. OpenSSL keeps sessions and keys of tickets there, so
         none can be resumed. It loads no files, because the context that is shown has them."""
         front = server_context()
         front.options |= ssl.OP_NO_TICKET
@@ -226,8 +226,8 @@ class ServerCertificates:
         return front
 
     def _new_front(self) -> ssl.SSLContext:
-        """The context with which handshakes begin. It keeps the keys of session tickets, so that clients can
-        resume sessions after the certificates have changed."""
+        """The TLS context with which handshakes begin. It keeps the keys of session tickets, so that clients
+        can resume sessions after the certificates have changed."""
         settings = self.settings
         shown = self._contexts.default
         front = server_context(self._contexts.client_ca, client_required=settings.client_required)
@@ -252,7 +252,7 @@ def _verified_chain(connection: ssl.SSLObject) -> Sequence[bytes]:
 
 
 def _stamps(settings: ServerTls) -> tuple[_Stamp, ...]:
-    """The stamps of all files. Certificates are replaced by links, too, which `stat` follows."""
+    """Stamps of a listener's certificate files. `stat` follows links, because renewal may replace a link."""
     return tuple(map(file_stamp, settings.paths))
 
 

@@ -11,11 +11,11 @@ from gateway.keys.kinds import ListOf, section, without
 from gateway.keys.texts import FILE_PATH, FLAG, one_of
 
 WARN_BEFORE: Final = 14 * 86_400.0
-"""Seconds before a certificate expires from which on a warning says so."""
+"""Seconds before the expiry of a certificate during which a warning says so."""
 
 
 def wall_clock() -> float:
-    """Seconds since the epoch: certificates expire by the time of day, not by a clock of this process."""
+    """The time by which certificates expire: seconds since the epoch, not by a clock of this process."""
     return time()
 
 
@@ -82,19 +82,19 @@ class ServerTls:
 
     @property
     def client_required(self) -> bool:
-        """With `client_ca`: a client without a certificate is refused."""
+        """Whether a client without a certificate is refused. It has a meaning with `client_ca` only."""
         return self.client == "required"
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths of all files."""
+        """The paths of all certificate, key and CA files of a listener."""
         files = [path for pair in self.certificates for path in (pair.certificate, pair.key)]
         return tuple(files) if self.client_ca is None else (*files, self.client_ca)
 
 
 LISTENER_TLS: Final = section(ServerTls, "TLS on a listener for clients.", title="ListenerTls")
 SERVER_TLS: Final = without(LISTENER_TLS, "forward_client_cert", ABOUT_SERVER_TLS, "ServerTls")
-"""TLS of a listener that forwards no request."""
+"""The keys of `tls` for a listener that forwards no request, such as the admin listener."""
 
 
 @final
@@ -103,10 +103,10 @@ class ClientCertificate:
     """The certificate of a client, which was verified in the handshake."""
 
     subject: str
-    """The subject in the form of RFC 4514."""
+    """The certificate's subject in the form of RFC 4514."""
     fingerprint: str
-    """SHA-256, hexadecimal."""
+    """SHA-256 fingerprint of the certificate, hexadecimal."""
     line: bytes = b""
     """The header line `Client-Cert` for backends (RFC 9440); empty where they get none."""
     not_after: float = inf
-    """Wall-clock seconds at which it expires, or a certificate of its chain does before."""
+    """Wall-clock seconds at which the certificate expires, or one of its chain if that is sooner."""

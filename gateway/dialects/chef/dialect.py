@@ -73,11 +73,11 @@ SIGN_FOLDED = normalize_name("X-Ops-Sign")
 GOIARDI_FOLDED = normalize_name("X-Goiardi")
 
 ERROR = "invalid-x-ops-server-api-version"
-"""Value of `error` in a version refusal, and in no other response."""
+"""Value of the key `error` in the body of a version refusal, and in that of no other response."""
 
 RESOURCE = Endpoint("resource")
 UNVERSIONED = Endpoint("unversioned", negotiated=False)
-"""Requests that never reach erchef's version check: health, the manifest, the file store."""
+"""Endpoint of requests that never reach erchef's version check: health, the manifest, the file store."""
 
 VERSION_DOCUMENT: Final = Endpoint("server_api_version", negotiated=False, answered=True)
 EXTENDED_DOCUMENT: Final = Endpoint(
@@ -106,7 +106,7 @@ RELEASES: Mapping[str, Version] = MappingProxyType(
         **dict.fromkeys(("12.17.60", "12.18", "12.19", "13.0", "14.0", "15.0", "15.10"), Version(2)),
     }
 )
-"""The highest version of each release. It changed between two builds of 12.17."""
+"""The highest API version of each Chef release. It changed between two builds of 12.17."""
 
 
 ErrorKeys: TypeAlias = Literal["server", "rfc041"]
@@ -148,14 +148,14 @@ class Chef(Dialect):
 
     @classmethod
     def configured(cls, options: object) -> Self:
-        """The dialect of one service."""
+        """The dialect of one service, made from its options."""
         assert isinstance(options, ChefOptions)
         return cls(options)
 
     # -- 1. the request
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
-        """The endpoint of a target. The gateway serves `/server_api_version`; nginx serves some without
+        """The endpoint of a request. The gateway serves `/server_api_version`; nginx serves some without
         erchef."""
         first, _, rest = path.lstrip("/").partition("/")
         if first in _UNVERSIONED:
@@ -163,11 +163,11 @@ class Chef(Dialect):
         return (_document_endpoint(rest) or RESOURCE) if first == "server_api_version" else RESOURCE
 
     def operation_path(self, path: str) -> str:
-        """The path without `.json`, which Chef Server takes for a part of a name."""
+        """The path of an operation without `.json`, which Chef Server takes for a part of a name."""
         return path.removesuffix(".json") or "/"
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
-        """The requested integer. Repeated lines are joined with a comma, as by webmachine, and so malformed.
+        """The version that a request asks for. Repeated lines are joined with a comma, and so malformed.
         A signed version must be spelled as the server will spell it to check the signature."""
         signature = _read_signature(headers)
         signed = signature is not Signature.WITHOUT_VERSION
@@ -190,13 +190,13 @@ class Chef(Dialect):
     def write_request(
         self, endpoint: Endpoint, version: Version, headers: Mapping[str, str] = NO_HEADERS
     ) -> tuple[Header, ...]:
-        """The version in its shortest spelling, 0 as well: goiardi sends no object without the header."""
+        """The version header for a backend, also at version 0: goiardi sends no object without the header."""
         return ((HEADER, self.scheme.format(version)),) if endpoint.negotiated else ()
 
     # -- 2. local responses
 
     def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
-        """A refusal with 406 as erchef writes it: the client's spelling in the text, numbers in the body."""
+        """The response that refuses a version: 406 as erchef writes it, with the client's spelling in it."""
         request_version = NO_VERSION if refusal.version is None else self.scheme.format(refusal.version)
         named = refusal.requested.kind is not RequestedKind.NONE
         text = refusal.requested.text if named else request_version
@@ -212,7 +212,7 @@ class Chef(Dialect):
         return Response(406, (version_object, _JSON), compact_json(body))
 
     def error_response(self, error: GatewayError) -> Response:
-        """An error in Chef's shape, with the object once the range is known."""
+        """An error response in Chef's shape, with the version object once the range is known."""
         headers: tuple[Header, ...] = (_JSON,)
         if error.offered is not None:
             request_version = request_version_text(error.requested)
@@ -254,8 +254,8 @@ class Chef(Dialect):
     # -- 3. the backend's response
 
     def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
-        """The versions in a response. A version refusal is a 406 whose object has a request version outside
-        the object's own range. Without a usable object only the body says what a 406 is about."""
+        """The versions that a backend's response names. A version refusal is a 406 whose object has a request
+        version outside the object's own range. Without a usable object only the body says so."""
         lines = all_values(headers, HEADER_FOLDED)
         text = agreed_text(lines)
         request_version, response_version, versions = read_object(text)
@@ -275,7 +275,7 @@ class Chef(Dialect):
         )
 
     def read_refusal(self, status: int, body: bytes) -> Advertisement | None:
-        """The range of a refusal, in the keys of either kind of server."""
+        """The range that the body of a version refusal names, in the keys of either kind of server."""
         members = load_object(body)
         if members.get("error") != ERROR:
             return None
@@ -285,8 +285,8 @@ class Chef(Dialect):
         return Advertisement(versions) if versions else None
 
     def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
-        """The object for a response: the offer, with the request and response version of the backend, or
-        those that a newer backend would have sent."""
+        """The version header for a response to a client: the offer, with the request and response version of
+        the backend, or those that a newer backend would have sent."""
         if response.status < 200:
             return ()
         backend = read_object(response.served.text)
@@ -325,7 +325,7 @@ class Chef(Dialect):
         )
 
     def _legacy(self, answer: ProbeResponse) -> ProbeStep:
-        """The advertisement of a legacy server, if the response is JSON of this API; otherwise a fault."""
+        """The advertisement of a legacy server, if it answers a probe in JSON of this API; else a fault."""
         members = load_object(answer.body) if "json" in answer.headers.get("Content-Type", "").lower() else {}
         if members and (answer.status == 200 or "error" in members):
             return Advertisement(self.legacy_versions, legacy=True)
@@ -336,15 +336,15 @@ class Signature(Enum):
     """Whether the signature of a request covers the version."""
 
     WITHOUT_VERSION = "without_version"
-    """Nothing is signed, or the signature leaves the version header out."""
+    """The request is not signed, or its signature leaves the version header out."""
     WITH_VERSION = "with_version"
-    """The version header is signed: every protocol does so that is not known to leave it out."""
+    """The signature covers the version header: every protocol does so that is not known to leave it out."""
     UNNAMED = "unnamed"
-    """Unknown: a signature line names no protocol."""
+    """It is unknown whether the signature covers the version header: a line of it names no protocol."""
 
 
 def _read_signature(headers: Mapping[str, str]) -> Signature:
-    """Read what a request signs from its `X-Ops-Sign` lines."""
+    """Read from a request's `X-Ops-Sign` lines whether its signature covers the version."""
     covers = False
     for line in all_values(headers, SIGN_FOLDED):
         items = (item.partition("=") for item in line.replace(",", ";").split(";"))
@@ -356,7 +356,7 @@ def _read_signature(headers: Mapping[str, str]) -> Signature:
 
 
 def _probe_request(path: str | None, version: str) -> ProbeRequest:
-    """Headers of a probe. Without the first two the nginx in front of erchef answers with a welcome page."""
+    """The request of a probe. Without its first two headers the nginx before erchef sends a welcome page."""
     return ProbeRequest(
         path or "/users",
         (
@@ -372,7 +372,7 @@ def _probe_request(path: str | None, version: str) -> ProbeRequest:
 
 
 def _document_endpoint(rest: str) -> Endpoint | None:
-    """The endpoint of the document at `/server_api_version/` and `rest`; None: there is no such document."""
+    """The endpoint of the document whose path is `/server_api_version/` and `rest`; None: there is none."""
     below = rest.strip("/")
     if not below:
         return VERSION_DOCUMENT
@@ -382,7 +382,7 @@ def _document_endpoint(rest: str) -> Endpoint | None:
 def _write_document(
     endpoint: Endpoint, path: str, offered: VersionSet, operations: Operations
 ) -> Mapping[str, object] | None:
-    """The JSON document at `path`; None: `path` names an operation without a version on offer."""
+    """The gateway's own JSON document at `path`; None: it names an operation without a version on offer."""
     if endpoint == VERSION_DOCUMENT:
         return {"min_api_version": offered.lowest[0], "max_api_version": offered.highest[0]}
     wanted = path.partition("extended")[2].strip("/")
@@ -398,7 +398,7 @@ def _write_document(
 
 
 def _endpoints(offered: VersionSet, operations: Operations) -> list[Mapping[str, object]]:
-    """Paths of operations that are on offer or come next, in the order of the configuration."""
+    """Document entries of operations on offer or in development, one for each path, as configured."""
     by_path: dict[PathTemplate, list[Element]] = {}
     for operation in operations.listed:
         by_path.setdefault(operation.path, []).extend(_elements(operation, offered))
@@ -408,7 +408,7 @@ def _endpoints(offered: VersionSet, operations: Operations) -> list[Mapping[str,
 
 
 def _elements(operation: Operation, offered: VersionSet) -> list[Element]:
-    """Elements of the document: one for each version on offer, oldest first, then one for the next."""
+    """Document entries of an operation: one for each version on offer, oldest first, then for the next."""
     since = max(offered.lowest, offered.highest.step(1 - MAX_VERSIONS))
     newest = VersionSet.between(since, offered.highest)
     statuses = {

@@ -24,10 +24,10 @@ HEADER_FOLDED = normalize_name(HEADER)
 INTEGER = WholeNumber()
 ZERO = Version(0)
 NO_VERSION = "-1"
-"""Value in the object for a requested version that was refused or no integer."""
+"""Value in the version object for a requested version that was refused or no integer."""
 
 _LONGEST_OBJECT = 1024
-"""Longest object in characters; those of real servers have at most 110."""
+"""Longest version object in characters; those of real servers have at most 110."""
 
 # The grammar of Erlang's list_to_integer: a sign, leading zeros. Erlang has no largest number. A number of
 # more than 30 digits cannot be on offer, so the client is refused either way.
@@ -35,24 +35,24 @@ _INTEGER = re.compile(r"([+-]?)(?=[0-9])0*+([0-9]{0,30})", re.ASCII)
 
 
 class VersionObject(NamedTuple):
-    """The valid parts of a response's version object."""
+    """The versions in the JSON object of Chef's version header in a response, as far as they are valid."""
 
     request: str | None
-    """`request_version` as an integer in its shortest spelling; None: it was no integer."""
+    """The object's `request_version` as an integer in its shortest spelling; None: it is no integer."""
     response: str | None
-    """`response_version` as an integer in its shortest spelling; None: it was no integer."""
+    """The object's `response_version` as an integer in its shortest spelling; None: it is no integer."""
     versions: VersionSet
-    """The backend's own range; empty: the object has no valid one."""
+    """The backend's own range in the object; empty: the object has no valid one."""
 
 
 def read_integer(text: str) -> int | None:
-    """The result of Erlang's list_to_integer; None where that fails (``, `1.0`, `latest`, `1, 1`)."""
+    """The integer that Erlang's list_to_integer reads; None where it fails (``, `1.0`, `latest`, `1, 1`)."""
     match = _INTEGER.fullmatch(text)
     return None if match is None else int(match[1] + (match[2] or "0"))
 
 
 def read_object(text: str) -> VersionObject:
-    """The object in a response's header. Its values are strings; chef-zero also writes numbers."""
+    """The version object in a response's header. Its values are strings; chef-zero also writes numbers."""
     return _read_object(text if len(text) <= _LONGEST_OBJECT else "")  # it must not fill the cache
 
 
@@ -81,13 +81,13 @@ def _integer(value: object) -> str | None:
 
 
 def read_range(members: Mapping[str, object], lowest: str, highest: str) -> VersionSet:
-    """The versions between two members of an object; empty unless both are versions and in order."""
+    """The range between two members of a version object; empty unless both are versions and in order."""
     low, high = (INTEGER.parse(_integer(members.get(key)) or "") for key in (lowest, highest))
     return VersionSet() if low is None or high is None or low > high else VersionSet.between(low, high)
 
 
 def request_version_text(requested: RequestedVersion | None) -> str:
-    """The `request_version` of a local response."""
+    """The `request_version` in a response that the gateway makes itself."""
     if requested is None or requested.kind is RequestedKind.NONE:
         return "0"
     return NO_VERSION if requested.version is None else INTEGER.format(requested.version)
@@ -99,7 +99,7 @@ def response_version_text(status: int, request_version: str) -> str:
 
 
 def write_object(offered: VersionSet, request_version: str, response_version: str) -> Header:
-    """The header with the version object: compact, in this order, all values strings."""
+    """The response header with the version object: compact, in this order, all values strings."""
     members = {
         "min_version": INTEGER.format(offered.lowest),
         "max_version": INTEGER.format(offered.highest),
@@ -110,5 +110,5 @@ def write_object(offered: VersionSet, request_version: str, response_version: st
 
 
 def compact_json(members: Mapping[str, object]) -> bytes:
-    """JSON without blanks, as erchef writes it."""
+    """The members of an object as JSON without blanks, as erchef writes it."""
     return json.dumps(members, separators=(",", ":")).encode("ascii")

@@ -28,7 +28,7 @@ MOST_READ: Final = 1000
 have not half as many."""
 
 _DIGIT: Final = re.compile(r"\d")
-"""A digit of any script, because the readers of clients may accept it."""
+"""Pattern for a digit of any script, because the readers of clients may accept it."""
 
 
 @final
@@ -47,12 +47,12 @@ class VersionCodec:
         return None if text is None else self.scheme.parse(text)
 
     def write(self, version: Version, like: Json = "") -> str | int:
-        """Write a version in this spelling, as a number if the old value `like` is one."""
+        """Write a version as documents and headers spell it, as a number if the old value `like` is one."""
         text = self.affixes.write(self.scheme.format(version))
         return int(text) if isinstance(like, int) and text.isdecimal() else text
 
     def read_range(self, low: Version | None, high: Version | None) -> VersionSet:
-        """All versions from a minimum to a maximum; empty: the two values are no range."""
+        """The range from a minimum to a maximum version; empty: the two make no range."""
         if low is None or high is None or low.major != high.major or low > high:
             return VersionSet()
         return VersionSet.between(low, high)
@@ -76,7 +76,7 @@ class DocumentCodec:
     listed: JsonPath | None = None
     links: JsonPath | None = None
     lowest: Version | None = None
-    """The oldest version of every server, if no document says it, in place of `minimum`."""
+    """The oldest version that every server serves, if no document says it; takes the place of `minimum`."""
 
     @property
     def has_versions(self) -> bool:
@@ -96,9 +96,9 @@ class DocumentCodec:
         return found.pop() if len(found) == 1 else None
 
     def can_be_rewritten(self, document: Json, offered: VersionSet) -> bool:
-        """Whether every value that may be a version can be replaced. A float or an object cannot, nor a list
-        without any version that this codec reads, nor a document that would take long to rewrite (threats
-        R-B12)."""
+        """Whether every value in a document that may be a version can be replaced. A float or an object
+        cannot, nor a list without any version that this codec reads, nor a document that would take long to
+        rewrite (threats R-B12)."""
         ends = [value for path in (self.minimum, self.maximum) if path for value in path.find(document)]
         if len(ends) > MOST_READ or any(isinstance(value, float | list | dict) for value in ends):
             return False
@@ -114,15 +114,15 @@ class DocumentCodec:
         return all(self._is_list(items, in_item) for items in lists)
 
     def _is_list(self, items: list[Json], in_item: JsonPath) -> bool:
-        """Whether a list is one of versions: an item has one, or no item has a value that may be one."""
+        """Whether a list holds versions: an item has one, or no item has a value that may be one."""
         values = [value for item in items for value in in_item.find(item)]
         return not any(map(_may_be_version, values)) or any(self.codec.read(value) for value in values)
 
     def rewrite(
         self, document: Json, offered: VersionSet, links: Links, others: Iterable[DocumentCodec] = ()
     ) -> bool:
-        """Write the offer over the document's versions. False: it has none. `others`: other spellings in
-        it."""
+        """Write the offer over the versions of a document. False: it has none. `others`: other spellings
+        in it."""
         changed = 0
         for path, version in ((self.minimum, offered.lowest), (self.maximum, offered.highest)):
             if path is not None:
@@ -137,7 +137,7 @@ class DocumentCodec:
         return changed > 0
 
     def _replace(self, version: Version, others: tuple[VersionCodec, ...], value: Json) -> Json:
-        """Replace one value, unless it cannot be a version (`null`, a word)."""
+        """Replace one value of a document by a version, unless it cannot be one (`null`, a word)."""
         stays = not _may_be_version(value) or any(other.read(value) for other in others)
         if self.codec.read(value) is None and stays:
             return value
@@ -150,7 +150,7 @@ class DocumentCodec:
         return parts
 
     def _rewrite_lists(self, path: JsonPath, document: Json, offered: VersionSet) -> int:
-        """Leave only the items on offer, and complete lists of bare versions. Gives the number of lists."""
+        """Leave only items on offer in a document's lists; complete bare versions. Gives a count of lists."""
         to_list, in_item = self._list_and_item(path)
         adds, count = _adds(in_item, offered), 0
         for items in to_list.find(document):
@@ -167,14 +167,14 @@ class DocumentCodec:
         return count
 
     def _whole_offer(self, present: list[tuple[Json, Version]], offered: VersionSet) -> list[Json]:
-        """Every version on offer, written like the first one that is present."""
+        """Items of a list for every version on offer, written like the first one that is present."""
         like, first = present[0]
         falling = len(present) > 1 and first > present[-1][1]
         return [self.codec.write(version, like) for version in sorted(offered, reverse=falling)]
 
 
 def rewrite(document: Json, codecs: Sequence[DocumentCodec], offered: VersionSet, links: Links) -> bool:
-    """Write the offer over all versions of a document, in place. False: it cannot be done."""
+    """Write the offer over all versions of a JSON document, in place. False: it cannot be done."""
     if not all(codec.can_be_rewritten(document, offered) for codec in codecs):
         return False
     changed = [codec.rewrite(document, offered, links, codecs) for codec in codecs]
@@ -209,24 +209,24 @@ class ResponseCodec:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Canonical names of all headers of the API that hold versions."""
+        """Names of all response headers of the API that hold versions."""
         return tuple(filter(None, (self.served, self.minimum, self.maximum, self.listed)))
 
     @property
     def advertises(self) -> bool:
-        """Whether responses show the versions that a backend serves."""
+        """Whether the API's response headers show the versions that a backend serves."""
         return self.listed is not None or (self.minimum is not None and self.maximum is not None)
 
     def read_served(self, headers: Mapping[str, str]) -> Version | None:
         return self._one(self.served, headers)
 
     def has_range(self, headers: Mapping[str, str]) -> bool:
-        """Whether the response has any of the range headers."""
+        """Whether a backend's response has any of the API's range headers."""
         names = filter(None, (self.minimum, self.maximum, self.listed))
         return any(all_values(headers, normalize_name(name)) for name in names)
 
     def read_advertisement(self, headers: Mapping[str, str]) -> Advertisement | None:
-        """The versions that the backend serves; None: the headers hold none that are valid."""
+        """The versions that response headers advertise; None: they hold none that are valid."""
         if self.listed is not None:
             lines = all_values(headers, normalize_name(self.listed))
             items = (item.strip(" \t") for line in lines for item in line.split(","))
@@ -237,12 +237,12 @@ class ResponseCodec:
         return Advertisement(versions) if versions else None
 
     def _one(self, name: str | None, headers: Mapping[str, str]) -> Version | None:
-        """The version on which all lines of a header agree."""
+        """The version on which all lines of a response header agree; None: there is none."""
         lines = set() if name is None else set(all_values(headers, normalize_name(name)))
         return self.codec.read(lines.pop()) if len(lines) == 1 else None
 
     def write(self, served: Version | None, offered: VersionSet | None) -> tuple[Header, ...]:
-        """The header lines for a client: the served version and the offer. None: without that line."""
+        """The response headers for a client: the served version and the offer. None: without that line."""
         lines: list[Header] = []
         if self.served is not None and served is not None:
             lines.append((self.served, str(self.codec.write(served))))
@@ -254,7 +254,7 @@ class ResponseCodec:
         return tuple(lines)
 
     def _list(self, offered: VersionSet) -> str:
-        """The offer as a list. Of a range with more than `MOST_LISTED`, only the two ends."""
+        """The offer as a list for a header. Of a range with more than `MOST_LISTED`, only the two ends."""
         versions = [offered.lowest, offered.highest]
         if _size(offered) <= MOST_LISTED:
             versions = list(offered)

@@ -50,13 +50,13 @@ from gateway.dialects.custom.spellings import comparable, without_suffix
 RESOURCE = Endpoint("resource")
 UNVERSIONED = Endpoint("unversioned", negotiated=False)
 _DOCUMENT_METHODS = frozenset({"GET", "HEAD"})
-"""Methods that read a document. Others at its path are ordinary operations."""
+"""Methods that read a document of versions. Others at its path are ordinary operations."""
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z_-]{0,63}", re.ASCII)
-"""A path segment that is certainly no version."""
+"""Pattern for a path segment that is certainly no version."""
 
 _MALFORMED_PREFIX = "!"
-"""Prefix of `Endpoint.version_in_target` for a malformed version."""
+"""Prefix that marks the version in a request's target (`Endpoint.version_in_target`) as malformed."""
 
 
 def _document(path: str) -> Endpoint:
@@ -109,12 +109,12 @@ class Custom(Dialect):
 
     @classmethod
     def configured(cls, options: object) -> Self:
-        """The dialect of one service. Raises `OptionsError` with every mistake."""
+        """The dialect of one service, made from its options. Raises `OptionsError` with every mistake."""
         assert isinstance(options, CustomOptions)
         return cls(with_probed_paths(read_api(options)))
 
     def _direct_paths(self) -> tuple[DirectPaths, ...]:
-        """Paths that need no look-up: all but documents and paths without versions, if headers suffice."""
+        """Paths that an engine may send past the gateway: if headers suffice, all that are negotiated."""
         if self._api.in_target or not all(isinstance(one, HeaderLocation) for one in self._api.in_headers):
             return ()
         known = (*self._documents, *(path.lower() for path in self._unversioned))
@@ -124,7 +124,7 @@ class Custom(Dialect):
     # -- 1. the request
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
-        """The endpoint of a target: a document, a path without versions, or a resource with its version."""
+        """The endpoint of a request: a document, a path without versions, or a resource with its version."""
         if self._has_known_paths:
             plain = comparable(path, self._suffixes)
             if plain in self._documents and method in _DOCUMENT_METHODS:
@@ -155,7 +155,7 @@ class Custom(Dialect):
         )
 
     def _is_unversioned(self, path: str) -> bool:
-        """Whether a decoded path has no versions. One of the suffixes at its end does not count."""
+        """Whether a decoded path is one of those without versions. A suffix at its end does not count."""
         suffix = next((each for each in self._suffixes if path.endswith(each)), "")
         plain = path.removesuffix(suffix)
         return plain in self._unversioned or plain.startswith(self._prefixes)
@@ -170,7 +170,7 @@ class Custom(Dialect):
         )
 
     def _version_in_target(self, requested: RequestedVersion) -> str | None:
-        """The version in the target as a short text: clients choose it, and it is part of a cache key."""
+        """The version in a request's target as a short text: clients choose it, and it is in a cache key."""
         match requested.kind:
             case RequestedKind.NONE:
                 return None
@@ -187,7 +187,7 @@ class Custom(Dialect):
         return self._sends_header or any(location.covers(path) for location in self._sent_in_target)
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
-        """The version on which all locations agree that hold one. Two that differ are malformed."""
+        """The version on which all places in a request agree that hold one. Two that differ are malformed."""
         api = self._api
         all_requested = [location.read(headers) for location in api.in_headers]
         if endpoint.version_in_target is not None:
@@ -202,11 +202,11 @@ class Custom(Dialect):
     def write_request(
         self, endpoint: Endpoint, version: Version, headers: Mapping[str, str] = NO_HEADERS
     ) -> tuple[HeaderLine, ...]:
-        """The version in every header that backends read. It is removed from the others."""
+        """The request headers with the version, where backends read it; the other headers lose it."""
         return self._lines(headers, self.scheme.format(version))
 
     def without_version(self, headers: Mapping[str, str]) -> tuple[HeaderLine, ...]:
-        """`Accept` and `Content-Type` without the parameter."""
+        """`Accept` and `Content-Type` of a request without the parameter that holds the version."""
         return self._lines(headers, None)
 
     def _lines(self, headers: Mapping[str, str], text: str | None) -> tuple[HeaderLine, ...]:
@@ -217,7 +217,7 @@ class Custom(Dialect):
         )
 
     def operation_path(self, path: str) -> str:
-        """The path without the version's segment and without a suffix."""
+        """The path of a request without the version's segment and without a suffix."""
         plain = path if self._path is None else self._path.without_version(path)
         return without_suffix(plain, self._suffixes) if self._suffixes else plain
 
@@ -225,7 +225,7 @@ class Custom(Dialect):
         return comparable(path, self._suffixes)
 
     def write_target(self, endpoint: Endpoint, target: str, version: Version) -> str:
-        """The target with the version in every part that backends read. It is removed from the others."""
+        """The request target with the version in every part that backends read; the other parts lose it."""
         path, question_mark, query = target.partition("?")
         ending = "" if query else question_mark  # a `?` without a query stays
         text = self.scheme.format(version)
@@ -236,7 +236,7 @@ class Custom(Dialect):
     # -- 2. responses made by the gateway
 
     def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
-        """The operator's refusal, with the offer in the range headers."""
+        """The response that refuses a version: as the operator wrote it, with the offer in range headers."""
         options = self._api.options.refusal
         status = options.malformed_status if refusal.version is None else options.status
         hint = "" if refusal.version is not None else self._unversioned_hint(endpoint)
@@ -252,7 +252,7 @@ class Custom(Dialect):
         return f" If this path has no version, the configuration of the gateway must say so: {listed}."
 
     def error_response(self, error: GatewayError) -> Response:
-        """The operator's response to any other error, with the offer once there is one."""
+        """The response to an error but a refusal, as the operator wrote it, with the offer if known."""
         range_lines = self._api.response_codec.write(None, error.offered)
         return self._api.error_bodies.write_error(error).with_headers(*range_lines)
 
@@ -265,7 +265,7 @@ class Custom(Dialect):
     # -- 3. the backend's response
 
     def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
-        """Served version and range of a response. A response with a refusal's status refuses the version if
+        """Served version and range of a backend's response. With a refusal's status it refuses the version if
         it has the range but lacks the served version of the API, or if its body says so."""
         api, codec = self._api, self._api.response_codec
         advertisement = codec.read_advertisement(headers)
@@ -282,13 +282,13 @@ class Custom(Dialect):
         return Served(codec.read_served(headers), advertisement, refusal, codec.has_range(headers))
 
     def read_refusal(self, status: int, body: bytes) -> Advertisement | None:
-        """The versions in the body of a refusal, where the options name them."""
+        """The versions in the body of a backend's refusal, where the options name them."""
         versions = self._api.refusal_codec.read(read_json(body))
         return Advertisement(versions) if versions else None
 
     def write_response(self, response: BackendResponse) -> tuple[HeaderLine, ...]:
-        """The served version and the offer, as far as the backend sent version and range. Where clients must
-        see the served version, the negotiated one stands in for it."""
+        """The headers with served version and offer, as far as the backend sent version and range. If clients
+        must see the served version, the negotiated one stands in for it."""
         api, served, final = self._api, response.served, response.status >= 200
         version = served.version
         if version is None and final and (response.legacy or api.served_always):
@@ -310,7 +310,7 @@ class Custom(Dialect):
     # -- 4. probes
 
     def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
-        """The probe: one request, for the document or for the headers of a response."""
+        """The probe of a backend: one request, for a document of versions or for headers of the response."""
         api, learn = self._api, self._api.options.learn
         if not answers:
             return ProbeRequest(path or learn.path, (("Accept", learn.content_type),))

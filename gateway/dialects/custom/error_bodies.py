@@ -40,14 +40,14 @@ def is_json(content_type: str) -> bool:
 @final
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A body with placeholders such as `{detail}`."""
+    """A body of an error response, with placeholders such as `{detail}`."""
 
     text: str
     content_type: str
 
     @classmethod
     def read(cls, text: str, content_type: str, known: tuple[str, ...]) -> Template:
-        """Read and check a template. Raises `ValueError` for an unknown placeholder and invalid JSON."""
+        """Read and check a body's template. Raises `ValueError` for unknown placeholders or invalid JSON."""
         for name in _PLACEHOLDER.findall(text):
             if name not in known:
                 close = get_close_matches(name, known, n=1)
@@ -62,7 +62,7 @@ class Template:
         return made
 
     def fill(self, values: Mapping[str, str]) -> str:
-        """The text with `values`, which are escaped for the content type, except `status` and `array`."""
+        """The template's text with `values`, escaped for the content type except `status` and `array`."""
 
         def one(found: re.Match[str]) -> str:
             name = found[1]
@@ -88,11 +88,11 @@ class ErrorBodies:
     scheme: Scheme
     refusal: Template
     refusals: Mapping[RefusalReason, Template]
-    """Templates for single reasons, used instead of `refusal`."""
+    """Templates for refusals with certain reasons, used instead of `refusal`."""
     error: Template
 
     def write_refusal(self, refusal: Refusal, status: int, hint: str = "") -> Response:
-        """The response that refuses a version. `hint`: a sentence after the detail."""
+        """The response that refuses a version. `hint`: a sentence that follows the detail."""
         offered, requested = refusal.offered, refusal.requested.text
         if not requested and refusal.version is not None:  # the default version, which is not on offer
             requested = self.scheme.format(refusal.version)
@@ -108,7 +108,7 @@ class ErrorBodies:
         return self._template(refusal).response(status, values)
 
     def _template(self, refusal: Refusal) -> Template:
-        """The template for a refusal. A version inside the offer's ends is neither too old nor too new."""
+        """The template for a refusal's body. A version inside the offer's ends is not too old or too new."""
         offered, version = refusal.offered, refusal.version
         if version is not None and offered.lowest < version < offered.highest:
             return self.refusal
@@ -119,11 +119,11 @@ class ErrorBodies:
         return self.error.response(error.status, {"title": error.title, "detail": error.detail})
 
     def list_versions(self, offered: VersionSet) -> list[str]:
-        """All versions on offer, oldest first. Only for schemes whose offers are sets."""
+        """The texts of all versions on offer, oldest first. Only for schemes whose offers are sets."""
         return [self.scheme.format(version) for version in offered]
 
     def describe(self, offered: VersionSet) -> str:
-        """The offer in a sentence: `2 to 5`, or every version of a set."""
+        """The versions on offer, as part of a sentence: `2 to 5`, or every version of a set."""
         if not self.scheme.contiguous:
             return ", ".join(self.list_versions(offered))
         lowest, highest = self.scheme.format(offered.lowest), self.scheme.format(offered.highest)
@@ -146,10 +146,10 @@ def _phrase(status: int) -> str:
 
 
 def refusal_placeholders(scheme: Scheme) -> tuple[str, ...]:
-    """The placeholders of a refusal. A range cannot be a list: it may have a million members."""
+    """Names of placeholders in a refusal's body. A range cannot be a list: it may have a million members."""
     return tuple(name for name in _REFUSAL_PLACEHOLDERS if name != "array" or not scheme.contiguous)
 
 
 def default_refusal(scheme: Scheme) -> str:
-    """A problem document with the range, or with every version if an offer is a set."""
+    """The default body of a refusal: a problem document with the range, or with every version of a set."""
     return _RANGE_REFUSAL if scheme.contiguous else _SET_REFUSAL

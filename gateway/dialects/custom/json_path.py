@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, final
 from gateway.core.http.json_body import Json
 
 Step: TypeAlias = str | int | None
-"""A step of a path: the name of a member, the index of a list, or every item (None)."""
+"""A step of a JSON path: the name of a member, the index of a list, or every item (None)."""
 
 LONGEST: Final = 256
 """Longest JSON path in characters; real ones have at most fifty."""
@@ -36,13 +36,13 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
 @final
 @dataclass(frozen=True, slots=True)
 class JsonPath:
-    """The path of a value in a document. A step `[*]` leads to several values."""
+    """The path of a value in a JSON document. A step `[*]` leads to several values."""
 
     steps: tuple[Step, ...]
 
     @classmethod
     def read(cls, text: str) -> JsonPath:
-        """Read a path such as `$.a[0].b`. Raises `ValueError`, whose text never quotes the path."""
+        """Read a JSON path such as `$.a[0].b`. Raises `ValueError`, whose text never quotes the path."""
         if not text.startswith("$"):
             raise ValueError("a JSON path begins with `$`")
         if len(text) > LONGEST:
@@ -61,18 +61,18 @@ class JsonPath:
         return cls(tuple(steps))
 
     def write(self) -> str:
-        """The path as an operator writes it."""
+        """The JSON path as an operator writes it."""
         return "$" + "".join(map(_written, self.steps))
 
     def find(self, document: Json) -> list[Json]:
-        """The values to which the path leads, in order."""
+        """The values in a document to which the path leads, in order."""
         found = [document]
         for step in self.steps:
             found = [value for node in found for _, value in _children(node, step)]
         return found
 
     def change(self, document: Json, changed: Callable[[Json], Json]) -> int:
-        """Replace each value by `changed(value)`, in place, but for `$` itself. Gives their number."""
+        """Replace each value at the path by `changed(value)`, in place, but not `$` itself; gives a count."""
         if not self.steps:
             return 0
         count = 0
@@ -84,7 +84,7 @@ class JsonPath:
 
     @property
     def list_and_item(self) -> tuple[JsonPath, JsonPath] | None:
-        """The path to the list of the last `[*]`, and the path from one of its items on; None: no `[*]`."""
+        """The JSON path, split at its last `[*]`: to the list, and from its items on; None: it has none."""
         last = next((at for at in range(len(self.steps) - 1, -1, -1) if self.steps[at] is None), None)
         if last is None:
             return None
@@ -109,7 +109,7 @@ def _children(node: Json, step: Step) -> Iterator[tuple[str | int, Json]]:
 
 
 def dump(document: Json) -> bytes | None:
-    """The document as compact JSON; None: it holds NaN or infinity, which JSON does not have."""
+    """A document of versions as compact JSON; None: it holds NaN or infinity, which JSON does not have."""
     try:
         return json.dumps(document, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
     except ValueError:  # a lone surrogate is a ValueError, too

@@ -27,10 +27,10 @@ from gateway.dialects.custom.spellings import (
 )
 
 LONGEST_TEXT: Final = 64
-"""Longest text of a target that is kept, in characters. No version is longer."""
+"""Longest part of a request's target that is kept as a version, in characters. No version is longer."""
 
 MOST_PARAMETERS: Final = 1000
-"""Largest number of parameters in a query, as in Django and PHP: reading costs more than sending."""
+"""Largest number of parameters read in a query, as in Django and PHP: reading costs more than sending."""
 
 _SEPARATORS: Final = re.compile("([&;])")
 
@@ -38,14 +38,14 @@ _SEPARATORS: Final = re.compile("([&;])")
 @final
 @dataclass(frozen=True, slots=True)
 class Affixes:
-    """The text before and after a version. `open_end`: text after `after` is ignored."""
+    """The texts that surround a version: before and after it. `open_end`: text after `after` is ignored."""
 
     before: str = ""
     after: str = ""
     open_end: bool = False
 
     def read(self, text: str) -> str | None:
-        """The version inside `text`; None: it does not have these affixes."""
+        """The part of `text` between the affixes, a version; None: it does not have these affixes."""
         if not text.startswith(self.before):
             return None
         inner = text[len(self.before) :]
@@ -88,12 +88,12 @@ def _read(syntax: VersionSyntax, text: str, affixes: Affixes) -> RequestedVersio
 
 
 _read_known = lru_cache(maxsize=1024)(_read)
-"""`_read` with a cache: the clients of a fleet send the same few versions. Long texts are not cached."""
+"""Cached reader of a requested version: clients of a fleet send the same few. Long texts are not cached."""
 
 
 def agreed(all_requested: Iterable[RequestedVersion]) -> RequestedVersion:
-    """The version that all locations request that hold something. One that is malformed or differs makes the
-    result malformed."""
+    """The version on which all locations of a request agree, of those that hold something. One that is
+    malformed or differs makes the result malformed."""
     present = [requested for requested in all_requested if requested.kind is not RequestedKind.NONE]
     if not present:
         return NO_VERSION_REQUESTED
@@ -112,7 +112,7 @@ def agreed(all_requested: Iterable[RequestedVersion]) -> RequestedVersion:
 @final
 @dataclass(frozen=True, slots=True)
 class HeaderLocation:
-    """A header whose whole value is the version."""
+    """A request header whose whole value is the version."""
 
     name: str
     syntax: VersionSyntax
@@ -124,13 +124,13 @@ class HeaderLocation:
         return (self.name,)
 
     def read(self, headers: Mapping[str, str]) -> RequestedVersion:
-        """The requested version. All lines must request the same."""
+        """The version that the header's lines request. All of them must request the same."""
         return agreed(
             self.syntax.read(line, self.affixes) for line in all_values(headers, normalize_name(self.name))
         )
 
     def write(self, headers: Mapping[str, str], text: str | None) -> tuple[Header, ...]:
-        """The header line with the version `text`; None: no line."""
+        """The header line for backends with the version `text`; None: no line."""
         return () if text is None else ((self.name, self.affixes.write(text)),)
 
 
@@ -150,8 +150,8 @@ class QueryLocation:
         return path != "*"
 
     def read(self, path: str, query: str) -> RequestedVersion:
-        """The version that all parameters of this name request. One next to a `;` is malformed: some servers
-        take it for `&`."""
+        """The version that all query parameters of this name request. One next to a `;` is malformed: some
+        servers take it for `&`."""
         if not query:
             return NO_VERSION_REQUESTED
         parts = _SEPARATORS.split(query)
@@ -171,7 +171,7 @@ class QueryLocation:
         return (known_likeness if len(name) <= LONGEST_TEXT else likeness)(self.name, name)
 
     def write(self, path: str, query: str, text: str | None) -> tuple[str, str]:
-        """The target with the parameter once, at its first place or at the end; None: without it."""
+        """The path and query with the parameter once, at its first place or at the end; None: without it."""
         if not self.covers(path):
             return path, query
         written: list[str] = []
@@ -186,13 +186,13 @@ class QueryLocation:
 
 
 class SplitPath(NamedTuple):
-    """A path, split at the segment of the version."""
+    """The path of a request, split at the segment of the version."""
 
     prefix: str
-    """The path before the segment's slash, as the client wrote it."""
+    """The path before the slash of the version's segment, as the client wrote it."""
     segment: str
     rest: str
-    """The path after the segment: empty, or text that begins with a slash."""
+    """The path after the version's segment: empty, or text that begins with a slash."""
 
 
 @final
@@ -209,11 +209,11 @@ class PathLocation:
     sent: bool
 
     def covers(self, path: str) -> bool:
-        """Whether the version can be written into this path."""
+        """Whether a version can be written into this path: it begins with the prefix."""
         return end_of_prefix(path, self.prefix) is not None
 
     def read(self, path: str, query: str) -> RequestedVersion:
-        """The version in the segment; malformed if another parser could find one where this one does not."""
+        """The version in the path; malformed if another parser could find one where this one does not."""
         split = self._split(path)
         if split is not None:
             return self.syntax.read(split.segment, self.affixes)
@@ -226,12 +226,12 @@ class PathLocation:
         return NO_VERSION_REQUESTED
 
     def without_version(self, path: str) -> str:
-        """The path without the version's segment."""
+        """The path of a request without the version's segment."""
         split = self._split(path)
         return path if split is None else (split.prefix + split.rest or "/")
 
     def write(self, path: str, query: str, text: str | None) -> tuple[str, str]:
-        """The target with the version in its segment, which is added if it is missing; None: without it."""
+        """The path and query with the version in its segment, which is added if missing; None: without it."""
         end = end_of_prefix(path, self.prefix)
         if end is None:
             return path, query

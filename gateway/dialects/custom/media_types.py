@@ -22,9 +22,9 @@ LONGEST_LIST: Final = 2048
 send 150."""
 
 _NAME: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
-"""A token as in names of media types and parameters (RFC 9110 5.6.2)."""
+"""Pattern for a token as in names of media types and parameters (RFC 9110 5.6.2)."""
 _WEIGHT: Final = re.compile(r"0?\.([0-9]{0,3})|0|1(?:\.0{0,3})?", re.ASCII)
-"""The weight of a media type, also `.2`: Java's `HttpURLConnection` sends `*; q=.2` by itself."""
+"""Pattern for the weight of a media type, also `.2`: Java's `HttpURLConnection` sends `*; q=.2` by itself."""
 
 
 def _element(kind: str, quotable: str, end: str) -> re.Pattern[str]:
@@ -36,20 +36,20 @@ def _element(kind: str, quotable: str, end: str) -> re.Pattern[str]:
 
 
 _LISTED: Final = _element(rf"{_NAME}/{_NAME}|\*", r"\t !#-+\--\[\]-~", r",|\Z")
-"""A type in a list, without a comma in quotation marks: Django splits a list at every comma."""
+"""Pattern for a media type in a list, without a quoted comma: Django splits a list at every comma."""
 _ALONE: Final = _element(rf"{_NAME}/{_NAME}", r"\t !#-\[\]-~", r"\Z")
 _PARAMETER: Final = re.compile(rf';[ \t]*+({_NAME})=("(?:[^"\\]|\\.)*+"|{_NAME})', re.ASCII)
 
 
 class MediaType(NamedTuple):
-    """An element of `Accept`, or all of `Content-Type`."""
+    """A media type with its parameters: an element of `Accept`, or all of `Content-Type`."""
 
     name: str
-    """Type and subtype in lower case: `application/json`."""
+    """Type and subtype of a media type in lower case: `application/json`."""
     parameters: tuple[tuple[str, str], ...]
-    """Parameters with names in lower case and values as the client wrote them."""
+    """Parameters of a media type: names in lower case, values as the client wrote them."""
     original: str = ""
-    """The element as the client wrote it, while nothing is changed."""
+    """The media type as the client wrote it; empty: it was changed."""
 
     def __str__(self) -> str:
         parameters = (f"{name}={value}" for name, value in self.parameters)
@@ -57,12 +57,12 @@ class MediaType(NamedTuple):
 
     @property
     def weights(self) -> list[str]:
-        """The values of the parameter `q`: one, or none, in a list that can be read."""
+        """The texts of the media type's weight (`q`): one, or none, in a list that can be read."""
         return [value for name, value in self.parameters if name == "q"]
 
     @property
     def weight(self) -> int:
-        """The weight in thousandths; 0 is "not acceptable". A missing weight is 1000."""
+        """The media type's weight in thousandths; 0 is "not acceptable". A missing weight is 1000."""
         found = _WEIGHT.fullmatch("".join(self.weights))
         if found is None or found[0][0] == "1":
             return 1000
@@ -73,17 +73,17 @@ class MediaType(NamedTuple):
         return MediaType(self.name, tuple(pair for pair in self.parameters if pair[0] != "q"))
 
     def values_of(self, parameter: str) -> list[str]:
-        """All values of the parameter, without quotation marks."""
+        """All values of a media type's parameter, without quotation marks."""
         return [_unquoted(value) for name, value in self.parameters if name == parameter]
 
     def with_parameter(self, parameter: str, text: str) -> MediaType:
-        """A copy with the parameter first, where readers find it that stop at the weight."""
+        """A copy of the media type with the parameter first, because some readers stop at the weight."""
         others = self.without_weight.without_parameter(parameter).parameters
         weights = tuple(("q", value if value[0] != "." else f"0{value}") for value in self.weights)
         return MediaType(self.name, ((parameter, text), *others, *weights))
 
     def without_parameter(self, parameter: str) -> MediaType:
-        """A copy without the parameter; the client's own text if it has none."""
+        """A copy of the media type without the parameter; the client's own text if it has none."""
         others = tuple(pair for pair in self.parameters if pair[0] != parameter)
         return self if len(others) == len(self.parameters) else MediaType(self.name, others)
 
@@ -94,7 +94,7 @@ class MediaTypeLocation:
     """A parameter of the media types `types` (empty: of all) in `Accept` and `Content-Type`."""
 
     parameter: str
-    """Name of the parameter in lower case."""
+    """Name of the parameter that holds the version, in lower case."""
     types: tuple[str, ...]
     syntax: VersionSyntax
     affixes: Affixes
@@ -103,7 +103,7 @@ class MediaTypeLocation:
     names = ("Accept", "Content-Type")
 
     def read(self, headers: Mapping[str, str]) -> RequestedVersion:
-        """The version that all elements with the parameter request. Text that cannot be parsed is
+        """The version that all media types with the parameter request. Text that cannot be parsed is
         malformed."""
         all_requested: list[RequestedVersion] = []
         for name in self.names:
@@ -119,7 +119,7 @@ class MediaTypeLocation:
         return agreed(all_requested)
 
     def _is_ambiguous(self, lines: tuple[str, ...], elements: list[MediaType]) -> bool:
-        """Whether another reader finds the parameter where this one does not, or the other way round. Many
+        """Whether another reader finds a version where this one does not, or the other way round. Many
         ignore quotation marks. Django and Werkzeug take `name*` and `name*0` for `name` (RFC 8187, RFC 2231).
         WebOb takes what follows the weight for no parameter of the type."""
         read = 0
@@ -138,7 +138,7 @@ class MediaTypeLocation:
         return not self.types or name in self.types
 
     def write(self, headers: Mapping[str, str], text: str | None) -> tuple[Header, ...]:
-        """Both headers with the version; None: without it."""
+        """`Accept` and `Content-Type` with the version in the parameter; None: without it."""
         value = None if text is None else self.affixes.write(text)
         written = []
         for name in self.names:
@@ -178,8 +178,8 @@ class MediaTypeLocation:
         return [(best or MediaType(self.types[0], ())).without_weight.with_parameter(self.parameter, value)]
 
     def _carrier(self, element: MediaType) -> MediaType | None:
-        """The one of `types` as which the element can carry the version: itself, its plain form, or the first
-        that its wildcard matches; None: there is none."""
+        """The media type, one of `types`, as which an element can carry the version: itself, its plain form,
+        or the first that its wildcard matches; None: there is none."""
         if self._applies_to(element.name):
             return element
         kind, _, subtype = element.name.partition("/")

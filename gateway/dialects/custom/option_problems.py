@@ -21,7 +21,7 @@ VERSION: Final = "{version}"
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 MEDIA_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*", re.ASCII)
 PLAIN: Final = re.compile(r"[A-Za-z0-9._~-]*", re.ASCII)
-"""Text that needs no escape in a header, in a path and in a query."""
+"""Pattern for text that needs no escape in a header, in a path and in a query."""
 SUFFIX: Final = re.compile(r"\.[A-Za-z0-9]+", re.ASCII)
 PATH: Final = re.compile(r"/|(?:/[A-Za-z0-9._~!$&'()*+,=:@-]+)+", re.ASCII)
 _LIKE_VERSION: Final = re.compile(r"[0-9]+(?:[.-][0-9]+)*", re.ASCII)
@@ -55,27 +55,27 @@ _OTHER_MEANING: Final = (
         "www-authenticate",
     }
 )
-"""Headers (normalized names) that already have another meaning in a message."""
+"""Headers (normalized names) that cannot hold a version: they already have another meaning."""
 
 
 @final
 class OptionProblems:
-    """Collector of the problems of one set of options."""
+    """Collector of the problems in the options of one dialect."""
 
     def __init__(self) -> None:
         self._found: list[OptionProblem] = []
 
     def add(self, at: Position, message: str, hint: str = "", quoting: str = "") -> None:
-        """Add a problem. `quoting`: a better hint, which quotes the option."""
+        """Report a problem of an option. `quoting`: a better hint, which quotes the option."""
         self._found.append(OptionProblem(at, message, hint, quoting))
 
     def raise_if_any(self) -> None:
-        """Raise `OptionsError` with all problems, if there are any."""
+        """Raise `OptionsError` with all problems of the options, if there are any."""
         if self._found:
             raise OptionsError(tuple(self._found))
 
     def attempt(self, at: Position, make: Callable[[], T], fallback: T) -> T:
-        """The result of `make`. A `ValueError` becomes a problem and gives `fallback`."""
+        """The value that `make` reads in an option. A `ValueError` becomes a problem and gives `fallback`."""
         try:
             return make()
         except ValueError as error:
@@ -84,7 +84,7 @@ class OptionProblems:
             return fallback
 
     def check_header_name(self, at: Position, name: str, content: str = "a version") -> None:
-        """Check that a header of this name can hold `content`."""
+        """Report the name of a header that cannot hold `content`."""
         if MEDIA_TYPE.fullmatch(name.partition(";")[0].strip().lower()):
             message = "this is a media type, but the name of a header belongs here"
             self.add(at, message, "write parameter: NAME and media_types: [TYPE]")
@@ -95,15 +95,15 @@ class OptionProblems:
             self.add(at, f"this header has another meaning, so it cannot hold {content}", hint)
 
     def check_path(self, at: Position, path: str) -> str:
-        """Check a path without a version, and give it back."""
+        """Report an option that is no valid path without a version, and give it back."""
         if PATH.fullmatch(path) is None:
             message = "not a valid path"
             self.add(at, message, "it begins with a slash, does not end with one, and has no escapes")
         return path
 
     def read_affixes(self, at: Position, text: str, prefix: str = "", *, free: bool = False) -> Affixes:
-        """The text around `{version}`. `free`: any text is allowed, and a `*` at the end. `prefix`: the part
-        of the option before the text."""
+        """The texts around `{version}` in an option. `free`: any text is allowed, and a `*` at the end.
+        `prefix`: the part of the option before the text."""
         before, found, after = text.partition(VERSION)
         open_end = free and after.endswith("*")
         if open_end:

@@ -64,7 +64,7 @@ _LOCATION_KINDS: Final = ("header", "query", "path", "parameter")
 _OTHER_PARAMETERS: Final = frozenset({"q", "charset", "boundary"})
 """Parameters of media types that already have another meaning."""
 _VERSION_SEGMENT: Final = re.compile(r".*?/[A-Za-z.-]*[0-9]+(?:[.-][0-9]+)*(?=/|\Z)", re.ASCII)
-"""A path up to the segment that looks like a version."""
+"""Pattern for a path up to the end of a segment that looks like a version."""
 _BODY_TYPE: Final = re.compile(r"([a-z0-9.-]+/[a-z0-9.+-]+)(; ?charset=utf-8)?", re.ASCII)
 _RESERVED: Final = frozenset({"minimum", "maximum", "refused", "none"})
 """Words that have another meaning in place of a version (`default_version`)."""
@@ -73,7 +73,7 @@ _RESERVED: Final = frozenset({"minimum", "maximum", "refused", "none"})
 @final
 @dataclass(frozen=True, slots=True)
 class ApiDescription:
-    """An API as the dialect uses it: the options, and what was made from them."""
+    """An API as the dialect `custom` uses it: the options, and what was made from them."""
 
     options: CustomOptions
     scheme: Scheme
@@ -82,21 +82,21 @@ class ApiDescription:
     in_headers: tuple[HeadersLocation, ...]
     in_target: tuple[TargetLocation, ...]
     target_rank: int
-    """Number of `in_headers` before the first of `in_target`."""
+    """Number of locations in headers that come before the first one in the target."""
     suffixes: tuple[str, ...]
     method_override: tuple[str, ...]
-    """Normalized header names."""
+    """Headers (normalized names) that replace a request's method."""
     advertisement_codec: DocumentCodec
     """Places of versions in the document that probes read. If it has none, probes read response headers."""
     response_codec: ResponseCodec
     served_always: bool
-    """Whether every response has the served version."""
+    """Whether every response to a client must have the served version."""
     refusal_codec: DocumentCodec
-    """Places of versions in a backend's own refusal."""
+    """Places of versions in the body of a backend's own refusal."""
     error_bodies: ErrorBodies
     documents: tuple[tuple[str, DocumentCodec], ...]
     versioned_documents: tuple[str, ...]
-    """Paths of the documents that exist at their path with a version, too."""
+    """Paths of documents of versions that exist with a version in the path, too."""
     probed_paths: frozenset[str] = frozenset()
     """Paths that probes and health checks request, as clients write them."""
     warnings: tuple[OptionWarning, ...] = ()
@@ -104,12 +104,12 @@ class ApiDescription:
 
 
 def read_api(options: CustomOptions) -> ApiDescription:
-    """Read the description from the options. Raises `OptionsError` with every mistake."""
+    """Read the description of an API from its options. Raises `OptionsError` with every mistake."""
     return _Reader(options).read()
 
 
 WHOLE: Final = JsonPath(())
-"""The path of a document itself."""
+"""The JSON path of a whole document, `$`."""
 ITEMS: Final = JsonPath((None,))
 
 
@@ -230,7 +230,7 @@ class _Reader:
         return match
 
     def _check_unversioned(self, locations: tuple[HeadersLocation | TargetLocation, ...]) -> None:
-        """Report bad paths without versions. No version may be below any of them."""
+        """Report bad paths in the option `unversioned`: no version may be below any of them."""
         prefix = next((each.prefix for each in locations if isinstance(each, PathLocation)), "")
         for at, path in enumerate(self.options.unversioned):
             self.problems.check_path(("unversioned", at), path)
@@ -306,7 +306,7 @@ class _Reader:
     def _check_list_or_range(
         self, at: Position, options: LearnOptions | RefusalOptions, scheme: Scheme
     ) -> None:
-        """Report anything but a list or both ends of a range."""
+        """Report options that name a list and an end of a range, or only one end."""
         both = "write both: minimum and maximum"
         if isinstance(options, LearnOptions):
             both += "; minimum may be a version that every server serves, like minimum: 1"
@@ -318,7 +318,7 @@ class _Reader:
         self._check_range((*at, "minimum"), scheme, ends=len(ends) == 2)
 
     def _check_range(self, at: Position, scheme: Scheme, *, ends: bool) -> None:
-        """Report a range of dates or X.Y.Z, where it is unknown what lies between two."""
+        """Report options that name a range of dates or X.Y.Z: it is unknown what lies between two."""
         if ends and not scheme.contiguous and not isinstance(scheme, Named):
             self.problems.add(
                 at, "it is unknown which versions of this scheme lie between two of them", "write a list"
@@ -418,7 +418,7 @@ class _Reader:
 def read_locations(
     written: tuple[LocationOptions, ...], syntax: VersionSyntax, problems: OptionProblems
 ) -> tuple[HeadersLocation | TargetLocation, ...]:
-    """The locations that `places` describes, in order, without the invalid ones."""
+    """The locations of versions that the option `places` describes, in order, without invalid ones."""
     made = [_location(("places", at), options, syntax, problems) for at, options in enumerate(written)]
     locations = tuple(location for location in made if location is not None)
     _check_together(written, locations, problems)
@@ -520,13 +520,13 @@ _STAGED: Final = re.compile(r"v([0-9]{1,6})(?:(alpha|beta|rc)([0-9]{1,6}))?", re
 
 
 def is_older(name: str, before: str) -> bool:
-    """Whether the numbers in the names show that `name` cannot come after `before`."""
+    """Whether the numbers in two versions that are names show that `name` cannot come after `before`."""
     one, other = _order(name), _order(before)
     return one is not None and other is not None and one[0] == other[0] and one < other
 
 
 def _order(name: str) -> tuple[str, tuple[int, ...]] | None:
-    """The family of a name and its rank there: v1alpha1 < v1beta1 < v1 < v2; r1 < r2 < r10."""
+    """The family of a version's name and its rank there: v1alpha1 < v1beta1 < v1 < v2; r1 < r2 < r10."""
     staged = _STAGED.fullmatch(name)
     if staged is not None:
         return "v", (int(staged[1]), _STAGES[staged[2] or ""], int(staged[3] or 0))

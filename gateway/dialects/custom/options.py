@@ -271,7 +271,7 @@ Match: TypeAlias = Literal["exact", "nearest_earlier", "nearest_later"]
 
 @dataclass(frozen=True, slots=True)
 class CustomOptions:
-    """One API, as its operator describes it."""
+    """Options of the dialect `custom`: one API, as its operator describes it."""
 
     places: tuple[LocationOptions, ...] = ListOf(section(LocationOptions)).key(
         ({"header": "API-Version"},),
@@ -361,7 +361,7 @@ class CustomOptions:
 
     @property
     def paths(self) -> tuple[tuple[tuple[str | int, ...], str], ...]:
-        """Every path that clients request, with its position in the options."""
+        """Every path in the options that clients request, with its position there."""
         places = ((("places", at, "path"), place.path) for at, place in enumerate(self.places) if place.path)
         documents = (
             (("documents", at, "path"), document.path) for at, document in enumerate(self.documents or ())

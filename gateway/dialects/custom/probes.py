@@ -29,17 +29,17 @@ _DOCUMENT_STATUSES: Final = frozenset({200, 203, 300})
 
 SHOWS_ONE_SERVER: Final = "clients that read this document see the versions of one server"
 _SHOWN: Final = 40
-"""Longest part of a value that is quoted, in characters."""
+"""Longest part of a document's value that a report quotes, in characters."""
 _MOST_QUOTED: Final = 3
 _READ: Final = 200
-"""Longest part of a value in which a version is searched, in characters."""
+"""Longest part of a document's value in which a version is searched, in characters."""
 _AROUND: Final = re.compile(r"([^0-9]*)([0-9][0-9.-]*[0-9]|[0-9])(.*)", re.ASCII | re.DOTALL)
-"""The text before and after the first number."""
+"""Pattern that splits a text: before, in and after its first number."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9 ._~/:-]{0,20}", re.ASCII)
 
 
 def with_probed_paths(api: ApiDescription) -> ApiDescription:
-    """The description with the effects of the paths that probes request."""
+    """The description of an API, completed by what the paths that probes request mean for clients."""
     options = api.options
     probes, learn = options.probes, options.learn
     requested = (probes.path or learn.path, probes.health)
@@ -73,7 +73,7 @@ def _can_be_rewritten(path: str, learn: LearnOptions, api: ApiDescription) -> bo
 
 
 def _notes(api: ApiDescription, paths: frozenset[str]) -> tuple[str, ...]:
-    """Remarks of `check` about paths without a version."""
+    """Remarks of `check` about probed paths that pass without a version."""
     prefix = next((place.prefix for place in api.in_target if isinstance(place, PathLocation)), "")
     below = sorted(path for path in paths if prefix and path.startswith(prefix + "/"))
     if not below or set(below) <= set(api.options.unversioned):
@@ -87,7 +87,7 @@ def _notes(api: ApiDescription, paths: frozenset[str]) -> tuple[str, ...]:
 
 
 def why_none(api: ApiDescription, document: Json) -> str:
-    """A sentence about a document in which no versions were found."""
+    """A sentence that explains why a probed document has no versions."""
     codec = api.advertisement_codec
     places = [(path, path.find(document)) for path in (codec.listed, codec.minimum, codec.maximum) if path]
     for path, values in places:
@@ -118,7 +118,7 @@ def _one(value: Json) -> str:
 
 
 def _key(codec: DocumentCodec, scheme: Scheme, values: list[Json]) -> str:
-    """The `spelling` that reads the first text with a number in it; empty: none does."""
+    """Advice on the option `spelling` that reads the first text with a number in it; empty: none does."""
     for value in values:
         found = _AROUND.fullmatch(value[:_READ]) if isinstance(value, str) else None
         if found is None or not isinstance(value, str):

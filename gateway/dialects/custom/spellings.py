@@ -24,30 +24,30 @@ _I_WITHOUT_CASE: Final = str.maketrans("\u0130\u0131", "ii")
 _SLASHES: Final = re.compile("//+")
 _BRACKETS: Final = re.compile(r"[\[\]]+")
 _WIDE_ESCAPE: Final = re.compile("%u([0-9a-fA-F]{4})")
-"""An escape such as `%u0076`, which ASP.NET decodes."""
+"""Pattern for an escape such as `%u0076`, which ASP.NET decodes."""
 
 
 def without_case(text: str) -> str:
-    """The text as readers without case compare it. Two texts that any of them takes for one are equal."""
+    """The text as readers that ignore case compare it. Two texts that any of them takes for one are equal."""
     return text.lower() if text.isascii() else text.translate(_I_WITHOUT_CASE).casefold()
 
 
 def letters_and_digits(text: str) -> str:
-    """The text in lower case, without every other sign."""
+    """The letters and digits of a text in lower case, without any other sign."""
     return "".join(filter(str.isalnum, without_case(text)))
 
 
 class Likeness(Enum):
-    """Likeness of a parameter's name to the configured name."""
+    """Likeness of a query parameter's name to the configured name."""
 
     NONE = "none"
     SAME = "same"
     DISGUISED = "disguised"
-    """Another name that some server takes for the configured one."""
+    """The name is another one, but some server takes it for the configured one."""
 
 
 def likeness(ours: str, name: str) -> Likeness:
-    """The likeness of `name` as it stands in a query. Disguised: it has the same letters and digits."""
+    """The likeness of a query parameter's `name` to `ours`. Disguised: the same letters and digits."""
     if unquote_plus(name) == ours:
         return Likeness.SAME
     wanted = letters_and_digits(ours)
@@ -56,12 +56,12 @@ def likeness(ours: str, name: str) -> Likeness:
 
 
 known_likeness = lru_cache(maxsize=1024)(likeness)
-"""`likeness` with a cache: the clients of a fleet send the same few names. Long ones are not cached."""
+"""Cached `likeness` of parameters: clients of a fleet send the same few names. Long ones are not cached."""
 
 
 def _readings(name: str) -> Iterator[str]:
-    """The names that servers make of a name. PHP ends it at a NUL. PHP, Rack and qs (Express) take `name[]`
-    for `name`; Rack 2 and qs also take `[name]` for it."""
+    """The names that servers read in a parameter's name. PHP ends it at a NUL. PHP, Rack and qs (Express)
+    take `name[]` for `name`; Rack 2 and qs also take `[name]` for it."""
     for _ in range(MOST_DECODINGS):
         name = unquote_plus(_WIDE_ESCAPE.sub(lambda found: chr(int(found[1], 16)), name))
         before_nul = name.partition("\0")[0]

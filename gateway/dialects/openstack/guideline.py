@@ -79,7 +79,7 @@ UNVERSIONED = Endpoint("unversioned", negotiated=False)
 
 NOTHING_SERVED = Served()
 ITEM_MISSING = RequestedVersion(RequestedKind.MALFORMED)
-"""Result for a header that does not name the service: Cinder refuses that without a reason."""
+"""Result for a version header that does not name the service: Cinder refuses that without a reason."""
 
 _VERSION_PATH = re.compile(r"/v[0-9]{1,3}(?:\.[0-9]{1,3})?/?", re.ASCII)
 _RANGE_IN_TEXT = re.compile(
@@ -125,13 +125,13 @@ class OpenStack(MicroversionDialect):
 
     @classmethod
     def configured(cls, options: object) -> Self:
-        """The dialect of one service. Raises `ValueError` for options that do not fit together."""
+        """The dialect of one service, made from its options. Raises `ValueError` if these do not fit."""
         assert isinstance(options, OpenStackOptions)
         return cls(*read_options(options))
 
     @classmethod
     def recognize(cls, answer: ProbeResponse) -> Mapping[str, str] | ProbeFault | None:
-        """The service type that the response names. A list of versions that names none is a fault."""
+        """The service type that the response to a probe names. A list of versions without one is a fault."""
         document = load_document(answer.body)
         if document is None or answer.status not in (200, 300) or not is_json(answer.headers):
             return None
@@ -148,7 +148,7 @@ class OpenStack(MicroversionDialect):
     # -- 1. the request
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
-        """The endpoint of a target: `/`, `/vN`, a resource, or a mount without versions."""
+        """The endpoint of a request: `/`, `/vN`, a resource, or a mount without versions."""
         plain = unquote(path) if "%" in path else path
         first, _, below = plain.lstrip("/").partition("/")
         mount = self._mounts.get(first)
@@ -171,7 +171,7 @@ class OpenStack(MicroversionDialect):
         return parse_requested(text, self._parse, self.profile.latest)
 
     def _first_item(self, headers: Mapping[str, str]) -> str | None:
-        """The first item that contains the type, and the text after its first word: Cinder's rule."""
+        """The version text of the first header item that contains the service type: Cinder's rule."""
         for line in all_values(headers, STANDARD_FOLDED):
             for item in line.split(","):
                 words = item.split(maxsplit=1)
@@ -187,7 +187,7 @@ class OpenStack(MicroversionDialect):
     # -- 2. local responses
 
     def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
-        """A refusal: 406 with the range, or the service's response to a malformed version; as JSON."""
+        """The response that refuses a version: 406 with the range, or the service's to a malformed one."""
         profile, offered = self.profile, refusal.offered
         refused_code, malformed_code = profile.error_codes or ("", "")
         if refusal.version is None:
@@ -215,7 +215,7 @@ class OpenStack(MicroversionDialect):
         return response.with_headers(*self._write_echoes(refusal.version))
 
     def error_response(self, error: GatewayError) -> Response:
-        """An error in the service's shape, with the range where its errors carry one."""
+        """An error response in the service's shape, with the range where its errors carry one."""
         return self._error(error.status, error.title, error.detail, header_range=error.offered)
 
     def refuse_operation(self, missing: MissingOperation) -> Response:
@@ -235,7 +235,7 @@ class OpenStack(MicroversionDialect):
         header_range: VersionSet | None,
         body_range: VersionSet | None = None,
     ) -> Response:
-        """An error in the shape of the profile, with the ranges where it has headers or keys for them."""
+        """An error response in the profile's shape, with the range where it has headers or keys for it."""
         body: dict[str, object]
         if self.profile.error_shape == "fault":
             body = {_FAULT_NAMES.get(status, "computeFault"): {"code": status, "message": detail}}
@@ -265,7 +265,7 @@ class OpenStack(MicroversionDialect):
         )
 
     def write_request_id(self, response: Response, request_id: str) -> Response:
-        """The request id in headers, and in each error of a list: before its range, as Placement has it."""
+        """The response with a request id in its headers and in each error of a list, before the range."""
         named = super().write_request_id(response, request_id)
         document = load_document(response.body) if self.profile.request_id_in_errors else None
         if document is None or not isinstance(document.get("errors"), list):
@@ -283,7 +283,7 @@ class OpenStack(MicroversionDialect):
     # -- 3. the backend's response
 
     def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
-        """The served version and the range of a response. Only the body says what a 406 is about."""
+        """Served version and range in a backend's response. Only the body says what a 406 is about."""
         if endpoint.mount is not None:
             return NOTHING_SERVED
         lowest, highest = self._range_lines(headers)
@@ -304,7 +304,7 @@ class OpenStack(MicroversionDialect):
         return all_values(headers, lowest), all_values(headers, highest)
 
     def _read_echoes(self, headers: Mapping[str, str]) -> Version | None:
-        """The version in the first echo header that has one. An item for another service does not count."""
+        """The served version in the first header that has one. An item for another service does not count."""
         for name in self._echo_headers:
             text = agreed_text(all_values(headers, name))
             if name == STANDARD_FOLDED:
@@ -317,7 +317,7 @@ class OpenStack(MicroversionDialect):
         return None
 
     def read_refusal(self, status: int, body: bytes) -> Advertisement | None:
-        """The range that an error names, in the keys of the guideline or in its text."""
+        """The range in the body of a backend's refusal, in the keys of the guideline or in its text."""
         for error in _errors(load_document(body) or {}):
             advertisement = _entry_range(error, ("max_version",))
             if advertisement is not None:
@@ -330,8 +330,8 @@ class OpenStack(MicroversionDialect):
         return None
 
     def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
-        """The served version and the offer, as far as the backend sent version and range. A successful
-        response of a legacy backend gets both."""
+        """The headers with served version and offer, as far as the backend sent version and range. A
+        successful response of a legacy backend gets both."""
         version, has_range = response.served.version, response.served.has_range
         succeeded = 200 <= response.status < 400
         if response.legacy and succeeded and version is None and response.negotiated is not None:
@@ -342,7 +342,7 @@ class OpenStack(MicroversionDialect):
     def rewrite_document(
         self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
-        """The document with the offer: a list of versions, or one version (Magnum's `/v1`)."""
+        """The discovery document with the offer: a list of versions, or one version (Magnum's `/v1`)."""
         document = load_document(body)
         entries = [] if document is None else _entries(document)
         if document is None or not write_ranges(document, offered):
@@ -386,13 +386,13 @@ class OpenStack(MicroversionDialect):
         return Advertisement(self.legacy_versions, legacy=True, mounts=mounts)
 
     def _listed_mounts(self, entries: list[Document]) -> frozenset[str] | None:
-        """The mounts without versions in the list at a server's root; None: its API has none."""
+        """The first path segments without versions in the list at a server's root; None: its API has none."""
         listed = {str(entry.get("id")).partition(".")[0] for entry in entries}
         return self.profile.unversioned_mounts & listed if self.profile.unversioned_mounts else None
 
 
 def _mounts(profile: ServiceProfile) -> Mapping[str, tuple[Endpoint, Endpoint]]:
-    """Endpoints by the first segment of a path: its own document or resource, and everything below it."""
+    """Endpoints by a path's first segment: one for the path of that segment alone, one for all below it."""
     root = NEGOTIATED_ROOT if profile.root_negotiated else ROOT
     mounts = {"": (root, root)}
     for name in profile.unversioned_mounts:
@@ -404,7 +404,7 @@ def _mounts(profile: ServiceProfile) -> Mapping[str, tuple[Endpoint, Endpoint]]:
 
 
 def _direct_paths(profile: ServiceProfile) -> tuple[DirectPaths, ...]:
-    """Paths that need no look-up: those below mounts, or those where no segment may be a version."""
+    """Paths that an engine may send past the gateway: below mounts, or where no segment may be a version."""
     mounts = [name for name in sorted(profile.echoing_mounts) if name.startswith("v")]
     if mounts:
         return tuple(DirectPaths(f"/{name}/") for name in mounts)
@@ -414,7 +414,7 @@ def _direct_paths(profile: ServiceProfile) -> tuple[DirectPaths, ...]:
 
 
 def _why_malformed(text: str) -> str:
-    """The reason that Placement's servers give: Python's error about the first part that is not a number."""
+    """The reason that Placement gives for a malformed version: Python's error about the first bad part."""
     parts = text.split(".", 1)
     for part in parts:
         if re.fullmatch(r"0|[1-9][0-9]{0,5}", part, re.ASCII) is None:
@@ -423,7 +423,7 @@ def _why_malformed(text: str) -> str:
 
 
 def _entries(document: Document) -> list[Document]:
-    """The versions in a discovery document; empty: it is none."""
+    """The entries of versions in a discovery document; empty: it is no such document."""
     versions = document.get("versions")
     # Keystone has its list in `values`.
     unwrapped = {**document, "versions": versions.get("values")} if isinstance(versions, dict) else document
@@ -434,13 +434,13 @@ def _entries(document: Document) -> list[Document]:
 
 
 def _errors(document: Document) -> list[Document]:
-    """The errors in a body of any shape: a list of errors, or one under any name."""
+    """The errors in the body of a response, of any shape: a list of errors, or one under any name."""
     listed = document.get("errors")
     candidates = listed if isinstance(listed, list) else document.values()
     return [candidate for candidate in candidates if isinstance(candidate, dict)]
 
 
 def _entry_range(entry: Document, maximum_keys: tuple[str, ...]) -> Advertisement | None:
-    """The range in the keys of `entry`. The first of the maximum's keys that is not empty counts."""
+    """The range in an entry or an error. The first of the maximum's keys that is not empty counts."""
     highest = next((entry[key] for key in maximum_keys if entry.get(key)), None)
     return read_range_values(entry.get("min_version"), highest)

@@ -144,7 +144,7 @@ RELEASES = release_table(
         "1.115": "2026.2 39.0",
     }
 )
-"""The highest version of each release. Before 10.0 a server could not be pinned; a ceiling here can do it."""
+"""The highest version of each Ironic release. Before 10.0 no server could be pinned; a ceiling can do it."""
 
 
 class Ironic(MicroversionDialect):
@@ -168,7 +168,7 @@ class Ironic(MicroversionDialect):
     # -- 1. the request
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
-        """The endpoint of a target: `/`, `/v1`, or a resource."""
+        """The endpoint of a request: `/`, `/v1`, or a resource."""
         if method == "OPTIONS":
             return UNCERTAIN
         if path[:4] == "/v1/" and path[4:5].isalnum():  # nearly every request: nothing to remove before that
@@ -177,7 +177,7 @@ class Ironic(MicroversionDialect):
         return RESOURCE if plain.startswith("/v1/") else _ENDPOINTS.get(plain, UNCERTAIN)
 
     def operation_path(self, path: str) -> str:
-        """The path without `.json`, and with a missing `/v1`: Ironic looks up every path below it."""
+        """The path of an operation without `.json` and with `/v1`, below which Ironic looks up every path."""
         plain = super().operation_path(path)
         first = plain.lstrip("/").partition("/")[0]
         return plain if first in {"", "v1"} else f"/v1{plain}"
@@ -193,14 +193,14 @@ class Ironic(MicroversionDialect):
         return parse_requested(text, self.scheme.parse, Latest.ANY_CASE)
 
     def version_headers(self, version: Version) -> tuple[Header, ...]:
-        """Both headers. Ironic's own is first, because every release reads it."""
+        """Both version headers for a backend. Ironic's own is first, because every release reads it."""
         text = self.scheme.format(version)
         return ((VERSION_HEADER, text), write_standard(SERVICE_TYPE, text))
 
     # -- 2. local responses
 
     def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
-        """A refusal: 406 with Ironic's text, and with the range unless the version is malformed."""
+        """The response that refuses a version: 406 with Ironic's text; no range for a malformed version."""
         if refusal.version is None:
             return _error(406, "Not Acceptable", f"Invalid value for {VERSION_HEADER} header", None)
         offered = refusal.offered
@@ -209,7 +209,7 @@ class Ironic(MicroversionDialect):
         return _error(406, "Not Acceptable", refusal_text(template, refusal.version, offered), offered)
 
     def error_response(self, error: GatewayError) -> Response:
-        """An error in Ironic's shape, with the range once it is known."""
+        """An error response in Ironic's shape, with the range once it is known."""
         return _error(error.status, error.title, error.detail, error.offered)
 
     def refuse_operation(self, missing: MissingOperation) -> Response:
@@ -227,7 +227,7 @@ class Ironic(MicroversionDialect):
     # -- 3. the backend's response
 
     def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
-        """The versions in a response. A refusal is a 406 with the range and *without* a served version."""
+        """The versions in a backend's response. A refusal is a 406 with range but *no* served version."""
         served = all_values(headers, VERSION_FOLDED)
         lowest = all_values(headers, MINIMUM_FOLDED)
         highest = all_values(headers, MAXIMUM_FOLDED)
@@ -240,8 +240,8 @@ class Ironic(MicroversionDialect):
         )
 
     def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
-        """The served version and the offer, as far as the backend sent version and range. A legacy backend's
-        response gets all three headers, unless a newer one sends none at that status."""
+        """The headers with served version and offer, as far as the backend sent version and range. A legacy
+        backend's response gets all three headers, unless a newer one sends none at that status."""
         version, has_range, status = response.served.version, response.served.has_range, response.status
         if response.legacy and version is None and not has_range:
             if response.negotiated is None or status < 200 or status in _STATUSES_WITHOUT_VERSIONS:
@@ -253,8 +253,8 @@ class Ironic(MicroversionDialect):
     def rewrite_document(
         self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
-        """The document with the offer. `/` before 4.3 keeps its shape. `/v1` before 12.0 has no range and
-        gets one, so that clients find it everywhere in a mixed fleet."""
+        """A discovery document with the offer. `/` before 4.3 keeps its shape. `/v1` before 12.0 has no range
+        and gets one, so that clients find it everywhere in a mixed fleet."""
         document = load_document(body)
         if document is None or not _is_document(endpoint, document) or not write_ranges(document, offered):
             return None
@@ -299,7 +299,7 @@ class Ironic(MicroversionDialect):
 
 
 def _is_document(endpoint: Endpoint, document: Document) -> bool:
-    """Whether the path is the list of versions at `/`, or the version at `/v1`."""
+    """Whether a document is what its path has: the list of versions at `/`, or the version at `/v1`."""
     if endpoint == V1:
         return document.get("id") == "v1"
     present = [document[key] for key in ("versions", "default_version") if key in document]
@@ -314,6 +314,6 @@ def _error(status: int, title: str, description: str, offered: VersionSet | None
 
 
 def _wrapped(status: int, inner: Mapping[str, object], headers: tuple[Header, ...]) -> Response:
-    """Ironic's form of an error: a JSON object in a JSON string in a JSON object."""
+    """An error response in Ironic's form: a JSON object in a JSON string in a JSON object."""
     body = json.dumps({"error_message": json.dumps(inner)})
     return Response(status, (*headers, CONTENT_JSON), body.encode("ascii"))

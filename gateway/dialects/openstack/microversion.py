@@ -55,7 +55,7 @@ ACCEPT_JSON: tuple[Header, ...] = (("Accept", "application/json"),)
 CONTENT_JSON: Header = ("Content-Type", "application/json")
 
 _LONGEST_PAIR = 64
-"""Longest minimum and maximum together, in characters; versions have at most 13 each."""
+"""Longest minimum and maximum version together, in characters; real ones have at most 13 each."""
 
 _BLANK = " \t"  # what HTTP calls blank; str.strip() alone would also remove U+00A0
 
@@ -66,11 +66,11 @@ class Latest(Enum):
     """Spelling by which a service means "the newest version you have"."""
 
     OFF = "off"
-    """No spelling (Manila)."""
+    """The service has no spelling for its newest version (Manila)."""
     EXACT = "exact"
-    """`latest` (Nova, Cinder, Placement)."""
+    """The service reads `latest` only (Nova, Cinder, Placement)."""
     ANY_CASE = "any_case"
-    """`latest`, `LATEST`, `Latest` (Ironic, Senlin, Magnum)."""
+    """The service reads `latest`, `LATEST`, `Latest` (Ironic, Senlin, Magnum)."""
 
 
 def read_standard(headers: Mapping[str, str], service_types: frozenset[str]) -> str | None:
@@ -96,7 +96,7 @@ def read_legacy(headers: Mapping[str, str], names: tuple[str, ...]) -> str | Non
 
 
 def parse_microversion(text: str) -> Version | None:
-    """Read X.Y by the guideline, whose major is at least 1: to Nova and Senlin `0.9` is malformed."""
+    """Read a version X.Y by the guideline, whose major is at least 1: to Nova, Senlin `0.9` is malformed."""
     version = MICROVERSION.parse(text)
     return version if version is not None and version[0] > 0 else None
 
@@ -125,12 +125,12 @@ def without_json(path: str) -> str:
 
 
 def write_standard(service_type: str, version_text: str) -> Header:
-    """The standard header with one item, in requests and responses alike."""
+    """The standard version header with one item, for requests and responses alike."""
     return (STANDARD, f"{service_type} {version_text}")
 
 
 def write_range_headers(names: tuple[str, str], offered: VersionSet) -> tuple[Header, Header]:
-    """The headers of minimum and maximum, `names` in that order, with the offer."""
+    """The response headers of minimum and maximum, `names` in that order, with the offer."""
     lowest, highest = names
     return (lowest, MICROVERSION.format(offered.lowest)), (highest, MICROVERSION.format(offered.highest))
 
@@ -150,19 +150,19 @@ def _read_range(lowest: str, highest: str) -> Advertisement | None:
 
 
 def refusal_in_body(endpoint: Endpoint, status: int) -> VersionRefusal:
-    """A response whose body must say whether it refuses the version."""
+    """Whether a backend's response refuses the version: after a 406 only its body can say."""
     return VersionRefusal.READ_BODY if status == 406 and endpoint.negotiated else VersionRefusal.NO
 
 
 def load_document(body: bytes) -> Document | None:
-    """The JSON object in `body`; None for anything else, and for one outside the limits of `read_json`."""
+    """The JSON object in a message's `body`; None for anything else, or outside the limits of `read_json`."""
     document: object = read_json(body)
     return document if isinstance(document, dict) else None
 
 
 def dump_document(document: Document, links: Links) -> bytes | None:
-    """The document as the servers write it, with every `href` as a link that the client can follow. None: it
-    holds NaN or infinity."""
+    """The discovery document as the servers write it, with every `href` as a link that the client can follow.
+    None: it holds NaN or infinity."""
     for entry in _objects_below(document):
         href = entry.get("href")
         if isinstance(href, str):
@@ -174,7 +174,7 @@ def dump_document(document: Document, links: Links) -> bytes | None:
 
 
 def version_entries(document: Document) -> list[Document] | None:
-    """The objects in the list `versions`, or the one under `version`; None: there are none."""
+    """The versions in a discovery document: the list `versions`, or the one under `version`; None: none."""
     versions, version = document.get("versions"), document.get("version")
     if isinstance(versions, list):
         return objects(versions)
@@ -182,14 +182,14 @@ def version_entries(document: Document) -> list[Document] | None:
 
 
 def objects(listed: object) -> list[Document] | None:
-    """The elements of a list that holds nothing but objects; None for anything else."""
+    """The elements of a JSON list that holds nothing but objects; None for anything else."""
     if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
         return None
     return listed
 
 
 def read_range_values(lowest: object, highest: object) -> Advertisement | None:
-    """`read_range` for two values from a document, which may be anything."""
+    """The advertisement of a minimum and a maximum from a document, which may be anything; None: no range."""
     return read_range(lowest, highest) if isinstance(lowest, str) and isinstance(highest, str) else None
 
 
@@ -216,7 +216,7 @@ def write_ranges(document: Document, offered: VersionSet) -> bool:
 
 
 def _objects_below(document: Document) -> list[Document]:
-    """`document` and every object in it. A loop, because recursion has a limit."""
+    """A JSON document and every object in it. A loop, because recursion has a limit."""
     found: list[Document] = []
     pending: list[object] = [document]
     while pending:
@@ -249,7 +249,7 @@ NOT_FOUND = "The resource could not be found."
 
 
 def refusal_text(template: str, version: Version, offered: VersionSet) -> str:
-    """`template` filled with the refused version and the range on offer."""
+    """The text of a refusal: `template` filled with the refused version and the range on offer."""
     refused, lowest, highest = map(MICROVERSION.format, (version, offered.lowest, offered.highest))
     return template.format(version=refused, lowest=lowest, highest=highest)
 
@@ -260,7 +260,7 @@ NO_RANGE_IN_HEADERS = ProbeFault(
 
 
 def is_json(headers: Mapping[str, str]) -> bool:
-    """Whether a response is JSON, as all of these APIs answer a probe."""
+    """Whether a response to a probe is JSON, as all of these APIs answer one."""
     kinds = {line.partition(";")[0].strip().lower() for line in all_values(headers, "content-type")}
     return kinds == {"application/json"}
 
@@ -278,20 +278,20 @@ def release_table(names_by_highest: Mapping[str, str]) -> Mapping[str, Version]:
 
 
 class MicroversionDialect(Dialect):
-    """Abstract base of the family's dialects."""
+    """Abstract base class of all OpenStack dialects."""
 
     scheme: Scheme = MICROVERSION
     default_version = DefaultVersion(DefaultKind.MINIMUM)
     method_parameter: str | None = "_method"
 
     def operation_path(self, path: str) -> str:
-        """The path without `.json`. The look-up of operations decodes a path, so `%` stays escaped."""
+        """The path of an operation without `.json`. `%` stays escaped, because the look-up decodes paths."""
         return without_json(path).replace("%", "%25") or "/"
 
     def write_request(
         self, endpoint: Endpoint, version: Version, headers: Mapping[str, str] = NO_HEADERS
     ) -> tuple[Header, ...]:
-        """The version in every header that backends read, at negotiated endpoints."""
+        """The request headers for backends with the version, at negotiated endpoints."""
         return self.version_headers(version) if endpoint.negotiated else ()
 
     @abstractmethod

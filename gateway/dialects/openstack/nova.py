@@ -112,7 +112,7 @@ _FAULT_NAMES: Mapping[int, str] = {
     501: "notImplemented",
     503: "serviceUnavailable",
 }
-"""Key of a fault's body by status; for 406 and every other status it is `computeFault`."""
+"""Key in the body of a Nova error by status; for 406 and every other status it is `computeFault`."""
 
 _MISSING: Mapping[int, str] = {400: BAD_REQUEST, 404: NOT_FOUND}
 
@@ -143,7 +143,7 @@ RELEASES = release_table(
         "2.104": "2026.2 34",
     }
 )
-"""The highest version of each release. A Nova server cannot be pinned; a ceiling here pins the fleet."""
+"""The highest version of each Nova release. A Nova server cannot be pinned; a ceiling here pins the fleet."""
 
 
 class Nova(MicroversionDialect):
@@ -165,7 +165,7 @@ class Nova(MicroversionDialect):
     # -- 1. the request
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
-        """The endpoint of a target by its first segment, for every method: Nova sends documents even for
+        """The endpoint of a request by its first segment, for every method: Nova sends documents even for
         POST. Repeated slashes count as one, because some servers in front of Nova merge them."""
         plain = unquote(path) if "%" in path else path
         first, _, below = plain.lstrip("/").partition("/")
@@ -176,7 +176,7 @@ class Nova(MicroversionDialect):
         return PREFLIGHT if method == "OPTIONS" and endpoint is RESOURCE else endpoint
 
     def operation_path(self, path: str) -> str:
-        """The path without `.json`, and without `.xml`, which routers until Ocata read, too."""
+        """The path of an operation without `.json`, and without `.xml`, which routers read until Ocata."""
         return super().operation_path(path.rstrip("/").removesuffix(".xml"))
 
     def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
@@ -192,14 +192,14 @@ class Nova(MicroversionDialect):
     # -- 2. local responses
 
     def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
-        """A refusal: 406 that echoes the version and names the range, or 400 for a malformed version."""
+        """The response that refuses a version: 406 that echoes it and names the range; 400 if malformed."""
         if refusal.version is None:
             return _fault(400, MALFORMED.format(text=refusal.requested.text))
         message = refusal_text(UNSUPPORTED, refusal.version, refusal.offered)
         return _fault(406, message, _version_headers(self.scheme.format(refusal.version)))
 
     def error_response(self, error: GatewayError) -> Response:
-        """An error in Nova's shape. It names no range, because Nova has no headers for one."""
+        """An error response in Nova's shape. It names no range, because Nova has no headers for one."""
         return _fault(error.status, error.detail)
 
     def refuse_operation(self, missing: MissingOperation) -> Response:
@@ -210,7 +210,7 @@ class Nova(MicroversionDialect):
     # -- 3. the backend's response
 
     def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
-        """The echo of a response. On a 406 nothing was executed, and only the body says what it is about."""
+        """The version that a response echoes. A 406 executed nothing; only its body says what it is about."""
         version = _read_echoes(headers)
         return Served(
             version=None if status == 406 else version,
@@ -219,7 +219,7 @@ class Nova(MicroversionDialect):
         )
 
     def read_refusal(self, status: int, body: bytes) -> Advertisement | None:
-        """The range in the text of a version refusal. It must not contain the refused version."""
+        """The range in the text of a backend's refusal. It must not contain the refused version."""
         fault = (load_document(body) or {}).get("computeFault")
         message = fault.get("message") if isinstance(fault, dict) else None
         match = _REFUSED_VERSION.fullmatch(message) if isinstance(message, str) else None
@@ -231,7 +231,7 @@ class Nova(MicroversionDialect):
         return advertisement
 
     def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
-        """Both headers if the backend sent at least one (before 14 it sent one), and never below `/v2`.
+        """Both version headers for a client if the backend sent one at least, and never below `/v2`.
         Without an echo the backend may have executed nothing."""
         text = response.served.text
         return _version_headers(text) if text and response.endpoint not in (V2, LEGACY) else ()
@@ -239,7 +239,7 @@ class Nova(MicroversionDialect):
     def rewrite_document(
         self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
-        """The document with the offer: a list, one version, or 300 choices. Only v2.1 has a range."""
+        """A discovery document with the offer: a list, one version, or 300 choices. Only v2.1 has a range."""
         document = load_document(body) if endpoint.document else None
         if document is None or not write_ranges(document, offered):
             return None
@@ -274,7 +274,7 @@ class Nova(MicroversionDialect):
 
 
 def _is_experiment(entry: Document) -> bool:
-    """Whether an entry v2.1 has no range: before Kilo it was an experiment."""
+    """Whether the entry v2.1 in a document has no range: before Kilo it was an experiment."""
     return all(entry.get(key) in (None, "") for key in ("min_version", "version"))
 
 
@@ -283,7 +283,7 @@ def _version_headers(text: str) -> tuple[Header, Header]:
 
 
 def _read_echoes(headers: Mapping[str, str]) -> Version | None:
-    """The version that all echoes of a response agree on; None: there is none, or they differ."""
+    """The version on which all version headers of a response agree; None: there is none, or they differ."""
     standard, own = all_values(headers, STANDARD_FOLDED), all_values(headers, NOVA_FOLDED)
     versions = {parse_microversion(agreed_text(own))} if own else set()
     if standard:

@@ -107,7 +107,7 @@ RELEASES = release_table(
         "bobcat 2023.2 16.0",
     }
 )
-"""The highest version of each release. Mitaka (1.0) does not know versions."""
+"""The highest version of each Senlin release. Mitaka (1.0) does not know versions."""
 
 
 class Senlin(MicroversionDialect):
@@ -127,7 +127,7 @@ class Senlin(MicroversionDialect):
     # -- 1. the request
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
-        """The endpoint of a target by its first segment: empty or `versions` is the list, `v1` the API."""
+        """The endpoint of a request by its first segment: empty or `versions` is the list, `v1` the API."""
         plain = unquote(path) if "%" in path else path
         mount, _, below = plain[1:].partition("/")
         if mount not in _MOUNTS:
@@ -139,7 +139,7 @@ class Senlin(MicroversionDialect):
         return UNCERTAIN if method != "GET" and below.partition("/")[0] in _UNCERTAIN_RESOURCES else RESOURCE
 
     def operation_path(self, path: str) -> str:
-        """The path without `.json`, below `/v1`, which a media type of `Accept` may select instead."""
+        """The path of an operation without `.json`, always with `/v1`, even if only `Accept` names that."""
         plain = super().operation_path(path)
         mount, slash, below = plain[1:].partition("/")
         return f"/v1{slash}{below}" if mount in _MOUNTS else f"/v1{plain}"
@@ -155,7 +155,7 @@ class Senlin(MicroversionDialect):
     # -- 2. local responses
 
     def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
-        """A refusal: 406 with Senlin's text, or 400 for a malformed version; without version headers."""
+        """The response that refuses a version, without version headers: 406, or 400 if it is malformed."""
         if refusal.version is None:
             return _malformed(refusal.requested.text, as_json=_accepts_json(headers))
         message = refusal_text(_UNSUPPORTED, refusal.version, refusal.offered)
@@ -174,7 +174,7 @@ class Senlin(MicroversionDialect):
     # -- 3. the backend's response
 
     def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
-        """The served version, if a controller has sent one. Only the body says what a 406 is about."""
+        """The served version in a backend's response, if any. Only the body says what a 406 is about."""
         service, _, text = agreed_text(all_values(headers, STANDARD_FOLDED)).partition(" ")
         return Served(
             version=self.scheme.parse(text) if service.lower() == SERVICE_TYPE else None,
@@ -192,7 +192,7 @@ class Senlin(MicroversionDialect):
         return read_range(found[1], found[2]) if found is not None else None
 
     def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
-        """The served version as the backend said it, or as a newer one would have sent it."""
+        """The header with the served version as the backend sent it, or as a newer one would have sent it."""
         version = response.served.version
         if version is None and response.legacy and 200 <= response.status < 400:
             version = response.negotiated
@@ -201,8 +201,8 @@ class Senlin(MicroversionDialect):
     def rewrite_document(
         self, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
-        """The document with the offer, and with self links that lead somewhere: from 9.0 on that of `/v1`
-        ends in `/v1/v1`."""
+        """The discovery document with the offer, and with self links that lead somewhere: from 9.0 on that of
+        `/v1` ends in `/v1/v1`."""
         document = load_document(body)
         entries = None if document is None else version_entries(document)
         if document is None or entries is None or not write_ranges(document, offered):
@@ -236,7 +236,7 @@ def _version_header(version: Version) -> Header:
 
 
 def _correct_self_links(entry: Document) -> None:
-    """Remove the second `/v1` from the self links of `entry`; in place."""
+    """Remove the second `/v1` from the self links of a document's entry, in place."""
     links = entry.get("links")
     for link in links if isinstance(links, list) else ():
         if isinstance(link, dict) and link.get("rel") == "self" and isinstance(link.get("href"), str):
@@ -244,7 +244,7 @@ def _correct_self_links(entry: Document) -> None:
 
 
 def _accepts_json(headers: Mapping[str, str]) -> bool:
-    """Whether `Accept` names JSON. Neither `*/*` nor an absent header does."""
+    """Whether a request's `Accept` names JSON. Neither `*/*` nor an absent header does."""
     for line in all_values(headers, ACCEPT):
         for item in line.split(","):
             media_type, *parameters = (part.strip() for part in item.split(";"))
@@ -254,7 +254,7 @@ def _accepts_json(headers: Mapping[str, str]) -> bool:
 
 
 def _malformed(text: str, *, as_json: bool) -> Response:
-    """A 400 by the framework below Senlin, in one of its two shapes."""
+    """A 400 response as the framework below Senlin sends it, in one of its two shapes."""
     fault = f"API Version String '{text}' is of invalid format. It must be of format 'major.minor'."
     if as_json:
         body = {

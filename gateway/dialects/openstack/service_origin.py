@@ -25,7 +25,7 @@ from gateway.dialects.openstack.microversion import (
 )
 
 OWN_DIALECTS: Final[Mapping[str, str]] = {"compute": "nova", "baremetal": "ironic", "clustering": "senlin"}
-"""Service types that have a dialect of their own."""
+"""Service types that have a dialect of their own, with its name."""
 
 _MEDIA_NAMES: Final[Mapping[str, str]] = {
     "volume": "volume",
@@ -38,12 +38,12 @@ _MEDIA_NAMES: Final[Mapping[str, str]] = {
     "key-manager": "key-manager",
     "identity": "identity",
 }
-"""Service types by the name in `application/vnd.openstack.NAME`."""
+"""Service types by the name in the media type `application/vnd.openstack.NAME`."""
 _API_NAMES: Final[Mapping[str, str]] = {
     "OpenStack Magnum API": "container-infra",
     "OpenStack Ironic API": "baremetal",
 }
-"""Service types by `name` of a document."""
+"""Service types by the `name` in a discovery document."""
 _OWN_HEADERS: Final[Mapping[str, str]] = {
     "x-openstack-manila-api-": "shared-file-system",
     "x-openstack-ironic-inspector-api-": "baremetal-introspection",
@@ -60,7 +60,7 @@ _WIRE_NAMES: Final[Mapping[str, str]] = {
     "container-infrastructure": "container-infra",
     "container-infrastructure-management": "container-infra",
 }
-"""Other names of a service type in the standard header."""
+"""Other names of a service type in the standard version header."""
 _ITEM: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]{0,62}) +[0-9]{1,6}\.[0-9]{1,6}", re.ASCII)
 _MEDIA_TYPE: Final = re.compile(
     r"application/vnd\.openstack\.([a-z]+(?:-[a-z]+)*?)(?:-v[0-9.]+)?(?:[.+;]|\Z)", re.ASCII
@@ -69,14 +69,14 @@ _MEDIA_TYPE: Final = re.compile(
 
 @final
 class Origin(NamedTuple):
-    """The service that a response names, and the place in the response."""
+    """The service that a response to a probe names, and the place where it does."""
 
     service_type: str
     evidence: str
 
 
 def origin(headers: Mapping[str, str], document: Document) -> Origin | None:
-    """The service that a response names, in headers before the document; None: none, or several."""
+    """The service that a probe's response names, in headers before the document; None: none, or several."""
     for named in (_in_standard_headers, _in_own_headers):
         found = {*named(headers)}
         if found:
@@ -92,8 +92,8 @@ def origin(headers: Mapping[str, str], document: Document) -> Origin | None:
 def probed_document(
     answer: ProbeResponse, own: frozenset[str], *, statuses: tuple[int, ...] = (200,), expected: str = "200"
 ) -> Document | ProbeFault:
-    """The document of a probe; empty: it is no object. A fault for another status, for anything but JSON, and
-    for a server that names a service outside `own`."""
+    """The document in the response to a probe; empty: it is no object. A fault for another status, for
+    anything but JSON, and for a server that names a service outside `own`."""
     if answer.status not in statuses:
         return ProbeFault("status", f"answered {answer.status} where {expected} was expected")
     if not is_json(answer.headers):

@@ -30,7 +30,7 @@ from gateway.keys.kinds import ListOf
 from gateway.keys.texts import FLAG, LINE, literal
 
 ErrorShape: TypeAlias = Literal["api_sig", "fault", "message"]
-"""Shape of an error: a list `errors` as in the guideline, a fault as in Nova, or one `message`."""
+"""Shape of an error's body: a list `errors` as in the guideline, a fault as in Nova, or one `message`."""
 
 
 @final
@@ -43,10 +43,10 @@ class ServiceProfile:
     legacy_headers: tuple[str, ...] = ()
     """The service's own version headers. The first present one counts after the standard header."""
     first_item_counts: bool = False
-    """Whether the first item that contains the service type counts, not the last of exactly that type."""
+    """Whether the first header item that contains the service type counts, instead of the last equal one."""
     latest: Latest = Latest.EXACT
     zero_major: bool = False
-    """Whether `0.9` is a version (too old) instead of malformed."""
+    """Whether the service takes `0.9` for a version (too old), not for malformed text."""
     default_version: DefaultKind = DefaultKind.MINIMUM
     malformed_status: int = 400
     error_shape: ErrorShape = "api_sig"
@@ -55,32 +55,32 @@ class ServiceProfile:
     refused_title: str = "Not Acceptable"
     malformed_title: str = "Bad Request"
     error_codes: tuple[str, str] | None = None
-    """Ends of `code` in an `api_sig` error, for a refused and a malformed version; None: no `code`."""
+    """Ends of an `api_sig` error's `code`, for a refused and a malformed version; None: no `code`."""
     echo_headers: tuple[str, ...] = (STANDARD,)
-    """Response headers with the served version, as its servers spell them; empty: none."""
+    """Response headers with the served version, as the service's servers spell them; empty: none."""
     echoes_refused_version: bool = False
-    """Whether a 406 repeats the version that was refused."""
+    """Whether the service's 406 repeats the version that was refused, in a header."""
     range_headers: tuple[str, str] | None = None
     range_on_malformed: bool = False
-    """Whether the refusal of a malformed version has the range headers, too."""
+    """Whether the service's refusal of a malformed version has the range headers, too."""
     root_negotiated: bool = False
-    """Whether a version counts on `/`, too."""
+    """Whether the service reads a requested version on `/`, too."""
     maximum_keys: tuple[str, ...] = ("max_version", "version")
     id_is_maximum: bool = False
-    """Whether the `id` in documents is the maximum, which no other key has."""
+    """Whether the `id` in discovery documents is the maximum version, which no other key has."""
     index_key: str | None = None
-    """Key of a document at `/vN` that lists resources, and no version."""
+    """Key that marks a document at `/vN` as a list of resources, without versions."""
     releases: Mapping[str, Version] = field(default_factory=dict)
     item_required: bool = False
-    """Whether a standard header without an item for the service is malformed; otherwise it is ignored."""
+    """Whether a standard version header without an item for the service is malformed; else it is ignored."""
     unversioned_mounts: frozenset[str] = frozenset()
-    """First segments of paths at and below which its servers know no version."""
+    """First segments of paths at and below which the service's servers know no version."""
     echoing_mounts: frozenset[str] = frozenset()
-    """First segments of paths below which every success names the served version, in all releases."""
+    """First path segments below which every successful response names the served version, in all releases."""
     retry_after: bool = True
-    """Whether its clients accept `Retry-After`; some break on it."""
+    """Whether clients of the service accept `Retry-After`; some break on it."""
     request_id_headers: tuple[str, ...] = (REQUEST_ID,)
-    """Response headers with the id of a request; empty: its servers have no ids of their own."""
+    """Response headers with the id of a request; empty: the service has no ids of its own."""
     request_id_in_errors: bool = False
     """Whether each error of an `api_sig` body names the request id, too."""
 
@@ -97,7 +97,7 @@ _TEXTS: Mapping[ErrorShape, tuple[str, str]] = {
     "fault": (UNSUPPORTED, MALFORMED),
     "message": (_INSPECTOR_REFUSED, _INSPECTOR_MALFORMED),
 }
-"""Texts of an error shape that replaces the preset's: for a refused and for a malformed version."""
+"""Error texts by shape, if options replace the preset's: for a refused and for a malformed version."""
 _INSPECTOR_HEADER = "X-OpenStack-Ironic-Inspector-API-{}Version"
 _MANILA_HEADER = "X-OpenStack-Manila-API-Version"
 _COMPUTE_REQUEST_ID = "X-Compute-Request-Id"  # Cinder and Manila inherited it from Nova
@@ -199,7 +199,7 @@ PRESETS: Mapping[str, ServiceProfile] = {
         request_id_headers=(),
     ),
 }
-"""Profiles by service type. The texts are those of real servers; the tests have the recorded examples."""
+"""Profiles by type of service. The texts are those of real servers; the tests have the recorded examples."""
 
 ALIASES: Mapping[str, str] = {
     "cinder": "volume",
@@ -213,11 +213,11 @@ ALIASES: Mapping[str, str] = {
     "container-infrastructure-management": "container-infra",
     "ironic-inspector": "baremetal-introspection",
 }
-"""Other names of a preset in the configuration. On the wire only the types of the profile count."""
+"""Other names of service types in the configuration. On the wire only the types of the profile count."""
 
 
 def preset_for(service_type: str) -> ServiceProfile:
-    """The preset of a service type, or the guideline's profile."""
+    """The profile of a service type: its preset, or the guideline's."""
     return PRESETS.get(service_type) or ServiceProfile(
         (service_type,),
         refused_title="Requested microversion is unsupported",
@@ -239,7 +239,7 @@ _AS_SERVERS_DO: Final = "What the dialect's servers do."
 @final
 @dataclass(frozen=True, slots=True)
 class OpenStackOptions:
-    """The service, and its differences from the preset."""
+    """Options of the dialect `openstack`: the service, and its differences from the preset."""
 
     service_type: str | None = LINE.key(
         None,

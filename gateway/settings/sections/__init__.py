@@ -1,4 +1,4 @@
-"""The sections of the file: one module for each noun, as an operator knows it from the file.
+"""The sections of the configuration file: one module for each noun, as an operator knows it.
 
 A module declares keys with their types, defaults, reasons and examples, makes the value that the rest of the
 gateway uses, and checks what kinds of keys cannot: rules between keys, files, and the demands of the dialect.

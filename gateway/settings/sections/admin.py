@@ -60,7 +60,7 @@ class Admin:
 
     @property
     def fixed(self) -> Admin:
-        """The part that a reload cannot change: all but the certificates and the token itself."""
+        """The admin settings that a reload cannot change: all but the certificates and the token itself."""
         tls = None if self.tls is None else ServerTls((CertificateFiles("", ""),))
         return replace(self, tls=tls, token=None if self.token is None else Secret(""))
 

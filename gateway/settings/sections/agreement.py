@@ -33,7 +33,7 @@ SHORTEST_TTL: Final = 0.5
 LONGEST_TTL: Final = 60.0
 LONGEST_FORGET_HOURS: Final = 720
 FEWEST_TTLS: Final = 3
-"""Least ratio of `forget` to `ttl`, so that a few missed beats make no replica forgotten."""
+"""Least ratio of `forget` to `ttl`, so that no replica is forgotten after a few missed heartbeats."""
 SHORT_FORGET: Final = 600.0
 
 
@@ -51,7 +51,7 @@ class EtcdEndpoint(NamedTuple):
 
 
 def read_endpoint(text: str) -> EtcdEndpoint:
-    """Read `http://HOST[:PORT]`, or the same with `https`."""
+    """Read the URL of an etcd member: `http://HOST[:PORT]`, or the same with `https`."""
     scheme, mark, rest = text.partition("://")
     scheme = scheme.lower()
     if not mark or scheme not in {"http", "https"}:
@@ -70,7 +70,7 @@ def read_endpoint(text: str) -> EtcdEndpoint:
 
 
 def read_ttl(text: str) -> float:
-    """Read a duration from `SHORTEST_TTL` to `LONGEST_TTL`."""
+    """Read the `ttl` of a replica, a duration from `SHORTEST_TTL` to `LONGEST_TTL`."""
     seconds = read_duration(text)
     if not SHORTEST_TTL <= seconds <= LONGEST_TTL:
         reject("this duration must be from 500ms to 60s")
@@ -78,7 +78,7 @@ def read_ttl(text: str) -> float:
 
 
 def read_forget(text: str) -> float | None:
-    """Read a duration; None: `never`."""
+    """Read the time after which a detached replica is forgotten; None: `never`."""
     if text == "never":
         return None
     if (hours := re.fullmatch("([0-9]{1,9})h", text, re.ASCII)) and int(hours[1]):
@@ -191,14 +191,14 @@ class AgreementSettings:
 
     @property
     def prefix(self) -> str:
-        """The prefix of all keys of this cluster. It ends with a slash."""
+        """The prefix of all etcd keys of this set of replicas. It ends with a slash."""
         return f"{self.etcd.prefix}/{self.cluster}/"
 
 
 def read_agreement(
     written: AgreementSettings | None, node: Node | None, findings: Findings, *, has_state: bool
 ) -> AgreementSettings | None:
-    """The agreement with TLS for https endpoints; None: this gateway has no replicas."""
+    """The settings for replicas, checked and with TLS for https endpoints; None: this gateway has none."""
     if written is None:
         return None
     etcd, place = written.etcd, child(node, "etcd")

@@ -38,7 +38,7 @@ from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import Location, MappingNode, Node, Scalar, SequenceNode, child
 
 PLACES: Final = ("url", "dns", "srv", "file")
-"""Keys of which a backend has exactly one."""
+"""Keys that give the address of a backend, of which each backend has exactly one."""
 _OF_SOURCES: Final = {
     "leave_grace": "a backend with a url of its own never leaves by itself",
     "networks": "a backend with a url of its own may have any address",
@@ -155,7 +155,7 @@ class WrittenBackend:
 
     @property
     def place(self) -> str:
-        """The key that gives the address, one of `PLACES`; empty: there is none that can be used."""
+        """The key that gives the backend's address, one of `PLACES`; empty: none of them can be used."""
         return next((name for name in PLACES if getattr(self, name) is not None), "")
 
     @property
@@ -173,7 +173,7 @@ BACKEND: Final = section(WrittenBackend, title="Backend", oneOf=[{"required": [n
 def check_backends(
     written: Sequence[WrittenBackend], node: Node | None, at: Location, findings: Findings
 ) -> None:
-    """Report problems that need no dialect. `node` is the key `backends`, `at` its location."""
+    """Report problems of backends that concern no dialect. `node`: the key `backends`, `at`: its location."""
     if not written and not (isinstance(node, SequenceNode) and node.broken):
         findings.bad_value(node, "the service has no backend", "add `backends: [{url: http://HOST:PORT}]`")
     if written and all(backend.backup for backend in written):
@@ -248,7 +248,7 @@ def _check_place(written: WrittenBackend, node: Node | None, at: Location, findi
 def read_backends(
     written: Sequence[WrittenBackend], dialect: Dialect, service: Node | None, findings: Findings
 ) -> tuple[tuple[Backend, ...], tuple[Source, ...]]:
-    """The backends that the file names, and the sources of others."""
+    """The backends of a service that the file names, and the sources from which others are discovered."""
     backends: list[Backend] = []
     sources: list[Source] = []
     for index, each in enumerate(written):
@@ -276,7 +276,7 @@ def url_nodes(backends: Node | None) -> list[Node]:
 
 
 def _template(written: WrittenBackend, dialect: Dialect, node: Node | None, findings: Findings) -> Backend:
-    """A backend without name and address, with everything else that the item says."""
+    """A template of an item's backends: what the file says of them but name, address and TLS."""
     declared = None
     if written.versions is not None:
         place, hint = child(node, "versions"), f"write `{versions_form(dialect.scheme)}`"
@@ -299,7 +299,7 @@ def _template(written: WrittenBackend, dialect: Dialect, node: Node | None, find
 def _tls(
     written: WrittenBackend, url: BackendUrl, server_name: str, node: Node | None, findings: Findings
 ) -> BackendTls | None:
-    """TLS to the backends of an item; None: its URL is not https. `server_name` is the default."""
+    """The TLS settings for backends of an item; None: its URL is not https. `server_name` is the default."""
     if url.tls:
         return read_backend_tls(written.tls or WrittenTls(), server_name, child(node, "tls"), findings)
     if isinstance(node, MappingNode) and "tls" in node.entries:
@@ -313,7 +313,7 @@ def _tls(
 
 
 def _source(written: WrittenBackend, template: Backend, node: Node | None, findings: Findings) -> Source:
-    """The source that an item describes. `template`: what its backends have in common."""
+    """The source of backends that an item describes. `template`: what its backends have in common."""
     kind = SourceKind(written.place)
     source = Source(
         kind,

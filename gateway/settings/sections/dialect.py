@@ -29,7 +29,7 @@ from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import MappingNode, Node, SequenceNode, child
 
 RENAMED_DIALECTS: Final = {"header": "custom"}
-"""New names of the dialects that earlier releases named otherwise."""
+"""New names of dialects that earlier releases named otherwise, by old name."""
 
 
 def read_dialect(
@@ -42,7 +42,7 @@ def read_dialect(
     service: str,
     probes: ProbePaths,
 ) -> Dialect | None:
-    """The dialect with its options; None: it is unknown or refuses them. `node`: the service."""
+    """The dialect of a service with its options; None: it is unknown or refuses them. `node`: the service."""
     place = child(node, "dialect")
     kind = dialects.get(name)
     if kind is None:
@@ -81,7 +81,7 @@ def read_dialect(
 
 
 def _report_option(dialect: str, problem: OptionProblem, node: Node | None, findings: Findings) -> None:
-    """Report an option that the dialect refuses: at the option, where it is missing, or at the dialect."""
+    """Report an option that its dialect refuses: at the option, where it is missing, or at the dialect."""
     at = (dialect, *problem.at)
     paths = [*(at[:length] for length in range(len(at), 0, -1)), ("dialect",), ()]
     places = (child(node, *path) for path in paths)
@@ -90,7 +90,7 @@ def _report_option(dialect: str, problem: OptionProblem, node: Node | None, find
 
 
 def check_rules(service: Service, node: Node | None, findings: Findings) -> None:
-    """Report what the dialect forbids its service, and its warnings about options. `node`: the service."""
+    """Report what a dialect forbids its service, and its warnings about options. `node`: the service."""
     rules = service.dialect.configuration_rules
     options = child(node, service.dialect.name)
     _check_option_paths(service, options, findings)

@@ -1,4 +1,4 @@
-"""The whole file: its keys, its small sections, and the rules between services.
+"""The whole configuration file: its keys, its small sections, and the rules between services.
 
 Each section is a frozen dataclass whose fields are keys. Defaults are written as an operator would write
 them, and read by the same code.
@@ -106,7 +106,7 @@ class MetricsSettings:
 @final
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A whole file. `schema` replaces the type of the services, because their keys depend on the dialects."""
+    """A whole configuration file. `schema` replaces the type of services: keys depend on the dialects."""
 
     listen: ClientAddress | tuple[WrittenListener, ...] = field(
         metadata=Either(CLIENT_ADDRESS, ListOf(section(WrittenListener, title="Listener"))).required(
@@ -220,14 +220,14 @@ RENAMED: Final = {
         "write `default_version` beside `dialect`: minimum, maximum, refused or a version"
     ),
 }
-"""Hints with the new names of keys of earlier releases."""
+"""Hints for keys that earlier releases named otherwise, by path."""
 
 NEW_NAMES: Final = {"services.*.offer.settle": "stabilization", "services.*.header": "custom"}
-"""New names of those keys of `RENAMED` that only changed their name."""
+"""New names of renamed keys whose values mean the same, by path; `check --fix` writes them."""
 
 
 def check_limits(limits: Limits, root: MappingNode, findings: Findings) -> None:
-    """Report limits that contradict each other, at the limit that the file sets."""
+    """Report two size limits that contradict each other, at the limit that the file sets."""
     for small, large, why in (
         ("line", "head", "a line is a part of the head"),
         ("replay_body", "body", "a larger body is never accepted"),
@@ -256,7 +256,7 @@ def check_trust(root: MappingNode, findings: Findings) -> None:
 
 
 def check_untrusted_headers(services: Sequence[Service], root: MappingNode, findings: Findings) -> None:
-    """Report a list in the file that would drop a header which the gateway or a dialect always needs."""
+    """Report items of `untrusted_headers` that would drop a header which the gateway or a dialect needs."""
     node = child(root, "untrusted_headers")
     items = node.items if isinstance(node, SequenceNode) else ()
     for item in items:
@@ -284,7 +284,7 @@ def check_untrusted_headers(services: Sequence[Service], root: MappingNode, find
 
 
 def _covers(pattern: str, names: frozenset[str]) -> str:
-    """The first of these header names that a normalized pattern includes; empty: none."""
+    """The first of `names` that a pattern of header names (normalized) matches; empty: none."""
     beginning = pattern.removesuffix("*")
     if beginning == pattern:
         return pattern if pattern in names else ""
@@ -292,7 +292,7 @@ def _covers(pattern: str, names: frozenset[str]) -> str:
 
 
 def check_matches(services: Sequence[Service], root: MappingNode, findings: Findings) -> None:
-    """Report requests that would belong to two services."""
+    """Report services that match the same requests, by host and path."""
     seen: dict[tuple[str | None, str], str] = {}
     for service in services:
         if findings.is_dropped("services", service.name, "match"):
@@ -313,7 +313,7 @@ def check_matches(services: Sequence[Service], root: MappingNode, findings: Find
 
 
 def _match_node(root: MappingNode, service: Service, host: str | None) -> Node | None:
-    """The most specific node by which a service matches `host`."""
+    """The node of the file by which a service matches `host`; the most specific one."""
     match = child(root, "services", service.name, "match")
     hosts = child(match, "host")
     if isinstance(hosts, SequenceNode) and len(hosts.items) == len(service.match.hosts) and host is not None:

@@ -105,7 +105,7 @@ def written_by(dialect: Dialect) -> frozenset[str]:
 def read_header_edits(
     written: Headers, dialect: Dialect, node: Node | None, findings: Findings
 ) -> tuple[HeaderEdits | None, HeaderEdits | None]:
-    """The changes in requests and in responses; None: there are none."""
+    """The header changes of a service, for requests and for responses; None: there are none."""
     owned = f"the dialect {dialect.name} reads or owns it"
     ids = {PLAIN_IDS.normalized_header: _REQUEST_ID}
     requests = _OF_REQUESTS | dict.fromkeys(read_by(dialect), owned) | ids

@@ -66,7 +66,7 @@ class Include:
 @final
 @dataclass(slots=True)
 class Included:
-    """The texts and trees of the included files."""
+    """The texts and trees of the configuration's included files."""
 
     texts: dict[str, str] = field(default_factory=dict)
     roots: list[Node] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Included:
 def add_included(
     root: MappingNode, text: str, sources: Sources, environ: Mapping[str, str], findings: Findings
 ) -> Included:
-    """Add the services of the included files to `root`, the tree of `text`."""
+    """Add the services of the included files to `root`, the tree of the main file's `text`."""
     included = Included()
     include = child(root, "include")
     node = child(include, "files") if isinstance(include, MappingNode) else include

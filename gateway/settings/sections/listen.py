@@ -19,7 +19,7 @@ from gateway.tls.values import LISTENER_TLS, CertificateFiles, ServerTls
 
 ClientAddress: TypeAlias = Address | UnixAddress
 Taken: TypeAlias = tuple[ClientAddress, Node | None]
-"""An address to listen on with its node in the file."""
+"""An address on which the gateway listens, with its node in the file."""
 
 WILDCARD_6: Final = "::"
 WILDCARDS: Final = frozenset({"0.0.0.0", WILDCARD_6})  # noqa: S104
@@ -28,7 +28,7 @@ _SOME_TLS: Final = ServerTls((CertificateFiles("", ""),))
 
 
 def read_mode(text: str) -> int:
-    """Read the mode of a file in octal digits."""
+    """Read the mode of a Unix socket, which is written in octal digits."""
     if re.fullmatch(_MODE, text, re.ASCII) is None:
         reject("not a valid mode of a file", 'write octal digits, such as "0660"')
     return int(text, 8)
@@ -81,11 +81,11 @@ class Listen:
     """Path of a Unix socket, which has neither host nor port."""
     mode: int = 0o660
     dual_stack: bool = False
-    """Whether `[::]` takes IPv4 connections, too."""
+    """Whether a listener on `[::]` takes IPv4 connections, too."""
     trusted: bool = False
     """Whether every client of this Unix socket is a trusted proxy."""
     proxy_protocol: bool = False
-    """Whether trusted peers begin with a PROXY header."""
+    """Whether connections of trusted peers begin with a PROXY header."""
     tls: ServerTls | None = None
 
     def __str__(self) -> str:
@@ -95,7 +95,7 @@ class Listen:
 
     @property
     def fixed(self) -> Listen:
-        """The part that a reload cannot change: all but the certificates."""
+        """The part of a listener's settings that a reload cannot change: all but the certificates."""
         if self.tls is None:
             return self
         return replace(self, tls=replace(_SOME_TLS, forward_client_cert=self.tls.forward_client_cert))
@@ -108,7 +108,7 @@ def read_listeners(
     root: MappingNode,
     findings: Findings,
 ) -> tuple[Listen, ...]:
-    """The listeners for clients. `trusted`: the value of `trusted_proxies`."""
+    """The listeners for clients that the file describes. `trusted`: the value of `trusted_proxies`."""
     node = child(root, "listen")
     if isinstance(written, Address | UnixAddress):
         listeners: tuple[WrittenListener, ...] = (WrittenListener(address=written),)
@@ -132,11 +132,11 @@ def read_listeners(
 class _ListenerReader:
     trusted: Sequence[IPv4Network | IPv6Network | str]
     addresses: Sequence[ClientAddress]
-    """All addresses to listen on, with that of the admin listener."""
+    """All addresses on which the gateway listens for clients, and that of the admin listener."""
     findings: Findings
 
     def read(self, written: WrittenListener, node: Node | None) -> Listen:
-        """The value of one listener. `node`: its mapping, if the file has one."""
+        """The listener that an item of `listen` describes. `node`: its mapping, if the file has one."""
         check_server_tls(written.tls, child(node, "tls"), self.findings)
         address, expects_proxy = written.address, written.proxy_protocol == "on"
         if expects_proxy:
@@ -162,7 +162,7 @@ class _ListenerReader:
         )
 
     def _check_proxy_protocol(self, address: ClientAddress, node: Node | None) -> None:
-        """Report a listener that expects PROXY headers and has no trusted peer."""
+        """Report a listener that expects PROXY headers and could read none, because it trusts no peer."""
         if isinstance(address, UnixAddress):
             trusts_somebody, hint = UNIX in self.trusted, UNIX
         else:
@@ -177,7 +177,7 @@ class _ListenerReader:
             )
 
     def _has_version_4(self, address: Address) -> bool:
-        """Whether another listener may have an IPv4 address at this port. A name may have one."""
+        """Whether another listener may have an IPv4 address at this port. A host name may have one."""
         others = (each for each in self.addresses if isinstance(each, Address) and each is not address)
         return any(other.port == address.port and _is_version_4(other.host) for other in others)
 
@@ -190,7 +190,7 @@ def _is_version_4(host: str) -> bool:
 
 
 def _check_addresses(taken: Sequence[Taken], findings: Findings) -> None:
-    """Report two addresses that cannot be bound together. A default has no node: the other one is shown."""
+    """Report two addresses that cannot be listened on together. A default has no node: the other is shown."""
     for index, (address, node) in enumerate(taken):
         found = next((other for other in taken[:index] if _collide(address, other[0])), None)
         if found is None:

@@ -27,7 +27,7 @@ DEFAULT_VERSION_WORDS: Final = {
 
 
 def read_share(text: str) -> AtLeast:
-    """Read a number of backends, `2`, or a percentage of them, `50%`."""
+    """Read how many backends must serve a version: a number, `2`, or a percentage of them, `50%`."""
     number = text.removesuffix("%")
     percent = number != text
     if re.fullmatch("[1-9][0-9]{0,2}", number, re.ASCII) is None or (percent and int(number) > 100):
@@ -97,7 +97,7 @@ class WrittenOffer:
 def read_at_least(
     offer: WrittenOffer, service: str, number_of_backends: int | None, node: Node | None, findings: Findings
 ) -> AtLeast:
-    """The number of backends for the policy `at_least`. `number_of_backends`: None if some are discovered."""
+    """Number of backends that policy `at_least` needs. `number_of_backends`: None if some are discovered."""
     policy, share = offer.policy, offer.at_least
     at = ("services", service, "offer")
     if share is None:
@@ -127,7 +127,7 @@ def read_at_least(
 def read_releases(
     written: Mapping[str, str], dialect: Dialect, node: Node | None, findings: Findings
 ) -> Mapping[str, Version]:
-    """The releases of the file, by name. `node`: the key `releases`."""
+    """The versions of the releases that the file defines, by name. `node`: the key `releases`."""
     releases = {}
     for name, text in written.items():
         place = child(node, name)
@@ -149,7 +149,7 @@ def read_releases(
 def _read_version(
     text: str, dialect: Dialect, node: Node | None, findings: Findings, otherwise: str = ""
 ) -> Version | None:
-    """Read one version; None after a report. `otherwise`: other allowed words, for the hint."""
+    """Read one version of the file; None: it was reported. `otherwise`: other allowed words, for the hint."""
     hint = f"write `{dialect.scheme.example}`{otherwise}"
     return read_versions(lambda text, scheme: scheme.require(text), text, dialect, hint, node, findings)
 
@@ -162,7 +162,7 @@ def read_ceiling(
     node: Node | None,
     findings: Findings,
 ) -> Version | None:
-    """The highest version on offer; None: there is no ceiling. `releases`: those of the dialect, too."""
+    """The highest version that may be offered; None: no ceiling. `releases`: those of the dialect, too."""
     written, place, scheme = offer.ceiling, child(node, "ceiling"), dialect.scheme
     if written is None:
         return None
@@ -213,7 +213,7 @@ def _read_release(
 def read_default_version(
     text: str | None, dialect: Dialect, node: Node | None, findings: Findings
 ) -> DefaultVersion | None:
-    """The version for requests without one; None: the dialect decides."""
+    """The version for requests that name none; None: the dialect decides."""
     if text is None:
         return None
     if kind := DEFAULT_VERSION_WORDS.get(text):

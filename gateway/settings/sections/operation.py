@@ -30,7 +30,7 @@ REFUSAL_STATUSES: Final = (400, 404)
 
 
 def read_path_template(text: str) -> PathTemplate:
-    """Read a path in which `{name}` stands for one segment."""
+    """Read the path of an operation, in which `{name}` stands for one segment."""
     try:
         return PathTemplate.read(text)
     except PathTemplateError as error:
@@ -41,7 +41,7 @@ PATH_PATTERN: Final = Text(read_path_template, {"type": "string", "pattern": f"^
 
 
 def read_refusal_status(text: str) -> int | None:
-    """Read a status, 400 or 404."""
+    """Read the status with which a missing operation is refused, 400 or 404."""
     status = read_count(text)
     if status not in REFUSAL_STATUSES:
         reject("the status must be 400 or 404", "clients expect one of these for a missing operation")
@@ -99,7 +99,7 @@ class WrittenOperation:
 def read_operations(
     written: Sequence[WrittenOperation], dialect: Dialect, node: Node | None, findings: Findings
 ) -> Operations:
-    """The operations of one service. `node`: the list in the file."""
+    """The operations of a service that exist in some versions only. `node`: the list in the file."""
     rules: list[OperationRule] = []
     for index, operation in enumerate(written):
         item = child(node, index)

@@ -1,4 +1,4 @@
-"""A service of the file: its keys, and the service of core that is made from them.
+"""A service of the configuration file: its keys, and the service of core that is made from them.
 
 Nouns with a module of their own are `backend`, `offer`, `headers`, `operation`, `access` and `dialect`. This
 module knows no dialect by name.
@@ -42,7 +42,7 @@ _DECIMAL: Final = re.compile(r"[-+]?[0-9]+\.[0-9]*", re.ASCII)
 
 
 def read_protocol(text: str) -> str:
-    """Read a protocol of `Upgrade` that may be tunnelled, in lower case."""
+    """Read the name of a protocol of `Upgrade` that may be tunnelled, in lower case."""
     if re.fullmatch(PROTOCOL_PATTERN, text, re.ASCII) is None:
         reject("not a valid protocol", "write its name, and its version after a slash if it has one")
     if carries_requests(text):
@@ -188,7 +188,7 @@ class WrittenService:
 
 
 SERVICE: Final = section(WrittenService, title="Service")
-"""Section of a service without the options of dialects, which `schema.file_section` adds."""
+"""The keys of a service but the options of dialects, which `schema.file_section` adds."""
 
 
 def read_services(
@@ -199,7 +199,7 @@ def read_services(
     dialects: Mapping[str, type[Dialect]],
     findings: Findings,
 ) -> tuple[Service, ...]:
-    """All services that can be made. `timeouts` and `limits` are those of the whole file."""
+    """The services of the file with a usable dialect. `timeouts` and `limits` are those of the whole file."""
     if not written:
         findings.bad_value(node, "no service is configured", "add one: its name, dialect and backends")
     services = []
@@ -317,7 +317,7 @@ class _ServiceReader:
                 )
 
     def _check_sections(self, dialect: Dialect) -> None:
-        """Report contradictions in the sections that core uses as they are read."""
+        """Report problems in a service's ejection, client limits, maintenance and limits of bodies."""
         written, findings = self.written, self.findings
         if written.ejection is not None:
             self._check_ejection(written.ejection, child(self.node, "ejection"))

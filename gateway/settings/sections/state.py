@@ -16,7 +16,7 @@ LONGEST_NAME: Final = 255 - len(".handover")
 
 
 def check_state_path(path: str | None, root: MappingNode, findings: Findings) -> None:
-    """Report why the state could not be written, before the first change is lost."""
+    """Report why the state file could not be written, before the first change is lost."""
     node = child(root, "state")
     if path is None or node is None or not findings.check_files:
         return
@@ -63,7 +63,7 @@ def check_state_path(path: str | None, root: MappingNode, findings: Findings) ->
 
 
 def _check_others(state: Path, node: Node, findings: Findings) -> None:
-    """Warn of other users who could change the state. The gateway may run as the owner of the folder."""
+    """Warn of other users who could change the state file. The gateway may run as the owner of its folder."""
     folder, users = state.parent, trusted_users()
     if folder.stat().st_mode & stat.S_IWOTH:
         message = f"every user may write {folder}, and so put a file there that the gateway would use"
@@ -82,7 +82,7 @@ def _warn_of_others(node: Node, message: str, findings: Findings) -> None:
 
 
 def _foreign(state: Path) -> Path | None:
-    """A state file of another user, as after one start by hand as root; None: there is none."""
+    """The state file or its lock, if this user may not use it, as after a start as root; None: neither."""
     lock = state.with_name(f"{state.name}.lock")
     needed = ((state, os.R_OK), (lock, os.R_OK | os.W_OK))
     there = ((path, use) for path, use in needed if os.access(path, os.F_OK))

@@ -61,7 +61,7 @@ class WrittenTls:
 def read_backend_tls(
     written: WrittenTls, server_name: str, node: Node | None, findings: Findings
 ) -> BackendTls:
-    """TLS to one backend. `server_name` is the default; `node`: the key `tls`."""
+    """The TLS settings for one backend, checked. `server_name` is the default; `node`: the key `tls`."""
     findings.require_both(node, "certificate", "key")
     if written.verify == "off":
         if (ca := child(node, "ca")) is not None:
@@ -90,7 +90,7 @@ def read_backend_tls(
 
 
 def read_digest(tls: BackendTls, node: Node | None, findings: Findings) -> str:
-    """The digest of the files after a check of each; empty: one is wrong, or none is read."""
+    """The digest of a backend's TLS files after a check of each; empty: one is wrong, or none is read."""
     if not findings.check_files or not (tls.ca or (tls.certificate and tls.key)):
         return ""
     if tls.certificate and tls.key:
@@ -105,7 +105,7 @@ def read_digest(tls: BackendTls, node: Node | None, findings: Findings) -> str:
 
 
 def check_server_tls(tls: ServerTls | None, node: Node | None, findings: Findings) -> None:
-    """Report problems in TLS of one listener. `node`: its key `tls`."""
+    """Report problems in the TLS settings of one listener. `node`: its key `tls`."""
     if tls is None:
         return
     if tls.client_ca is None and not findings.is_any_dropped("client_ca"):
@@ -127,7 +127,7 @@ def check_server_tls(tls: ServerTls | None, node: Node | None, findings: Finding
 
 
 def check_pair(files: CertificateFiles, node: Node | None, findings: Findings) -> None:
-    """Report problems of the files at the keys `certificate` and `key` of `node`."""
+    """Report problems of a certificate and its key, also that it expires soon, at these keys of `node`."""
     if not findings.check_files or (node is not None and node.broken):
         return
     try:

@@ -1,5 +1,5 @@
-"""Versions in a file: read in the scheme of the service's dialect. A report says what another text looks
-like."""
+"""Versions in the configuration file: read in the scheme of the service's dialect. A report says what another
+text looks like."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read_versions(
     node: Node | None,
     findings: Findings,
 ) -> T | None:
-    """The result of `read` for a text in the dialect's scheme; None after a report."""
+    """What `read` makes of a text with versions in the dialect's scheme; None: a problem was reported."""
     try:
         return read(text, dialect.scheme)
     except VersionTextError as error:

@@ -21,7 +21,7 @@ MAX_WORKERS: Final = 64
 
 
 def read_workers(text: str) -> int | None:
-    """Read a whole number, or `auto` (None)."""
+    """Read the number of worker processes: a whole number, or `auto` (None)."""
     if text == "auto":
         return None
     value = read_count(text)
@@ -36,7 +36,7 @@ WORKERS: Final = Text(
 
 
 def check_workers(workers: int | None, root: MappingNode, findings: Findings) -> None:
-    """Warn of more workers than CPUs: they wait for each other."""
+    """Warn of more worker processes than CPUs: they wait for each other."""
     node = child(root, "workers")
     if workers is None or workers == 1 or node is None or not findings.check_files:
         return
@@ -57,7 +57,7 @@ def check_shares(
     root: MappingNode,
     findings: Findings,
 ) -> None:
-    """Warn of limits whose part for one worker is not what the file suggests."""
+    """Warn of limits whose share for one worker process is not what the file suggests."""
     if workers is None:
         workers = usable_cpus() if findings.check_files else 1
     if workers == 1:

@@ -14,7 +14,7 @@ from gateway.settings.yaml.problem import Problem, Severity, quoted
 from gateway.settings.yaml.tree import Location, Node, Position, Scalar, child
 
 NO_BREAK: Final = "\u00a0\u202f\u2007"
-"""Spaces that YAML does not treat as spaces."""
+"""Characters that look like spaces, but are none to YAML."""
 
 
 @final
@@ -24,13 +24,13 @@ class Findings:
 
     problems: list[Problem] = field(default_factory=list)
     dropped: set[Location] = field(default_factory=set)
-    """Locations whose value was refused and removed from the tree. A default is used there."""
+    """Locations in the file whose value was refused and removed from the tree. A default is used there."""
     check_files: bool = True
-    """Whether the files that the configuration names are read, too."""
+    """Whether checks also read the files that the configuration names, such as certificates."""
     filename: str = ""
-    """Name of the configuration, for messages about another file."""
+    """Name of the configuration file, for messages that are shown in another file."""
     note_file: Callable[[str], None] = lambda path: None
-    """Called with the path of each file that a check is about to read."""
+    """Function that is called with the path of each file that a check is about to read."""
 
     def is_dropped(self, *path: str | int) -> bool:
         """Whether a node at, above or below `path` was removed, so that its value means nothing."""
@@ -79,11 +79,11 @@ class Findings:
         )
 
     def contradiction(self, node: Node | None, message: str, hint: str | None = None) -> None:
-        """Report a value that another one excludes."""
+        """Report a value of the file that contradicts another one."""
         self.add(node, "contradiction", message, hint)
 
     def bad_value(self, node: Node | None, message: str, hint: str | None = None) -> None:
-        """Report a value that is not valid or outside its limits."""
+        """Report a value of the file that is not valid or outside its limits."""
         self.add(node, "bad-value", message, hint)
 
     def warn(
@@ -96,11 +96,11 @@ class Findings:
         mend: str = "",
         quoting: str = "",
     ) -> None:
-        """Report something that is allowed but probably not meant."""
+        """Report, as a warning, a value of the file that is allowed but probably not meant."""
         self.add(node, code, message, hint, severity=Severity.WARNING, mend=mend, quoting=quoting)
 
     def require_both(self, node: Node | None, one: str, other: str) -> None:
-        """Report a key of a mapping that is there without the other one."""
+        """Report that a mapping has only one of two keys that belong together."""
         for name, missing in ((one, other), (other, one)):
             place = child(node, name)
             if place is not None and child(node, missing) is None:
@@ -108,12 +108,12 @@ class Findings:
                 self.add(place, "missing-key", message, f"add `{missing}: ...`")
 
     def has_at(self, node: Node | None) -> bool:
-        """Whether a problem was reported at this node already."""
+        """Whether a problem was reported at the position of this node already."""
         at = None if node is None else (node.position.line, node.position.column)
         return any((problem.line, problem.column) == at for problem in self.problems)
 
     def line_of(self, node: Node, beside: Node | None) -> str:
-        """The line of `node`, for a message that is shown at `beside`."""
+        """The line of a node in the file, for a message that is shown at another node, `beside`."""
         line, file = node.position.line, node.position.file
         same = beside is None or file == beside.position.file
         return f"line {line}" if same else f"line {line} of {file or self.filename}"
@@ -125,7 +125,7 @@ class Findings:
 
 
 def _source(node: Scalar, code: str) -> str:
-    """The origin of a refused text that does not stand at its place, for the hint."""
+    """A hint that a refused text comes from the environment or from another file; empty: it does not."""
     if code not in {"bad-value", "wrong-type"}:
         return ""
     parts = [f"the environment: {', '.join(node.variables)}"] if node.variables else []

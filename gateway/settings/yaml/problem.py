@@ -17,7 +17,7 @@ from gateway.keys.secrets import HIDDEN
 MAX_SHOWN: Final = 90
 """Longest part of a source line that is shown, in characters: with the line number it fits a terminal."""
 CUT: Final = "\u2026"
-"""Mark where a long line was cut."""
+"""Mark that shows where a long source line was cut."""
 
 _LINE_END: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 """Line ends of YAML 1.1, and so of PyYAML's line count."""
@@ -85,7 +85,7 @@ CODES: Final[Mapping[str, str]] = {
     "wrong-type": "a text, a list or a mapping where one of the others is expected",
     "yaml-syntax": "not valid YAML",
 }
-"""Every code with its meaning. Codes are stable: scripts may look for them."""
+"""Every code of a problem, with its meaning. Codes are stable: scripts may look for them."""
 
 
 class Severity(StrEnum):
@@ -107,23 +107,23 @@ class Problem:
     hint: str | None = None
     severity: Severity = Severity.ERROR
     width: int = 1
-    """Number of characters that get a caret."""
+    """Number of characters of the source line that are underlined with carets."""
     file: str = ""
     """Path of the included file with the problem; empty: the main file."""
     mend: str = ""
-    """Replacement for the `width` characters, for `check --fix`; empty: a person must decide."""
+    """Text with which `check --fix` replaces the `width` characters; empty: a person must decide."""
 
     def headline(self, filename: str) -> str:
-        """`FILE:LINE:COL: error[CODE]: message`."""
+        """The problem's first line: `FILE:LINE:COL: error[CODE]: message`."""
         at = f"{self.file or filename}:{self.line}:{self.column}"
         return f"{at}: {self.severity}[{self.code}]: {self.message}"
 
     def sentence(self, filename: str) -> str:
-        """The headline and the hint on one line, for a log."""
+        """The problem as one line for a log: headline and hint."""
         return self.headline(filename) + (f" (hint: {self.hint})" if self.hint else "")
 
     def render(self, filename: str, lines: Sequence[str]) -> str:
-        """The headline, the source line with carets, and the hint. `lines` come from `shown_lines`."""
+        """The problem as text: headline, source line with carets, hint. `lines` come from `shown_lines`."""
         parts = [self.headline(filename)]
         if self.line <= len(lines) and lines[self.line - 1].strip():
             source = lines[self.line - 1]
@@ -142,7 +142,7 @@ class Problem:
 
 
 def _cut(source: str, start: int) -> tuple[str, int]:
-    """The part of a long line around `start` that fits a terminal, and the index of `start` in it."""
+    """The part of a source line around `start` that fits a terminal, and the index of `start` in it."""
     if len(source) <= MAX_SHOWN:
         return source, start
     begin = max(0, min(start - MAX_SHOWN // 3, len(source) - MAX_SHOWN))
@@ -152,12 +152,12 @@ def _cut(source: str, start: int) -> tuple[str, int]:
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of a text as YAML counts them, without line ends."""
+    """The lines of the file's text as YAML counts them, without line ends."""
     return _LINE_END.split(text)
 
 
 def line_starts(text: str) -> list[int]:
-    """Offsets in the text at which the lines of `split_lines` begin."""
+    """Offsets in the file's text at which its lines begin, as `split_lines` counts them."""
     return [0, *(found.end() for found in _LINE_END.finditer(text))]
 
 

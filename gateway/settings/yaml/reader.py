@@ -33,7 +33,7 @@ from gateway.settings.yaml.tree import (
 )
 
 MAX_LISTED: Final = 10
-"""Largest number of list items that a hint writes as one text. For a longer list it shows the form."""
+"""Largest number of list items that a hint writes as one text. Of a longer list it shows the form."""
 LISTENER: Final = "`listen[]"
 AGREEMENT: Final = "`agreement"
 
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class _Refused:
-    """Result of reading a node whose value was refused."""
+    """Marker that stands for the value of a node that was refused."""
 
 
 _REFUSED: Final = _Refused()
@@ -50,17 +50,17 @@ _REFUSED: Final = _Refused()
 @final
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Location of a node in the file."""
+    """Location of a node in the configuration file."""
 
     location: Location = ()
     path: Path = ()
-    """The location in every file: `*` for names that the operator chooses, `[]` for indexes."""
+    """The node's location in every file: `*` for names that the operator chooses, `[]` for indexes."""
     key: Scalar | None = None
-    """The key whose value the node is; None: the node is the whole file or a list item."""
+    """The key of the file whose value the node is; None: it is the whole file or a list item."""
     form: str = ""
 
     def entry(self, name: str, key: Scalar | None, generic: str = "", form: str = "") -> _Place:
-        """The place of a mapping's entry. `generic`: its name in `path`, if not `name`."""
+        """The place in the file of a mapping's entry. `generic`: its name in `path`, if not `name`."""
         return _Place((*self.location, name), (*self.path, generic or name), key, form)
 
     def item(self, index: int) -> _Place:
@@ -74,8 +74,8 @@ def read_whole(
     folder: str,
     findings: Findings,
 ) -> T:
-    """The value of a whole file without what was refused, which is removed from `root`, too. `known` gives
-    every key that exists, for hints."""
+    """The value of a whole configuration file, without the parts that were refused, which are removed from
+    `root`, too. `known` gives every key that exists, for hints."""
     found = _Reader(known, folder, findings).section(section, root, _Place())
     assert not isinstance(found, _Refused)  # each required key of the whole file has a filler
     return found
@@ -88,14 +88,14 @@ class _Reader:
         self._folder = folder
         self._findings = findings
         self._faults = 0
-        """Number of mistakes so far, reported or not."""
+        """Number of mistakes found in the file so far, reported or not."""
 
     @cached_property
     def _known(self) -> Sequence[Path]:
         return self._find_known()
 
     def value(self, kind: Kind[Any], node: Node, place: _Place) -> Any:  # noqa: ANN401 - that of the kind
-        """The value of a node; `_REFUSED` if it has none."""
+        """The value of a node of the file, by the kind of its key; `_REFUSED`: it is not valid."""
         match kind:
             case Either():
                 return self.value(kind.text if isinstance(node, Scalar) else kind.other, node, place)
@@ -176,7 +176,7 @@ class _Reader:
         return section.make(**values)
 
     def _value_of(self, name: str, key: Key, node: MappingNode, place: _Place) -> Any:  # noqa: ANN401 - as above
-        """The value of a key or of its filler; `_REFUSED` without either."""
+        """The value of a key in the file, or of the placeholder for it; `_REFUSED` without either."""
         if (entry := node.entries.get(name)) is not None:
             value = self.value(key.kind, entry.value, place.entry(name, entry.key, form=key.form))
             if value is not _REFUSED:
@@ -213,7 +213,7 @@ class _Reader:
     def _remove_unknown(
         self, section: Section[Any], missing: Sequence[str], node: MappingNode, place: _Place
     ) -> set[str]:
-        """Report and remove unknown keys. Gives the names in `missing` that were only misspelt."""
+        """Report and remove unknown keys of a mapping. Gives names in `missing` that were only misspelt."""
         misspelt = set()
         for name in [name for name in node.entries if name not in section.keys]:
             entry = node.entries.pop(name)
@@ -270,7 +270,7 @@ class _Reader:
         )
 
     def _replace_bad_names(self, kind: Text[str], node: MappingNode) -> None:
-        """Replace each invalid name by a valid one, so that the content below it is still checked."""
+        """Replace invalid names in a mapping by valid ones, so that what is below them is still checked."""
         for number, (name, entry) in enumerate(list(node.entries.items())):
             try:
                 if not name:
@@ -292,7 +292,7 @@ def _shown_for(node: Node, place: _Place) -> Node:
 
 
 def _as_one_text(kind: Text[Any], node: Node) -> str:
-    """A hint that writes a list as one text; empty for a mapping."""
+    """A hint that shows how to write a list as one text; empty for a mapping."""
     if not isinstance(node, SequenceNode):
         return ""
     texts = [item.written for item in node.items if isinstance(item, Scalar) and not item.substituted]
@@ -306,7 +306,7 @@ def _section_name(path: Path) -> str:
 
 
 def _fillers() -> dict[str, Node]:
-    """Placeholders for required keys, so that the rest can be checked. They are never reported."""
+    """Placeholders, never reported, for required keys without a value, so that the rest can be checked."""
     at = Position()
     text = Scalar("placeholder", at, broken=True)
     pair = {key: MappingEntry(Scalar(key, at, broken=True), text) for key in ("certificate", "key")}

@@ -34,13 +34,13 @@ _INSTEAD_OF_ALIASES: Final = (
 )
 
 ReadValue: TypeAlias = Callable[[str], str]
-"""Reads the value that a file holds. Raises `SourceError`."""
+"""Function that reads the file of a `${FILE:PATH}` and returns its value. Raises `SourceError`."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Position in a file. Lines and columns count from 1, in characters."""
+    """Position in a configuration file. Lines and columns count from 1, in characters."""
 
     line: int = 1
     column: int = 1
@@ -51,32 +51,32 @@ class Position:
 
 @dataclass(slots=True)
 class Scalar:
-    """A text of the file, in which each `${NAME}` and `${FILE:PATH}` has been replaced."""
+    """A node that is a text, in which each `${NAME}` and `${FILE:PATH}` has been replaced."""
 
     text: str
     position: Position
     plain: bool = True
-    """Whether it is neither quoted nor a block: other YAML readers may take it for a number or a boolean."""
+    """Whether the text is neither quoted nor a block: other readers may take it for a number or boolean."""
     written: str = ""
-    """The text as it is in the file. Messages may quote only this one."""
+    """The text as it is in the file, with variables in place. Messages may quote only this one."""
     variables: tuple[str, ...] = ()
     """Environment variables whose values are part of `text`."""
     files: tuple[str, ...] = ()
     """Paths of the files whose content is part of `text`."""
     unset: tuple[Position, ...] = ()
-    """Positions of variables that are not set."""
+    """Positions of environment variables in the text that are not set."""
     broken: bool = False
-    """Whether a problem with it was already reported. Then no other is."""
+    """Whether a problem with the node was already reported. Then no other is."""
 
     @property
     def substituted(self) -> bool:
-        """Whether a part of `text` comes from elsewhere, so that no message may show it."""
+        """Whether a part of the text comes from a variable or a file, so that no message may show it."""
         return bool(self.variables or self.files)
 
 
 @dataclass(slots=True)
 class MappingEntry:
-    """A key of a mapping with its value."""
+    """A key of a mapping in the file, with its value."""
 
     key: Scalar
     value: Node
@@ -84,7 +84,7 @@ class MappingEntry:
 
 @dataclass(slots=True)
 class MappingNode:
-    """A mapping with its keys in file order."""
+    """A node that is a mapping, with its keys in file order."""
 
     position: Position
     entries: dict[str, MappingEntry] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class MappingNode:
 
 @dataclass(slots=True)
 class SequenceNode:
-    """A list of nodes with its position."""
+    """A node that is a list of nodes, with its position."""
 
     position: Position
     items: list[Node] = field(default_factory=list)
@@ -102,12 +102,12 @@ class SequenceNode:
 
 Node: TypeAlias = Scalar | MappingNode | SequenceNode
 Location: TypeAlias = tuple[str | int, ...]
-"""The keys and indexes that lead to a node."""
+"""The keys and list indexes that lead to a node of the file."""
 Plain: TypeAlias = "str | dict[str, Plain] | list[Plain]"
 
 
 def plain(node: Node) -> Plain:
-    """The tree as texts, dictionaries and lists."""
+    """The node and all below it as texts, dictionaries and lists."""
     if isinstance(node, MappingNode):
         return {name: plain(entry.value) for name, entry in node.entries.items()}
     if isinstance(node, SequenceNode):
@@ -116,7 +116,7 @@ def plain(node: Node) -> Plain:
 
 
 def shape_of(node: Node) -> str:
-    """The shape of a node, for messages: a mapping, a list, a text or nothing."""
+    """The shape of a node in words, for messages: a mapping, a list, a text or nothing."""
     if isinstance(node, MappingNode):
         return "a mapping"
     if isinstance(node, SequenceNode):
@@ -144,7 +144,7 @@ def read_tree(
     file: str = "",
     variables: Collection[str] | None = None,
 ) -> tuple[Node | None, list[Problem]]:
-    """The tree of a text (None: it cannot be read at all), and every problem of form. Never raises.
+    """The tree of a YAML text (None: it cannot be read at all), and every problem of form. Never raises.
 
     `read_value` reads `${FILE:PATH}`, `file` is for positions, `variables` may be read (None: all).
     """
@@ -278,7 +278,7 @@ class _Builder:
         return node
 
     def _substitute(self, node: Scalar, event: yaml.ScalarEvent) -> None:
-        """Replace every `${NAME}` and `${FILE:PATH}`. Values are not searched for further ones."""
+        """Replace every `${NAME}` and `${FILE:PATH}` in a text. Values are not searched for further ones."""
         positions = self._reference_positions(event, node.position)
         names: list[str] = []
         files: list[str] = []
@@ -397,11 +397,11 @@ _SYNTAX_HINTS: Final = (
 
 
 _BRACKET_IN_TEXT: Final = re.compile(r"[\w.$]\[(\*\]?)?$")
-"""The end of a text such as `$.a[*]`, up to where the parser stopped."""
+"""Pattern for the end of a text such as `$.a[*]`, up to where the parser stopped."""
 
 
 def _syntax_problem(text: str, error: yaml.MarkedYAMLError) -> Problem:
-    """PyYAML's problem without its excerpt of the file, which may contain a secret."""
+    """A syntax error of PyYAML as a problem, without its excerpt of the file, which may contain a secret."""
     mark = error.problem_mark or error.context_mark
     problem_text = re.sub(
         r"'[^']*'", lambda found: found[0] if len(found[0]) <= 20 else "a text", error.problem or ""
