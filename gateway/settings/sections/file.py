@@ -90,7 +90,7 @@ class LogSettings:
 @final
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
-    """The set of series in `/metrics`."""
+    """Settings of `/metrics`: the set of series that it has."""
 
     per_backend: bool = FLAG.key(
         default=True,

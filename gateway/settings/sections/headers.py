@@ -42,8 +42,8 @@ _VARY: Final = "the gateway lists the headers there on which versions depend; on
 @final
 @dataclass(frozen=True, slots=True)
 class HeaderChanges:
-    """Changes in one direction. A name that the dialect owns, that belongs to the connection or the framing,
-    or that the gateway itself writes is refused."""
+    """Header fields to set, add or remove, in requests or in responses. Names that the dialect owns, that
+    belong to the connection or the framing, or that the gateway itself writes are refused."""
 
     set: Mapping[str, MaskedText] = Table(HEADER_TOKEN, HEADER_VALUE).key(
         {},

@@ -49,7 +49,7 @@ SHARE: Final = Text(
 @final
 @dataclass(frozen=True, slots=True)
 class ReleaseCeiling:
-    """A ceiling that names a release."""
+    """A ceiling given by the name of a release: the highest version that this release serves."""
 
     release: str = field(
         metadata=LINE.required(

@@ -24,7 +24,7 @@ from gateway.tls.values import WARN_BEFORE, CertificateFiles, ServerTls
 @final
 @dataclass(frozen=True, slots=True)
 class WrittenTls:
-    """TLS to a server."""
+    """TLS of the connections to a server: how it is verified, and the client certificate."""
 
     ca: str | None = FILE_PATH.key(
         None,
