@@ -204,7 +204,7 @@ def refuse_while_still(context: AdminContext) -> None:
 
 
 def _first_of(names: Iterable[str]) -> str:
-    """Lists the first of several names, for an error message."""
+    """Lists the first of the names that exist, for the error message about one that does not."""
     first = list(islice(names, 9))
     return ", ".join(first[:8]) + (", …" if len(first) > 8 else "") or "none"
 

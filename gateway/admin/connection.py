@@ -78,7 +78,7 @@ _COUNTED: Final = {
     413: "body",
     429: "unauthorized",  # a wrong token, after many others
 }
-"""Reasons of counted errors by response status; other refusals are responses to an operator."""
+"""Values of the label `reason` of counted error responses, by status. Other statuses are not counted."""
 
 PROTOCOL_ARGUMENTS: Final[dict[str, Any]] = {
     "access_log": None,
@@ -90,7 +90,7 @@ PROTOCOL_ARGUMENTS: Final[dict[str, Any]] = {
     "max_headers": 100,
     "max_line_size": MAX_LINE,
 }
-"""Arguments of aiohttp's `web.Server` for the protocols behind these connections."""
+"""Arguments of aiohttp's `web.Server`, which makes the protocols behind admin connections."""
 
 
 @final
@@ -155,7 +155,7 @@ class Connections:
     wall_clock: Callable[[], float] = time
     """Returns seconds since the epoch, which decide whether certificates of operators have expired."""
     handshake_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Lock for one handshake step per event-loop iteration: an RSA signature takes a millisecond."""
+    """Lock for one TLS handshake step per event-loop iteration: an RSA signature takes a millisecond."""
     open: dict[AdminConnection, None] = field(default_factory=dict)
     """Open connections: unauthorised ones in order of arrival, others in that of their last responses."""
     turned_away: set[AdminConnection] = field(default_factory=set)
@@ -305,7 +305,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
             self._fail(error)
 
     async def _more(self) -> bytes:
-        """Waits for bytes from the client and takes them."""
+        """Waits for bytes from the client, and returns all that have arrived."""
         while not self._received:
             self._has_received.clear()
             await self._has_received.wait()
@@ -424,7 +424,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
         return self._expires_at <= self._shared.wall_clock()
 
     def _until_expiry(self, seconds: float) -> float:
-        """Returns `seconds`, or fewer if the operator's certificate expires before."""
+        """Returns the timeout `seconds`, shortened if the operator's certificate expires before."""
         return max(0.0, min(seconds, self._expires_at - self._shared.wall_clock()))
 
     # --- called by aiohttp's protocol

@@ -44,7 +44,7 @@ AT_ONCE: Final = 10
 """Number of wrong tokens at once that get 401: operators mistype, and paste the wrong line."""
 
 PER_SECOND: Final = 5.0
-"""Wrong tokens a second that get 401 after that; all others get 429."""
+"""Number of further wrong tokens a second that get 401, after `AT_ONCE`; all others get 429."""
 
 TOO_MANY: Final = "wrong token, after too many wrong tokens: try again in a moment"
 

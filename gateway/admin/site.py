@@ -21,7 +21,7 @@ SHUTDOWN_TIMEOUT: Final = 1.0
 """Maximum seconds for responses in progress when the listener stops; they are made from memory."""
 
 ACCEPTED_AT_ONCE: Final = 8
-"""Connections that asyncio accepts before it handles any of them; each takes a descriptor until then."""
+"""Number of connections that asyncio accepts before it handles any; each takes a descriptor until then."""
 
 _TURNS: Final = 3
 """Event-loop iterations until asyncio has registered an accepted connection."""

@@ -162,7 +162,7 @@ def _range(versions: VersionSet, scheme: Scheme) -> dict[str, str | None]:
 
 
 class Condition(NamedTuple):
-    """One condition of readiness."""
+    """Condition of the gateway's readiness (`/readyz`), and whether it holds."""
 
     name: str
     holds: bool
@@ -187,12 +187,12 @@ def conditions(
 
 
 def _joined(report: AgreementReport) -> Condition:
-    """Condition that this replica has joined: the others may serve an offer that it does not know."""
+    """Condition of readiness that this replica has joined: the others may serve an offer unknown to it."""
     return Condition("joined", not report.joining, "this replica has not joined the others since its start")
 
 
 def _attached(report: AgreementReport) -> Condition:
-    """Condition that this replica is attached. A detached one refuses no version."""
+    """Condition of `/readyz?attached` alone: this replica is attached. A detached one refuses no version."""
     detached = [name for name, each in report.services.items() if not each.attached]
     reason = f"this replica is detached for {', '.join(detached)}"
     if report.store_error:

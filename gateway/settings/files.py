@@ -49,7 +49,7 @@ class Seen:
     """Paths of files that each glob pattern of the configuration matched, by pattern."""
 
     def again(self) -> Seen:
-        """The same files and patterns as they are now, read again from the disk. Blocks."""
+        """The configuration's files and patterns as they are now, read again from the disk. Blocks."""
         return Seen(
             {path: _checksum(path) for path in self.files},
             {pattern: _matches(pattern) for pattern in self.patterns},

@@ -52,7 +52,7 @@ class Loaded:
     """Lines of the configuration file for messages, cut where a secret begins."""
     included: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     positions: Mapping[str, Position] = field(default_factory=dict, repr=False)
-    """Positions of the keys of the two upper levels, by dotted name: `listen`, `timeouts.drain`."""
+    """Positions of the file's keys of the two upper levels, by dotted name: `listen`, `timeouts.drain`."""
     seen: Seen = field(default_factory=Seen, repr=False)
     """All files that were read for the configuration, even if it cannot be used."""
 

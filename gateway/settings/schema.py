@@ -25,7 +25,7 @@ Path: TypeAlias = tuple[str, ...]
 
 
 def file_section(dialects: Mapping[str, type[Dialect]] | None = None) -> Section[WrittenFile]:
-    """The section of a whole file for these dialects; by default for all."""
+    """The declaration of all keys of a configuration file, for these dialects; by default for all."""
     return _file_section(tuple(sorted((discover() if dialects is None else dialects).items())))
 
 

@@ -22,7 +22,7 @@ from gateway.settings.sections.listen import Listen
 @final
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A whole configuration without an error."""
+    """The settings of a whole configuration, which was read and checked without an error."""
 
     listen: tuple[Listen, ...]
     services: tuple[Service, ...] = field(repr=False)
@@ -30,7 +30,7 @@ class Settings:
     workers: int | None = 1
     """Number of processes that serve requests; None: one for each CPU."""
     agreement: AgreementSettings | None = None
-    """Agreement with the other replicas of this gateway; None: there are none."""
+    """Settings of the agreement with the other replicas of this gateway; None: there are none."""
     access_log: AccessLogSettings = field(default_factory=AccessLogSettings)
     log: LogSettings = field(default_factory=LogSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)

@@ -37,7 +37,7 @@ _Ending: TypeAlias = tuple[int, str, str, int, str, _Versions]
 Format: TypeAlias = Literal["json", "text", "off"]
 
 Query: TypeAlias = Literal["redact", "keep"]
-"""Setting for the values in a logged query: replaced by `*`, or written as they are."""
+"""Setting for the values in a logged URL's query: replaced by `*`, or written as they are."""
 
 MAX_VALUE: Final = 1024
 """Maximum characters of one logged value after escaping (threats O8)."""
@@ -113,7 +113,7 @@ class AccessLog:
         self._lines: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
         self._time = self._second = -1
-        """Milliseconds since the epoch in the cached `_time_text`; the second in `_second_text`."""
+        """Times of the cached texts since the epoch: in ms (`_time_text`), in seconds (`_second_text`)."""
         self._time_text = self._second_text = ""
         self._redacts = query == "redact"
         self._senders: dict[_Sender, str] = {}
@@ -312,7 +312,7 @@ def _certificate_text(certificate: ClientCertificate) -> str:
 
 
 def _call_later(flush: Callable[[], None]) -> asyncio.TimerHandle | None:
-    """Schedules `flush` after `FLUSH_INTERVAL`. Without a running loop only full batches are flushed."""
+    """Schedules a flush of log lines after `FLUSH_INTERVAL`; None: no event loop runs to do it."""
     try:
         return asyncio.get_running_loop().call_later(FLUSH_INTERVAL, flush)
     except RuntimeError:

@@ -24,7 +24,7 @@ NO_SERVICE: Final = "none"
 """Value of the label `service` for requests that no service matched."""
 
 _Owned: TypeAlias = list[tuple[tuple[str, ...], Any]]
-"""List of label values with the owner that has them: counters, or the first argument of `Series.read`."""
+"""Owners of metric series (counters, or first arguments of `Series.read`), each after its label values."""
 
 
 @final
@@ -71,7 +71,7 @@ class Collector:
         }
 
     def _elsewhere(self) -> _Owned:
-        """Counters labelled `none` (no service matched), and `other` (no longer configured) if not empty."""
+        """Counters of requests without a service (`none`), and of removed services (`other`) if not empty."""
         unrouted, unconfigured = self._counters.unrouted, self._counters.unconfigured
         unrouted.pour()
         unconfigured.pour()
@@ -81,7 +81,7 @@ class Collector:
         return found
 
     def _counted(self, series: Series, owners: _Owned) -> Iterator[Row]:
-        """Rows of a counted series, from copies of its counts. Sorting could hold the loop too long."""
+        """Rows (label values, number) of a counted series, copied and not sorted: that could take long."""
         arranged, nothing = _arrangement(series), series.new_cell()
         sums = not self._per_backend and "backend" in series.labels
         known: dict[Key, tuple[str, ...]] = {}  # few keys, the same for all owners

@@ -133,7 +133,7 @@ class ServiceCounters(OwnerCounters):
             self.bytes_in = self.bytes_out = 0
 
     def configure(self, names: Collection[str]) -> None:
-        """Adds the series of new backends, at zero, and drops those of backends not among `names`."""
+        """Adds metric series, at zero, for new backends, and drops those of backends not among `names`."""
         for name in names:
             if name not in self.backends:
                 self.backends[name] = BackendCounters()
@@ -146,7 +146,7 @@ class ServiceCounters(OwnerCounters):
                 del self.requests[key]
 
     def add_offer(self, offer: Offer, scheme: Scheme) -> None:
-        """Adds the series of the lowest and the highest version on offer, at zero."""
+        """Adds the series of requests served with the lowest and the highest version on offer, at zero."""
         if offer.versions and len(self.served) < MAX_VERSIONS:
             for version in (offer.versions.lowest, offer.versions.highest):
                 self.served.setdefault(scheme.format(version), 0)
@@ -157,7 +157,7 @@ class ServiceCounters(OwnerCounters):
         requests.count(self.requests, (status, backend), self)
 
     def count_served(self, version: str, view: ServiceView | None) -> None:
-        """Counts a served version that may be new. Only an advertised one gets a series of its own."""
+        """Counts a request by its served version, which may be new. Only an advertised one gets a series."""
         if version not in self.served and len(self.served) < MAX_VERSIONS and view is not None:
             parsed = view.service.dialect.scheme.parse(version)
             if parsed is not None and parsed in self._advertised_with(view):
@@ -191,7 +191,7 @@ class Counters:
         return self.unrouted if name == UNROUTED else self.services.get(name, self.unconfigured)
 
     def take(self) -> Counted:
-        """Returns the counts since the last call, and sets them to zero. Costs 1 µs for each backend."""
+        """Returns all counts of the process since the last call, and zeroes them. 1 µs for each backend."""
         return {owner: taken for owner, table in self._tables() if (taken := table.take())}
 
     def add(self, counted: Counted) -> None:

@@ -92,7 +92,7 @@ class LineWriter:
         return self._dropped
 
     def start(self) -> None:
-        """Allows the thread, which the first line starts. A process that still forks must not own one."""
+        """Allows the thread to start, at the first line: a process that still forks must not own one."""
         with self._changed:
             self._started = True
             if self._queue:

@@ -143,7 +143,7 @@ class Metrics:
         return self._service(service).cell(series)
 
     def _table(self, series: Series, service: str, backend: str) -> OwnerCounters | None:
-        """Counters of the process, service or backend with a series; None: a backend no longer configured."""
+        """Counters of the owner of a metric series; None: it is a backend that is not configured any more."""
         level = series.level
         if level is PROCESS:
             return self._counters.process
@@ -154,7 +154,7 @@ class Metrics:
         return self._by_service.get(service) or self._of_new_service(service)
 
     def snapshot_changed(self, before: Snapshot, after: Snapshot) -> None:
-        """Subscriber of the snapshot holder: updates the series, and counts changes of offers."""
+        """Subscriber to new snapshots: updates the metric series, and counts changes of offers."""
         self._update_series()
         for old, view in after.news_since(before):
             if old is not None:
@@ -162,7 +162,7 @@ class Metrics:
                     self.count(OfService.offer_changes, *change, service=view.service.name)
 
     def update_series(self, _before: Snapshot, _after: Snapshot) -> None:
-        """Subscriber of the snapshot holder in a worker, where changes of offers are not counted."""
+        """Subscriber to new snapshots in a worker: updates the metric series, counts no changes of offers."""
         self._update_series()
 
     def take(self) -> Counted:
@@ -200,7 +200,7 @@ class Metrics:
 
 
 def offer_changes(before: Offer, after: Offer) -> list[tuple[str, str]]:
-    """Returns the ends of an offer that moved, as (bound, direction). A new or vanished offer has none."""
+    """Returns how the ends of an offer moved: (`min` or `max`, `up` or `down`); none if it is new or gone."""
     if not before.versions or not after.versions:
         return []
     ends: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {

@@ -74,7 +74,7 @@ class AgreementReport(NamedTuple):
 
     @property
     def since(self) -> float | None:
-        """Wall-clock seconds of this replica's last attachment or first detachment; None: no service."""
+        """Wall-clock seconds at which this replica last attached, or first detached; None: no service."""
         if self.attached:
             return max((each.since for each in self.services.values()), default=None)
         return min(each.since for each in self.services.values() if not each.attached)
@@ -135,7 +135,7 @@ class EngineReport(NamedTuple):
     """Lowest number of the agreed record by which a process of the engine may serve, by service."""
     draining: int
     missing: tuple[str, ...]
-    """Pools that the engine's configuration lacks."""
+    """Names of route sets (server pools) that the engine's tables need and its configuration lacks."""
     inexpressible: Mapping[str, str]
     """Reasons, by service, why all of its requests go through the gateway."""
     updates: int
@@ -158,7 +158,7 @@ class SourceReport(NamedTuple):
     source: str
     listed: int
     unlisted: int
-    """Backends no longer listed that stay for now: half are leaving already, or nothing was listed yet."""
+    """Number of backends that stay unlisted: half are leaving already, or the source listed nothing yet."""
     leaving: int
     answers: int
     failures: int

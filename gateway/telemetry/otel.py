@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CLOSE_TIMEOUT: Final = 1.5
 """Maximum seconds for sending the last spans when tracing ends."""
 REPEATED_AFTER: Final = 60.0
-"""Seconds until the same message of OpenTelemetry is logged again."""
+"""Minimum seconds between two log lines with the same message of OpenTelemetry."""
 MAX_MESSAGES: Final = 64
 """Maximum messages of OpenTelemetry for which the time of their last log line is remembered."""
 

@@ -36,7 +36,7 @@ _Counts = TypeVar("_Counts")
 
 
 class RequestCounts(NamedTuple):
-    """Request counts of one service since the start. The mappings of `Metrics.request_counts` are live."""
+    """Request counts of one service since the start. `Metrics.request_counts` returns live mappings."""
 
     requests: Mapping[tuple[int, str], int]
     """Number of requests by (status, backend), as in the series `OfRequests.requests`."""
@@ -47,7 +47,7 @@ class RequestCounts(NamedTuple):
 
 
 ServedCounts: TypeAlias = Mapping[str, int]
-"""Numbers of requests of one service since the start, by version. Those of `Metrics.served` are live."""
+"""Requests served by one service since the start, by version. `Metrics.served` returns live mappings."""
 
 
 class ServiceRates(NamedTuple):
@@ -102,9 +102,9 @@ class _Samples(Generic[_Counts]):
     """Sampler of request counts by service, from `start` to `close`. `clock` gives monotonic seconds."""
 
     every: ClassVar[float]
-    """Seconds between two samples."""
+    """Seconds between two samples of the request counts."""
     span: ClassVar[float]
-    """Seconds covered by the samples."""
+    """Seconds of the past that the kept samples of the request counts cover."""
 
     def __init__(
         self, counts: Callable[[], Mapping[str, _Counts]], clock: Callable[[], float] = monotonic

@@ -25,7 +25,7 @@ _is_id: Final = PLAIN_IDS.form.fullmatch
 
 
 class ReceivedHead(Protocol):
-    """Interface to an immutable request head."""
+    """Interface to the head of a received request, which is immutable."""
 
     @property
     def method(self) -> str: ...

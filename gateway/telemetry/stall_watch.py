@@ -48,14 +48,14 @@ class StallWatch:
         self._stall, self._interval = stall, interval
         self._clock, self._cpu = clock, cpu
         self._noted = self._checked = clock()
-        """Time of the event loop's last note, and of the watching thread's last check."""
+        """Time that the event loop noted last, and time of the watching thread's last check."""
         self._cpu_noted = cpu()
         self._next = stall
         """Duration of a stall of the event loop at which the next report is due."""
         self._reported = False
         """Whether the watching thread has reported the present stall."""
         self._serving = self._harms = False
-        """Whether clients are served: now, and at the event loop's last note."""
+        """Whether clients are served: now, and when the event loop noted the time last."""
         self._ident = 0
         self._timer: asyncio.TimerHandle | None = None
         self._closing = threading.Event()

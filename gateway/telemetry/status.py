@@ -208,7 +208,7 @@ class GatewayStatus:
     """State of the sources of backends by service; services without one have no entry."""
 
     def __post_init__(self) -> None:
-        """Computes the fields that the status of every backend or service needs."""
+        """Computes once what the status of every service or backend reads: `sources_of` and `in_flight`."""
         found: dict[str, tuple[SourceReport, ...]] = {}
         for each in self.sources:
             found[each.service] = (*found.get(each.service, ()), each)

@@ -42,7 +42,7 @@ _RATIO_BITS: Final = 64
 _LOW_BITS: Final = (1 << _RATIO_BITS) - 1
 _BEGIN: Final = f"{TRACEPARENT.decode()}: "
 _VALUE: Final = slice(len(_BEGIN), -4)
-"""Position of the value in a `traceparent` line with which a request head ends."""
+"""Position of the field's value in the `traceparent` line that ends a request head."""
 _LOW_DIGITS: Final = slice(19, 35)
 """Position of a trace id's lower bits in a `traceparent`. Texts of one length are ordered as numbers."""
 _ABOVE_ALL: Final = b"g"
@@ -89,7 +89,7 @@ class Tracing:
         """Ends of request heads, each with the id of a new trace that is not sampled, for later use."""
 
     def head_end(self, record: RequestRecord) -> bytes:
-        """Returns the end of a request head that came without a trace; empty: `send` must write the head."""
+        """Returns the end of a head that came without `traceparent`, with a new one; empty: call `send`."""
         if record.traceparent:  # another attempt
             return b"" if record.trace is not None else b"traceparent: %b\r\n\r\n" % record.traceparent
         end = (self._unused or self._make_ends()).pop()

@@ -19,7 +19,7 @@ class WorkerUse(NamedTuple):
     """Use of one worker's limits, and the limits themselves."""
 
     clients: int
-    """Client connections, including those before HTTP."""
+    """Number of the worker's client connections, including those that do not speak HTTP yet."""
     max_clients: int
     handshakes: int
     max_handshakes: int
@@ -31,7 +31,7 @@ class WorkerUse(NamedTuple):
 
 @final
 class WorkerStats(NamedTuple):
-    """Statistics of a worker. Its successor has its number. The main process fills in what it cannot know."""
+    """Statistics of a worker, whose process may be replaced. The main process adds what it cannot know."""
 
     up: int = 0
     restarts: int = 0

@@ -26,7 +26,7 @@ SEVERITY: Final = {
     Freshness.STALE: 3,
     Freshness.FRESH: 4,
 }
-"""Order of many backends' rows. One without requests for another reason follows those that are down."""
+"""Ranks of backends' rows by freshness; those not in service come right after those that are down."""
 
 HELD_BACK: Final = 1
 IN_SERVICE: Final = "in service"

@@ -204,7 +204,7 @@ class Rows:
         self._service = service
         self._drawing = drawing
         self._by_summary: dict[int, tuple[str, tuple[Bar, ...]]] = {}
-        """Versions as text and bars by the identity of a summary, which stays the same object in one view."""
+        """Cached versions as text and bars, by the `id` of a summary, which is one object in the view."""
 
     async def all(self) -> tuple[BackendRow, ...]:
         """Makes all backends' rows in the configuration's order. Other tasks run after each slice."""

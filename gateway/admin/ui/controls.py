@@ -157,7 +157,7 @@ class _Controls:
 async def _shown(
     request: web.Request, found: Confirmation, session: Session, problem: str = "", status: int = 200
 ) -> web.Response:
-    """Responds with a confirmation page. `problem` and `status`: of a command that was not accepted."""
+    """Responds with a command's confirmation page. `problem` and `status`: why it was not accepted, if so."""
     return await PageResponses.of(request).respond(
         "confirm.html",
         status=status if problem else found.status,

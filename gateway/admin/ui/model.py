@@ -166,7 +166,7 @@ class ServicePage(NamedTuple):
     demand: tuple[DemandRow, ...]
     """Versions that clients got, the most frequent first."""
     demand_seconds: float
-    """Seconds that the counts of `demand` cover, at most an hour."""
+    """Seconds that the counts of versions in `demand` cover, at most an hour."""
     refusals: tuple[RefusalRow, ...]
     replicas: tuple[ReplicaRow, ...]
     events: tuple[EventRow, ...]

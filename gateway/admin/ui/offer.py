@@ -47,11 +47,11 @@ _MANY: Final = 10.0
 """Requests per second from which on tenths are not shown."""
 
 _TOUCHING: Final = 1e-9
-"""Gap below which two bars touch: their ends are quotients, which are not exact."""
+"""Share of the axis of versions below which a gap between two bars is only a rounding error."""
 
 
 def cut(text: str) -> str:
-    """Cuts a text from outside to a length that has room."""
+    """Cuts a text from outside to the length that has room on the page."""
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
 
 

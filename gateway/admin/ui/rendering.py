@@ -77,7 +77,7 @@ def visible(value: object) -> object:
 
 
 def short(text: str) -> str:
-    """Cuts a name or a URL to a length that has room."""
+    """Cuts a name or a URL to the length that has room on the page."""
     return text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 1]}…"
 
 

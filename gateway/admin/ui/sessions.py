@@ -70,7 +70,7 @@ class Session:
         self.used_at = now
         self._notices: list[Notice] = []
         self._first = 0
-        """Number of the first notice that the session still has."""
+        """Number of the oldest notice (result of a command) that the session still keeps."""
 
     def has_csrf(self, text: str) -> bool:
         """Whether `text` is the CSRF token of this session. Compares in constant time."""

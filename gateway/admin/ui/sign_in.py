@@ -81,7 +81,7 @@ class _SignIn:
         return await self._form(request, target, WRONG, web.HTTPUnauthorized.status_code, headers)
 
     async def question(self, request: web.Request) -> web.StreamResponse:
-        """Asks whether to sign out: a link must not do it."""
+        """Shows the page that asks whether to sign out: following a link must not do it."""
         caller = request.get(CALLER)
         if caller is None or caller.session is None:
             return redirection(PAGES)

@@ -113,7 +113,7 @@ def _is_like(one: Event, other: Event) -> bool:
 
 
 def _statement(event: Event) -> str:
-    """Text of an event without its backend."""
+    """Text of an event without the name and the address of its backend."""
     return without_address(event.text.removeprefix(f"{event.service}/{event.backend}: "))
 
 
@@ -147,7 +147,7 @@ class TimeTick(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Part of the timeline (0 to 1), or of time (wall-clock seconds)."""
+    """Interval: a part of the timeline (0 to 1), or of time (wall-clock seconds)."""
 
     begin: float
     end: float

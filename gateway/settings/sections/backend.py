@@ -276,7 +276,7 @@ def url_nodes(backends: Node | None) -> list[Node]:
 
 
 def _template(written: WrittenBackend, dialect: Dialect, node: Node | None, findings: Findings) -> Backend:
-    """A template of an item's backends: what the file says of them but name, address and TLS."""
+    """The template for backends of an item of `backends`: its settings but name, address and TLS."""
     declared = None
     if written.versions is not None:
         place, hint = child(node, "versions"), f"write `{versions_form(dialect.scheme)}`"
@@ -299,7 +299,7 @@ def _template(written: WrittenBackend, dialect: Dialect, node: Node | None, find
 def _tls(
     written: WrittenBackend, url: BackendUrl, server_name: str, node: Node | None, findings: Findings
 ) -> BackendTls | None:
-    """The TLS settings for backends of an item; None: its URL is not https. `server_name` is the default."""
+    """The TLS settings of an item of `backends`; None: its URL is not https. `server_name`: the default."""
     if url.tls:
         return read_backend_tls(written.tls or WrittenTls(), server_name, child(node, "tls"), findings)
     if isinstance(node, MappingNode) and "tls" in node.entries:
@@ -313,7 +313,7 @@ def _tls(
 
 
 def _source(written: WrittenBackend, template: Backend, node: Node | None, findings: Findings) -> Source:
-    """The source of backends that an item describes. `template`: what its backends have in common."""
+    """The source that an item of `backends` describes. `template`: what the backends from it share."""
     kind = SourceKind(written.place)
     source = Source(
         kind,

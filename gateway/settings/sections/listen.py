@@ -190,7 +190,7 @@ def _is_version_4(host: str) -> bool:
 
 
 def _check_addresses(taken: Sequence[Taken], findings: Findings) -> None:
-    """Report two addresses that cannot be listened on together. A default has no node: the other is shown."""
+    """Report two listen addresses that conflict, at the second, or at the one that the file has."""
     for index, (address, node) in enumerate(taken):
         found = next((other for other in taken[:index] if _collide(address, other[0])), None)
         if found is None:

@@ -162,7 +162,7 @@ def read_ceiling(
     node: Node | None,
     findings: Findings,
 ) -> Version | None:
-    """The highest version that may be offered; None: no ceiling. `releases`: those of the dialect, too."""
+    """The highest version that may be offered; None: no ceiling. `releases`: of the dialect and the file."""
     written, place, scheme = offer.ceiling, child(node, "ceiling"), dialect.scheme
     if written is None:
         return None

@@ -139,7 +139,7 @@ def _rule(
 def _contradictions(
     rule: OperationRule, before: Sequence[OperationRule], scheme: Scheme
 ) -> Iterator[tuple[str, str, str]]:
-    """Contradictions of `rule` to earlier rules for the same operation: the key, a message, a hint."""
+    """Contradictions of `rule` to earlier rules for the same operation, each as key, message and hint."""
     for other in before:
         shared = [method for method in rule.methods if method in other.methods]
         if not shared or rule.path != other.path:

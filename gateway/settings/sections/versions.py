@@ -44,7 +44,7 @@ def read_versions(
     node: Node | None,
     findings: Findings,
 ) -> T | None:
-    """What `read` makes of a text with versions in the dialect's scheme; None: a problem was reported."""
+    """The result of `read` for a text with versions in the dialect's scheme; None: a problem was reported."""
     try:
         return read(text, dialect.scheme)
     except VersionTextError as error:

@@ -33,7 +33,7 @@ class Findings:
     """Function that is called with the path of each file that a check is about to read."""
 
     def is_dropped(self, *path: str | int) -> bool:
-        """Whether a node at, above or below `path` was removed, so that its value means nothing."""
+        """Whether a node at, above or below `path` in the file was removed: then its value means nothing."""
         return any(dropped[: len(path)] == path[: len(dropped)] for dropped in self.dropped)
 
     def is_any_dropped(self, *keys: str) -> bool:

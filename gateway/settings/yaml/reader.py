@@ -54,13 +54,13 @@ class _Place:
 
     location: Location = ()
     path: Path = ()
-    """The node's location in every file: `*` for names that the operator chooses, `[]` for indexes."""
+    """Path of the node's key: its location with `*` for names that the operator chooses, `[]` for indexes."""
     key: Scalar | None = None
     """The key of the file whose value the node is; None: it is the whole file or a list item."""
     form: str = ""
 
     def entry(self, name: str, key: Scalar | None, generic: str = "", form: str = "") -> _Place:
-        """The place in the file of a mapping's entry. `generic`: its name in `path`, if not `name`."""
+        """The location of a mapping's entry in the file. `generic`: its name in `path`, if not `name`."""
         return _Place((*self.location, name), (*self.path, generic or name), key, form)
 
     def item(self, index: int) -> _Place:
@@ -213,7 +213,7 @@ class _Reader:
     def _remove_unknown(
         self, section: Section[Any], missing: Sequence[str], node: MappingNode, place: _Place
     ) -> set[str]:
-        """Report and remove unknown keys of a mapping. Gives names in `missing` that were only misspelt."""
+        """Report and remove unknown keys of a mapping. Returns keys in `missing` that were only misspelt."""
         misspelt = set()
         for name in [name for name in node.entries if name not in section.keys]:
             entry = node.entries.pop(name)

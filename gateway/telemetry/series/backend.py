@@ -1,5 +1,5 @@
-"""The series of each backend of a service. They end when the backend is removed from the configuration, or
-leaves for good."""
+"""The metric series of each backend of a service. They end when the backend is removed from the
+configuration, or leaves for good."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All groups of series, in the order in which /metrics has them."""
+"""All groups of metric series, in the order in which /metrics has them."""
 
 from __future__ import annotations
 

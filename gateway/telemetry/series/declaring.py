@@ -99,9 +99,9 @@ class Keys:
         values = tuple(labels.values())
         self._single = len(values) == 1
         self.most: float = 0
-        """Number of a series' keys from which on new ones count as `other`; a closed set has no new ones."""
+        """Number of keys (label values) from which on new ones count as `other`; 0: a closed set has none."""
         self.at_zero: tuple[Key, ...] = ()
-        """Keys that a series has at zero before anything was counted."""
+        """Keys (label values) that a series has, at zero, before anything was counted."""
         if closed := [each for each in values if not isinstance(each, UpTo | Open)]:
             found = product(*closed)
             self.at_zero = tuple(key for (key,) in found) if self._single else tuple(found)
@@ -114,7 +114,7 @@ class Keys:
                 self.at_zero, self.most = (OTHER,), each.most
 
     def admit(self, key: Key, cell: Cell, owner: object) -> Key:
-        """Returns the key to count `key` under: itself or `other`. Raises `KeyError` if there is neither."""
+        """Returns the key that counts `key`: itself or `other`. Raises `KeyError` if a series has neither."""
         if key in cell or len(cell) < self.most:
             return key
         if OTHER in cell:
@@ -122,11 +122,11 @@ class Keys:
         raise KeyError(key)
 
     def without_backend(self, key: Key) -> Key:
-        """Returns the key to count under if series by backend are switched off."""
+        """Returns `key` without the name of a backend, as it counts if `metrics.per_backend` is off."""
         return key
 
     def texts(self, key: Any) -> tuple[str, ...]:  # noqa: ANN401 - a `Key` of this series
-        """Returns the label values of a key as they are written."""
+        """Returns the label values for which a key of the series stands, as /metrics has them."""
         return (key,) if self._single else key
 
 
@@ -173,7 +173,7 @@ class Series:
         return {key: self.zero() for key in self.keys.at_zero}
 
     def zero(self) -> Any:  # noqa: ANN401 - int or Histogram
-        """Returns the value of a key that has counted nothing."""
+        """Returns the initial value of one key of a series: zero, or an empty histogram."""
         return 0
 
     def take(self, cell: Cell) -> Taken:

@@ -1,5 +1,5 @@
-"""The series of what the gateway depends on or shares with others: names and sources of backends, replicas,
-an engine beside it.
+"""The metric series of what the gateway depends on or shares with others: names and sources of backends,
+replicas, an engine beside it.
 
 Label values come from the configuration: services, sources as they are written, and host names. Of the names
 that a source lists only those of backends become labels, which `core.fleet.source` bounds. No label names a

@@ -1,5 +1,5 @@
-"""The series of the process as a whole: what runs, its configuration and state file, its workers, its limits
-and what is used of them, TLS, the event loop, the logs."""
+"""The metric series of the process as a whole: what runs, its configuration and state file, its workers, its
+limits and what is used of them, TLS, the event loop, the logs."""
 
 from __future__ import annotations
 

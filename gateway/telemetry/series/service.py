@@ -1,4 +1,4 @@
-"""The series of each service. They end when the service is removed from the configuration."""
+"""The metric series of each service. They end when the service is removed from the configuration."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TunnelEnding(StrEnum):
 
 
 class RequestKeys(Keys):
-    """Keys (status, backend) of finished requests: status 0 is none, `other` stands for removed backends."""
+    """Rules for keys (status, backend) of finished requests: status 0 is none, `other` a removed backend."""
 
     def __init__(self) -> None:
         super().__init__({"code": OPEN, "backend": OPEN})
