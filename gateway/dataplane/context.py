@@ -59,7 +59,7 @@ draw_bits: Final = partial(getrandbits, RANDOM_BITS)
 NEVER: Final = float("inf")
 """Deadline of a connection that has none: infinity."""
 SENT_AT_ONCE: Final = 16 * 1024
-"""Bytes from which a piece is written at once: the transport then reports in the same call when too much
+"""Bytes from which data to send is written at once: the transport then reports in the same call when too much
 waits, and the other side is read no more in this loop iteration (threats R-B1), in which uvloop would read up
 to 8 MiB."""
 TICK: Final = 0.25
@@ -75,7 +75,7 @@ class Writer(Protocol):
     """Target of `Context.send`: a transport, or a connection in front of one."""
 
     def is_closing(self) -> bool:
-        """Whether the target is closing: nothing can be written any more."""
+        """Whether the connection that is written to is closing: nothing can be written any more."""
 
     def write(self, data: bytes, /) -> None:
         """Write `data` now or, as far as that is not possible, later."""
@@ -88,7 +88,7 @@ class OpenTunnel:
         self.service = service
         self.deadline = deadline
         self.expires_at = expires_at
-        """Wall-clock seconds at which the certificate of its client expires."""
+        """Wall-clock seconds at which the certificate of the tunnel's client expires."""
 
     def on_deadline(self) -> None:
         """Handle the tunnel's deadline: no byte has passed for too long."""
@@ -183,9 +183,9 @@ class Context:
         """Returns monotonic seconds, by which facts are dated and durations measured."""
         self.wall_clock: Callable[[], float] = wall_clock  # by which certificates of clients expire
         self.random_bits = random_bits
-        """Returns the random bits for one `selection.select`."""
+        """Returns the random bits for one choice among members (`selection.select`)."""
         self.now = clock()
-        """Monotonic seconds as of the last tick, for deadlines only."""
+        """Time of the worker's last tick, in monotonic seconds: the coarse clock, for deadlines only."""
         self.min_rate_grace = MIN_RATE_GRACE
         self.draining = False
         self.in_flight_by_member: defaultdict[str, int] = defaultdict(int)
@@ -197,7 +197,7 @@ class Context:
         """Tracing of requests; None: the gateway takes no part in traces, whose headers pass unchanged."""
         self.held_bodies = HeldBodies(limits.replay_total)
         self.leases = None if shared is None else shared.leases
-        """Leases of this worker by key (`selection.is_full`); None with a single worker."""
+        """Number of this worker's leases by key (`selection.is_full`); None with a single worker."""
         self.retry_budget = RetryBudget(self.in_flight_by_service, shared)
         self.ejections: MemberFailures = (
             Ejections(snapshots, metrics, clock, on_ejection)
@@ -205,7 +205,7 @@ class Context:
             else ReportedFailures(snapshots, shared)
         )
         self.held_back = self.ejections.held_back
-        """Reduced shares of requests, by key of the members that are held back (`selection.select`)."""
+        """Reduced shares of requests, by key of the ejected or re-entering member (`selection.select`)."""
         self.request_queue = RequestQueue(
             snapshots, self.in_flight_by_member, self.held_back, metrics, clock, random_bits, shared=shared
         )
@@ -219,7 +219,7 @@ class Context:
         self._loop = asyncio.get_running_loop()
         self._outbox: list[tuple[Writer, bytes]] = []
         self.response_cache: dict[ResponseCacheKey, ResponseRewrite] = {}
-        """Rewrites of response heads, by all that they depend on; filled by `cache_response`."""
+        """Cached rewrites of response heads, by all that they depend on; filled by `cache_response`."""
         self._configured: object = None
         """Routes for which the header readers were made: each configuration has its own object."""
         self.writes_client_cert = False
@@ -247,7 +247,7 @@ class Context:
             self.flush()
 
     def flush(self) -> None:
-        """Write all data that waits. Called before a connection is closed, too, so that nothing is lost."""
+        """Write all data that `send` has put off; also before a connection is closed, so nothing is lost."""
         outbox, self._outbox = self._outbox, []
         for writer, data in outbox:
             if not writer.is_closing():  # closed since: uvloop would raise, asyncio warn

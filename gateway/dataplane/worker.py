@@ -36,7 +36,7 @@ log = logging.getLogger("skewgate.worker")
 LOG_INTERVAL: Final = 60.0
 """Seconds between two log lines about connections closed to make room."""
 VERY_LATE: Final = 2 * TICK
-"""Seconds of lateness: a tick that is later means that the process did not run."""
+"""Seconds of delay of a tick beyond which the process must have been stopped or blocked."""
 IDLE_GRACE: Final = 2.0
 """Seconds for which idle client connections stay open while the gateway drains. A request that is on its way
 then gets a response with `Connection: close`, not a closed connection (threats E1)."""
@@ -60,7 +60,7 @@ class Worker:
         self.accept_phase = AcceptPhase(context.limits.handshakes)
         """Client connections that have not reached HTTP yet."""
         self._serving = self._aborted = False
-        """Whether the worker has listened on every address; whether it has closed everything."""
+        """Two flags: whether the worker has listened on every address; whether it has closed everything."""
         self._room = ClientRoom(self.context, self.accept_phase, self._open_pools)
         self._clients = self._room.clients
         self._pools: dict[str, ConnectionPool] = {}
@@ -110,7 +110,7 @@ class Worker:
 
     @property
     def not_serving(self) -> str:
-        """Why no client is accepted now, as a sentence; empty if they are."""
+        """Sentence why the worker accepts no client now; empty if it accepts them."""
         if self.context.draining:
             return "the gateway is shutting down"
         return "" if self._serving else "the gateway is starting: it does not listen yet"
@@ -197,7 +197,7 @@ class Worker:
         return refuses
 
     def accept_phase_began(self, pending: PendingConnection) -> None:
-        """Count a pending connection like a client: it needs the same room."""
+        """Count a connection that has not reached HTTP like a client: it needs the same file descriptors."""
         self.accept_phase.add(pending)
         if self._aborted:
             pending.refuse("closed")
@@ -362,7 +362,7 @@ class Worker:
     # -- for metrics and the admin listener
 
     def report(self) -> WorkerReport:
-        """Gauges of this worker at this moment."""
+        """Present values of this worker's gauges, for metrics and the admin listener."""
         context = self.context
         return WorkerReport(
             in_flight_by_member=dict(context.in_flight_by_member),
@@ -385,5 +385,5 @@ class Worker:
         )
 
     def number_of_clients(self) -> int:
-        """Number of client connections, pending ones included."""
+        """Number of this worker's client connections, those before HTTP included."""
         return len(self._room)

@@ -173,21 +173,21 @@ class BackendConnection:
         self.phase: BackendPhase = CONNECTING
         self.transport: asyncio.Transport
         self.made_at = pool.context.now
-        """Time at which the gateway began to connect, by the worker's coarse clock."""
+        """Time at which the gateway began to make this backend connection, by the worker's coarse clock."""
         self.deadline = NEVER
         self.timeouts = pool.context.timeouts
         """Time-outs of the service of the last request on this connection. `reuse` is of the same service."""
         self.reuse = DEFAULT_REUSE
         self.requests = 0
-        """Number of requests that this connection has carried, the present one included."""
+        """Number of requests that this backend connection has carried, the present one included."""
         self.sent_ids: SentIds = []
         self._poll: Callable[[int], list[tuple[int, int]]]
-        """Asks the kernel whether anything can be read, the end of the connection included."""
+        """Asks the kernel whether the backend has sent anything, the end of the connection included."""
         self.is_closing: Callable[[], bool]
-        """Whether the connection is closing: nothing can be written to it any more."""
+        """Whether the backend connection is closing: nothing can be written to it any more."""
         self._is_tls = False
         self._tickets_due = False
-        """Whether readable bytes are most likely session tickets: a TLS 1.3 handshake was just made."""
+        """Whether bytes to read are most likely TLS session tickets: a TLS 1.3 handshake was just made."""
         self._quick_ack: QuickAck | None = None
         # Of the request
         self._receiver: ResponseReceiver | None = None
@@ -271,7 +271,7 @@ class BackendConnection:
         *,
         is_head_request: bool,
     ) -> None:
-        """Begin an attempt on this connection: its request is sent next, and its response read."""
+        """Begin an attempt on this backend connection: its request is sent next, and its response read."""
         self.phase = UNSENT
         self._receiver = receiver
         self._reader = reader
@@ -309,8 +309,8 @@ class BackendConnection:
         return self.transport.is_closing() or (bool(self._poll(0)) and not self._has_tickets_only())
 
     def _has_tickets_only(self) -> bool:
-        """Whether readable bytes can only be session tickets. They look like other data, but no earlier
-        request was sent that they could answer."""
+        """Whether the backend can only have sent TLS session tickets. They look like other data, but no
+        earlier request was sent that they could answer."""
         if not self._tickets_due:
             return False
         poll = select.poll()
@@ -334,7 +334,7 @@ class BackendConnection:
         self.transport.write(data)
 
     def note_surplus(self) -> None:
-        """Report to the pool if bytes can be read that answer no request. Unknown over TLS."""
+        """Report to the pool if the backend has sent bytes that answer no request. Unknown over TLS."""
         sock = self.transport.get_extra_info("socket")
         if not self._is_tls and sock is not None and unread(sock.fileno()):
             self.pool.on_out_of_step("surplus")
@@ -378,11 +378,11 @@ class BackendConnection:
 
     @property
     def _reads_head(self) -> bool:
-        """Whether the connection has a request, and no byte of the response content has come."""
+        """Whether the backend connection has a request, and no content of its response has come."""
         return self.phase in (UNSENT, SENDING, AWAITING_HEAD)
 
     def _leave(self) -> ResponseReceiver | None:
-        """Begin to close the connection; returns the attempt that waits for a response."""
+        """Begin to close the backend connection; returns the attempt that waits for a response."""
         receiver, self._receiver = self._receiver, None
         self.phase = CLOSING
         self.deadline = NEVER
@@ -441,7 +441,7 @@ class BackendConnection:
     # -- the response
 
     def eof_received(self) -> bool:
-        """Let the transport close after the backend's end, which completes the response or cuts it off."""
+        """Let the transport close: the backend sends no more, which completes its response or cuts it off."""
         reads = self.phase is READING or self.phase is READING_EARLY
         if reads and self._framing == UNTIL_CLOSE and (not self._is_tls or has_ended(self.transport)):
             self.phase = FINISHED
@@ -533,13 +533,13 @@ class BackendConnection:
             self._fail(failure)
 
     def hand_over(self) -> None:
-        """Give the connection to a tunnel: no response is read from it any more."""
+        """Give the backend connection to a tunnel: no response is read from it any more."""
         self.phase = TUNNELLING
         self._receiver = None
         self.deadline = NEVER
 
     def use_once(self) -> None:
-        """Close the connection after this response: what the backend takes its bytes for is uncertain."""
+        """Close the backend connection after this response: what it takes further bytes for is uncertain."""
         self._last_response = True
 
     def _begin_content(self, receiver: ResponseReceiver, response: ResponseHead, data: bytes) -> None:

@@ -41,7 +41,7 @@ REASON_OF: Final[dict[Failure, EjectionReason]] = {
     Failure.REPLY_TIMEOUT: EjectionReason.TIMEOUT,
     Failure.REPLY_STALLED: EjectionReason.TIMEOUT,
 }
-"""Ejection reason by failure. No other failure is the member's fault. Those to connect come through
+"""Ejection reason by failure. No other failure is the member's fault. Failures to connect come through
 `connect_failed`."""
 
 _CLOSED_IDLE: Final = frozenset({Failure.NOT_SENT, Failure.NO_REPLY})
@@ -56,7 +56,7 @@ _TEXTS: Final[Mapping[EjectionReason, str]] = {
 
 
 OnEjection: TypeAlias = Callable[[str, str, bool], None]
-"""Callback for ejections: (member key, what happened and why, whether it is ejected now)."""
+"""Callback for ejections of members: (member key, what happened and why, whether it is ejected now)."""
 
 
 def untold(_key: str, _text: str, _ejected: bool) -> None:  # noqa: FBT001
@@ -100,7 +100,7 @@ class MemberFailures:
         self._counts_status = False
         """Whether some service counts responses with a status from 500 on as failures."""
         self._looked_at: object = None
-        """Routes of the configuration for which `_counts_status` was computed."""
+        """Routes (one object for each configuration) for which `_counts_status` was computed last."""
 
     # -- what requests have met
 
@@ -136,7 +136,7 @@ class MemberFailures:
     # -- as time passes
 
     def tick(self) -> None:
-        """Update what depends on time and configuration in the record of failures, with every tick."""
+        """Adapt the failure histories and ejections to the present time and configuration, at every tick."""
         routes = self._snapshots.current.routes
         if self._looked_at is not routes:
             self._looked_at = routes

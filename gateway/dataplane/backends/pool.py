@@ -50,7 +50,7 @@ class ConnectionRoom(Protocol):
     """Interface through which a connection pool asks for file descriptors."""
 
     def backend_opens(self, connection: BackendConnection, /) -> bool:
-        """Whether there is a file descriptor for a backend connection. It counts until `backend_closed`."""
+        """Whether a backend connection gets a file descriptor, which is counted until `backend_closed`."""
 
     def backend_closed(self, connection: BackendConnection, /) -> None:
         """Stop counting a backend connection that is closed or could not be made."""
@@ -73,10 +73,10 @@ class ConnectionPool(ConnectionHome):
         self.closed = False
         self.id_mark = context.request_ids.mark
         self._has_exceptions = False
-        """Whether this pool is closed, or its backend was found out of step."""
+        """Whether this connection pool is closed, or its backend was found out of step with the requests."""
         self._once_until = 0.0
-        """Time, by the coarse clock, until which each connection carries one request, and everything received
-        is acknowledged at once. 0: the backend was never out of step."""
+        """Time, by the coarse clock, until which each connection to this backend carries one request, and all
+        that is received is acknowledged at once. 0: the backend was never out of step."""
         self._connecting: dict[asyncio.Task[None], ResponseReceiver] = {}
 
     def acquire(self, *, verify: bool) -> BackendConnection | None:

@@ -35,10 +35,10 @@ wait for the old members, and do not hold up the others."""
 
 
 class Turn(NamedTuple):
-    """Right of a request to keep its place, and the rest of its time, if it has to wait once more."""
+    """Place of a request in the queue and the rest of its waiting time, kept in case it has to wait again."""
 
     number: int
-    """Number of the wait, which counts up: a lower one waits longer."""
+    """Number of the request's wait; numbers count up, so a lower one has waited longer."""
     left: float
     """Seconds for which the request may still wait."""
 
@@ -94,7 +94,7 @@ class RequestQueue:
         self._shared = shared
         self._leases = None if shared is None else shared.leases
         self._lines: dict[Line, dict[WaitingRequest, _QueueEntry]] = {}
-        """Waiting requests by line, each line in the order of the numbers; none is empty."""
+        """Waiting requests by `Line`, each line in the order of its requests' numbers; no line is empty."""
         self._entries: dict[WaitingRequest, _QueueEntry] = {}
         self._number = 0
         self._given_back: list[str] = []
@@ -152,7 +152,7 @@ class RequestQueue:
         return length if self._shared is None else self._shared.places(length)
 
     def _may_get_lease(self, member: Member, shared: SharedLimits) -> bool:
-        """Whether other workers may have unused leases for all that would wait here."""
+        """Whether other workers may have unused leases of a member for all requests that would wait here."""
         elsewhere = member.bound - shared.leases.get(member.key, 0)
         waiting = self.waiting_by_member.get(member.key, 0)
         return member.key not in shared.exhausted and waiting < self._places_for(member) + elsewhere

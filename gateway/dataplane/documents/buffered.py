@@ -87,9 +87,9 @@ class BufferedResponse:
     """A response whose content is being collected. `max_document`: `limits.document`."""
 
     body = b""
-    """Body for the client, once the response is complete."""
+    """Body of the response for the client, once the response is complete."""
     cached_document: CachedDocument | None = None
-    """The discovery document to cache, after it was rewritten."""
+    """The discovery document to cache, as the backend sent it; set once the client's was made from it."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class BufferedResponse:
         return dialect.read_refusal(self.response.status, body)
 
     def rewrite_document(self, request: RequestHead, public_base: str, rewrites: RewriteCache) -> bool:
-        """Rewrite the document with the offer and the links for the client. False: it cannot be shown."""
+        """Rewrite the discovery document with the offer and the client's links. False: it cannot be shown."""
         response, resolution = self.response, self._resolution
         if request.method == "HEAD":
             self._describe(-1)  # the length of the rewritten document is not known

@@ -74,7 +74,7 @@ class CachedDocument:
     def response(
         self, resolution: Resolution, host: str, public_base: str, rewrites: RewriteCache
     ) -> Response | None:
-        """Cached document for a client that reached `public_base`; None: it is not for this client."""
+        """Response with this cached document to a client that uses `public_base`; None: not for this one."""
         dialect, endpoint, offered = resolution.view.service.dialect, resolution.endpoint, resolution.offered
         assert offered is not None, "a cached document is used only while something is on offer"
         links = Links(self.backend.origin, self.host, self.public_base, moved_to=public_base)
@@ -93,11 +93,11 @@ class CachedDocument:
         return response if edits is None else edits.edit_response(response)
 
     def shown_version(self, offered: VersionSet) -> Version | None:
-        """Version of the document as clients are shown it; None: it had none, or it is no longer on offer."""
+        """Version that clients are shown for this document; None: it had none, or none that is on offer."""
         return self.version if self.version is not None and self.version in offered else None
 
     def version_text(self, resolution: Resolution) -> str:
-        """Version of the document as shown (`shown_version`), in the dialect's spelling; empty: none."""
+        """Version that clients are shown for this document, in the dialect's spelling; empty: none."""
         offered = resolution.offered
         version = None if offered is None else self.shown_version(offered)
         return "" if version is None else resolution.view.service.dialect.scheme.format(version)
@@ -183,7 +183,7 @@ class CachedDocuments:
 
 
 def _probed(key: DocumentKey) -> CachedDocument | None:
-    """Document that a probe has read, of the member with the highest version; of legacy ones last."""
+    """Document that a probe has read: that of the member with the highest version, a legacy one's last."""
     service, members = key.service, () if key.members is None else key.members.all
     able = [member for member in members if member.document is not None and _is_at(key, member.document)]
     chosen = [member for member in able if not member.legacy] or (able if key.from_legacy else [])
@@ -221,7 +221,7 @@ def _is_at(key: DocumentKey, document: ProbedDocument) -> bool:
 
 
 def _authority(base: str) -> str:
-    """Authority of a public base such as `https://api.example/metal`."""
+    """Authority (host and port) in a public base URL such as `https://api.example/metal`."""
     return base.partition("//")[2].partition("/")[0]
 
 

@@ -24,7 +24,7 @@ _Key: TypeAlias = tuple[Dialect, Endpoint, Links, bytes]
 
 class _Entry(NamedTuple):
     offered: VersionSet
-    """Offer in the rewritten document. Compared, not hashed: it may have a thousand ranges."""
+    """Versions on offer in the rewritten document. Compared, not hashed: they may be a thousand ranges."""
     result: bytes | None
     size: int
 
@@ -44,7 +44,7 @@ class RewriteCache:
     def rewrite(
         self, dialect: Dialect, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
-        """Rewritten document, from the cache if it is there (`dialect.rewrite_document`, None included)."""
+        """Rewritten document, from the cache or by `dialect.rewrite_document` (None: not such a document)."""
         key = (dialect, endpoint, links, body)
         entry = self._entries.get(key)
         if entry is not None and entry.offered == offered:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gateway.tls.values import ClientCertificate
 
 STEP_TIME: Final = 0.002
-"""Seconds of TLS handshakes in one loop iteration, which is how long a flood delays other connections. A
+"""Maximum seconds of TLS handshakes in one loop iteration: so long a flood delays other connections. A
 signature takes 0.05 (ECDSA) to 1 ms (RSA)."""
 MAX_PAUSE: Final = 1.0
 """Seconds after which a silent connection in its TLS handshake is closed while others wait for a slot."""
@@ -47,7 +47,7 @@ MAX_COMPARED: Final = 32
 
 
 class _Turns:
-    """Round-robin queue: waiting connections by source, and each source gets its turn."""
+    """Round-robin queue of client connections by source (address or network): each source gets its turn."""
 
     def __init__(self) -> None:
         self._by_source: dict[str, deque[PendingConnection]] = {}
@@ -56,11 +56,11 @@ class _Turns:
         return bool(self._by_source)
 
     def add(self, one: PendingConnection) -> None:
-        """Append a connection to the queue of its source."""
+        """Append a connection to the queue of its client's address or network (the source)."""
         self._by_source.setdefault(one.source, deque()).append(one)
 
     def next(self, having: Callable[[str], int] | None = None) -> PendingConnection:
-        """Take the first connection of the next source; with `having`, of that with least among a few."""
+        """Take the next source's first connection; with `having`, that of the one with least of a few."""
         sources = iter(self._by_source)
         source = next(sources) if having is None else min(islice(sources, MAX_COMPARED), key=having)
         waiting = self._by_source.pop(source)
@@ -80,7 +80,7 @@ class AcceptPhase:
         self._all: dict[PendingConnection, None] = {}
         self._active: dict[str, dict[PendingConnection, None]] = {}
         self.active = 0
-        """Number of connections with a handshake slot."""
+        """Number of client connections that have a slot for their TLS handshake."""
         self._parked = _Turns()
         self._queue = _Turns()
         self._filling = False
@@ -211,7 +211,7 @@ MAX_HANDSHAKE: Final = 128 * 1024
 MAX_PARKED: Final = 16 * 1024
 """Maximum bytes that are read from a client before its connection has a handshake slot."""
 LINGER: Final = 2.0
-"""Seconds for a refused client to read the reason. An immediate close, with bytes unread, is a reset."""
+"""Seconds for a refused client to read the reason: an immediate close, with bytes unread, is a reset."""
 
 _PROXY_HEADER: Final = 0
 _FIRST_BYTE: Final = 1
@@ -299,7 +299,7 @@ class PendingConnection:
         self.source = ""
         """Source for which the connection counts: the client's address or network (`source_of`)."""
         self.active = False
-        """Whether the connection has a handshake slot."""
+        """Whether the client connection has a slot for its TLS handshake."""
         self.queued = False
         """Whether the next handshake step is scheduled: the gateway and not the client is waited for."""
         self.deadline = 0.0
@@ -502,7 +502,7 @@ class PendingConnection:
             self._raw.write_eof()
 
     def _close(self, tls: TlsTransport | None = None) -> None:
-        """Close the connection after OpenSSL's last bytes. `tls`: set if the handshake is complete."""
+        """Close the client connection after OpenSSL's last bytes. `tls`: set if the handshake is complete."""
         self._end()
         self._home.accept_phase_ended(self)
         if tls is not None:
@@ -529,7 +529,7 @@ class PendingConnection:
         self._home.context.metrics.count(OfProcess.client_errors, reason)
 
     def _count(self, result: str) -> None:
-        """Count the result of the accept phase. Without TLS only failures are counted."""
+        """Count the result of PROXY header and TLS handshake. Without TLS only failures are counted."""
         if self._listener.certificates is not None:
             self._home.context.metrics.count(OfProcess.tls_handshakes, result)
         elif result != "closed":

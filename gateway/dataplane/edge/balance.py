@@ -38,7 +38,7 @@ class Descriptors(NamedTuple):
     """Sending socket for each other worker: (slot, descriptor)."""
 
     def all(self) -> tuple[int, ...]:
-        """All file descriptors, for the worker's process to inherit."""
+        """All file descriptors for balancing, which the worker's process inherits."""
         return (self.table, self.inbox, *(number for _, number in self.senders))
 
 
@@ -59,7 +59,7 @@ class ConnectionCounts:
             self.ended(slot)
 
     def descriptors(self, slot: int) -> Descriptors:
-        """File descriptors for the worker in `slot`; they stay owned by the main process."""
+        """File descriptors for the balancing worker in `slot`; they stay owned by the main process."""
         senders = tuple(
             (other, sender.fileno()) for other, (_, sender) in enumerate(self._pairs) if other != slot
         )
@@ -103,7 +103,7 @@ class ConnectionCounts:
                     os.close(number)
 
     def close(self) -> None:
-        """Close the table and all sockets, and with them the connections that nobody has taken."""
+        """Close the table of connection counts and all sockets, with the connections that nobody took."""
         if self._map.closed:
             return
         self._counts.release()
@@ -135,19 +135,19 @@ class Balance:
         self._taken: set[asyncio.Task[None]] = set()
 
     def start(self, places: Mapping[int, MakeProtocol]) -> None:
-        """Take part in balancing. `places`: makers of protocols, by the position of their listener."""
+        """Begin to balance with other workers. `places`: makers of protocols, by the listeners' positions."""
         self._places = dict(places)
         self._serving = True
         self.tell()
         asyncio.get_running_loop().add_reader(self._inbox.fileno(), self.take)
 
     def stop(self) -> None:
-        """Give no connection away, and announce that none is wanted. Given ones are taken until `close`."""
+        """Give other workers no connection, and announce to want none. Given ones are taken until `close`."""
         self._serving = False
         self._counts[self._slot] = NOT_SERVING
 
     def close(self) -> None:
-        """Take the given connections, and stop. Later ones wait for the next worker of the slot."""
+        """Take connections that other workers gave, and stop. Later ones wait for the slot's next worker."""
         if self._inbox.fileno() < 0:
             return
         self.stop()
@@ -232,7 +232,7 @@ class AcceptedConnection:
         protocol.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Do nothing: the connection was given away."""
+        """Do nothing at the end of the connection, which was given to another worker."""
 
     def data_received(self, data: bytes) -> None:
         """Never called: nothing is read before the connection has its own protocol."""

@@ -111,7 +111,7 @@ class ClientConnection(Downstream):
     )
 
     def __init__(self, worker: ClientHome, peer: Peer | None = None) -> None:
-        """Set up a connection of `worker`. `peer`: if it is known before the connection is made."""
+        """Set up a client connection of `worker`. `peer`: if it is known before the connection is made."""
         self.worker = worker
         context = self.context = worker.context
         self.pool = worker.pool
@@ -127,7 +127,7 @@ class ClientConnection(Downstream):
         self._buffer = b""
         self._receive_rate = ReceiveRate(context.min_rate_grace)
         self._empty_line_before = -1
-        """Number of requests at the last skipped empty line: one such line may stand before each request."""
+        """Number of requests read when an empty line was last skipped: one may stand before each request."""
         self._head_deadline = NEVER
         self._head_received = 0
         self._discarding: RequestBody | None = None
@@ -182,7 +182,7 @@ class ClientConnection(Downstream):
             self.close()
 
     def on_deadline(self) -> None:
-        """Handle a deadline: the client has not sent a rest or its next request, or not read, in time."""
+        """Handle the connection's deadline: the client has not sent, or not read, what it had to in time."""
         phase, exchange = self.phase, self.exchange
         if phase is LINGERING:
             self.close()
@@ -226,7 +226,7 @@ class ClientConnection(Downstream):
         return b"" if self._is_ending() else data
 
     def _is_ending(self) -> bool:
-        """Whether no further request begins here. A method, for the same reason as `_serves`."""
+        """Whether no further request begins on this connection. A method for the same reason as `_serves`."""
         return self.phase in _ENDING
 
     def _holds_enough(self) -> bool:
@@ -261,7 +261,7 @@ class ClientConnection(Downstream):
                 self.close()
 
     def _read_head(self) -> bool:
-        """Begin an exchange if the next request head is complete (stop 1); False if not."""
+        """Begin an exchange if the next request head is complete (stop 1 of 8); False if not."""
         data = self._buffer
         reader = self.context.request_reader(self.peer.is_trusted)
         try:

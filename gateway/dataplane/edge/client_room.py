@@ -95,7 +95,7 @@ class ClientRoom:
         """Number of clients closed to make room since the last log line about it."""
 
     def __len__(self) -> int:
-        """Number of client connections, pending ones included."""
+        """Number of client connections, those before HTTP included."""
         return len(self.clients) + len(self._accept_phase)
 
     @property

@@ -279,7 +279,7 @@ class ListeningSockets:
 
 
 def reason_of(error: OSError, key: str = "`listen`") -> str:
-    """Why listening failed, and what to do. `key`: the configuration key of the address."""
+    """Message why listening failed, and what to do. `key`: the configuration key of the address."""
     number = error.errno or 0
     reason = os.strerror(number) if number > 0 else error.strerror or str(error)
     hint = HINTS.get(number)

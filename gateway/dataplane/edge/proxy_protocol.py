@@ -34,10 +34,10 @@ _CLIENT_USED_TLS: Final = 0x01
 
 @final
 class ProxyHeader(NamedTuple):
-    """Content of a PROXY header."""
+    """Content of a PROXY header: its size, the client's address, and whether the client used TLS."""
 
     size: int
-    """Bytes of the PROXY header."""
+    """Length of the PROXY header in bytes."""
     address: str
     """The client's address. Empty if there is none, as in the balancer's own checks: the peer's counts."""
     tls: bool = False

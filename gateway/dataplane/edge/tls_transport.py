@@ -256,7 +256,7 @@ class TlsTransport:
         return not self._paused and not self._closing
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Pass bytes to another protocol from now on. Bounded reads limit what is read from the socket."""
+        """Pass decrypted bytes to another protocol from now on. Bounded reads limit reads from the socket."""
         if isinstance(protocol, BoundedReads):
             self._protocol = protocol.protocol
             bound_reads(self._raw, cast(asyncio.Protocol, self), protocol.buffer, protocol.reads_little)
@@ -283,7 +283,7 @@ class TlsTransport:
         self._raw.write(self._outgoing.read())
 
     def can_write_eof(self) -> bool:
-        """Whether one side can close alone. Always: TLS 1.3 can, and a closed TLS 1.2 client reads on."""
+        """Whether one side can close alone: always True. A TLS 1.2 client, too, reads on after its close."""
         return True
 
     def write_eof(self) -> None:

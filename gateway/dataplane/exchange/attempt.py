@@ -92,7 +92,7 @@ class Attempt(ResponseReceiver):
         """Monotonic seconds at which the request head was written. Facts from the response are dated so, as
         the backend may have composed it soon after: a slow response never replaces a later probe."""
         self._began = 0.0
-        """Time at which a new connection was requested, while the gateway traces; 0: one was idle."""
+        """Time at which a new backend connection was requested; 0: one was idle, or nothing is traced."""
         self.ended = False
         self.connection: BackendConnection | None = None
         """Backend connection; None while it is being made, and after the response has ended."""
@@ -129,7 +129,7 @@ class Attempt(ResponseReceiver):
         self._owner.on_sent()
 
     def _send(self, connection: BackendConnection) -> None:
-        """Write the request head, and the part of the body that has arrived (stop 7)."""
+        """Write the request head, and the part of the body that has arrived (stop 7 of 8)."""
         owner, body = self._owner, self._owner.body
         context, request, resolution = owner.context, owner.request, owner.resolution
         self.connection = connection
@@ -207,8 +207,8 @@ class Attempt(ResponseReceiver):
         self._owner.forward_interim(response)
 
     def on_switch(self, response: ResponseHead, head: bytes, rest: bytes) -> Failure | None:
-        """Handle a 101 (stop 8). No tunnel begins without a request for it, or at another version than the
-        negotiated one: it may last for days."""
+        """Handle a 101 (stop 8 of 8). No tunnel begins without a request for it, or at another version than
+        the negotiated one: it may last for days."""
         owner, connection, resolution = self._owner, self.connection, self._owner.resolution
         protocol = agreed_protocol(head, owner.request.upgrade, resolution.view.service.upgrade)
         if connection is None or not protocol:
@@ -228,7 +228,7 @@ class Attempt(ResponseReceiver):
         return None
 
     def on_response(self, response: ResponseHead, piece: bytes, *, done: bool) -> None:
-        """Handle a complete response head, and `piece` of its content (stop 8)."""
+        """Handle a complete response head, and the first piece of its content (stop 8 of 8)."""
         owner, member = self._owner, self.member
         context, resolution, record = owner.context, owner.resolution, owner.record
         record.backend_seconds = context.clock() - self.sent_at
@@ -362,6 +362,6 @@ class Attempt(ResponseReceiver):
 
 
 def _first_segments(path: str) -> str:
-    """First two segments of a path: one odd resource does not stand for the API (semantics, Knowing)."""
+    """First two segments of a request path: one odd resource is not the whole API (semantics, Knowing)."""
     segments = [segment for segment in path.split("/") if segment]
     return f"/{'/'.join(segments[:2])}"[:MAX_MISMATCH_PATH]

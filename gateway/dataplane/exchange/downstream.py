@@ -50,11 +50,11 @@ class Downstream:
         raise NotImplementedError
 
     def must_close(self) -> bool:
-        """Whether this response is the last one on the connection, for a reason of the connection itself."""
+        """Whether this response is the last one on the client connection, for a reason of its own."""
         raise NotImplementedError
 
     def hand_over(self) -> tuple[bytes, bool]:
-        """Give the connection to a tunnel; returns the bytes behind the request, and whether no more come."""
+        """Give the client connection to a tunnel; returns bytes behind the request, and if no more come."""
         raise NotImplementedError
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -66,5 +66,5 @@ class Downstream:
         raise NotImplementedError
 
     def exchange_ended(self, *, keep: bool) -> None:
-        """Go on after an exchange. `keep`: its response is complete, and the client connection stays open."""
+        """Go on with the client connection after an exchange. `keep`: the response is whole; it stays."""
         raise NotImplementedError

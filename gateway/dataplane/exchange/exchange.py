@@ -121,7 +121,7 @@ class Exchange(AttemptOwner):
         self.stage: Stage = DECIDING
         self.body: RequestBody | None = None
         self._selected: Member | None = None
-        """Member selected while the request body is still awaited."""
+        """Member selected for the request while its body is still awaited."""
         self._attempt: Attempt | None = None
         self._retries: Retries | None = None
         self._counted: CountedRequest | None = None
@@ -247,7 +247,7 @@ class Exchange(AttemptOwner):
     # -- stop 7: to the backend
 
     def _begin_attempt(self, member: Member | None) -> None:
-        """Send the request to `member`, once there is a connection (stop 7); None: to whichever has room."""
+        """Send the request to `member` (None: to whichever has room), once connected (stop 7 of 8)."""
         if member is None:
             if not self._wait_for_room(None):
                 # No backend refused it, but no member serves the version any more: the same 503.
@@ -267,7 +267,7 @@ class Exchange(AttemptOwner):
             self.downstream.pause_reading()
 
     def on_sent(self) -> None:
-        """Note that the request was sent on a connection that had to be made (stop 7)."""
+        """Note that the request was sent on a connection that had to be made (stop 7 of 8)."""
         self.stage = AWAITING_RESPONSE
         if self.body is not None and self._attempt is not None:
             self._read_body_on(self.body, self._attempt)
@@ -282,7 +282,7 @@ class Exchange(AttemptOwner):
     # -- stop 8: back to the client
 
     def forward_interim(self, response: ResponseHead) -> None:
-        """Pass an interim response on, without the fields of final ones (stop 8). HTTP/1.0 has none."""
+        """Pass an interim response on, without the fields of final ones (stop 8 of 8). HTTP/1.0 has none."""
         if self.request.minor:
             self._retries_so_far().exhausted = True  # the client has got something
             edits, fields = self.resolution.response_edits, response.passthrough
@@ -292,7 +292,7 @@ class Exchange(AttemptOwner):
     def forward_response(
         self, response: ResponseHead, rewrite: ResponseRewrite, piece: bytes, *, done: bool
     ) -> None:
-        """Write the response head with its owned fields rewritten, and the content as it comes (stop 8)."""
+        """Write the response head with rewritten owned fields, and the content as it comes (stop 8 of 8)."""
         self.stage = RESPONDING
         downstream, record, minor = self.downstream, self.record, self.request.minor
         record.status = response.status
@@ -327,7 +327,7 @@ class Exchange(AttemptOwner):
             self._end()
 
     def begin_tunnel(self, connection: BackendConnection, head: bytes, rest: bytes) -> None:
-        """Begin a tunnel that passes bytes both ways: the backend has switched protocols (stop 8)."""
+        """Begin a tunnel that passes bytes both ways: the backend has switched protocols (stop 8 of 8)."""
         self.context.in_flight_by_service[self.record.service] -= 1
         self.stage = TUNNELLING
         self.record.status = 101
@@ -511,7 +511,7 @@ class Exchange(AttemptOwner):
             self._respond_failure(failure)
 
     def _release_budget(self, retries: Retries) -> None:
-        """Give the retry budget back: the response has begun, or the exchange is over."""
+        """Release the request's place in the retry budget: a response has begun, or the exchange is over."""
         if retries.holds_budget:
             retries.holds_budget = False
             self.context.retry_budget.release(self.record.service)
@@ -581,7 +581,7 @@ class Exchange(AttemptOwner):
         self._end()
 
     def _end(self) -> None:
-        """End the exchange (stop 8): give back what was counted and hand out the RequestRecord."""
+        """End the exchange (stop 8 of 8): give back what was counted and hand out the RequestRecord."""
         context, record = self.context, self.record
         stage, attempt = self.stage, self._attempt
         if stage is not DECIDING and stage is not TUNNELLING:

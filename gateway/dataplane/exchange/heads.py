@@ -34,7 +34,7 @@ def compose_upstream_head(
     request_id: str,
     end: bytes,
 ) -> bytes:
-    """Request head for `member` (stop 7). `path`: without the route's prefix. `request_id`: may be empty."""
+    """Request head for `member` (stop 7 of 8). `path`: without the route's prefix. `request_id`: or empty."""
     prefix = resolution.prefix
     target = request.target
     if prefix or member.backend.path or resolution.target_has_version:
@@ -103,7 +103,7 @@ def compose_downstream_head(
     connection: bytes,
     piece: bytes,
 ) -> bytes:
-    """The response head and framed content, `piece` (stop 8). The other lines are whole, or empty."""
+    """Response head and framed content (`piece`) for the client (stop 8 of 8). Lines are whole, or empty."""
     fields = response.passthrough
     if rewrite.edits is not None:
         fields = rewrite.edits.edit(fields)

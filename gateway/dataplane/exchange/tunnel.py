@@ -60,10 +60,10 @@ class TunnelOwner:
 
 
 def request_upgrade(owner: TunnelOwner) -> tuple[RequestHead, Retries | None]:
-    """The request as a backend gets it, with the protocols that its service allows; of a discovery document
-    none. Without any it is an ordinary request (None). A request for an upgrade is sent on a new connection,
-    and again only if nothing was sent or executed: a backend may have switched, and its client would wait for
-    another one's answer."""
+    """The upgrade request as a backend gets it, with the protocols that its service allows (none for a
+    document), and its retries. Without protocols it is an ordinary request (None). An upgrade is sent on a
+    new connection, and again only if nothing was sent or executed: a backend may have switched, and its
+    client would wait for another one's answer."""
     request, resolution = owner.request, owner.resolution
     metrics, service = owner.context.metrics, owner.record.service
     allowed = () if resolution.rewrites_document else resolution.view.service.upgrade
@@ -124,19 +124,19 @@ class TunnelEnd:
     ) -> None:
         self._tunnel = tunnel
         self._connection_lost = connection_lost
-        """Callback of the connection's former protocol, whose owner counts it until then."""
+        """Callback of the former protocol for the connection's end: its owner counts it until then."""
         self._error: Exception | None = None
         self.transport = transport
         self.other: TunnelEnd
         self.gone = gone
-        """Reason with which the tunnel ends if this connection breaks."""
+        """Reason with which the tunnel ends if the connection on this side of it breaks."""
         self.bytes_in = 0
         self.is_finished = False
         """Whether the peer on this side of the tunnel sends nothing more."""
         self.is_lost = False
 
     def attach(self, buffer: bytearray, *, reading: bool) -> None:
-        """Read this connection for the tunnel. `reading`: whether the other side takes more now."""
+        """Pass this connection's bytes to the tunnel. `reading`: whether the other side takes more now."""
         protocol = cast("asyncio.Protocol", self)
         if self.is_finished or self.transport.get_extra_info("sslcontext") is not None:
             self.transport.set_protocol(protocol)  # TLS backends are read in another way (`read_to_the_end`)
@@ -187,7 +187,7 @@ class TunnelEnd:
             self.transport.resume_reading()
 
     def release(self) -> None:
-        """Report the end of the connection to its former owner."""
+        """Report the end of this connection of the tunnel to its former protocol, and so to its owner."""
         self._connection_lost(self._error)
 
 

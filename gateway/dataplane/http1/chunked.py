@@ -23,7 +23,7 @@ _MAX_EXCESS: Final = 256 * 1024
 one or two bytes have such bytes: 87,381 chunks of one byte reach the limit. That is a day of a sender that
 keeps its connection alive with a blank each second, and no stream of lines ever gets there."""
 _FRAME: Final = len(b"\r\n\r\n")
-"""Bytes of a chunk that are neither content nor digits."""
+"""Number of bytes in a chunk that are neither content nor digits of its size: two CRLFs."""
 _EXCESS_OF_ONE: Final = 1 + _FRAME - 2 * 1
 _EXCESS_OF_TWO: Final = 1 + _FRAME - 2 * 2
 

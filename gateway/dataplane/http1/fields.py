@@ -49,7 +49,7 @@ _KEEP_ALIVE_VALUES: Final = [b"keep-alive"]
 KEEP_ALIVE_OPTIONS: Final = frozenset({"keep-alive"})
 NO_OPTIONS: Final[frozenset[str]] = frozenset()
 _LISTS_NO_FIELD: Final = frozenset({"close", "keep-alive", "", "te", "upgrade"})
-"""Options of `Connection` that name no field which passes on, normalized."""
+"""Normalized options of `Connection` that do not name a field which would else be forwarded."""
 
 
 def is_host(text: bytes) -> bool:

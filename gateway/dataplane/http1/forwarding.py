@@ -124,13 +124,13 @@ class Peer:
         self.is_trusted = trusted_socket or _is_in(self._ip, trusted)
         """Whether the peer may say who the client is and what the original URL was."""
         self._access: Access | None = None
-        """Access rules for which `_is_allowed` was computed."""
+        """Access rules for which the cached answer about this peer (`_is_allowed`) was computed."""
         self._is_allowed = False
         self._shared = shared
         self._last_host = ""
         self._last_prefix = ""
         self._last_lines = b""
-        """Field lines for a request to the last Host with the last prefix, if nothing else enters."""
+        """Field lines for the last Host and path prefix, used again where they depend on nothing else."""
 
     def lines(self, request: RequestHead, backend: Backend, prefix: str) -> bytes:
         """Field lines that the gateway writes for a backend: `Host`, and those about the client. A client

@@ -56,7 +56,7 @@ _LITERAL: Final = frozenset({names.CONNECTION, names.CODING, names.EXPECT})
 
 _Groups: TypeAlias = tuple[bytes, ...]
 _Cut: TypeAlias = Callable[[_Groups], tuple[bytes, ...]]
-"""Function that takes at least two of the groups of a match."""
+"""Function that takes at least two groups out of all groups of a layout's match."""
 
 
 class _Ids(NamedTuple):
@@ -140,7 +140,7 @@ class _Expression:
         return re.compile(source).match if len(source) <= MAX_LAYOUT_SIZE else None
 
     def value_of(self, kind: int) -> int:
-        """Number of the group with the only value of `kind`; -1: none."""
+        """Number of the layout's group with the value of the only field of this kind; -1: there is none."""
         return self.values.get(kind, [-1])[0]
 
     def selected(self) -> tuple[tuple[bytes, ...], _Cut | None]:
@@ -152,13 +152,13 @@ class _Expression:
         return written, itemgetter(*found) if found else None
 
     def normalized(self, kind: int) -> tuple[tuple[str, bytes, int], ...]:
-        """Normalized name, name and group of the value of each field of a kind."""
+        """Normalized name, name and number of the value's group, for each field of this kind in a layout."""
         pairs = zip(self.names.get(kind, ()), self.values.get(kind, ()), strict=True)
         return tuple((name.decode().lower(), name, group) for name, group in pairs)
 
 
 def _passthrough(runs: list[int]) -> tuple[int, _Cut | None]:
-    """Group with all fields that pass on, or function that joins several such groups; (-1, None): none."""
+    """Number of the group with all fields to forward, or function for several groups; (-1, None): none."""
     if len(runs) == 1:
         return runs[0], None
     return -1, itemgetter(*runs) if runs else None

@@ -353,8 +353,8 @@ def _field_section_error(head: bytes) -> str:
 def read_described(
     method: str, target: str, headers: Iterable[Header], table: NameTable, limits: Limits
 ) -> RequestHead:
-    """Read a described request as a client connection would, for explanations. `target` and `headers` are
-    ASCII without control bytes. Without `Host` it is a request of HTTP/1.0. Raises `FramingError`."""
+    """Read a request, given in parts, as a client connection would, for explanations. `target` and `headers`
+    are ASCII without control bytes. Without `Host` it is a request of HTTP/1.0. Raises `FramingError`."""
     lines = [f"{name}: {value}\r\n" for name, value in headers]
     minor = int(any(line[:5].lower() == "host:" for line in lines))
     head = f"{method} {target} HTTP/1.{minor}\r\n{''.join(lines)}\r\n"
@@ -362,7 +362,7 @@ def read_described(
 
 
 def refusal_sentence(refusal: FramingError) -> str:
-    """Sentence about a request that is refused before any service."""
+    """Sentence with status and reason for a request that is refused before its service is known."""
     reason = refusal.detail or CLIENT_ERROR_REASONS.get(refusal.reason, refusal.reason)
     return f"refused with {refusal.status}: {reason}"
 

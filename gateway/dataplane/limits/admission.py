@@ -62,7 +62,7 @@ class Admission:
     def __init__(self, shedder: Shedder, metrics: Metrics, shared: SharedLimits | None = None) -> None:
         self._shared = shared
         self.checks = False
-        """Whether `admit` must be called. False while no service has rules and nothing is shed."""
+        """Whether `admit` must be called for each request: some service has rules, or requests are shed."""
         self.shedder = shedder
         self._has_rules = False
         self.shed = 0

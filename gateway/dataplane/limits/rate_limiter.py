@@ -14,17 +14,17 @@ from __future__ import annotations
 from typing import Final, final
 
 BURST: Final = 20
-"""Costly documents at once. Clients request them when they start, and this many may start together."""
+"""Costly documents of a service at once. Clients get them when they start; so many may start together."""
 
 PER_SECOND: Final = 5.0
-"""Costly documents a second after a burst. With a hundred operations configured one takes a millisecond, as
-about forty proxied requests. So clients can cause at most 0.5 % of a core of this work."""
+"""Costly documents of a service a second, after a burst. With a hundred operations one takes a millisecond,
+as about forty proxied requests. So clients can cause at most 0.5 % of a core of this work."""
 
 MAX_BUCKETS: Final = 32_768
 """Maximum number of keys with a token bucket of their own; about 5 MiB."""
 
 SHARED_BUCKETS: Final = 1024
-"""Number of token buckets that all further keys share."""
+"""Number of token buckets shared by all keys that have none of their own (`MAX_BUCKETS`)."""
 
 
 @final
@@ -42,7 +42,7 @@ class TokenBuckets:
         """Seconds in which a whole bucket refills."""
         self._max_buckets = max_buckets
         self._younger: dict[object, float] = {}
-        """Times at which the token buckets used since the last turn will be full again."""
+        """Times by key at which token buckets will be full, of those used since the tables last turned."""
         self._older: dict[object, float] = {}
         self._turns_at = 0.0
         self._owes = False
@@ -56,22 +56,22 @@ class TokenBuckets:
         return self._wait(self._younger.get(key) or self._older.get(key) or 0.0, now)
 
     def take(self, key: object, now: float, neighbourhood: object = None) -> float:
-        """Take a token of a bucket if there is one; else the seconds until then. `neighbourhood`: while the
-        table is full, keys without a bucket share one by it."""
+        """Take a token of `key`'s bucket and return 0, or the seconds until there is one. `neighbourhood`:
+        while the table is full, keys without a bucket share one by it."""
         key, full_at = self._found(key, now, neighbourhood)
         wait = self._wait(full_at, now)
         self._younger[key] = full_at if wait else max(full_at, now) + self._interval
         return wait
 
     def debit(self, key: object, tokens: float, now: float, neighbourhood: object = None) -> None:
-        """Subtract tokens that others have taken from the same bucket, which may then owe some."""
+        """Subtract tokens that other workers have taken for the same key; the bucket may then owe some."""
         key, full_at = self._found(key, now, neighbourhood)
         full_at = self._younger[key] = max(full_at, now) + tokens * self._interval
         if full_at > now + self._period:
             self._owes = True
 
     def _found(self, key: object, now: float, neighbourhood: object) -> tuple[object, float]:
-        """Key of a token bucket in the younger table, and the time at which it will be full."""
+        """Key under which a token bucket is stored, and the time at which the bucket will be full."""
         if now >= self._turns_at:
             self._turn(now)
         full_at = self._younger.get(key, 0.0)

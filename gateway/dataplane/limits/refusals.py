@@ -17,7 +17,7 @@ from gateway.runtime.process import boot_time
 
 @final
 class Refusals:
-    """Deadlines until which one worker may refuse versions. `clock`: that of the deadlines."""
+    """Deadlines until which one worker may refuse versions, by service. `clock`: that of the deadlines."""
 
     def __init__(self, clock: Callable[[], float] = boot_time) -> None:
         self._clock = clock
@@ -25,8 +25,8 @@ class Refusals:
         """Time until which this replica may refuse versions, by service. Without an entry it may not."""
 
     def in_time(self, refuse: Refuse) -> Refuse:
-        """Return `refuse`, or its replacement after the deadline: then a replica refuses no version, because
-        the others may offer it."""
+        """Return `refuse`, the refusal of a version, or its replacement after the deadline: then a replica
+        refuses no version, because the others may offer it."""
         resolution = refuse.resolution
         agreed = resolution.view.agreed
         if (

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gateway.dataplane.limits.sharing import SharedLimits
 
 IN_FLIGHT_PER_RETRY: Final = 5
-"""Requests in flight for each allowed retry."""
+"""Number of a service's requests in flight for each retry that it may have at the same time."""
 MIN_CONCURRENT_RETRIES: Final = 3
 """Retries at a time that every service may have, however few its requests in flight."""
 

@@ -17,28 +17,28 @@ if TYPE_CHECKING:
     from gateway.core.fleet.failures import EjectionReason
 
 OnFailure: TypeAlias = "Callable[[str, str, EjectionReason | None], None]"
-"""Callback for failures: (member key, URL of the backend, what has failed). None: it has answered."""
+"""Callback for failures: (member key, URL of the backend, what failed; None: the member has answered)."""
 
 
 @final
 class SharedLimits:
-    """Leases and limits of one worker. `workers`: number of workers."""
+    """One worker's part of what all workers share: leases, client limits. `workers`: number of workers."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
         self.leases: dict[str, int] = {}
         """Number of this worker's leases by member key; for retries by the service's name (without `/`)."""
         self.recalled: Mapping[str, int] = {}
-        """Leases that others want: by key the number that this worker keeps while it uses them."""
+        """Leases that other workers want: by key the number that this worker keeps while it uses them."""
         self.released: dict[str, int] = {}
         """Leases that this worker has given up, and that the main process has not been told of yet."""
         self.exhausted: frozenset[str] = frozenset()
         """Keys of the leases that this worker wants and that are all in use somewhere."""
         self.on_leases: Callable[[], None] = lambda: None
-        """Callback: something waits for a lease or no longer does, or one may be free that others want.
-        Called often: in each loop iteration the first call matters."""
+        """Callback: something waits for a lease or no longer does, or one may be free that other workers
+        want. Called often: in each loop iteration the first call matters."""
         self.on_use: Callable[[], None] = lambda: None
-        """Callback, called as often: a client has used something that other workers must know of soon."""
+        """Callback, called often: a client's use has changed, which other workers must know of soon."""
         self.on_failure: OnFailure = lambda _key, _url, _reason: None
 
     def places(self, length: int) -> int:
@@ -46,11 +46,11 @@ class SharedLimits:
         return -(-length // self.workers)
 
     def give_turn(self, key: str, used: int) -> None:
-        """Give up a free lease that others want, if this worker has more than its part."""
+        """Give up free leases that other workers want, as far as this worker has more than its part."""
         self._give_up(key, min(self.leases.get(key, 0) - used, self.leases.get(key, 0) - self.recalled[key]))
 
     def give_idle(self, key: str, used: int) -> None:
-        """Give up unused leases, which others want."""
+        """Give up all unused leases of one key, which other workers want."""
         self._give_up(key, self.leases.get(key, 0) - used)
 
     def _give_up(self, key: str, number: int) -> None:

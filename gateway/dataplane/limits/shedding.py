@@ -31,11 +31,11 @@ ALL: Final = 3
 YOUNG_AGE: Final = 10.0
 """Age in seconds of an established connection: its client has had time to show that it works."""
 CONFIRMED: Final = 2
-"""Number of late ticks in a row that raise the shedding level: one late by half a second is 0.75 s long."""
+"""Late ticks in a row that raise the load shedding level: one late by half a second is 0.75 s long."""
 FAR: Final = 2.0
-"""Multiple of the lag limit from which the second level of shedding begins at once."""
+"""Multiple of the event loop's lag limit from which the second level of shedding begins at once."""
 FALLS: Final = 0.9
-"""Share of the previous lag. A lag that falls below it while something is shed needs no further level."""
+"""Share of the loop's previous lag: a lag that falls below it while something is shed raises no level."""
 CALM: Final = 1.0
 """Seconds with a lag below half of the limit until a level of load shedding ends."""
 MAX_CALM: Final = 32.0
@@ -55,7 +55,7 @@ class Shedder:
         self.lag = 0.0
         self.level = 0
         self.sheds_from = NOTHING
-        """Earliest time at which a connection was made for its requests to be refused."""
+        """Time at or after which the connections were made whose requests are refused."""
         self.since = NOTHING
         """Time since which the event loop was late when shedding began. Later connections are new."""
         self._late_ticks = 0
@@ -69,7 +69,7 @@ class Shedder:
         """Requests of all other clients, and connections closed at once, since the level was considered."""
 
     def sheds(self, opened: float) -> bool:
-        """Whether a request on a connection made at `opened` is refused. It counts: call it once for each."""
+        """Whether a request on a connection made at `opened` is refused; counts it: call it once for each."""
         if opened >= self.since - YOUNG_AGE:
             self._others += 1
         else:

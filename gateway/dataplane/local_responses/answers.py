@@ -75,7 +75,7 @@ def answer_of(decision: Refuse | Answer | Unrouted) -> LocalAnswer:
 
 
 def no_document(resolution: Resolution) -> LocalAnswer:
-    """Local response if no backend may give a document and none is cached."""
+    """Local response for a discovery document that no backend may give and that is not cached."""
     response = unavailable(resolution.view, resolution.requested)
     return LocalAnswer(response, LocalReason.UNAVAILABLE)
 

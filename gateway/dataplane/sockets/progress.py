@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final, final
 
 MIN_RATE_GRACE: Final = 10.0
-"""Seconds without a minimum rate: a handshake, a lost packet and a slow start take no longer."""
+"""Seconds before the minimum rate applies: a handshake, a lost packet and a slow start take no longer."""
 CHECK_INTERVAL: Final = 1.0
 """Seconds between two checks of a slow reader; a quarter of a time-out that is shorter than four of them. One
 check costs about a microsecond, and only connections that are being waited for are checked."""
@@ -32,11 +32,11 @@ class ReceiveRate:
         self._received = 0
 
     def begin(self, now: float) -> None:
-        """Start measuring the rate: the first byte may come now."""
+        """Start measuring the rate of a head or body: its first byte may come now."""
         self._began, self._received, self._paused_at = now, 0, None
 
     def add(self, size: int) -> None:
-        """Count received bytes for the rate, framing included."""
+        """Count bytes received of the head or body, framing included."""
         self._received += size
 
     def pause(self, now: float) -> None:
