@@ -33,7 +33,7 @@ from gateway.telemetry.worker_report import WorkerReport, plus
 
 
 def _gauges(parts: Parts) -> WorkerReport:
-    """The gauges of all workers, and the lines that the process log of this process has dropped."""
+    """The gauges of all workers, plus the lines that this process's log has dropped, as one report."""
     process_log = parts.plan.process_log
     dropped = 0 if process_log is None else process_log.dropped
     return plus(parts.plane.report(), WorkerReport(process_log_dropped=dropped))

@@ -77,7 +77,7 @@ class GatewayAgreement(NamedTuple):
 
     agreement: Agreement
     replication: Replication | None
-    """The same agreement, if this gateway is one of several replicas; else None."""
+    """The agreement between replicas, which is `agreement`, if this gateway is one of several; else None."""
 
     def report(self) -> AgreementReport | None:
         """The report of this replica on the agreement; None: there are no other replicas."""

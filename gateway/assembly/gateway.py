@@ -92,7 +92,7 @@ class Gateway:
         self._late_parts = LateParts()
         self._stack = AsyncExitStack()
         self._running: Running | None = None
-        """The gateway after its start; None: it has not started."""
+        """The gateway's running parts and admin listeners; None: it has not started."""
 
     async def __aenter__(self) -> Self:
         """Start the whole gateway. Raises `StartupError`, and then nothing runs."""

@@ -38,5 +38,5 @@ class Parts:
     reloader: Reloader
 
     def state_writes(self) -> StateWrites | None:
-        """The writes of the state file so far; None: there is no state file."""
+        """Statistics of the state file's writes so far; None: there is no state file."""
         return None if self.keeper is None else self.keeper.writes()

@@ -20,7 +20,7 @@ from gateway.controlplane.state.keeper import StateKeeper, report_no_state_file
 
 @final
 class State(NamedTuple):
-    """The keeper of the state file, and the passive observer."""
+    """The keeper of the state file with the observer of facts from requests, as one pair."""
 
     keeper: StateKeeper | None
     """The keeper of the state file; None: no `state` is configured."""

@@ -27,7 +27,7 @@ from gateway.workers.request_recorder import open_access_log
 
 @final
 class Logs(NamedTuple):
-    """The logs that this process writes."""
+    """The ejection log, the access log and the traces that this process writes."""
 
     ejections: EjectionLog
     access_log: AccessLog | None

@@ -111,7 +111,7 @@ class AdminClient:
     """Source of the token, named in the message about a wrong one."""
     tls: AdminTls = AdminTls()
     assumed: bool = False
-    """Whether `url` is the default, because no option names an address."""
+    """Whether `url` is the default address of an admin listener, because no option names one."""
     timeout: float = TIMEOUT
     """Seconds to wait for one response."""
 
@@ -124,9 +124,9 @@ class AdminClient:
         body: bytes | None = None,
         get: Get | None = None,
     ) -> tuple[int, bytes]:
-        """Send a request, with `body` as JSON, and return status and body of the response. Raises
-        `AdminError` without a response, and `TokenError` for a wrong or missing token. `get`: used instead of
-        `http.client` over plain HTTP."""
+        """Send the admin listener a request, with `body` as JSON, and return status and body of the response.
+        Raises `AdminError` without a response, and `TokenError` for a wrong or missing token. `get`: used
+        instead of `http.client` over plain HTTP."""
         parts = urlsplit(self.url)
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         if body is not None:

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple, TypeAlias, final
 import yaml
 
 MAX_SIZE: Final = 4 << 20
-"""Maximum size of a file in bytes; no configuration is larger."""
+"""Maximum size of a configuration file in bytes; no valid one is larger."""
 MAX_DEPTH: Final = 5
-"""Maximum nesting. The deepest key of `admin` is at level 4."""
+"""Maximum nesting of YAML nodes that is read. The deepest key of `admin` is at level 4."""
 DEFAULT: Final = "127.0.0.1", 9900
 
 _KEY: Final = re.compile(r"([a-z_]+):(?:[ ]|$)")
@@ -24,7 +24,7 @@ _COMMENT: Final = re.compile(r"(?:^|[ ])#.*")
 _ODD: Final = re.compile("[\\x00-\\x08\\x0b-\\x1f\\t\\x7f-\\x9f\\u2028\\u2029\\ufeff]")
 """Characters that end a line only in YAML, indent like a blank, or are refused."""
 _PROPERTY: Final = re.compile(r"(?:^|[\s\[{,:-])[&*!]")
-"""Possible start of an anchor, an alias or a tag."""
+"""Possible start of a YAML anchor, alias or tag."""
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_][A-Za-z0-9_.-]*):([0-9]{1,5})")
 _REFERENCE: Final = re.compile(
     r"\$\{(?:FILE:(?P<file>[^}-][^}]*)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<rest>:-(?P<default>[^}]*))?)\}"
@@ -40,7 +40,7 @@ class AdminSection(NamedTuple):
     """The settings of the admin listener that a client needs."""
 
     host: str
-    """Host name or IP address, without brackets."""
+    """Host name or IP address of the admin listener, without brackets."""
     port: int
     token: str | None = None
     certificates: tuple[str, ...] | None = None
@@ -68,7 +68,7 @@ def read_admin_section(path: str | os.PathLike[str], environ: Mapping[str, str])
 
 
 def _text_of(path: str | os.PathLike[str]) -> str:
-    """Read a regular file. Not a pipe, which the caller could not read a second time."""
+    """Read a configuration file, but only a regular one: the caller could not read a pipe a second time."""
     if not os.path.isfile(path):  # noqa: PTH113
         raise _NotPlainError
     with open(path, "rb") as file:  # noqa: PTH123

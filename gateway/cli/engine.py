@@ -133,7 +133,7 @@ def _write(configured: Settings, where: Places) -> None:
 
 
 def _require(where: Places, source: Path, listen: tuple[Listen, ...]) -> None:
-    """Fail if HAProxy or this process cannot use these files: bad usage, or `StartupError`."""
+    """Fail if HAProxy or this process cannot use the given files or socket: bad usage, or `StartupError`."""
     for option, path in (("--map-as", where.options.map_path), ("--socket", where.socket)):
         if _PLAIN_PATH.fullmatch(path) is None:
             usage_error(f"{option}: {path!r} has characters that HAProxy's commands cannot contain")

@@ -61,7 +61,7 @@ def _path(text: str) -> str:
 def explain(
     *, where: AdminOptions, offline: bool, header: Sequence[Header], output: str, method: str, path: str
 ) -> int:
-    """Print the explanation. Raises `AdminError` or `SettingsError`."""
+    """Print what would happen to a request, and why. Raises `AdminError` or `SettingsError`."""
     if offline:
         source, explanation = _offline(where, method, path, header)
     else:
@@ -104,7 +104,7 @@ def _lines(explanation: Mapping[str, Any], paint: Paint) -> Iterator[str]:
 
 
 def _facts(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Return labels and texts of the facts, in the order in which the gateway establishes them."""
+    """Return labels and texts of an explanation's facts, in the order in which the gateway finds them."""
     if explanation.get("service"):
         yield "service", f"{explanation['service']} ({explanation['dialect']})"
     if route := explanation.get("route"):

@@ -54,7 +54,7 @@ OFFER: Final = """\
 """
 WIDTH: Final = 110
 MOST_UNVERSIONED: Final = 12
-"""Maximum number of proposed paths without a version."""
+"""Maximum number of paths without a version that the written configuration proposes."""
 OPEN: Final = "Open: "
 LONGEST_LIST: Final = 80
 """Maximum length of a server's version list in characters; a longer one is shown as a range."""
@@ -62,7 +62,7 @@ DEFAULT_HEADER: Final = "API-Version"
 
 
 class InitOptions(NamedTuple):
-    """The options of `init` that go into the file."""
+    """The options of `init` that go into the written configuration."""
 
     urls: Sequence[str]
     service: str
@@ -199,7 +199,7 @@ class _OwnApiFile:
             self.below = f" below {self.place.text}"
 
     def pieces(self, served: Sequence[str]) -> Iterator[str]:
-        """Write the file in pieces. `served`: versions of each server, or empty."""
+        """Write the unknown API's configuration in pieces. `served`: versions of each server, or empty."""
         target = self.target
         yield HEAD.format(listen=scalar(target.listen), service=target.service, dialect="custom")
         yield from self._default_version()
@@ -354,7 +354,7 @@ class _OwnApiFile:
 
 
 def _comment(text: str, indent: int = 6) -> Iterator[str]:
-    """Write a comment of one paragraph. Control characters are removed, so no server's text can end it."""
+    """Write a YAML comment of one paragraph. It has no control characters: no server's text can end it."""
     for line in textwrap.wrap(
         plain(text), WIDTH - indent - 2, break_long_words=False, break_on_hyphens=False
     ):

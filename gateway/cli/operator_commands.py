@@ -25,7 +25,7 @@ State: TypeAlias = Mapping[str, Any]
 """The JSON object of /status, which is also the response to a command."""
 
 INTERVAL: Final = 0.2
-"""Seconds between two requests while waiting: not noticeable, and /status costs the gateway little."""
+"""Seconds between two requests of a waiting command: not noticeable, and of little cost to the gateway."""
 TOKEN_WAIT: Final = 5.0
 """Seconds for which a refused token is tried again, because the gateway may not have read a new one yet."""
 REFUSED: Final = 400
@@ -151,7 +151,7 @@ def enable(*, where: AdminOptions, output: str, target: BackendName) -> int:
 
 
 def _wait_until_idle(admin: AdminClient, target: BackendName, state: State, timeout: float | None) -> State:
-    """Return the first state without requests in flight. Raises `AdminError` at the timeout."""
+    """Wait until a drained backend is idle, and return the state. Raises `AdminError` at the timeout."""
     end = None if timeout is None else time.monotonic() + timeout
     while what := _keeps_busy(target, state):
         if end is not None and time.monotonic() >= end:
@@ -164,7 +164,7 @@ def _wait_until_idle(admin: AdminClient, target: BackendName, state: State, time
 
 
 def _keeps_busy(target: BackendName, state: State) -> str:
-    """Return why the backend is not known to be idle; empty if it is idle."""
+    """Return why the drained backend is not known to be idle; empty if it is idle."""
     if number := _in_flight(target, state):
         return f"still has {_requests(number)} in flight"
     if state.get("agreement") is None:
@@ -240,7 +240,7 @@ def reload(*, where: AdminOptions) -> int:
 
 
 def _request_reload(admin: AdminClient) -> tuple[int, bytes]:
-    """Send the request; retry a token from a file, which the gateway may take some seconds to read."""
+    """Send the reload request; retry a token from a file, which the gateway may take seconds to read."""
     end = time.monotonic() + TOKEN_WAIT
     while True:
         try:
@@ -261,14 +261,14 @@ def _problems(body: bytes) -> Sequence[str]:
 
 
 def _safe_text(problem: str) -> str:
-    """Remove control characters, except for tabs, which keep the carets in their columns."""
+    """Remove control characters from a problem, except for tabs, which keep the carets in their columns."""
     return "\n".join("\t".join(map(plain, line.split("\t"))) for line in problem.split("\n"))
 
 
 def _send(
     admin: AdminClient, method: str, path: str, document: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Send a command, print its warnings and return the new state."""
+    """Send an operator's command, print its warnings and return the new state."""
     body = None if document is None else json.dumps(document).encode("ascii")
     response = admin_client.document_of(admin.url, path, *admin.request(method, path, body=body))
     state = admin_client.require_state(admin.url, response)

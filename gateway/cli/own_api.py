@@ -42,7 +42,7 @@ _SEGMENT: Final = re.compile(
     r"v[0-9]{1,4}(?:\.[0-9]{1,4}){0,2}|v[0-9]{1,4}(?:alpha|beta)[0-9]{1,4}|[0-9]{4}-[0-9]{2}(?:-[0-9]{2})?",
     re.ASCII,
 )
-"""A segment of a path that is a version."""
+"""Pattern of a path segment that is a version."""
 _PLAIN_PATH: Final = re.compile(r"/|(?:/[A-Za-z0-9._~-]{1,64}){1,8}", re.ASCII)
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}", re.ASCII)
 _OTHER_HEADERS: Final = frozenset(
@@ -64,7 +64,7 @@ class Evidence(NamedTuple):
     """A place, such as a JSON field or a response header, that shows which versions the servers serve."""
 
     where: str
-    """Description of the place for operators."""
+    """Description, for operators, of the place that shows the versions."""
     texts: tuple[tuple[str, ...], ...]
     """Versions that each server names, as it spells them."""
     notation: Notation
@@ -73,24 +73,24 @@ class Evidence(NamedTuple):
     response: Mapping[str, str] | None = None
     """The dialect's options `reply` with which probes read the place in response headers."""
     certain: bool = True
-    """Whether these are versions of the API for sure, and not perhaps releases of the software."""
+    """Whether the versions found are the API's for sure, and not perhaps releases of the software."""
     is_range: bool = False
-    """Whether the texts are the oldest and the newest version of a range."""
+    """Whether the versions found are the oldest and the newest one of a range."""
 
 
 class VersionLocation(NamedTuple):
     """A place where requests carry their version."""
 
     kind: str
-    """Kind of the location: `path`, `header` or `query`."""
+    """Kind of the version's place in a request: `path`, `header` or `query`."""
     text: str
     """Name of the header or parameter, or the path prefix before the version."""
     notation: Notation | None
-    """Notation of versions there; None if no document shows it."""
+    """Notation of the versions in requests; None if no document shows it."""
     why: str
-    """Evidence for this location, as operators see it."""
+    """Evidence that requests carry their version in this place, as operators see it."""
     is_guess: bool = False
-    """Whether the place is a guess: its name was seen in responses only."""
+    """Whether the version's place in requests is a guess: its name was seen in responses only."""
     others: tuple[str, ...] = ()
     """Other path prefixes with versions below them."""
 
@@ -101,12 +101,12 @@ class ApiFindings:
     """Everything that was inferred about an API."""
 
     evidence: tuple[Evidence, ...]
-    """Places with the served versions, the best first."""
+    """Places that show the served versions, the best first."""
     places: tuple[VersionLocation, ...]
     served: tuple[str, str] | None
     """Name and value of a response header that may name the served version."""
     unversioned: tuple[str, ...]
-    """Paths that exist without a version."""
+    """Paths of the API that exist without a version."""
 
 
 class _Document(NamedTuple):
@@ -209,7 +209,7 @@ def _json_path(steps: Steps) -> str:
 
 class _VersionHeader(NamedTuple):
     role: str
-    """Role of the header: `minimum`, `maximum`, `list` or `served`."""
+    """Role of a header that names versions: `minimum`, `maximum`, `list` or `served`."""
     name: str
     text: str
     server: int

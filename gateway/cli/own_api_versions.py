@@ -24,7 +24,7 @@ from gateway.core.versions.version import (
 MOST: Final = 1000
 """Maximum number of versions in one field, the same as for probes."""
 DEEPEST: Final = 4
-"""Maximum depth of objects that are searched."""
+"""Maximum depth of JSON objects that are searched for versions."""
 
 _SCHEMES: Final[Sequence[Scheme]] = (
     CalendarDate(),
@@ -34,13 +34,13 @@ _SCHEMES: Final[Sequence[Scheme]] = (
     WholeNumber(),
 )
 _SPELLED: Final = re.compile(r"([A-Za-z][A-Za-z._-]{0,15})?([0-9][0-9.-]{0,31})", re.ASCII)
-"""A version with the text before it."""
+"""Pattern of a version with the text before it."""
 _STAGED: Final = re.compile(r"v([0-9]{1,4})(?:(alpha|beta)([0-9]{1,4}))?", re.ASCII)
-"""A version name in Kubernetes' style, such as v1beta2."""
+"""Pattern of a version name in Kubernetes' style, such as v1beta2."""
 _STAGES: Final = {"alpha": 0, "beta": 1, None: 2}
 
 Steps: TypeAlias = tuple[str | None, ...]
-"""Path into a document: names, and None for every item of a list."""
+"""Path into a JSON document: names, and None for every item of a list."""
 
 
 class Notation(NamedTuple):

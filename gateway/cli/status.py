@@ -21,7 +21,7 @@ from gateway.errors import AdminError
 from gateway.runtime.terminal import Paint, Style, TableCell, plain, span, table
 
 INTERVAL: Final = 2.0
-"""Seconds between two pages with --watch: about half the probe interval."""
+"""Seconds between two pages of `status --watch`: about half the probe interval."""
 
 NAMED: Final = 3
 """Maximum number of names in one cell of a table; the rest is counted."""
@@ -69,7 +69,7 @@ _FRESHNESS_STYLE: Final = {
 @output_option
 @click.argument("service", metavar="[SERVICE]", required=False, shell_complete=known_names.services)
 def status(*, where: AdminOptions, watch: bool, output: str, service: str | None) -> int:
-    """Print the page once, or repeatedly until Ctrl-C. Raises `AdminError` for an unknown service."""
+    """Print the status page once, or repeatedly until Ctrl-C. Raises `AdminError` for an unknown service."""
     admin = admin_client.find(where)
     paint = Paint(sys.stdout)
     if not watch:

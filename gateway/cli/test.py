@@ -50,7 +50,7 @@ LEGACY: Final = "legacy"
 DOWN: Final = "down"
 DECISIONS: Final = ("forward", "refuse", "answer", "unrouted")
 EXPECTED: Final = ("decision", "status", "service", "version", "backends")
-"""Keys of `expect`; a key that is left out matches any value."""
+"""Keys of `expect` in a table of requests; a key that is left out matches any value."""
 
 Value: TypeAlias = str | tuple[str, ...]
 
@@ -84,14 +84,14 @@ class Expectations(NamedTuple):
     rows: tuple[RequestRow, ...] = ()
 
     def problem(self, claim: Claim, message: str) -> SettingsError:
-        """Return the error for a claim that contradicts the configuration."""
+        """Return the error for an entry of `backends` that contradicts the configuration."""
         findings = Findings()
         findings.add(claim.node, "bad-value", message)
         return _refused(self, findings)
 
 
 class RowResult(NamedTuple):
-    """A row of the table, and what the gateway decided."""
+    """A row of the table of requests, and what the gateway decided."""
 
     row: RequestRow
     found: Mapping[str, Value | None]
@@ -99,7 +99,7 @@ class RowResult(NamedTuple):
 
     @property
     def differences(self) -> list[str]:
-        """Phrases such as `status is 406, not 200`, one for each value that differs."""
+        """Differences from the expected decision, each a phrase such as `status is 406, not 200`."""
         return [
             f"{key} is {_shown(self.found[key])}, not {_shown(expected)}"
             for key, expected in self.row.expect.items()
@@ -257,7 +257,7 @@ class _Reader:
         self._findings = findings
 
     def read(self, root: Node, table: Expectations) -> Expectations:
-        """Read the nodes of the file into `table`, and return it."""
+        """Read the YAML nodes of the file into the table of requests `table`, and return it."""
         entries = self._entries(root, ("config", "backends", "requests"))
         config = self._text(entries.get("config"))
         claims = entries.get("backends")

@@ -28,7 +28,7 @@ class Damped(NamedTuple):
     key: str
     changes: int
     seconds: float
-    """Duration of the summarized time."""
+    """Number of seconds that the summary covers."""
 
     def __str__(self) -> str:
         """Describe the summary: `changed 14 times in the last 60 s`."""

@@ -64,9 +64,9 @@ class Failed(NamedTuple):
     """Failed lookup, or failed poll of a source."""
 
     reason: str
-    """Reason for the failure, as a part of a sentence."""
+    """Reason for the failed lookup or poll, as a part of a sentence."""
     errno: int | None = None
-    """Error number of the system, where it is the cause of the failure."""
+    """Error number (errno) of the failed lookup or poll, where the system is its cause."""
 
 
 Result: TypeAlias = Found | Failed
@@ -204,7 +204,7 @@ async def _query(
 async def _resolve(
     stub: dns.asyncresolver.Resolver, name: dns.name.Name, kind: RdataType
 ) -> dns.resolver.Answer | Failed:
-    """Send one query. The only place where exceptions of the library become reasons."""
+    """Send one DNS query. The only place where exceptions of the library become reasons for failures."""
     try:
         return await stub.resolve(name, kind, search=False, raise_on_no_answer=False)
     except dns.resolver.NXDOMAIN:

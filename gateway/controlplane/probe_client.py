@@ -41,7 +41,7 @@ NO_SUCH_CHECK: Final = frozenset({404, 405, 501})
 
 @final
 class Probed(NamedTuple):
-    """Result of a probe."""
+    """Result of probing a backend for its versions."""
 
     found: Advertisement | ProbeFault
     document: ProbedDocument | None = None
@@ -70,7 +70,7 @@ class ProbeClient:
 
     @asynccontextmanager
     async def _session_for(self, backend: Backend) -> AsyncIterator[aiohttp.ClientSession]:
-        """The shared session for TCP, or a session of its own for a backend on a Unix socket."""
+        """The HTTP session for a backend: the one shared for TCP, or one of its own for a Unix socket."""
         if not backend.socket_path:
             yield self._session
             return
@@ -127,7 +127,7 @@ class ProbeClient:
     async def _send(
         self, request: ProbeRequest, service: Service, backend: Backend
     ) -> ProbeResponse | ProbeFault:
-        """Send one request. The only place where exceptions of the libraries become texts for operators."""
+        """Send one request of a probe. Only here, exceptions of the libraries become texts for operators."""
         try:
             return await self._get(request, service, backend)
         except aiohttp.ServerDisconnectedError:
@@ -230,7 +230,7 @@ class _KnownAddresses(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Do nothing: the resolver belongs to its creator."""
+        """Do nothing when aiohttp closes this: the resolver belongs to its creator."""
 
 
 async def _read(response: aiohttp.ClientResponse, size: int) -> bytes | None:

@@ -39,7 +39,7 @@ CLIENT_MAXIMUM: Final = "1.115"
 """Newest version that python-ironicclient 6.3.0 knows, and requests first."""
 
 PROGRAMS: Final = 2
-"""Number of programs of each kind. Together they send some 40 requests a second."""
+"""Number of client programs of each kind. Together they send some 40 requests a second."""
 
 SESSION_REQUESTS: Final = 6
 """Number of requests of a negotiating program before it ends and a new one starts."""
@@ -112,7 +112,7 @@ class Client(ABC):
     """Base class of all kinds of clients."""
 
     kind: ClassVar[str]
-    """Name of the kind, at most 14 characters."""
+    """Name of the kind of client, as it is displayed, at most 14 characters."""
     program: ClassVar[str]
     service: ClassVar[str] = BAREMETAL
     path: ClassVar[str] = "/v1/nodes"
@@ -123,7 +123,7 @@ class Client(ABC):
         self._context = context
 
     async def run(self, pause: Pause) -> None:
-        """Repeat `act` until the demonstration is over."""
+        """Repeat the client's action (`act`) until the demonstration is over."""
         timeout, headers = aiohttp.ClientTimeout(total=TIMEOUT), {"Accept": "application/json"}
         async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
             while await pause(self.interval * self._context.random.uniform(0.6, 1.4)):

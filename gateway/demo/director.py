@@ -83,7 +83,7 @@ class Director:
         self._options = options
         self._pace = options.length or ROUND
         self._sides: tuple[Side, ...] = ()
-        """The gateway's side, and HAProxy's in a comparison."""
+        """The gateway's side of the demonstration, and HAProxy's in a comparison."""
         self._stack = AsyncExitStack()
         self._task: asyncio.Task[None] | None = None
         self._begun = monotonic()
@@ -93,7 +93,7 @@ class Director:
         self._position = 0
         self._forward = True
         self._due = 0.0
-        """Time of the next step in seconds since the start. A pause postpones it."""
+        """Time of the upgrade's next step in seconds since the start. A pause postpones it."""
         self._touched = False
         """Whether the user gave a command: then the demonstration may end before the upgrade is complete."""
         self._step = "nothing is upgraded yet"

@@ -68,7 +68,7 @@ class EmbeddedFleet:
         )
         self._clock = clock
         self._newest = {each.name: deque([(clock(), 0)], REMEMBERED) for each in self.services}
-        """History by service: (time, minor number of the newest version that is served since; 0 for none)."""
+        """Versions over time, by service: (time, minor number of the newest one served since; 0 for none)."""
         for each in self.services:
             for server in each.servers:
                 server.changed = self._changed

@@ -106,7 +106,7 @@ class HAProxyFront:
         return f"http://{LOOPBACK}:{self._ports[service]}"
 
     def status(self, service: str) -> None:
-        """Return None: HAProxy knows no versions."""
+        """Return None, where the gateway's front returns a service's status: HAProxy knows no versions."""
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Start HAProxy, wait until it serves, and stop it when `stack` ends. Raises `StartupError`."""

@@ -35,9 +35,9 @@ class BackendScene(NamedTuple):
     name: str
     release: str
     serves: str
-    """Range that the gateway knows, such as `1.1-1.58`; empty if it knows none."""
+    """Range of versions that the gateway knows of the server, such as `1.1-1.58`; empty if it knows none."""
     share: float
-    """Length of this range as a share of the new release's, from 0 to 1."""
+    """Length of the server's range of versions as a share of the new release's, from 0 to 1."""
     freshness: str
     """Freshness in the gateway: `fresh`, `stale`, `down` or `unknown`; empty behind HAProxy."""
     state: str
@@ -54,7 +54,7 @@ class ServiceScene(NamedTuple):
     share: float
     """Length of the offer as a share of the new release's range, from 0 to 1."""
     phase: str
-    """Phase of the upgrade; empty behind HAProxy, which makes no offer."""
+    """Phase of the service's upgrade; empty behind HAProxy, which makes no offer."""
     held: str
     """Short sentence on what holds the offer, and which backends; empty if nothing does."""
     backends: tuple[BackendScene, ...]
@@ -64,19 +64,19 @@ class ClientScene(NamedTuple):
     """A kind of client, with the outcomes of its requests."""
 
     kind: str
-    """Name of the kind, such as `old 1.31`: at most 14 characters."""
+    """Name of the kind of client, such as `old 1.31`: at most 14 characters."""
     program: str
-    """Example of such a program in real life, a few words."""
+    """Example of such a client program in real life, a few words."""
     answered: int
     refused: int
     """Number of requests for versions that were not on offer."""
     lost: int
     last_loss: str
-    """Latest loss in a few words; empty if there is none."""
+    """Latest lost request of these clients, in a few words; empty if there is none."""
 
 
 class DemoEvent(NamedTuple):
-    """A line of the event log."""
+    """A line of the demonstration's event log."""
 
     number: int
     seconds: float

@@ -39,7 +39,7 @@ LAST: Final = 2 * len(ORDER)
 
 
 def forward(position: int) -> Step | None:
-    """Return the next step; None if the upgrade is complete."""
+    """Return the upgrade's next step; None if it is complete."""
     if position == LAST:
         return None
     return Step(Action.UPGRADE if position % 2 else Action.STOP, ORDER[position // 2], position + 1)
@@ -54,5 +54,5 @@ def back(position: int) -> Step | None:
 
 
 def sentence(step: Step, release: str) -> str:
-    """Describe a step. `release`: name of the release with which the server starts."""
+    """Describe a step of the upgrade. `release`: name of the release with which the server starts."""
     return step.action.value.format(server=step.server, release=release)

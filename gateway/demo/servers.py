@@ -35,7 +35,7 @@ class Release(NamedTuple):
 
 
 class ServerState(StrEnum):
-    """State of a server."""
+    """State of an API server of the demonstration."""
 
     RUNNING = "running"
     UPGRADING = "upgrading"

@@ -26,12 +26,12 @@ from gateway.telemetry.status import ServiceStatus
 
 NOTHING: Final = "nothing yet"
 Front: TypeAlias = GatewayFront | HAProxyFront
-"""A proxy in front of a fleet."""
+"""A proxy in front of the demonstration's API servers: the gateway or HAProxy."""
 
 
 @final
 class Side:
-    """A running fleet, the front that `start` starts, and the counts of its clients' requests."""
+    """A running fleet, the proxy that `start` puts in front of it, and the counts of clients' requests."""
 
     def __init__(self, fleet: EmbeddedFleet, front: Front, seed: int) -> None:
         self.fleet = fleet
@@ -42,12 +42,12 @@ class Side:
         self._losses: Counter[str] = Counter()
         """Number of lost requests by reason."""
         self._last_loss: dict[str, str] = {}
-        """Latest loss by kind of client."""
+        """Latest lost request, in a few words, by kind of client."""
         self._shown: dict[str, VersionSet] = {}
-        """Range that a client was shown last, by service."""
+        """Range of versions that a client was shown last, by service."""
 
     async def start(self, stack: AsyncExitStack) -> tuple[Client, ...]:
-        """Start the front, to be stopped when `stack` ends, and return the clients, which do not run yet."""
+        """Start the proxy, to be stopped when `stack` ends, and return the clients, which do not run yet."""
         await self.front.start(stack)
         clients = []
         for kind in KINDS:

@@ -19,11 +19,11 @@ from rich.text import Text
 from gateway.demo.scene import BackendScene, FrontScene, KeyCommand, Scene, ServiceScene
 
 ROOMY: Final = 24
-"""Minimum number of lines for blank lines and commands to copy."""
+"""Minimum height of the terminal, in lines, for blank lines and commands to copy."""
 WIDE: Final = 110
-"""Minimum number of columns for the releases of servers and the programs of clients."""
+"""Minimum width of a proxy's view, in columns, for the releases of servers and the programs of clients."""
 NARROW: Final = 72
-"""Minimum number of columns for both the state of a server and its freshness."""
+"""Minimum width of a proxy's view, in columns, for both the state of a server and its freshness."""
 CLIENTS: Final = 42
 """Width of the table of clients, without their programs."""
 PROGRAMS: Final = 30
@@ -182,7 +182,7 @@ def _service(service: ServiceScene, width: int) -> RenderableType:
 
 
 def _backend(backend: BackendScene, width: int) -> list[RenderableType]:
-    """Return the cells of a server, as many as `width` has room for."""
+    """Return the table cells of an API server, as many as `width` has room for."""
     state = Text(backend.state, style=STATES.get(backend.state, ""))
     known = Text(backend.freshness, style=FRESHNESS.get(backend.freshness, ""))
     is_well = backend.state == "running"

@@ -46,22 +46,22 @@ Asked: TypeAlias = tuple[str | None, ...]
 
 
 class Inexpressible(NamedTuple):
-    """Reason why a service has no rows in the table."""
+    """Reason why a service has no rows in an engine's table."""
 
     key: tuple[str | int, ...]
-    """Configuration key below the service, such as `("match", "path")`."""
+    """Configuration key, below the service, that is the reason, such as `("match", "path")`."""
     reason: str
-    """Sentence for the operator, without the service's name."""
+    """Reason as a sentence for the operator, without the service's name."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class RouteSet:
-    """Backends that serve the same versions. Other members or addresses give it another name."""
+    """Route set: backends that serve the same versions. Other members or addresses give it another name."""
 
     service: str
     members: tuple[EngineServer, ...]
-    """Servers in a canonical order."""
+    """Servers of the route set, in a canonical order."""
     name: str = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -108,7 +108,7 @@ class EngineServer:
 @final
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Destination of the requests that ask for a version in one particular way."""
+    """Row of an engine's table: the destination of requests that ask for a version in one particular way."""
 
     asked: Asked
     version: str
@@ -126,10 +126,10 @@ class ErrorAnswer:
 
     status: int
     headers: tuple[Header, ...]
-    """Headers without the range headers and `Vary`."""
+    """Headers of the error response, without the range headers and `Vary`."""
     body: bytes
     has_range: bool
-    """Whether the response states the offer in the range headers."""
+    """Whether the error response states the offer in the range headers."""
 
 
 @final
@@ -140,7 +140,7 @@ class Traits:
     headers: tuple[str, ...]
     """Names of the request headers that carry the version to the backend, canonical."""
     written: tuple[tuple[str, str], ...]
-    """Text before and after the version, for each of these headers."""
+    """Text before and after the version, in each of these request headers."""
     decisive: tuple[str, ...]
     """Normalized names of other request headers that may decide: with them a request is not plain."""
     removed: tuple[str, ...]
@@ -150,20 +150,20 @@ class Traits:
     served_headers: tuple[str, ...]
     """Names of the response headers in which a backend states the served version."""
     refusal: VersionRefusal
-    """Meaning of a response with `refusal_status`. YES: it refuses the version if it has the range and no
-    served version. READ_BODY: only the body tells."""
+    """Meaning of a backend's response with `refusal_status`. YES: it refuses the version if it has the range
+    and no served version. READ_BODY: only the body tells."""
     refusal_status: int
     vary: tuple[str, ...]
     refused: ErrorAnswer
-    """Response when a backend refuses the version."""
+    """Response to the client when a backend refuses the version."""
     failed: tuple[ErrorAnswer, ...]
-    """Responses when no backend can be reached, none replies, or none in time: one of each status."""
+    """Responses to clients when no backend can be reached, none replies, or none in time: one per status."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ServiceTable:
-    """Rows of the table for one service, and what they have in common."""
+    """Rows of an engine's table for one service, and what they have in common."""
 
     service: Service
     inexpressible: Inexpressible | None
@@ -193,8 +193,8 @@ class Table:
 
 
 def compile_table(snapshot: Snapshot, known: Collection[str] | None = None) -> Table:
-    """Compile the table of `snapshot`. `known`: names of the route sets of a running engine, which gets
-    others only by a reload; None: it can have any."""
+    """Compile the table of `snapshot` for an engine. `known`: names of the route sets of a running engine,
+    which gets others only by a reload; None: it can have any."""
     return TableCompiler().compile(snapshot, known)
 
 
@@ -206,7 +206,7 @@ class TableCompiler:
     def __init__(self) -> None:
         self._table = Table(())
         self._views: Mapping[str, ServiceView] = {}
-        """Views that the last table was made from; below them its routes and known route sets."""
+        """Service views that the last table was made from; below them its routes and known route sets."""
         self._routes: Routes | None = None
         self._known: Collection[str] | None = None
 

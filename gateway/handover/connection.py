@@ -41,19 +41,19 @@ Result = TypeVar("Result")
 
 @final
 class PeerProcess(NamedTuple):
-    """The process at the other end of a connection, as the kernel knows it."""
+    """The process at the other end of a hand-over connection, as the kernel knows it."""
 
     pid: int
     uid: int
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the process runs as this user or as root."""
+        """Whether the process at the other end of the connection runs as this user or as root."""
         return self.uid in trusted_users()
 
     def may_be_taken_over(self, path: Path) -> bool:
-        """Whether this gateway may take over from that process, which listens at `path`. Root may take over
-        from any user, if nobody else could have put the socket there."""
+        """Whether this gateway may take over from the process at the other end, which listens at `path`. Root
+        may take over from any user, if nobody else could have put the socket there."""
         return self.is_trusted or (
             os.geteuid() == 0 and not others_write(path.parent, trusted_users(self.uid))
         )
@@ -100,7 +100,7 @@ class HandoverConnection:
             raise HandoverError("it has sent an invalid message") from None
 
     async def descriptors(self, count: int) -> list[int]:
-        """The descriptors that follow the last message. The caller owns them. Raises `HandoverError`."""
+        """File descriptors that came with the last message. The caller owns them. Raises `HandoverError`."""
         pieces = -(-count // AT_ONCE)
         if pieces:
             await self._bytes(pieces)
@@ -116,7 +116,7 @@ class HandoverConnection:
                 await self._bytes(1)
 
     def close(self) -> None:
-        """Close the connection, which the other end notices."""
+        """Close the hand-over connection, which the process at the other end notices."""
         self._sock.close()
         for number in self._descriptors:
             os.close(number)

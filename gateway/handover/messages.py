@@ -39,7 +39,7 @@ class HandoverError(SkewgateError):
 
 @final
 class Described(NamedTuple):
-    """Description of a descriptor that is handed over. `written` and `managed`: as in `Inherited`."""
+    """A file descriptor for the new gateway: its role; `written` and `managed`: as in `Inherited`."""
 
     role: str
     written: str = ""
@@ -65,10 +65,10 @@ class HandoverOffer(NamedTuple):
     pid: int
     release: str
     state: str | None
-    """The text of the state file, with the records by which both serve for a while."""
+    """The state file's text, with the agreed records by which both gateways serve for a while."""
     descriptors: tuple[Described, ...]
     manager: Mapping[str, str]
-    """Environment variables for notifying the service manager."""
+    """Environment variables of the old gateway for notifying the service manager."""
 
     def write(self) -> dict[str, Any]:
         return {
@@ -166,5 +166,5 @@ def _text(message: Mapping[str, object], key: str) -> str:
 
 
 def _quoted(value: object) -> str:
-    """A value of the other side for a message: shortened, and without control characters."""
+    """Text of a value from the other side, for an error message: short, and without control characters."""
     return repr(str(value)[:_MAX_QUOTED])

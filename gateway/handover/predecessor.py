@@ -66,7 +66,7 @@ class Site(Server, Protocol):
 
     @property
     def sockets(self) -> list[Inherited]:
-        """The listening sockets, which a new gateway gets."""
+        """The sockets of this listener for operators, which a new gateway gets."""
 
 
 @final

@@ -44,12 +44,12 @@ class Successor:
     def __init__(self) -> None:
         self._launcher: subprocess.Popen[bytes] | None = None
         self._pid = 0
-        """The process id of the successor; 0: not known yet."""
+        """The process id of the successor gateway; 0: not known yet."""
         self._watched = -1
         """The descriptor that is read next: the launcher's answer, then the pidfd of the successor."""
 
     def start(self) -> None:
-        """Start a successor process, unless one is on its way. Logs errors."""
+        """Start a gateway process to take over from this one, unless one is on its way. Logs errors."""
         if self._watched >= 0:
             log.warning("process %s is taking over already", self._pid or "that was started")
             return
@@ -75,7 +75,7 @@ class Successor:
         self._watch(reading, self._launched)
 
     def close(self) -> None:
-        """Stop watching the successor."""
+        """Stop watching the process that is to take over from this one, without ending it."""
         if self._watched >= 0:
             asyncio.get_running_loop().remove_reader(self._watched)
             os.close(self._watched)
@@ -90,7 +90,7 @@ class Successor:
         asyncio.get_running_loop().add_reader(descriptor, then)
 
     def _launched(self) -> None:
-        """Read the launcher's answer, and watch the successor."""
+        """Read the new gateway's process id from the launcher, and watch that process for its end."""
         answer = os.read(self._watched, 32)
         self.close()
         if not answer:

@@ -49,11 +49,11 @@ class TakenOver:
         """The process id of the old gateway."""
         self.release = offer.release
         self.state = offer.state
-        """The text of the state file, with the records by which both serve; None: there is no such file."""
+        """The state file's text, with the agreed records by which both gateways serve; None: no file."""
         self.lock: int | None = None
         """The descriptor by which the state file is locked; None: none was handed over."""
         self.manager = offer.manager
-        """Environment variables for notifying the service manager."""
+        """Environment variables of the old gateway for notifying the service manager."""
         found: dict[str, list[Inherited]] = {messages.CLIENTS: [], messages.ADMIN: [], messages.METRICS: []}
         for each, number in zip(offer.descriptors, numbers, strict=True):
             if each.role == messages.LOCK and self.lock is None:

@@ -116,7 +116,7 @@ class OwnWorker:
 
     @property
     def cached_documents(self) -> Container[DocumentKey]:
-        """Discovery documents that can be answered without a backend, as far as this process knows."""
+        """Discovery documents that clients can get without a backend, as far as this process knows."""
         return self._worker.context.cached_documents
 
     def workers(self) -> Iterable[WorkerState]:

@@ -25,15 +25,15 @@ from gateway.workers.messages import Leases, LeaseUse
 @final
 @dataclass(slots=True)
 class _Stock:
-    """The leases of one key: a member with a bound, or the retries of a service."""
+    """The leases (each for one request) of one key: a member with a bound, or the retries of a service."""
 
     bound: int = 0
     gone: bool = False
-    """Whether the key is no longer configured. Requests that waited before still go by its old bound."""
+    """Whether the leases' key is no longer configured. Earlier requests that wait go by its old bound."""
     held: dict[int, int] = field(default_factory=dict)
-    """Number of leases by worker, as many as it may be using; none is 0."""
+    """Number of leases that each worker has and may be using, by worker; none is 0."""
     wanted: dict[int, int] = field(default_factory=dict)
-    """Number of leases by worker that it wants beyond those that it has; none is 0."""
+    """Number of further leases that each worker wants, by worker; none is 0."""
     last_at: dict[int, int] = field(default_factory=dict)
     """Serial number of the last lease that each worker got. The lowest one has waited longest."""
 
@@ -119,13 +119,13 @@ class LeaseLedger:
                     self._top_up(key, worker)
 
     def joined(self, worker: int) -> None:
-        """Add a worker, which has no lease yet."""
+        """Add a worker to the ledger of leases. It has none yet."""
         self._users[worker] = _LeaseUser()
         for key in self._stocks:
             self._top_up(key, worker)
 
     def left(self, worker: int) -> None:
-        """Remove a worker that has ended: its leases are free."""
+        """Remove a worker that has ended from the ledger: its leases are free."""
         del self._users[worker]
         for key, stock in self._stocks.items():
             if stock.held.pop(worker, 0) or stock.wanted.pop(worker, 0):

@@ -41,7 +41,7 @@ class Update(NamedTuple):
     """Changes of snapshot and configuration since the message that the worker has acknowledged last."""
 
     number: int
-    """Number by which the worker acknowledges this message. `Start` has 1."""
+    """Number of this update, by which the worker acknowledges it. `Start` has 1."""
     publication: Publication
     facts_seen: int
     """Number of this worker's last `LearnedFacts` that are contained in the publication."""
@@ -182,7 +182,7 @@ class Report(NamedTuple):
     """Number of the `ReportRequest` that this report answers; 0: nobody has asked."""
     worker: WorkerReport
     counted: Counted | None = None
-    """Counts since the last report (`Metrics.take()`), if asked for. Each count is reported once."""
+    """What the worker has counted since its last report (`Metrics.take()`), if asked for: each count once."""
 
 
 @final

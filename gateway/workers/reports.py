@@ -22,7 +22,7 @@ class CutOff(NamedTuple):
 
     requests: int = 0
     tunnels: int = 0
-    """Number of open tunnels, which do not count as requests any more."""
+    """Number of open tunnels in the worker, which do not count as requests any more."""
 
     def __str__(self) -> str:
         if not any(self):
@@ -38,7 +38,7 @@ class Reports:
         self._running = running
         self._count = count
         self._ended = WorkerReport()
-        """The lasting part of the reports of workers that have ended."""
+        """Values that only rise, summed up from the last reports of workers that have ended."""
         self._in_flight: Mapping[str, int] | None = None
         """Requests in flight by member key, in all workers; None: to be added up again."""
 
@@ -49,7 +49,7 @@ class Reports:
             self._count(report.counted)
 
     def retire(self, handle: WorkerHandle) -> None:
-        """Keep the lasting part of the report of a worker that has ended."""
+        """Keep what only rises, such as CPU time, of the last report of a worker that has ended."""
         self._in_flight = None
         if handle.report is not None:
             self._ended = plus(self._ended, handle.report.worker.lasting())

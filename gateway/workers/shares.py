@@ -42,7 +42,7 @@ CLOSING: Final = 0.005
 
 Send: TypeAlias = Callable[[object], None]
 ByClient: TypeAlias = "dict[str, dict[int, int]]"
-"""Numbers of requests or tokens by service and client key."""
+"""Numbers of requests in flight, or of rate-limit tokens taken, by service and client key."""
 
 
 @final
@@ -82,14 +82,14 @@ class TokenBroker:
         self._numbers: dict[Service, dict[str, int]] = {}
         """Numbers of leases by key, for each configured service."""
         self._views: object = None
-        """The service views from which `_numbers` was made, to notice new ones."""
+        """The service views from which the numbers of leases were taken, to notice new ones."""
         self._tick: asyncio.TimerHandle | None = None
         self._failures: asyncio.TimerHandle | None = None
         self._exchange: asyncio.TimerHandle | None = None
         self._dealing = False
 
     def joined(self, slot: int, send: Send) -> None:
-        """Add a worker that has started. `send`: sends it a message."""
+        """Add a worker that has started, and so shares leases and limits. `send`: sends it a message."""
         worker = self._workers[slot] = _Worker(send)
         self._update_stocks()
         self._leases.joined(slot)

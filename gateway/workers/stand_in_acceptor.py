@@ -46,7 +46,7 @@ class StandInAcceptor:
         self._pause_timer: asyncio.TimerHandle | None = None
         """Timer for the end of a pause in which nothing is accepted; None: there is no pause."""
         self._failing = False
-        """Whether the last attempt to accept has failed, which was logged."""
+        """Whether the last attempt to accept connections for a dead worker has failed, which was logged."""
 
     def cover(self, slots: Collection[int], receivers: Collection[int]) -> None:
         """Accept connections for exactly these slots from now on. `receivers`: slots of workers that take

@@ -36,7 +36,7 @@ from gateway.workers.stand_in_acceptor import StandInAcceptor
 from gateway.workers.worker_handle import PROGRAM, WorkerHandle, WorkerStage, ending_of
 
 _PROBED: Final = CachedDocuments()
-"""The cached documents of the main process: those that probes have read, as no request comes through it."""
+"""Discovery documents known to the main process: those that probes have read, as it serves no client."""
 
 BEATS: Final = 4
 """Report requests (beats) to a worker in one TTL. One that leaves so many unanswered is replaced. They are
@@ -108,7 +108,7 @@ class WorkerProcesses:
         self._beat = 0
         self._beat_timer: asyncio.TimerHandle | None = None
         self._promised = 0
-        """Number of the last change that was, or is to be, reported as in force in all workers."""
+        """Number of the last change (snapshot, settings) reported, or to be, as in force in all workers."""
         self._start_failure = ""
         """The reason why a worker could not be started the first time."""
         self._started = False

@@ -60,7 +60,7 @@ class WorkerHandle:
         """Number of beats (report requests) since the worker's last acknowledgement or report."""
         self.report: Report | None = None
         self.stops_due = 0
-        """Number of `Stopped` messages that the worker has yet to send."""
+        """Number of `Stopped` messages (it accepts no more clients) that the worker has yet to send."""
         self.stopped = False
         """Whether the worker accepts no more clients, and was not told to serve again."""
         self.dismissed = False

@@ -37,13 +37,13 @@ from gateway.telemetry.process_log import about
 MAX_NAMED: Final = 4
 """Largest number of backends that a log line names; the others are only counted."""
 Key: TypeAlias = tuple[str, str]
-"""A source: (service, `Source.key`)."""
+"""Identity of a source of backends: (service, `Source.key`)."""
 
 _log = logging.getLogger("skewgate.discovery")
 
 
 class Retargetable(Protocol):
-    """Interface of `prober.Prober` and `resolver.Resolver`: set the current backends."""
+    """Interface of `prober.Prober` and `resolver.Resolver`, which discovery gives the current backends."""
 
     def retarget(self, services: Iterable[Service]) -> None: ...
 
@@ -57,14 +57,14 @@ class _Watched:
     source: Source
     backends: tuple[Backend, ...] = ()
     addresses: dict[str, Address] = field(default_factory=dict)
-    """Addresses in the last list, by the name of the backend."""
+    """Addresses in the source's last list, by the name of the backend."""
     unlisted: tuple[str, ...] = ()
     """Names of backends that stay although they are listed no more."""
     ended: bool = False
     """Whether the first poll of the source has ended."""
     problem: str | None = None
     failures: int = 0
-    """Number of consecutive failed polls."""
+    """Number of consecutive failed polls of the source."""
     answers: int = 0
     all_failures: int = 0
     answered_at: float | None = None
@@ -95,7 +95,7 @@ class Discovery:
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, protects no secret
         self._sleep = sleep
         self._watched: dict[Key, _Watched] = {}
-        """Sources in the order of the configuration."""
+        """Sources of backends, in the order of the configuration."""
         self._own: Sequence[OwnAddress] = ()
         self._snapshot_holder: SnapshotHolder | None = None
         self._before: Retargetable | None = None
@@ -162,7 +162,7 @@ class Discovery:
                 )
 
     async def close(self) -> None:
-        """Stop the polls of all sources."""
+        """Stop polling all sources of backends."""
         tasks = [each.task for each in self._watched.values() if each.task is not None]
         for each in self._watched.values():
             self._remove(each)
@@ -174,7 +174,7 @@ class Discovery:
             watched.task.cancel()
 
     def _completed(self, service: Service) -> Service:
-        """Add discovered backends to a service. A name is the configuration's, else the first source's."""
+        """Add a service's discovered backends, unless the configuration or an earlier source has the name."""
         taken = _own_names(service)
         found: list[Backend] = []
         undiscovered = False
@@ -280,7 +280,7 @@ class Discovery:
         return found
 
     def _known(self, watched: _Watched) -> tuple[dict[str, Member], set[str]]:
-        """Members of the service by name, and names that others have: configuration and earlier sources."""
+        """The service's members by name, and the names taken by the configuration and by earlier sources."""
         assert self._snapshot_holder is not None
         self._snapshot_holder.apply_batch()
         view = self._snapshot_holder.current.views[watched.service]
@@ -312,7 +312,7 @@ class Discovery:
         self._after.retarget(services)
 
     def report(self) -> tuple[SourceReport, ...]:
-        """State of each source, for `/status` and metrics."""
+        """State of each source of backends, for `/status` and metrics."""
         return tuple(map(_report, self._watched.values()))
 
     def _failed(self, watched: _Watched, reason: str) -> None:

@@ -44,7 +44,7 @@ class Listed(NamedTuple):
 
     addresses: tuple[Address, ...]
     ttl: float
-    """Seconds for which the list is valid."""
+    """Seconds for which the source's list of backends is valid."""
 
 
 Answer: TypeAlias = Listed | Failed
@@ -67,7 +67,7 @@ def _too_many(number: int) -> Failed:
 
 
 def lister_of(source: Source, lookup: NameLookup) -> Lister:
-    """Make the lister for a source."""
+    """Make the lister that polls a source of backends of this kind."""
     match source.kind:
         case SourceKind.DNS:
             return DnsLister(lookup, source.name, source.port)
@@ -213,7 +213,7 @@ class FileLister(Lister):
         return answer if isinstance(answer, Failed) else Listed(answer, self._interval)
 
     def _read(self) -> None:
-        """Read the file, in a thread. One read at a time."""
+        """Read the file that lists backends, in a thread. One read at a time."""
         try:
             # Without O_NONBLOCK a pipe of this name would block.
             fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

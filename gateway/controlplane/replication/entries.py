@@ -43,7 +43,7 @@ class LiveEntry:
     """Entry of a live replica in the store."""
 
     text: str
-    """Text of the entry in the store."""
+    """Text of the live replica's entry in the store."""
     replica: LiveReplica
     forms: tuple[int, ...]
     idle: frozenset[str]
@@ -53,7 +53,7 @@ class LiveEntry:
 
 
 class ReplicaInfo(NamedTuple):
-    """Registration of a replica, for people."""
+    """Registration of a replica: its name, host and release, for people."""
 
     name: str
     host: str
@@ -63,7 +63,7 @@ class ReplicaInfo(NamedTuple):
 def write_live(
     ack: int, vote: Vote | None, idle: frozenset[str], service: Service, *, transparent: bool
 ) -> str:
-    """Format the entry of a live replica. `ack`: the seq that it acknowledges."""
+    """Format a live replica's entry for the store. `ack`: the seq that it acknowledges."""
     scheme = service.dialect.scheme
     own: dict[str, object] | None = None
     if vote is not None:
@@ -124,7 +124,7 @@ def _is_number(value: object, lowest: int) -> bool:
 
 
 def write_replica_info(info: ReplicaInfo) -> str:
-    """Format the registration of a replica."""
+    """Format the registration of a replica for the store."""
     return _text(info._asdict())
 
 
@@ -138,12 +138,12 @@ def read_replica_info(text: str) -> ReplicaInfo:
 
 
 def write_names(names: frozenset[str]) -> str:
-    """Format the names of drained backends."""
+    """Format the names of drained backends for the store."""
     return _text(sorted(names))
 
 
 def read_names(text: str) -> frozenset[str] | None:
-    """Parse the names of drained backends; None: it is no list of names."""
+    """Parse the names of drained backends from the store; None: it is no list of names."""
     try:
         found = read_json(text)
     except UnreadableRecord:
@@ -221,7 +221,7 @@ def _text(value: object) -> str:
 
 
 def read_json(text: str) -> object:
-    """Parse JSON. Raises `UnreadableRecord`."""
+    """Parse a JSON text from the store. Raises `UnreadableRecord`."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

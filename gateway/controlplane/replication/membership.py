@@ -85,7 +85,7 @@ class Membership:
         """Unix time of this replica's last change between attached and not attached, or of its start."""
         self.was_attached = False
         self.beats = False
-        """Whether a beat of this process was successful."""
+        """Whether a beat (sign of life) of this process was successful."""
         self.warned = False
         self.not_live_since: dict[str, float] = {}
         """Times since when other registered replicas have no `live` entry, by id."""

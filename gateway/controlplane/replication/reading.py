@@ -62,11 +62,11 @@ class Reading:
     service: Service
     prefix: str
     beats: str
-    """Prefix of all beats, which are not under `prefix`."""
+    """Key prefix of the beats of all replicas, which are not under `prefix`."""
     revision: int
     """Revision of the store when it was read."""
     entries: Mapping[str, Entry]
-    """Entries by the part of the key after `prefix`."""
+    """The service's entries in the store, by the part of the key after `prefix`."""
     record: AgreedRecord | None
     problem: str
     """Reason why the agreed record cannot be followed, a sentence; empty: it can."""

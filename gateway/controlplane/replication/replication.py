@@ -114,7 +114,7 @@ class Replication:
         self._registration = write_replica_info(ReplicaInfo(name, host, release))
         self._beat_key = self._readings.beats_prefix + self.id
         self._members: dict[str, Membership] = {}
-        """Memberships by service. Each changes itself."""
+        """This replica's memberships, by service. Each changes itself."""
         self._first_members: tuple[Membership, ...] = ()
         """Memberships in the services of the start, on which `is_joining` depends."""
         self._joining_until = NEVER
@@ -127,11 +127,11 @@ class Replication:
         self._beats = 0
         """Number of beats that were sent: no two have the same text."""
         self._beat_at = NEVER
-        """Time of the next beat, by the clock of deadlines."""
+        """Time of this replica's next beat (sign of life), by the clock of deadlines."""
         self._given_deadlines: Mapping[str, float] = {}
         """Deadlines for refusing versions that the workers have been given, by service."""
         self._dirty: set[str] = set()
-        """Services that the next round must handle."""
+        """Services that the next round of the agreement must handle: something about them may be new."""
         self._holding = False
         self._store_error = ""
         self._wake = asyncio.Event()
@@ -244,7 +244,7 @@ class Replication:
             await self._pause(began, again=again)
 
     async def _pause(self, began: float, *, again: bool) -> None:
-        """Wait until the next round: something has changed, or the next beat is due."""
+        """Wait until the agreement's next round: something has changed, or the next beat is due."""
         loop = asyncio.get_running_loop()
         if self._store_error:
             await asyncio.sleep(max(0.0, began + beat_interval(self._settings.ttl) - loop.time()))

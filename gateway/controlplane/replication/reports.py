@@ -23,7 +23,7 @@ def make_report(
     store_error: str,
     joining: bool,
 ) -> AgreementReport:
-    """Report the present state of the agreement."""
+    """Report the present state of the agreement between replicas."""
     now, readings = clocks.boot_time(), read.services
     registered = {each for reading in readings.values() for each in reading.known}
     return AgreementReport(
@@ -81,7 +81,7 @@ def _replica(
 
 
 def _holds(each: str, reading: Reading) -> bool:
-    """Whether a replica holds up a step: it has not acknowledged, or votes against another's want."""
+    """Whether a replica holds up the next step: no acknowledgement, or no vote for what another wants."""
     entry = reading.live.get(each)
     record = reading.record
     if entry is None:

@@ -41,9 +41,9 @@ class _Filed:
     wanted: tuple[object, ...] = ()
     """Agreed record and registration ids in the file; empty: nothing of this run."""
     last: LastAttached | None = None
-    """Last moment at which this replica was attached."""
+    """Last moment at which this replica was attached, in the form of the state file."""
     recorded_at: float = NEVER
-    """Moment `last` by the clock of deadlines; `NEVER`: an earlier process wrote it."""
+    """Last attached moment, by the clock of deadlines; `NEVER`: an earlier process wrote it."""
 
 
 @final

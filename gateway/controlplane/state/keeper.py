@@ -104,12 +104,12 @@ class StateKeeper:
         self._saved: _Saved | None = None
         """State that was last written to the file; None: nothing of this run."""
         self._changes = 1
-        """Number of changes of the state; the start counts as one."""
+        """Number of changes of the state to save; the start counts as one."""
         self._attempted = 0
-        """Value of `_changes` at the beginning of the last finished attempt to write."""
+        """Value of `_changes` when the last finished attempt to write the state file began."""
         self._failing = False
         self._written_at = 0.0
-        """Unix time of the last write of the file; 0: none."""
+        """Unix time of the last write of the state file; 0: none."""
         self._writes = 0
         self._failures = 0
         self._closing = False
@@ -118,7 +118,7 @@ class StateKeeper:
         self._writing = asyncio.Lock()
         self._wake = asyncio.Event()
         self._hurry = asyncio.Event()
-        """Event that is set when somebody waits for the file."""
+        """Event that is set when somebody waits for the state file to be written."""
         self._attempt_ended = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] | None = None

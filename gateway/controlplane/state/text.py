@@ -54,10 +54,10 @@ class StateTextError(SkewgateError):
 
 
 class ParsedState(NamedTuple):
-    """Result of parsing a state file."""
+    """Result of parsing a state file: what is restored, and what no longer fits."""
 
     saved: Mapping[str, SavedState]
-    """Restored state by service."""
+    """State restored from the file, by service."""
     dropped: tuple[str, ...]
     """Sentences about the parts of the file that no longer fit the configuration."""
 

@@ -83,7 +83,7 @@ class Store(Protocol):
         """Call `changed` soon after a change under `prefix`: a hint that may be late, wrong or missing."""
 
     async def close(self) -> None:
-        """End all watches and connections."""
+        """End all watches of the store, and close its connections."""
 
 
 MAX_OPERATIONS: Final = 100

@@ -42,10 +42,10 @@ _PLAIN_REST: Final = "[A-Za-z0-9/._~@:,+=-]*$"
 _PORT: Final = "([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _PLAIN_HOST: Final = rf"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:{_PORT})?$"
 VERSION_FIELD: Final = 1
-"""Position of the version in a value of the map, as HAProxy's `field` counts."""
+"""Position of the version in a value of HAProxy's map, as its `field` counts."""
 ROUTE_SET_FIELD: Final = 2
 FIRST_RANGE_FIELD: Final = 3
-"""Position of the range headers' first value in a value of the map."""
+"""Position of the range headers' first value in a value of HAProxy's map."""
 _ENCODED: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -55,7 +55,7 @@ class HaproxyOptions:
     """Options of HAProxy's configuration besides the table. Times are in HAProxy's spelling."""
 
     map_path: str
-    """Path of the map for HAProxy."""
+    """Path at which HAProxy reads its map."""
     gateway: str
     """Address of the gateway (`HOST:PORT`), which must trust HAProxy (`trusted_proxies`)."""
     binds: tuple[str, ...] = ("*:8080",)
@@ -118,7 +118,7 @@ def _frontend(table: Table, options: HaproxyOptions) -> tuple[str, list[str]]:
 
 
 def _client(options: HaproxyOptions) -> Iterator[str]:
-    """Rules for the headers that describe the client. The gateway and the backends get the same."""
+    """HAProxy's rules for the headers that describe the client: the same for the gateway and the backends."""
     yield "http-request set-var(txn.host) req.hdr(host)"
     listed = (*options.untrusted_headers, *CLIENT_CERT, *sorted(FORWARDING - {"via"}), *HTTPOXY)
     dropped = dict.fromkeys(map(normalize_pattern, listed))
@@ -142,8 +142,8 @@ def _aliases(pattern: str) -> str:
 
 
 def _routes(table: Table, direct: Iterable[ServiceTable]) -> Iterator[str]:
-    """Rules that find the service of a request. The last matching rule wins: the more specific ones come
-    last, as in the gateway. A service that cannot be expressed, or has a path, unsets the result."""
+    """HAProxy's rules that find the service of a request. The last matching rule wins: the more specific ones
+    come last, as in the gateway. A service that cannot be expressed, or has a path, unsets the result."""
     able = {service.service.name for service in direct}
     rules: list[tuple[tuple[int, int, int], str]] = []
     for service in (each.service for each in table.services):
@@ -169,7 +169,7 @@ def _route(service: Service, host: str | None, able: set[str]) -> str:
 
 
 def _lookup(at: int, service: ServiceTable, options: HaproxyOptions) -> Iterator[str]:
-    """Rules that look up a plain request to this service in the map."""
+    """HAProxy's rules that look up a plain request to this service in its map."""
     traits, name = service.traits, f"s{at}"
     assert traits is not None
     yield f"acl {name} var(txn.service) -m str {encoded(service.service.name)}"
@@ -222,7 +222,7 @@ def _route_set(
 
 
 def _retried(plan: Retry, route_set: RouteSet) -> Iterator[str]:
-    """Retry rules: unsent requests, and safe ones without a reply, go to another server."""
+    """HAProxy's retry rules: unsent requests, and safe ones without a reply, go to another server."""
     without_response = RetryCause.NO_REPLY in plan.on and plan.attempts > 1
     reasons = ["conn-failure"] * (RetryCause.CONNECT in plan.on) + ["empty-response"] * without_response
     # None for one member: HAProxy would wait for a second before it connects to the same one again. It leaves
@@ -237,7 +237,7 @@ def _retried(plan: Retry, route_set: RouteSet) -> Iterator[str]:
 
 
 def _written(traits: Traits) -> Iterator[str]:
-    """Rules that write the headers of the dialect for the backend."""
+    """HAProxy's rules that write the headers of the dialect for the backend."""
     for header in traits.removed:
         yield f"http-request del-header {header}"
     for header, (before, after) in zip(traits.headers, traits.written, strict=True):
@@ -246,7 +246,7 @@ def _written(traits: Traits) -> Iterator[str]:
 
 
 def _refused(traits: Traits) -> Iterator[str]:
-    """Rule that turns a backend's refusal of the version into 503: its advertisement was out of date."""
+    """HAProxy's rule that makes a backend's refusal of the version a 503: its advertisement is outdated."""
     if traits.refusal is VersionRefusal.NO:
         return
     condition = f"{{ status {traits.refusal_status} }}"
@@ -258,7 +258,7 @@ def _refused(traits: Traits) -> Iterator[str]:
 
 
 def _answered(traits: Traits) -> Iterator[str]:
-    """Rules that replace the backend's range by the offer, and add `Vary`."""
+    """HAProxy's rules that replace the backend's range by the offer, and add `Vary`."""
     found = " or ".join(f"{{ res.fhdr({header}) -m found }}" for header in traits.range_headers)
     for header, value in _range_values(traits):
         yield f"http-response set-header {header} {value} if {found}"
@@ -321,7 +321,7 @@ def map_text(table: Table) -> str:
 
 
 def key_of(service: Service, asked: Asked) -> str:
-    """Map key of the requests to `service` that ask for a version in one particular way."""
+    """Key in HAProxy's map for the requests to `service` that ask for a version in one particular way."""
     parts = ("0:" if value is None else f"1:{encoded(value)}" for value in asked)
     return "|".join((encoded(service.name), *parts))
 

@@ -45,11 +45,11 @@ _log = logging.getLogger("skewgate.engine")
 @final
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Socket and files of HAProxy."""
+    """Places of HAProxy's runtime socket, its map file and its configuration."""
 
     socket: str
     map_file: Path
-    """Path of the map for the gateway. HAProxy's is `options.map_path`."""
+    """Path at which the gateway writes HAProxy's map. HAProxy reads it at `options.map_path`."""
     configuration: Path
     options: HaproxyOptions
     hard_stop_after: float
@@ -64,7 +64,7 @@ class _Process:
     info: Info
     """Last answer of the process to `show info`."""
     lines: tuple[str, ...] | None = None
-    """Lines of the process's map; None: what it read when it started."""
+    """Lines of the HAProxy process's map; None: those that it read when it started."""
     seqs: Mapping[str, int] = field(default_factory=dict)
 
     def is_same(self, info: Info) -> bool:
@@ -94,16 +94,16 @@ class HaproxyDriver:
         self._clock = clock
         self._process: _Process | None = None
         self._absent: Mapping[str, int] | None = None
-        """Sequence numbers of the records in the map file while no HAProxy listens; None: one may listen."""
+        """Numbers of agreed records, by service, in the map for a starting HAProxy; None: one may listen."""
         self._earlier: list[tuple[float, Mapping[str, int]]] = []
         """Earlier HAProxy processes that may still serve: their deadlines and agreed records."""
         self._known: frozenset[str] | None = None
         """Names of the route sets of the running process; None: it has not answered yet."""
         self._compiler = TableCompiler()
         self._table = self._in_files = Table(())
-        """Current table of routes, and the one that both files have."""
+        """Table of routes: the current one, and the one in HAProxy's map file and configuration."""
         self._lines: tuple[str, ...] = ()
-        """Lines of the map file."""
+        """Lines of HAProxy's map, as last written to the map file."""
         self._written: dict[Path, str] = {}
         self._open_requests = OpenRequests()
         self._problem = "it has not answered yet"
@@ -229,7 +229,7 @@ class HaproxyDriver:
         self._earlier.append((self._clock() + self._places.hard_stop_after, process.seqs))
 
     async def _nobody(self, snapshot: Snapshot) -> None:
-        """Write the files for a HAProxy that starts now. The one that had the socket may be draining."""
+        """Write map and configuration for a HAProxy that starts now. An earlier one may be draining."""
         if self._process is not None:
             self._may_drain(self._process)
             self._process = None
@@ -258,8 +258,8 @@ class HaproxyDriver:
                         await talk.set_server(route_set.name, name, usable=usable)
 
     async def _write(self, snapshot: Snapshot) -> None:
-        """Compile the table for the route sets that HAProxy has, and write both files. In a thread, because
-        thousands of versions take longer than the loop may stand still."""
+        """Compile the table for the route sets that HAProxy has, and write map and configuration. In a
+        thread, because thousands of versions take longer than the loop may stand still."""
         self._table = table = await asyncio.to_thread(self._compiler.compile, snapshot, self._known)
         if table is not self._in_files:
             self._lines = await asyncio.to_thread(self._write_files, table)
@@ -267,7 +267,7 @@ class HaproxyDriver:
         self._log_missing()
 
     def _write_files(self, table: Table) -> tuple[str, ...]:
-        """Write both files, the map first, because the configuration names it. Returns the map's lines."""
+        """Write HAProxy's map, then its configuration, which names the map. Returns the map's lines."""
         places = self._places
         texts = {
             places.map_file: map_text(table),
@@ -303,7 +303,7 @@ class HaproxyDriver:
 MakeEngine: TypeAlias = Callable[
     [SnapshotHolder, Callable[[], None], Callable[[], Collection[str]]], HaproxyDriver
 ]
-"""Makes a driver from (snapshot holder, acknowledged, ejected)."""
+"""Function that makes HAProxy's driver from (snapshot holder, acknowledged, ejected)."""
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -332,7 +332,7 @@ def _seqs(snapshot: Snapshot) -> dict[str, int]:
 
 
 def drained_members(snapshot: Snapshot) -> Mapping[str, Member]:
-    """Drained members, by key."""
+    """Drained members (backends) of all services, by key."""
     members = (member for view in snapshot.views.values() for member in view.members.all)
     return {member.key: member for member in members if member.drained}
 
@@ -347,7 +347,7 @@ class OpenRequests:
         self._counted: dict[str, int] = {}
 
     def leave_out_enabled(self, snapshot: Snapshot) -> None:
-        """Forget members that are not drained any more."""
+        """Forget the counts of members that are not drained any more."""
         drained = drained_members(snapshot)
         self._counted = {key: number for key, number in self._counted.items() if key in drained}
 

@@ -47,7 +47,7 @@ class Info(NamedTuple):
     pid: int
     release: str
     uptime: int
-    """Seconds since the start of the process."""
+    """Seconds since the start of the HAProxy process."""
 
 
 @final
@@ -120,7 +120,7 @@ class Conversation:
         return found
 
     async def requests(self) -> Mapping[str, Mapping[str, int]]:
-        """Count the requests of each server, sent or queued, by backend and server."""
+        """Count the requests of each server of HAProxy, sent or queued, by backend and server."""
         answer = await self.command(f"show stat -1 {_SERVERS} -1")
         found: dict[str, dict[str, int]] = {}
         rows = csv.DictReader(answer.removeprefix("# ").splitlines())
@@ -134,7 +134,7 @@ class Conversation:
         return found
 
     async def set_server(self, backend: str, server: str, *, usable: bool) -> None:
-        """Set whether a server gets new requests."""
+        """Set whether a server of HAProxy gets new requests."""
         state = "ready" if usable else "drain"
         if answer := await self.command(f"set server {backend}/{server} state {state}"):
             raise RuntimeProblem(f"HAProxy did not set {backend}/{server} to `{state}`: {_short(answer)}")
@@ -172,7 +172,7 @@ def _nobody(path: str) -> RuntimeProblem:
 
 
 def chunks(lines: Iterable[str]) -> Iterator[str]:
-    """Split lines into payloads for `add map`."""
+    """Split lines into payloads for HAProxy's `add map`."""
     part: list[str] = []
     size = 0
     for line in lines:
