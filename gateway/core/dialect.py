@@ -35,7 +35,7 @@ class Endpoint(NamedTuple):
     cache's key, found for every request: a plain tuple, normally a constant, hashes fast."""
 
     name: str
-    """Name of the endpoint, which `explain` shows: `resource`, `root`, `v1`."""
+    """Name of the kind of endpoint, which `explain` shows: `resource`, `root`, `v1`."""
     negotiated: bool = True
     """Whether a version means something at the endpoint; if not (Ironic `/`), owned headers are dropped."""
     document: bool = False
@@ -70,7 +70,7 @@ class RequestedKind(StrEnum):
 @final
 @dataclass(frozen=True, slots=True)
 class RequestedVersion:
-    """The version that a request names, and how."""
+    """The version that a request names, with the form in which it is named."""
 
     kind: RequestedKind
     version: Version | None = None
@@ -85,7 +85,7 @@ NO_VERSION_REQUESTED = RequestedVersion(RequestedKind.NONE)
 
 
 class DefaultKind(Enum):
-    """Meaning of a request without a version."""
+    """Kind of rule for requests that name no version."""
 
     MINIMUM = "minimum"
     MAXIMUM = "maximum"
@@ -145,7 +145,7 @@ class GatewayError:
     """Fixed sentence about the error, which never echoes what the client sent (threats O12)."""
     retry_after: int | None = None
     offered: VersionSet | None = None
-    """The offer, if there is one: some clients must find it on errors, too (Chef)."""
+    """The versions on offer, if any: some clients must find them on errors, too (Chef)."""
     requested: RequestedVersion | None = None
 
     @property
@@ -192,9 +192,9 @@ class VersionRefusal(Enum):
 
     NO = "no"
     YES = "yes"
-    """The version is refused, nothing was executed: the backend's known advertisement is out of date."""
+    """Version refusal: nothing was executed, and the backend's known advertisement is out of date."""
     READ_BODY = "read_body"
-    """Only the body shows whether it refuses the version: buffer up to 64 KiB and call `read_refusal`."""
+    """Only the response's body shows whether it is one: buffer up to 64 KiB and call `read_refusal`."""
 
 
 @final
@@ -205,7 +205,7 @@ class Served:
     version: Version | None = None
     """The version that the backend says it executed; None: it names none, or no valid one (threats V8)."""
     advertisement: Advertisement | None = None
-    """The backend's own range, if the response carries one: a passive observation."""
+    """The backend's own version range, if its response carries one: a passive observation."""
     version_refusal: VersionRefusal = VersionRefusal.NO
     has_range: bool = False
     """Whether the response has range headers, which those of the offer must replace."""
@@ -256,9 +256,9 @@ class ProbeFault:
     """Failed probe: the responses hold nothing that can be relied on."""
 
     reason: str
-    """Reason of the failure, a label of a closed set: `status`, `document`, `range`, `unauthorized` …"""
+    """Reason of the probe's failure, one of a closed set: `status`, `document`, `range`, `unauthorized` …"""
     detail: str
-    """Explanation of the failure for the operator, one sentence."""
+    """Explanation of the probe's failure for the operator, one sentence."""
 
 
 ProbeStep: TypeAlias = Advertisement | ProbeRequest | ProbeFault
@@ -303,11 +303,11 @@ class DirectPaths:
     its method and query. An engine may send it straight to a backend, at the version in its headers."""
 
     prefix: str
-    """Beginning of the paths: `/v1/`."""
+    """Path prefix of the requests that may bypass the gateway: `/v1/`."""
     first: str = "A-Za-z0-9"
-    """Characters that may follow the prefix, as in the brackets of a regular expression."""
+    """Characters that may follow this path prefix, as in the brackets of a regular expression."""
     besides: tuple[str, ...] = ()
-    """Beginnings of excluded paths, in lower case: the case of a path does not count."""
+    """Path prefixes that are excluded, in lower case: the case of a path does not count."""
 
 
 @final
@@ -347,10 +347,10 @@ class ProbePaths:
     """Configured path of version probes (`probe.path`); None: the dialect's own."""
     health: str | None = None
     prefix: str = ""
-    """Path prefix of the service's route, if backends get it."""
+    """Path prefix of the service's route, if backends get it, too; else empty."""
 
     def local(self, path: str) -> str | None:
-        """A server's own path in the form that `Dialect.endpoint` gets; None: clients cannot reach it."""
+        """A path as servers have it, in the form for `Dialect.endpoint`; None: clients cannot reach it."""
         if not self.prefix:
             return path
         rest = path[len(self.prefix) :]
@@ -412,7 +412,7 @@ class Dialect(ABC):
     direct_paths: tuple[DirectPaths, ...] = ()
     """Paths on which requests may bypass the gateway, through an engine."""
     made_of: object = None
-    """Options from which `made` made this instance; None: it was made in another way."""
+    """Options from which `made` made this dialect; None: it was made in another way."""
 
     @classmethod
     def configured(cls, options: object) -> Self:
@@ -423,14 +423,14 @@ class Dialect(ABC):
     @classmethod
     @final
     def made(cls, options: object) -> Self:
-        """Make a dialect that can be pickled. Raises what `configured` raises."""
+        """Make the dialect of one service so that it can be pickled. Raises what `configured` raises."""
         dialect = cls.configured(options)
         dialect.made_of = options
         return dialect
 
     @final
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
-        """Pickle only the options: the other process makes the dialect anew."""
+        """Pickle only the dialect's options: the other process makes the dialect anew."""
         if self.made_of is None:
             return super().__reduce_ex__(protocol)
         return type(self).made, (self.made_of,)
@@ -504,7 +504,7 @@ class Dialect(ABC):
         """Version information of a response head. `headers`: a multidict with those of `owned_response`."""
 
     def read_refusal(self, status: int, body: bytes) -> Advertisement | None:
-        """The range in a version refusal's body (`VersionRefusal.READ_BODY`); None: it has another reason."""
+        """Version range in a refusal's body (`VersionRefusal.READ_BODY`); None: it has another reason."""
         return None
 
     @abstractmethod

@@ -40,7 +40,7 @@ class Address(NamedTuple):
 
 
 class UnixAddress(NamedTuple):
-    """The path of a Unix socket."""
+    """An address to listen on: the path of a Unix socket."""
 
     path: str
 
@@ -56,7 +56,7 @@ class BackendUrl(NamedTuple):
     path: str
     tls: bool = False
     socket_path: str = ""
-    """Path of a Unix socket; host and port have no meaning then."""
+    """Path of a backend's Unix socket; host and port have no meaning then."""
 
 
 def addresses_of(host: str) -> tuple[str, ...]:

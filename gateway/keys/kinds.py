@@ -51,7 +51,7 @@ class Key:
     kind: Kind[Any]
     meaning: str
     reason: str
-    """Reason for the default, or for having none."""
+    """Reason for the key's default, or for having none."""
     example: object
     default: object = _REQUIRED
     workers: str = ""
@@ -83,7 +83,7 @@ class Key:
 
 
 class Kind(ABC, Generic[T]):
-    """Reader and JSON Schema of a key's value. `T` is the type of the value."""
+    """Kind of configuration key: the reader and JSON Schema of its value. `T` is the type of the value."""
 
     about: str = ""
     """Default meaning of a key of this kind. Only sections have one."""
@@ -123,7 +123,7 @@ class Kind(ABC, Generic[T]):
 
 
 def reject(message: str, hint: str = "", quoting: str = "") -> NoReturn:
-    """Refuse a text. Only `quoting` may quote it: it is shown unless the text comes from the environment."""
+    """Refuse a text of the file. Only `quoting` may quote it: shown unless it is from the environment."""
     raise TextRefused(message, hint, quoting)
 
 
@@ -136,7 +136,7 @@ def matching(pattern: str) -> Schema:
 
 
 class Text(Kind[T]):
-    """Kind of one text that becomes a value, strictly: `1_000`, `5.0` and ` 5` are not whole numbers."""
+    """Kind of configuration key: one text, read strictly: `1_000`, `5.0` and ` 5` are no whole numbers."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class Text(Kind[T]):
 
 @final
 class PathText(Text[T]):
-    """Kind of a text with the path of a file. A relative one begins in the folder of the configuration."""
+    """Kind of configuration key: the path of a file. A relative one begins in the configuration's folder."""
 
     def __init__(
         self,
@@ -184,9 +184,9 @@ class PathText(Text[T]):
     ) -> None:
         super().__init__(read, schema)
         self._before = before
-        """Prefix before the path. A text without it has no path."""
+        """Prefix before a file's path in the text, such as `unix:`. A text without it has no path."""
         self._unplaced = frozenset(unplaced)
-        """Texts that are no path."""
+        """Texts that are allowed in the place of a file's path and are none."""
 
     def read_in(self, folder: str, text: str) -> T:
         found = self.read(text)  # as it is written: `.` is no name of a file, whatever the folder
@@ -202,7 +202,7 @@ class PathText(Text[T]):
 @final
 @dataclass(frozen=True, eq=False)
 class ListOf(Kind[Any]):
-    """Kind of a list of values of one kind. `into`: makes the value from them. `least`: fewest items."""
+    """Kind of configuration key: a list of one kind. `into`: makes its value. `least`: fewest items."""
 
     item: Kind[Any]
     into: Callable[[list[Any]], Any] = tuple
@@ -219,7 +219,7 @@ class ListOf(Kind[Any]):
 @final
 @dataclass(frozen=True, eq=False)
 class Table(Kind[Mapping[str, Any]]):
-    """Kind of a mapping in which the operator chooses the names."""
+    """Kind of configuration key: a mapping in which the operator chooses the names."""
 
     name: Text[str]
     item: Kind[Any]
@@ -242,7 +242,7 @@ class Table(Kind[Mapping[str, Any]]):
 @final
 @dataclass(frozen=True, eq=False)
 class Either(Kind[Any]):
-    """Kind of a key that has a text of one kind, or a list or mapping of another."""
+    """Kind of configuration key: a text of one kind, or a list or mapping of another."""
 
     text: Text[Any]
     other: Kind[Any]
@@ -257,14 +257,14 @@ class Either(Kind[Any]):
 @final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Section(Kind[T]):
-    """Kind of a mapping of the file with a fixed set of keys; any other key is an error."""
+    """Kind of configuration key: a mapping with a fixed set of keys; any other key in it is an error."""
 
     make: Callable[..., T]
     """Function that makes the section's value from those of the written keys. It has the others' defaults."""
     keys: Mapping[str, Key]
     about: str
     title: str
-    """Name of the section's JSON Schema."""
+    """Title of the section's JSON Schema."""
     more: Mapping[str, object] = field(default_factory=dict)
     """Further entries of the section's JSON Schema."""
     whole_file: Mapping[str, str] = field(default_factory=dict)
@@ -309,7 +309,7 @@ def section(of: type[T], about: str = "", *, title: str = "", **more: object) ->
 
 
 def without(whole: Section[T], name: str, about: str, title: str) -> Section[T]:
-    """The same section without one of its keys, which keeps its default."""
+    """A copy of a section without one of its keys, which keeps its default."""
     keys = {each: key for each, key in whole.keys.items() if each != name}
     return Section(make=whole.make, keys=keys, about=about, title=title, more=whole.more)
 

@@ -21,7 +21,7 @@ Word = TypeVar("Word", bound=StrEnum)
 
 
 def one_of(*words: str) -> Text[str]:
-    """Kind of a text that is one of `words`."""
+    """Kind of configuration key: one of `words`."""
 
     def read(text: str) -> str:
         if text not in words:
@@ -36,18 +36,18 @@ def one_of(*words: str) -> Text[str]:
 
 
 def literal(words: Any) -> Text[str]:  # noqa: ANN401 - a `Literal` is no class
-    """Kind of a text that is one of the words of a `Literal`, which is also the type of the value."""
+    """Kind of configuration key: one of the words of a `Literal`, which is also the type of the value."""
     return one_of(*get_args(words))
 
 
 def member_of(words: type[Word]) -> Text[Word]:
-    """Kind of a text that is one of the words of a `StrEnum`, which is the value."""
+    """Kind of configuration key: one of the words of a `StrEnum`, whose member is the value."""
     word = one_of(*words)
     return Text(lambda text: words(word.read(text)), word.json)
 
 
 def off() -> Text[None]:
-    """Kind of the word `off`, which stands for no value."""
+    """Kind of configuration key: the word `off`, which stands for no value."""
     word = one_of("off")
 
     def read(text: str) -> None:
@@ -137,7 +137,7 @@ def read_flag(text: str) -> bool:
 
 
 def count(low: int, high: int, hint: str = "") -> Text[int]:
-    """Kind of a whole number from `low` to `high`. `hint`: the alternative to writing another one."""
+    """Kind of configuration key: a whole number, `low` to `high`. `hint`: the alternative to others."""
 
     def read(text: str) -> int:
         value = read_count(text)
@@ -149,7 +149,7 @@ def count(low: int, high: int, hint: str = "") -> Text[int]:
 
 
 def size(low: str, high: str) -> Text[int]:
-    """Kind of a number of bytes, from `low` to `high` as an operator writes them."""
+    """Kind of configuration key: a number of bytes, from `low` to `high` as an operator writes them."""
     lowest, highest = read_size(low), read_size(high)
 
     def read(text: str) -> int:
@@ -174,7 +174,7 @@ _CONNECTION_HEADERS: Final = frozenset(
 
 
 def written_as(pattern: str, message: str, hint: str = "", *, is_key: bool = False) -> Text[str]:
-    """Kind of a text that matches a pattern as a whole; `message` and `hint` refuse any other."""
+    """Kind of configuration key: a text of this pattern; `message` and `hint` refuse any other."""
     compiled = re.compile(pattern, re.ASCII)
 
     def read(text: str) -> str:
@@ -260,7 +260,7 @@ HEADER_NAME: Final = Text(read_header_name, matching(HEADER_NAME_PATTERN), is_ke
 HEADER_TOKEN: Final = written_as(
     HEADER_NAME_PATTERN, "not a valid header name", "a header name has no blanks and no colon", is_key=True
 )
-"""Kind of the name of any header. The dialect limits which of them may be changed; `settings` checks it."""
+"""Kind of configuration key: the name of a header. The dialect limits which may be changed."""
 HEADER_TOKEN_TEXT: Final = Text(HEADER_TOKEN.read, HEADER_TOKEN.json)
 HEADER_PATTERN_TEXT: Final = written_as(
     r"[A-Za-z0-9][A-Za-z0-9-]{0,62}\*?",
@@ -279,5 +279,5 @@ VARIABLE_NAME: Final = written_as(
     "write NAME without ${ }: letters, digits and _",
 )
 VERSION: Final = Text(read_text, {"type": ["string", "integer"], "minLength": 1})
-"""Kind of a version as written. Whole numbers need no quotation marks; 1.90 does, for other YAML readers."""
+"""Kind of configuration key: a version as written. Whole numbers need no quotation marks, but 1.90 does."""
 VERSIONS: Final = Text(VERSION.read, VERSION.json, has_commas=True)

@@ -38,7 +38,7 @@ UVLOOP: Final = "uvloop"
 
 STALE: Final = "compiled build is of other sources: run ./run build"
 HOT_MODULE: Final = "gateway.dataplane.exchange.exchange"
-"""A module that every compiled build contains."""
+"""Name of a module that every compiled build contains: its file shows whether one runs."""
 
 
 class BuildInfo(NamedTuple):

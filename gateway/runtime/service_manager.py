@@ -33,7 +33,7 @@ _log = logging.getLogger("skewgate")
 
 
 class Moment(Enum):
-    """Moment of a reload: its beginning or its end."""
+    """Moment of a reload that the service manager is told: its beginning or its end."""
 
     BEGIN = auto()
     END = auto()

@@ -35,7 +35,7 @@ _KEY_MARK: Final = b"PRIVATE KEY-----"
 @final
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """The data of a certificate that was read from a file."""
+    """Data of a certificate that was read from a file: its names, kind of key, expiry and subject."""
 
     path: str
     names: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The deadline until which a replica may answer by the record that it holds.
+"""Attachment of a replica: the deadline until which it may answer by the record that it holds.
 
 A replica is attached while its deadline has not passed. It counts the deadline by its own clock, from when it
 sent its last good beat; the others take its registration as live away later, by theirs. So whoever goes on
@@ -25,14 +25,14 @@ REMOVAL_SHARE: Final = 1.1
 BEATS_IN_TTL: Final = 4
 
 FORGET_SHARE: Final = 1.1
-"""Share of `forget` after which others end a replica's registration. By then the replica is silent."""
+"""Share of the time `forget` after which others end a silent replica's registration."""
 
 WARNING_SHARE: Final = 0.5
 """Share of the time `forget` after which a detached replica warns that it will answer nothing any more."""
 
 
 class Answer(Enum):
-    """Answer to a request for exactly one version."""
+    """Kind of answer that a replica gives to a request for exactly one version."""
 
     SERVE = "serve"
     UNAVAILABLE = "unavailable"
@@ -41,14 +41,14 @@ class Answer(Enum):
 
 
 def answer(level: Level, *, attached: bool) -> Answer:
-    """The answer for a version at this level. A detached replica refuses none, since others may offer it."""
+    """Kind of answer for a version at this level. A detached replica refuses none: others may offer it."""
     if level >= Level.ACCEPTED:
         return Answer.SERVE
     return Answer.REFUSE if attached and level is Level.REFUSED else Answer.UNAVAILABLE
 
 
 class Attachment(Enum):
-    """Right of a replica to answer by the record that it holds."""
+    """State of a replica: how far it may still answer by the agreed record that it holds."""
 
     ATTACHED = "attached"
     DETACHED = "detached"
@@ -93,7 +93,7 @@ def seconds_to_forget(now: float, sent_at: float, forget: float | None) -> float
 
 @final
 class LastAttached(NamedTuple):
-    """Time at which the process that wrote a state file was last attached."""
+    """Time, by two clocks, at which the replica that wrote a state file was last attached."""
 
     boot: str
     """Boot id of the machine, from whose start `boot_time` counts."""
@@ -103,12 +103,12 @@ class LastAttached(NamedTuple):
 
 @final
 class Registered(NamedTuple):
-    """Registration of the process that wrote a state file."""
+    """Registration, in the shared store, of the replica that wrote a state file."""
 
     ids: tuple[str, ...]
     """Replica ids: the process's own, then those of earlier processes, which are still to be ended."""
     last: LastAttached | None = None
-    """Time at which the process was last attached; None: it never was."""
+    """Time at which the replica was last attached; None: it never was."""
 
 
 def may_resume(
@@ -134,8 +134,8 @@ def has_lost(held: AgreedRecord | None, stored: AgreedRecord | None) -> bool:
 
 
 def joined_record(held: AgreedRecord | None, stored: AgreedRecord | None) -> AgreedRecord | None:
-    """The record with which a replica joins, in one transaction on the revision of `stored`. Its own, with
-    the number after the one that it had, if the store has lost that; else what is stored."""
+    """The agreed record with which a replica joins, in one transaction on the revision of `stored`. Its own,
+    with the number after the one that it had, if the store has lost that; else what is stored."""
     if held is None or not has_lost(held, stored):
         return stored
     return replace(held, seq=held.seq + 1)
@@ -144,7 +144,7 @@ def joined_record(held: AgreedRecord | None, stored: AgreedRecord | None) -> Agr
 @final
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """The record that a replica or worker holds, and the rest of what it knows from the others."""
+    """Agreed state of a service: the record that a replica or worker holds, and what else others told it."""
 
     record: AgreedRecord | None
     attached: bool = True
@@ -168,7 +168,7 @@ class Agreed:
         return level(self.record, version)
 
     def read_anew(self, before: Scheme, scheme: Scheme) -> Agreed:
-        """The same agreed state, with its versions in a scheme that has only gained names since `before`."""
+        """The agreed state with its versions in a scheme that has only gained names since `before`."""
         if self.record is None or before.key == scheme.key:
             return self
         return replace(self, record=record_anew(self.record, before, scheme))

@@ -32,16 +32,16 @@ class Vote:
     floor: VersionSet
     """Versions of the shared offer state that the replica would keep."""
     want: VersionSet
-    """Versions that the replica would add to `floor`; if that is empty, those of an offer formed anew."""
+    """Versions that the replica votes to add to those it would keep; if it keeps none, a whole new offer."""
     gives: VersionSet
-    """Versions that the replica's policy gives."""
+    """Versions that the replica's offer policy gives by the backends that it sees."""
     cap: Version | None = None
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class LiveReplica:
-    """One attached replica, as the others see it."""
+    """One attached replica as the others see it in the shared store: its acknowledgement and its vote."""
 
     ack: int
     """Number of the agreed record that the replica and all its workers hold; 0: none."""
@@ -52,12 +52,12 @@ class LiveReplica:
 
 
 class Target(NamedTuple):
-    """Policy, versions and limit to which the steps of an agreed record lead."""
+    """Goal of the steps of an agreed record: the policy, versions and limit that they lead to."""
 
     rule: str
     state: VersionSet
     limit: Version | None
-    """Highest version to be offered; None: the highest of `state`."""
+    """Highest version that the steps may offer to clients; None: the highest of `state`."""
 
 
 FIRST_SEQ: Final = 1

@@ -35,11 +35,11 @@ _KEYS: Final = ("form", "dialect", "scheme", "seq", "rule", "state", "offered", 
 
 
 class UnreadableRecord(SkewgateError):
-    """The store's value for a service is no record that this release and this configuration can follow."""
+    """Raised for a value in the store that is no record this release and this configuration can follow."""
 
 
 class Level(IntEnum):
-    """Treatment of a version by the replicas that hold a record."""
+    """Level of a version in an agreed record: how the replicas that hold it treat requests for it."""
 
     REFUSED = 0
     UNDECIDED = 1
@@ -55,9 +55,9 @@ class AgreedRecord:
     """Versions of a service that all replicas agree on. `offered` is in `accepted`, and that in `open`."""
 
     seq: int
-    """Number of the record, one above that of the record before it."""
+    """Sequence number of the agreed record, one above that of the record before it."""
     rule: str
-    """Policy, with its number, that gave `state`."""
+    """Offer policy, with its number, that gave the agreed versions `state`."""
     state: VersionSet
     """Versions of the offer state, before a ceiling is applied."""
     offered: VersionSet
@@ -68,7 +68,7 @@ class AgreedRecord:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is on offer, and nothing is decided about any version."""
+        """Whether the agreed record offers nothing, and decides nothing about any version."""
         return not self.state and not self.open
 
 
@@ -86,7 +86,7 @@ def level(record: AgreedRecord | None, version: Version) -> Level:
 
 
 def decides_nothing(record: AgreedRecord | None) -> bool:
-    """Whether nothing is on offer, and nothing is decided about any version."""
+    """Whether there is no agreed record, or one that offers nothing and decides about no version."""
     return record is None or record.is_empty
 
 
@@ -96,7 +96,7 @@ def seq_of(record: AgreedRecord | None) -> int:
 
 
 def record_anew(record: AgreedRecord, before: Scheme, scheme: Scheme) -> AgreedRecord:
-    """The same record, with its versions in a scheme that has only gained names since `before`."""
+    """The agreed record with its versions in a scheme that has only gained names since `before`."""
     return replace(
         record,
         state=read_anew(record.state, before, scheme),
@@ -111,8 +111,8 @@ def record_anew(record: AgreedRecord, before: Scheme, scheme: Scheme) -> AgreedR
 
 
 def write_record(record: AgreedRecord, dialect: str, scheme: Scheme, form: int = FORM) -> dict[str, object]:
-    """The record as JSON values. Versions are texts, so a named scheme may gain names. Without new names it
-    is written in the scheme of its last writer, so that a replica without these names can still read it."""
+    """The agreed record as JSON values. Versions are texts, so a named scheme may gain names. Without new
+    names it is written in the scheme of its last writer, so that a replica without these can read it."""
     if form not in FORMS:
         raise ValueError(f"form {form} cannot be written")
     written_in = _writing_scheme(record, scheme)
@@ -130,7 +130,7 @@ def write_record(record: AgreedRecord, dialect: str, scheme: Scheme, form: int =
 
 
 def read_record(value: object, dialect: str, scheme: Scheme) -> AgreedRecord:
-    """Read a record from the JSON value of a store. Raises `UnreadableRecord`."""
+    """Read an agreed record from the JSON value of a store. Raises `UnreadableRecord`."""
     if not isinstance(value, Mapping):
         raise UnreadableRecord("it is no object")
     form = value.get("form")
@@ -217,5 +217,5 @@ def _read_range(item: object, scheme: Scheme, name: str) -> VersionRange:
 
 
 def _quoted(value: object) -> str:
-    """A foreign value for a message: short, and without control characters."""
+    """A value from the store as text for an error message: short, and without control characters."""
     return repr(str(value)[:_MAX_QUOTED])

@@ -123,7 +123,7 @@ def policy_text(service: Service) -> str:
 def _first_round(
     offer_state: OfferState, record: AgreedRecord | None, service: Service, members: MemberSet, now: float
 ) -> OfferState:
-    """Offer state at the first round of probes: a first offer waits for all answers, later ones for one."""
+    """A replica's offer state at the first round of probes: only a first offer waits for all answers."""
     after = first_round(offer_state, service, members, now)
     heard = any(group.summary.advertised is not None for group in members.groups)
     if not decides_nothing(record) and after.round_ended is not None and heard:

@@ -69,7 +69,7 @@ class DocumentKey(NamedTuple):
     target: str
     """Local path of the document in the dialect's one spelling, and the query unchanged."""
     members: MemberSet | None = None
-    """Members whose probes may have read the document; None: none."""
+    """Members whose probes may have brought the cached document; None: no member's."""
     from_legacy: bool = True
     """Whether cached documents of legacy members count: not if another member can be asked."""
 
@@ -86,7 +86,7 @@ def document_key(
 DOCUMENT_METHODS = frozenset({"GET", "HEAD"})
 
 MAX_CACHED_REQUEST_SIZE = 512
-"""Bytes of a request's version headers up to which its resolution is cached: no real version is longer."""
+"""Most bytes of a request's version headers for its decision to be cached: no real version is longer."""
 
 MAX_CACHED_DECISIONS = 4096
 """Most entries of a decision cache. Fleets see a few dozen requested versions. A full cache is emptied."""
@@ -111,10 +111,10 @@ class Resolution:
     view: ServiceView
     endpoint: Endpoint
     requested: RequestedVersion | None = None
-    """Requested version; None, as `result`: nothing is negotiated at this endpoint."""
+    """Version that the request names; None, as `result`: nothing is negotiated at this endpoint."""
     result: NegotiationResult | None = None
     version: Version | None = None
-    """Negotiated version, or the refused one."""
+    """Negotiated version of the request, or the refused one."""
     candidates: Candidates = NO_CANDIDATES
     response: Response | None = None
     """The gateway's own response: a refusal, a document, or the 503 when there is no candidate."""
@@ -124,14 +124,14 @@ class Resolution:
     """Header lines that name the version to a legacy member."""
     offered: VersionSet | None = None
     detached_response: Response | None = None
-    """Response 503 in place of a version refusal once this replica is detached; None: there is none."""
+    """Response 503 in place of the version refusal once this replica is detached; None: there is none."""
     missing_operation: Operation | None = None
     """Operation that does not exist in the negotiated version. Such a resolution is not cached."""
     version_text: str = field(init=False)
     service: str = field(init=False)
     requested_kind: RequestedKind | None = field(init=False)
     prefix: str = field(init=False)
-    """Path prefix that is removed for backends; empty: they get the whole path."""
+    """Path prefix that is removed from requests for backends; empty: they get the whole path."""
     target_has_version: bool = field(init=False)
     """Whether the dialect's `write_target` writes the version into the request target."""
     request_ids: RequestIds = field(init=False)
@@ -147,7 +147,7 @@ class Resolution:
     """Configured header changes of responses from backends; None: none. `response` has them already."""
 
     def __post_init__(self) -> None:
-        """Compute the fields that every request would otherwise look up through four objects."""
+        """Compute the resolution's fields that each request would otherwise look up through four objects."""
         service, match = self.view.service, self.view.service.match
         negotiated = self.result in _NEGOTIATED and self.version is not None
         refused = self.result not in _NEGOTIATED and self.requested is not None
@@ -338,7 +338,7 @@ def _local(resolution: Resolution) -> Refuse | Answer:
 def resolve(
     view: ServiceView, endpoint: Endpoint, head: Request, path: str, throttled: Container[str] = ()
 ) -> Resolution:
-    """Decide a request's version and candidates (stops 4 to 6). Runs dialect code; the caller caches it."""
+    """Decide a request's version and its candidate backends. Runs dialect code; the caller caches it."""
     dialect, offer, offered = view.service.dialect, view.offer, view.offer.offered
     if view.service.maintenance is not None:
         response = maintenance_response(view, view.service.maintenance)
@@ -516,7 +516,7 @@ def awaited(
     tried: Collection[str] = (),
     held_back: Mapping[str, int] = NOBODY,
 ) -> tuple[Member, ...]:
-    """Members that a request waits for if none was chosen for it; empty: none is left to be tried."""
+    """Members that a request waits for if none was chosen for it; empty: all were tried."""
     candidates = _present_candidates(resolution, snapshot.views.get(resolution.service))
     return tuple(member for tier in eligible(candidates, tried, held_back) for member in tier.members)
 

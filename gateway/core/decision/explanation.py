@@ -36,7 +36,7 @@ from gateway.core.versions.version import Scheme
 
 
 class ExclusionReason(StrEnum):
-    """Reason why a backend does not get the request."""
+    """Kind of reason why a backend does not get the request that is explained."""
 
     NOT_ASKED = "not_asked"
     """Reason: the gateway answers or refuses the request itself; no backend gets it."""
@@ -62,7 +62,7 @@ class Load(NamedTuple):
     in_flight: Mapping[str, int] = NO_REQUESTS_IN_FLIGHT
     held_back: Mapping[str, int] = NOBODY
     ejected: Mapping[str, str] = MappingProxyType({})
-    """Reason for each ejection of a member, one sentence."""
+    """Reason for each ejection of a backend, one sentence, by member key."""
 
 
 NO_LOAD: Final = Load()
@@ -211,7 +211,7 @@ WAITS: Final = "; all suitable backends are full, so it waits"
 
 
 def _because(resolution: Resolution, decision: _Routed) -> str:
-    """Reason for the decision, in one sentence. It does not repeat the client's own text."""
+    """Reason for the decision on a request, in one sentence. It does not repeat the client's own text."""
     view, requested = resolution.view, resolution.requested
     offered = view.offer.versions.format(view.service.dialect.scheme)
     if view.service.maintenance is not None:

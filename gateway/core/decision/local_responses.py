@@ -18,7 +18,7 @@ RETRY_AFTER = 2
 """Seconds of `Retry-After` in a 503: about until the next probes, and the pause of OpenStack clients."""
 
 NO_BACKEND_AVAILABLE = "No backend that serves the requested API version is available at the moment."
-"""Text of a 503, also of one after a backend refused a version that it advertised."""
+"""Text of the gateway's 503, also of one after a backend refused a version that it advertised."""
 
 IN_MAINTENANCE = "This service is in maintenance."
 

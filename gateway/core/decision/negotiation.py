@@ -82,7 +82,7 @@ def _exact(requested: RequestedVersion, default_version: DefaultVersion) -> Vers
 def _wanted(
     requested: RequestedVersion, offered: VersionSet, default_version: DefaultVersion
 ) -> Version | None:
-    """The version that the request means, on offer or not; None: it means none."""
+    """The version that a request means, whether it is on offer or not; None: it means none."""
     match requested.kind:
         case RequestedKind.EXACT:
             return requested.version
@@ -97,7 +97,7 @@ def _wanted(
 
 
 def _default(default_version: DefaultVersion, offered: VersionSet) -> Version | None:
-    """The version that a request without one means."""
+    """The version that a request without one means, by the service's rule for it; None: it means none."""
     match default_version.kind:
         case DefaultKind.MINIMUM:
             return offered.lowest

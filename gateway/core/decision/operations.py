@@ -25,7 +25,7 @@ from gateway.core.versions.version import Scheme
 from gateway.errors import PathTemplateError
 
 NEXT = "next"
-"""Configured version of an operation that is still being developed (RFC 041). It is in no version yet."""
+"""Word in place of an operation's versions while it is developed (RFC 041): it is in no version yet."""
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
 _LITERAL = re.compile(r"[A-Za-z0-9._~!$&'()*+,=@-][A-Za-z0-9._~!$&'()*+,=:@-]*", re.ASCII)
@@ -41,7 +41,7 @@ class PathTemplate:
 
     text: str = field(compare=False)
     segments: tuple[str | None, ...]
-    """Segments of the template; None: a placeholder. Templates that differ only in its name are the same."""
+    """Segments of a path template; None: a placeholder, whose name is no part of the comparison."""
 
     @classmethod
     def read(cls, text: str) -> Self:
@@ -123,7 +123,7 @@ def possible_methods(head: Request, overrides: tuple[str, ...], parameter: str |
 
 
 class OperationStatus(StrEnum):
-    """Stage of an operation, with the words of RFC 041."""
+    """Stage in the life of an API operation, with the words of RFC 041."""
 
     ACTIVE = "active"
     DEPRECATED = "deprecated"
@@ -147,12 +147,12 @@ class OperationRule:
 @final
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """All rules for one method at one path."""
+    """Operation of an API: one method at one path, with all rules for it."""
 
     method: str
     path: PathTemplate
     rules: tuple[OperationRule, ...]
-    """Rules of the operation in the order of the file; never empty."""
+    """Rules of the operation in the order of the configuration file; never empty."""
     versions: VersionSet
     """Versions in which the operation exists: the union of its rules'. Empty: in no version yet."""
     refusal: int | None
@@ -180,11 +180,11 @@ _Tables: TypeAlias = Mapping[tuple[str, int], tuple[tuple[tuple[int, ...], _ByLi
 @final
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """All operations of a service, in tables for look-up. `of` makes them."""
+    """All operations of a service for which there are rules, in tables for look-up. `of` makes them."""
 
     listed: tuple[Operation, ...] = ()
     _tables: _Tables = field(default_factory=lambda: MappingProxyType({}), repr=False, compare=False)
-    """Operations by method and number of segments, then by the literal ones; leftmost literals first."""
+    """Operations by method and number of path segments, then by the literal ones; leftmost literals first."""
 
     @classmethod
     def of(cls, rules: Iterable[OperationRule]) -> Self:

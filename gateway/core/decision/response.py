@@ -28,17 +28,17 @@ class ResponseRewrite:
     """Header lines for the client in place of those that were read: version headers, `Vary` and others."""
     served: Served
     fact: Advertisement | None
-    """The backend's own range, if it differs from the member's known one: a fact to observe."""
+    """The backend's own version range, if it differs from the one known of it: a fact to observe."""
     mismatch: bool = False
     """Whether the backend names another served version than negotiated (threats V9). It is counted."""
     served_missing: bool = False
     """Whether the response lacks the served version that its API always names (semantics, Knowing)."""
     served_text: str = ""
-    """Version shown to the client with `mismatch` or `served_missing`, canonical; empty: none."""
+    """Version that the client is shown if `mismatch` or `served_missing` is set, canonical; empty: none."""
     edits: HeaderEdits | None = None
     """Configured header changes of the service's responses; None: none."""
     plain: bool = field(init=False)
-    """Whether the response holds nothing to observe, to count or to buffer, as nearly always."""
+    """Whether a backend's response has nothing to observe, count or buffer, as nearly always."""
 
     def __post_init__(self) -> None:
         special = self.mismatch or self.served_missing or self.fact is not None
@@ -117,7 +117,7 @@ def vary_lines(
 
 
 def _fact(member: Member, served: Served) -> Advertisement | None:
-    """Advertisement of a response, if it differs from the known one. Declared backends learn none."""
+    """Versions that a response advertises, if not the known ones. Declared backends learn none."""
     if served.advertisement is None or member.backend.declared is not None:
         return None
     known = member.advertisement

@@ -33,7 +33,7 @@ class Route:
     prefix: str
     """Path prefix without trailing slash; empty: every path."""
     inside: str
-    """Beginning of every path below the prefix."""
+    """Beginning of every path below the route's prefix."""
 
     def local(self, path: str) -> str:
         """Path as the API itself sees it: without the prefix, never empty."""

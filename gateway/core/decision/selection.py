@@ -28,16 +28,16 @@ _ALL_BITS: Final = (1 << RANDOM_BITS) - 1
 _HALF = RANDOM_BITS // 2
 _MASK = (1 << _HALF) - 1
 _MIX: Final = 0x9E37_79B9_7F4A_7C15
-"""Odd and irregular factor for random bits: those known to have led to one member become random again."""
+"""Factor that mixes a request's random bits anew: a second draw must not follow from the first one."""
 
 ALL_REQUESTS: Final = 1 << 16
-"""Full share of requests, for a member that is not held back. An ejected one has 0, a returning one less."""
+"""Share of requests of a member that is not held back. An ejected one has 0, a returning one less."""
 
 NOBODY: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 def rank(summary: MemberSummary) -> Rank:
-    """Rank of the tier that a member with this summary is in."""
+    """Rank (the order in which tiers are tried) of a member with this summary."""
     return (
         summary.connect_failed,
         summary.freshness is Freshness.DOWN,
@@ -50,7 +50,7 @@ def rank(summary: MemberSummary) -> Rank:
 @final
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """Members of one rank, with their weights added up for drawing."""
+    """A tier: members of one rank, with their weights added up so that one can be drawn by weight."""
 
     members: tuple[Member, ...]
     cumulative: tuple[int, ...]
@@ -82,7 +82,7 @@ class Candidates:
 
     tiers: tuple[Tier, ...] = ()
     bounded: bool = field(init=False)
-    """Whether some candidate has a limit of requests in flight."""
+    """Whether some candidate has a maximum number of requests in flight."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bounded", any(member.bound for member in self.members))
@@ -197,7 +197,7 @@ def eligible(
 def _best(
     tiers: Iterable[Tier], tried: Collection[str], held_back: Mapping[str, int], least: int
 ) -> tuple[Tier, ...]:
-    """The best tier with untried members whose share is above `least`, with the tier beside it."""
+    """The best tier with untried members whose share of requests is above `least`, and the tier beside it."""
     found: list[Tier] = []
     for tier in tiers:
         if found and not tier.is_beside(found[0]):
@@ -251,7 +251,7 @@ class SelectionTable:
         *,
         non_legacy: bool = False,
     ) -> None:
-        """Make the table of `members`. `summaries`: one per member, in order; equal ones are one object,
+        """Make the table of candidates. `summaries`: one per member, in order; equal ones are one object,
         which `found` has once. `non_legacy`: without legacy members, and those whose versions are unknown."""
         self._members = members
         self._summaries = summaries
@@ -263,7 +263,7 @@ class SelectionTable:
             and not summary.absent
             and not (non_legacy and (summary.legacy or summary.version_unknown))
         }
-        """Summaries of members that may get requests, with their ranks, by their ids."""
+        """Summaries of members that may get requests, with their ranks, by object id of the summary."""
         self._everyone: Candidates | None = None
         self._starts: list[Version] | None = None
         self._segments: list[VersionRange] = []
@@ -284,7 +284,7 @@ class SelectionTable:
 
     @property
     def segments(self) -> Sequence[VersionRange]:
-        """Segments: ranges of versions. Within a segment the candidates are the same."""
+        """Segments: ranges of versions. All versions of one segment have the same candidates."""
         self._cut()
         return self._segments
 

@@ -42,7 +42,7 @@ class Access:
         self._ipv6 = sorted(tables[6].items(), key=_shift)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle only the networks: the other process makes the tables anew."""
+        """Pickle only the networks of the access lists: the other process makes the tables anew."""
         return Access, self._lists
 
     def allows(self, address: IpAddress | None) -> bool:
@@ -129,7 +129,7 @@ MAX_BODY: Final = 64 * 1024
 
 
 def read_body(text: str) -> str:
-    """Read the body of the answer in maintenance."""
+    """Read the configured body of the answer during maintenance."""
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BODY:
         reject(
             f"the body is larger than {MAX_BODY // 1024}KiB", "it is sent to every client as often as asked"

@@ -35,14 +35,14 @@ class BackendTls:
     server_name: str
     """Name or IP address that the backend's certificate must have. A name is also sent (SNI)."""
     ca: str | None = None
-    """File of the trusted certificates; None: those of the system."""
+    """File of the certificates that are trusted for a backend; None: those of the system."""
     certificate: str | None = None
     """Client certificate of the gateway, with its chain; None: none."""
     key: str | None = None
     verify: bool = True
     """Whether the backend's certificate must be valid. If not, anyone on the way can impersonate it."""
     digest: str = ""
-    """Checksum of these PEM files' contents. New contents make another backend, with new connections."""
+    """Checksum of the contents of these PEM files. New ones make another backend, with new connections."""
 
     @property
     def context_key(self) -> ContextKey:
@@ -62,10 +62,10 @@ class Backend:
     host: str
     port: int
     path: str = ""
-    """Base path without a trailing slash, put before the path of every request."""
+    """Base path of the backend, without a trailing slash: put before the path of every request."""
     weight: int = 1
     declared: VersionSet | None = None
-    """Versions from the configuration. A backend that has them is always fresh and never probed."""
+    """Versions declared in the configuration. A backend that has them is always fresh and never probed."""
     backup: bool = False
     """Whether the backend gets requests only if no other one that serves the version is usable."""
     max_requests: int = 0
@@ -90,7 +90,7 @@ class Backend:
 
     @property
     def authority(self) -> str:
-        """Host and port as in a link, IPv6 in brackets. On a Unix socket `localhost`, as its clients send."""
+        """The backend's host and port as in a link, IPv6 in brackets; `localhost` on a Unix socket."""
         if self.socket_path:
             return UNIX_AUTHORITY
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -102,7 +102,7 @@ class Backend:
 
     @property
     def url(self) -> str:
-        """Address of the backend. Two backends are the same one if name and URL are equal."""
+        """URL of the backend. Two backends are the same one if name and URL are equal."""
         return f"unix:{self.socket_path}" if self.socket_path else self.origin
 
     @property
@@ -131,7 +131,7 @@ member that never answered is `UNKNOWN`. A failed probe ages an advertisement an
 
 
 class MemberSummary(NamedTuple):
-    """Member state that offers and the choice of a backend use. Equal members cost about what one does."""
+    """Summary of a member: all that offers and the choice of a backend use. Equal ones cost as one."""
 
     advertised: VersionSet | None
     """Versions that the member advertises; None: they are not known."""
@@ -162,13 +162,13 @@ class Mark:
 @final
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A backend as observed. Equal if the same is known; the times of facts are not compared."""
+    """A member: a backend as observed. Equal if the same is known; times of facts are not compared."""
 
     service: str
     backend: Backend
     advertisement: Advertisement | None = None
     failures: int = 0
-    """Failed probes in a row, capped at the table's last row."""
+    """Failed probes of the member in a row, capped at the last row of `FRESHNESS_AFTER_FAILURES`."""
     drained: bool = False
     scheme_id: tuple[object, ...] = ()
     """Dialect and scheme in which `advertisement` was read. In another one it has no meaning."""
@@ -199,10 +199,10 @@ class Member:
     bound: int = field(init=False, default=0)
     legacy: bool = field(init=False, default=False)
     mark: Mark = field(init=False, compare=False, repr=False, default_factory=Mark)
-    """Token of a known state of the member, passed on where only the times of facts are new."""
+    """Identity token of what is known of the member; it stays if only the times of facts are new."""
 
     def __post_init__(self) -> None:
-        """Compute the attributes that every request reads."""
+        """Compute the member's derived attributes, which every request reads."""
         object.__setattr__(self, "key", f"{self.service}/{self.backend.name}")
         object.__setattr__(self, "weight", self.backend.weight)
         object.__setattr__(self, "bound", self.backend.bound)

@@ -18,7 +18,7 @@ MAX_MISMATCHED_RANGES: Final = 256
 Clients choose these versions, and each range makes every later fact cost more."""
 
 MAX_MISMATCHED_PATHS: Final = 8
-"""Most paths distinguished: clients choose them, too. One more counts as the second of every version."""
+"""Most paths of mismatches told apart: clients choose them. One more counts as every version's second."""
 
 LEGACY_ANSWERS: Final = 3
 """Legacy answers in a row until a backend with known versions counts as legacy."""
@@ -44,7 +44,7 @@ class Mismatches:
 
     @property
     def avoided(self) -> VersionSet:
-        """Versions at which the member gets no request now."""
+        """Versions at which the member gets no request now, because of mismatches."""
         return self.by_several | self.unanswered
 
     @property
@@ -78,7 +78,7 @@ class Mismatches:
         )
 
     def after_probe(self, at: float, *, prompted: bool) -> Mismatches:
-        """Mismatches after a successful probe. A probe sent before the last mismatch clears none."""
+        """Mismatches of a member after a successful probe. One sent before the last mismatch clears none."""
         if prompted:
             unanswered = self.unanswered if at < self.last_at else NO_VERSIONS
             return replace(self, unanswered=unanswered, prompted_probe_at=max(at, self.prompted_probe_at))
@@ -101,7 +101,7 @@ class UnknownVersion:
     missing_at: float = field(default=NEVER, compare=False)
     """Time at which the request was sent whose response last lacked the served version."""
     answered_at: tuple[float, ...] = field(default=(), compare=False)
-    """Times at which the probes with `legacy_answers` were sent."""
+    """Times at which the probes were sent that got the last legacy answers in a row."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "legacy_answers", len(self.answered_at))
@@ -112,7 +112,7 @@ class UnknownVersion:
         return self.holds and not self.legacy_answers and self.missing_at == self.since
 
     def with_missing(self, at: float) -> UnknownVersion:
-        """State after a response without the served version; this same object if it adds nothing."""
+        """State of a member's versions after a response without the served one; itself if nothing changes."""
         if self.holds and at <= self.since:
             return self
         return replace(self, holds=True, since=max(at, self.since), missing_at=max(at, self.missing_at))
@@ -122,12 +122,12 @@ class UnknownVersion:
         return replace(self, holds=True, since=max(at, self.since), answered_at=(*self.answered_at, at))
 
     def after_failed_probe(self) -> UnknownVersion:
-        """State after a failed probe: the row of legacy answers ends, and the versions stay unknown."""
+        """State of a member's versions after a failed probe: as before, but no legacy answers in a row."""
         return replace(self, answered_at=()) if self.answered_at else self
 
     def after_versions(self, at: float, *, passive: bool = False) -> UnknownVersion:
-        """State after a probe that showed versions, or a `passive` observation. A response may carry a range
-        and lack the served version: then nothing is known."""
+        """State of a member's versions after a probe or `passive` observation that showed some. A response
+        may carry a range and lack the served version: then nothing is known."""
         if at >= self.since and not (passive and at == self.missing_at):
             return KNOWN_VERSION
         answered_at = tuple(each for each in self.answered_at if each > at)

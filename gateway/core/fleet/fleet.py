@@ -29,7 +29,7 @@ class ProbeSucceeded:
     advertisement: Advertisement
     at: float
     prompted: bool = False
-    """Whether a response prompted the probe; if not, it was a regular one."""
+    """Whether a response to a request prompted the probe; if not, it was a regular one."""
     document: ProbedDocument | None = None
 
 
@@ -135,7 +135,7 @@ ObservedFact: TypeAlias = tuple[str, str, Fact]
 
 
 class Learned(NamedTuple):
-    """A fleet after facts, and the services that they changed."""
+    """Result of observing facts: the fleet after them, with the names of the services that changed."""
 
     fleet: Fleet
     services: frozenset[str]
@@ -144,7 +144,7 @@ class Learned(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The member sets of all services, by the service's name."""
+    """The fleet: the members of all services as one value, by the service's name."""
 
     member_sets: Mapping[str, MemberSet]
 
@@ -213,7 +213,7 @@ def configured_member_set(service: Service, known: MemberSet | None) -> MemberSe
 
 
 def _member(service: Service, backend: Backend, before: MemberSet) -> Member:
-    """`backend` as a member, with what is known of it from the same address and in the same scheme."""
+    """Make `backend` a member, with what is known of it from the same address and in the same scheme."""
     known = before.member(backend.name)
     if known is not None:
         known = _read_anew(known, service) if known.backend.url == backend.url else None
@@ -232,7 +232,7 @@ def _member(service: Service, backend: Backend, before: MemberSet) -> Member:
 
 
 def _read_anew(member: Member, service: Service) -> Member | None:
-    """The member in the scheme of `service`; None: its known versions have no meaning there."""
+    """The member with its versions in the scheme of `service`; None: they have no meaning there."""
     if member.scheme_id == service.scheme_id:
         return member
     before, scheme = service.earlier_scheme(member.scheme_id), service.dialect.scheme
@@ -246,7 +246,7 @@ def _read_anew(member: Member, service: Service) -> Member | None:
 
 
 def _learn(member: Member, fact: Fact) -> Member:
-    """The member after one fact. A declared one learns no advertisement, but can become suspect."""
+    """The member after one fact about it. A declared one learns no versions, but can become suspect."""
     match fact:
         case VersionMismatch() | ServedVersionMissing():
             return _doubted(member, fact)

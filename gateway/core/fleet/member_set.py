@@ -20,21 +20,21 @@ _Item = TypeVar("_Item")
 
 
 def with_items(mapping: Mapping[str, _Item], items: Mapping[str, _Item]) -> Mapping[str, _Item]:
-    """The mapping with `items` in place of those with the same names, in the same order."""
+    """A copy of a mapping with `items` in place of those with the same names, in the same order."""
     copy = mapping.copy() if isinstance(mapping, MappingProxyType) else dict(mapping)  # 20 times as fast
     copy.update(items)
     return MappingProxyType(copy)
 
 
 def names_of_others(before: Mapping[str, _Item], after: Mapping[str, _Item]) -> Iterator[str]:
-    """Names of the items that are other objects than in `before`, or were not there."""
+    """Names of a mapping's items that are other objects than in `before`, or were not there."""
     # Nearly all are the same, in the same order: they are compared without Python code.
     others = compress(after.items(), map(is_not, chain(before.values(), repeat(None)), after.values()))
     return (name for name, item in others if before.get(name) is not item)
 
 
 class Group(NamedTuple):
-    """Number of members with one summary."""
+    """A summary of members, with the number of members that share it."""
 
     summary: MemberSummary
     number: int
@@ -66,17 +66,17 @@ class MemberSet:
     all: tuple[Member, ...]
     pin: Version | None = None
     scheme_id: tuple[object, ...] = ()
-    """Scheme in which `pin` was read, see `Member.scheme_id`."""
+    """Dialect and scheme in which the operator's ceiling `pin` was read; in another it has no meaning."""
     undiscovered: bool = False
     """Whether some source of backends has neither answered nor failed yet, so that more may come at once."""
     positions: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
     summaries: tuple[MemberSummary, ...] = field(default=(), compare=False, repr=False)
-    """Summary of each member, in order. Equal ones are one object."""
+    """Summary of each member of the service, in order. Equal ones are one object."""
     by_summary: Mapping[MemberSummary, Group] = field(default_factory=dict, compare=False, repr=False)
     mark: Mark = field(default_factory=Mark, compare=False, repr=False)
-    """Token that is replaced whenever something else is known of a member. It stays if only times are new."""
+    """Identity token: replaced when something else is known of a member; it stays if only times are new."""
     counted: tuple[Member, ...] | None = field(default=None, compare=False, repr=False)
-    """Members for which the four derived fields were computed; they are computed again for others."""
+    """Members for which the set's derived fields were computed; they are computed again for others."""
 
     def __post_init__(self) -> None:
         if self.counted is not self.all:
@@ -91,7 +91,7 @@ class MemberSet:
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """Each summary with its number of members."""
+        """Each member summary of the service, with the number of members that share it."""
         return tuple(self.by_summary.values())
 
     @property
@@ -104,7 +104,7 @@ class MemberSet:
         return None if at is None else self.all[at]
 
     def with_members(self, changed: Mapping[int, Member]) -> MemberSet:
-        """The member set with these members in place of those at the same positions."""
+        """A copy of the member set with these members in place of those at the same positions."""
         members, summaries, groups, mark = (
             list(self.all),
             list(self.summaries),
@@ -135,11 +135,11 @@ class MemberSet:
         )
 
     def knows_the_same(self, other: MemberSet) -> bool:
-        """Whether facts and commands equal those of `other`, a state of the same set. Times do not count."""
+        """Whether the same is known of all members, and pinned, as in `other`, a state of this set."""
         return self.mark is other.mark and self.pin == other.pin
 
     def others_than(self, before: MemberSet) -> Iterator[Member]:
-        """Members that are other objects than in `before`."""
+        """Members of the service that are other objects than in the earlier set `before`."""
         if self.positions is not before.positions:
             return iter(self.all)
         return compress(self.all, map(is_not, self.all, before.all))

@@ -22,7 +22,7 @@ from gateway.core.versions.version import Version
 
 
 class Phase(StrEnum):
-    """Stage of a rolling upgrade. The first that applies counts, in this order."""
+    """Stage of a service's rolling upgrade: the first one that applies, in this order."""
 
     UNKNOWN = "unknown"
     MIXED = "mixed"
@@ -32,7 +32,7 @@ class Phase(StrEnum):
 
 
 class HeldRule(StrEnum):
-    """Rule that keeps the offer from moving. `_held` finds it, and the backends that it names."""
+    """Kind of rule that keeps an offer from moving. `_held` finds it, and the backends that it names."""
 
     CEILING = "ceiling"
     """Rule: an operator's ceiling or pin hides versions."""
@@ -49,11 +49,11 @@ class HeldRule(StrEnum):
 
 
 class Held(NamedTuple):
-    """Rule that holds an offer, with the versions and backends concerned."""
+    """Reason why an offer does not move: the rule, with the versions and backends concerned."""
 
     rule: HeldRule | None = None
     versions: VersionSet = NO_VERSIONS
-    """Versions held back, or those that stay on offer."""
+    """Versions that the rule holds back, or that stay on offer by it."""
     by: tuple[str, ...] = ()
     """Backends that an operator must upgrade, bring back or remove before the offer can move."""
 
@@ -222,7 +222,7 @@ def _lacking(members: MemberSet, versions: VersionSet) -> tuple[str, ...]:
 
 
 def _names(members: MemberSet, summaries: Iterable[MemberSummary]) -> tuple[str, ...]:
-    """Names of the backends with these summaries, in the configuration's order."""
+    """Names of the backends with these member summaries, in the configuration's order."""
     wanted = set(map(id, summaries))
     each = zip(members.all, members.summaries, strict=True)
     return tuple(member.backend.name for member, summary in each if id(summary) in wanted)

@@ -45,7 +45,7 @@ advertises others every time would make every fact cost more."""
 
 
 class FallenVersions(NamedTuple):
-    """Versions that have fallen from the offer equally often."""
+    """Versions that have fallen from the offer, all of them equally often."""
 
     doublings: int
     offered_since: float | None
@@ -61,7 +61,7 @@ class Falls:
     parts: tuple[FallenVersions, ...] = ()
 
     def split(self, versions: VersionSet) -> Iterable[tuple[VersionSet, int]]:
-        """Parts of `versions`, each with the number of times that its wait is doubled."""
+        """Parts of `versions`, each with the number of times that its wait to be offered is doubled."""
         left = versions
         for doublings, _, fallen in self.parts:
             if found := fallen & left:
@@ -71,7 +71,7 @@ class Falls:
             yield left, 0
 
     def after_fall(self, fallen: VersionSet) -> Falls:
-        """The falls after one more fall of each of these versions."""
+        """The versions that have fallen from the offer, after one more fall of each of these."""
         if not fallen:
             return self
         more = [
@@ -81,7 +81,7 @@ class Falls:
         return _of((*(part._replace(versions=part.versions - fallen) for part in self.parts), *more))
 
     def following(self, offered: VersionSet, at: float) -> Falls:
-        """The falls if exactly `offered` is on offer from `at` on."""
+        """The versions that have fallen from the offer, if exactly `offered` is on offer from `at` on."""
         if not self.parts:
             return self
         parts = []
@@ -92,7 +92,7 @@ class Falls:
         return _of(parts)
 
     def at(self, now: float) -> Falls:
-        """The falls without those that are forgotten by `now`."""
+        """The versions that have fallen from the offer, without those forgotten by `now`."""
         left = tuple(
             part
             for part in self.parts
@@ -101,12 +101,12 @@ class Falls:
         return self if len(left) == len(self.parts) else Falls(left)
 
     def read_anew(self, read: Callable[[VersionSet], VersionSet]) -> Falls:
-        """The falls with their versions in another scheme: `read` reads versions there."""
+        """The fallen versions in another scheme: `read` reads versions there."""
         return _of(part._replace(versions=read(part.versions)) for part in self.parts)
 
 
 def _of(parts: Iterable[FallenVersions]) -> Falls:
-    """The falls of these parts in their one form: equal ones together, in order. Of more than `MAX_RANGES`
+    """The fallen versions in their one form: equal parts together, in order. Of more than `MAX_RANGES`
     ranges those with the most falls stay, and among these the newest versions."""
     together: dict[tuple[int, float], VersionSet] = {}
     for doublings, since, versions in parts:
@@ -139,7 +139,7 @@ class PendingVersions(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class OfferState:
-    """Versions on offer, before a ceiling is applied, and those that wait to join them."""
+    """Offer state of a service: versions on offer before the ceiling, and those that wait to join them."""
 
     versions: VersionSet = NO_VERSIONS
     pending: tuple[PendingVersions, ...] = ()
@@ -163,10 +163,10 @@ class OfferState:
 @final
 @dataclass(frozen=True, slots=True)
 class SavedAdvertisement:
-    """Last advertisement of a backend, as the state file has it."""
+    """Last advertisement of a backend (the versions that it said it serves), as the state file has it."""
 
     url: str
-    """Address of the backend that advertised. Another address is another backend."""
+    """URL of the backend that advertised these versions. Another URL is another backend."""
     advertisement: Advertisement
     at: float = field(default=float("-inf"), compare=False)
     """Time at which the advertisement was requested, by the clock that dates facts."""
@@ -187,11 +187,11 @@ class SavedState:
     policy: tuple[Policy, AtLeast | None] | None = None
     """Policy under which `versions` were offered, with its number; None: unknown."""
     advertisements: Mapping[str, SavedAdvertisement] = field(default_factory=lambda: MappingProxyType({}))
-    """Advertisements by backend, without declared backends."""
+    """Saved advertisements by backend name, without those of declared backends."""
     cut: bool = False
     """Whether the cut of the last change of the policy is still due (`OfferState.cut`)."""
     record: AgreedRecord | None = None
-    """Record that several workers held; None: one served alone, or nothing was decided."""
+    """Agreed record that the workers held; None: one worker served alone, or nothing was decided."""
     registered: Registered | None = None
 
 

@@ -27,7 +27,7 @@ from gateway.core.fleet.snapshot import ServiceView, Snapshot, dues_after, names
 _Item = TypeVar("_Item")
 
 Changes: TypeAlias = dict[str, Any]
-"""Changed fields of a value, by name."""
+"""Changed fields of one value of a snapshot, with their new values, by the field's name."""
 
 _SERVICE_FIELDS: Final = tuple(field.name for field in fields(Service) if field.name != "backends")
 _MEMBER_FIELDS: Final = tuple(
@@ -48,7 +48,7 @@ class ServiceNews(NamedTuple):
     """All backends, unchanged ones by their earlier positions; None: the same backends."""
     member_set: Changes
     members: Mapping[int, Changes]
-    """Changed members, by position. A field that is missing is as before, or as of an unknown backend."""
+    """Changed members, by position: a missing field is as before, or as of an unknown backend."""
     view: Changes | None
     """Changed fields of the service's view; None: the same object, only times are new."""
 
@@ -60,7 +60,7 @@ class Publication:
 
     generation: int
     names: tuple[str, ...] | None
-    """Names of all services, in order; None: the same ones."""
+    """Names of all services, in order; None: the same ones as in the earlier snapshot."""
     services: Mapping[str, ServiceNews]
     untrusted_headers: tuple[str, ...] | None
     """New list of header patterns that untrusted peers cannot send; None: the same."""
@@ -121,7 +121,7 @@ _NOTHING: Final = Snapshot(
 def _items_after(
     names: Sequence[str] | None, before: Mapping[str, _Item], news: Mapping[str, _Item]
 ) -> Mapping[str, _Item]:
-    """The items with these names, in this order: from `news` if they are there, the others as before."""
+    """A mapping with these names, in this order: items of `news` if they are there, others of `before`."""
     if names is None:
         return with_items(before, news) if news else before
     return MappingProxyType({name: news[name] if name in news else before[name] for name in names})
@@ -207,7 +207,7 @@ def _member_after(
 
 
 def _changes(names: Sequence[str], before: object, after: object) -> Changes:
-    """Fields that are other objects than before: equal values may still differ in their times or names."""
+    """Fields of a value that are other objects than before: equal ones may differ in times or names."""
     if before is None:
         return {name: getattr(after, name) for name in names}
     return {
@@ -219,7 +219,7 @@ def _changes(names: Sequence[str], before: object, after: object) -> Changes:
 
 
 def _backends(before: Sequence[Backend], after: Sequence[Backend]) -> list[Backend | int]:
-    """Backends of `after`, those that are in `before` by their positions there."""
+    """Backends of `after` for a difference: unchanged ones by their positions in `before`."""
     positions = {backend.name: at for at, backend in enumerate(before)}
     return [
         at if (at := positions.get(backend.name)) is not None and before[at] == backend else backend

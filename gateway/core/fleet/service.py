@@ -146,24 +146,24 @@ class Policy(StrEnum):
     """Rule by which a service offers some of the versions that its backends serve."""
 
     GUARANTEED = "guaranteed"
-    """Versions that every backend in service serves."""
+    """Policy: the versions that every backend in service serves are offered."""
     REACHABLE = "reachable"
-    """Versions that at least one backend serves."""
+    """Policy: the versions that at least one backend in service serves are offered."""
     AT_LEAST = "at_least"
-    """Versions that at least a configured number of backends serve (`Service.at_least`)."""
+    """Policy: the versions that at least `Service.at_least` backends in service serve are offered."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class AtLeast:
-    """Number of backends in service that must serve a version for it to be offered."""
+    """Number, or percentage, of backends in service that must serve a version for it to be offered."""
 
     number: int
     percent: bool = False
-    """Whether `number` is a percentage; the result is then rounded up."""
+    """Whether this number of backends is a percentage; the result is then rounded up."""
 
     def of(self, backends: int) -> int:
-        """Number of backends that must serve a version, out of so many: at least one, and at most all."""
+        """Number of backends, out of `backends`, that must serve a version: at least one, and at most all."""
         return max(1, min(-(-backends * self.number // 100) if self.percent else self.number, backends))
 
 
@@ -204,17 +204,17 @@ class Service:
     response_edits: HeaderEdits | None = None
     """Configured header changes of responses, also of those that the gateway makes; None: none."""
     maintenance: Maintenance | None = None
-    """Fixed answer to every request, in maintenance; None: requests are served."""
+    """Fixed answer to every request while the service is in maintenance; None: it is not."""
     access: Access | None = None
     """Lists of allowed and denied client networks; None: the service is open to every address."""
     client_limits: ClientLimits = NO_CLIENT_LIMITS
     upgrade: frozenset[str] = frozenset()
     """Protocols, in lower case, to which a client may switch its connection: then it is a tunnel."""
     written: str = ""
-    """Checksum of the service in the file and of its discovered backends; empty: it is not from a file."""
+    """Checksum of the service's configuration and discovered backends; empty: it is not from a file."""
     sources: tuple[Source, ...] = ()
     undiscovered: bool = False
-    """Whether some source of backends has neither answered nor failed yet."""
+    """Whether some source of the service's backends has neither answered nor failed yet."""
 
     def is_written_as(self, other: Service) -> bool:
         """Whether both services are configured alike: one can replace the other without any change."""
@@ -243,14 +243,14 @@ class Service:
 
     @property
     def policy_and_number(self) -> tuple[Policy, AtLeast | None]:
-        """The operator's decision about the offer: policy and number."""
+        """The operator's offer policy, as one pair with its number (None: the policy has none)."""
         return self.policy, self.at_least if self.policy is Policy.AT_LEAST else None
 
     @property
     def scheme_id(self) -> tuple[object, ...]:
-        """Dialect and scheme in which an advertisement must have been read to have a meaning here."""
+        """Dialect and version scheme in which a backend's versions must have been read to be valid here."""
         return (self.dialect.name, *self.dialect.scheme.key)
 
     def earlier_scheme(self, scheme_id: tuple[object, ...]) -> Scheme | None:
-        """The scheme of `scheme_id`, if versions read in it mean the same here; None: they do not."""
+        """The version scheme of `scheme_id`, if versions read in it mean the same here; None: they do not."""
         return self.dialect.scheme.earlier(scheme_id[1:]) if scheme_id[:1] == (self.dialect.name,) else None

@@ -49,10 +49,10 @@ from gateway.core.versions.version import Version
 
 @final
 class OwnVote(NamedTuple):
-    """Vote of this replica on one service, as the others get it."""
+    """Vote of this replica on one service's offer, as the other replicas get it."""
 
     vote: Vote | None = None
-    """The replica's vote; None: it has none yet, or `transparent` is set."""
+    """This replica's vote on the offer; None: it has none yet, or `transparent` is set."""
     transparent: bool = False
     """Whether the replica sees legacy backends only, and nothing is on offer."""
 
@@ -71,11 +71,11 @@ class ServiceView:
     offer: Offer
     by_version: SelectionTable
     non_legacy_by_version: SelectionTable
-    """Members in service without legacy ones and those whose versions are unknown."""
+    """Table of members by version, without legacy ones and those whose versions are unknown."""
     due: float | None
     """Time at which the offer, or this replica's vote, changes next without a new fact; None: never."""
     agreed: Agreed | None = None
-    """State that several replicas or workers agree on; None: this gateway stands alone."""
+    """State of the service that replicas or workers agree on; None: this gateway stands alone."""
 
     @classmethod
     def of(
@@ -113,7 +113,7 @@ class ServiceView:
         )
 
     def with_agreed(self, agreed: Agreed | None, now: float) -> ServiceView:
-        """The same view of the service, decided by another agreed state from now on."""
+        """A copy of the service's view with another agreed state, which decides its requests from now on."""
         offer_state, service, members = self.offer_state, self.service, self.members
         if agreed is not None and agreed.voting:
             if self.agreed is None or not self.agreed.voting:
@@ -136,7 +136,7 @@ class ServiceView:
         return chosen if chosen.tiers or not endpoint.document else everyone
 
     def _having(self, mount: str, candidates: Candidates) -> Candidates:
-        """The candidates with this part of the API; all of them if no backend has it: each would say so."""
+        """Candidates that have this part of the API; all of them if no backend has it: each would say so."""
         members = [member for member in candidates.members if member.has_mount(mount)]
         if len(members) == len(candidates.members):
             return candidates
@@ -203,7 +203,7 @@ class Snapshot:
         )
 
     def brought_up(self, before: Snapshot, to: Snapshot, now: float) -> Snapshot:
-        """The same snapshot as if it had been configured after `to` instead of `before`. Only changes between
+        """This snapshot as if it had been configured after `to` instead of `before`. Only changes between
         the two are applied, so a configuration of any size can be prepared aside."""
         if to is before:
             return self
@@ -264,14 +264,14 @@ class Snapshot:
         return self._renewed(fleet, services, now)
 
     def with_fleet(self, fleet: Fleet, now: float) -> Snapshot:
-        """The snapshot with a fleet that was made from this one's."""
+        """A copy of the snapshot with another fleet, which was made from this one's."""
         before = self.fleet.member_sets
         return self._renewed(
             fleet, [name for name in before if fleet.member_sets[name] is not before[name]], now
         )
 
     def _renewed(self, fleet: Fleet, services: Collection[str], now: float) -> Snapshot:
-        """The snapshot with the views of `services` renewed, and those that are due."""
+        """A copy of the snapshot with new views of `services`, and of those whose offer is due to change."""
         views = {}
         for name in {*services, *(name for name, at in self.dues.items() if at <= now)}:
             view = self.views[name]
@@ -287,7 +287,7 @@ class Snapshot:
         return replace(self, generation=self.generation + 1, views=views, fleet=fleet, dues=dues)
 
     def news_since(self, before: Snapshot) -> list[tuple[ServiceView | None, ServiceView]]:
-        """Views that are other objects than in `before`, each behind the earlier one (None: it is new)."""
+        """Service views that are other objects than in `before`, each behind the earlier one (None: new)."""
         old_views, views = before.views, self.views
         return [(old_views.get(name), views[name]) for name in names_of_others(old_views, views)]
 
@@ -437,10 +437,10 @@ def _restored(members: MemberSet, service: Service, saved: SavedState, now: floa
 
 
 class SnapshotSource(Protocol):
-    """Read access to the current snapshot: one attribute, read once for each decision."""
+    """Holder of the current snapshot, as its readers see it: one attribute, read once a decision."""
 
     @property
     def current(self) -> Snapshot: ...
 
     def apply_batch(self) -> None:
-        """Apply the batch of facts now, before the end of this event-loop iteration."""
+        """Apply the collected facts to the snapshot now, not at the end of this event-loop iteration."""

@@ -27,7 +27,7 @@ _NO_PLACE: Final = Backend("", "", 0)
 
 
 class SourceKind(StrEnum):
-    """Kind of a source of backends."""
+    """Kind of source from which a service's backends are discovered."""
 
     DNS = "dns"
     """Source: the addresses of a DNS name, A and AAAA."""
@@ -41,7 +41,7 @@ class Address(NamedTuple):
     """Backend in a source's list, with the fields that its source gives."""
 
     host: str
-    """Host name in lower case, or an IP address without brackets."""
+    """Host of the listed backend: a name in lower case, or an IP address without brackets."""
     port: int
     weight: int | None = None
     """Weight of the backend; None: the one in the configuration."""
@@ -60,7 +60,7 @@ class Address(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Source of a service's backends."""
+    """Source from which a service's backends are discovered, as configured."""
 
     kind: SourceKind
     text: str
@@ -68,7 +68,7 @@ class Source:
     name: str = ""
     port: int = 0
     path: str = ""
-    """Base path of the backends, without a trailing slash."""
+    """Base path of the source's backends, without a trailing slash."""
     tls: BackendTls | None = None
     """TLS to the source's backends; without `server_name`: each one's host. A file may say it for each."""
     leave_grace: float = 300.0
@@ -106,10 +106,10 @@ class Source:
 
 @final
 class Membership(NamedTuple):
-    """Backends of one source after it has answered."""
+    """Result of a source's answer: its backends from now on, and what of the answer was not followed."""
 
     backends: tuple[Backend, ...]
-    """Backends in a stable order: those that were there before keep their places."""
+    """The source's backends in a stable order: those that were there before keep their places."""
     unlisted: tuple[str, ...] = ()
     """Names of backends that are not listed and stay, because half of the others are leaving already."""
     refused: int = 0
@@ -158,7 +158,7 @@ def after_answer(
 
 
 def after_time(backends: Iterable[Backend], now: float, taken: Collection[str]) -> tuple[Backend, ...]:
-    """The backends without those whose time is over at `now`, and those whose names are `taken`."""
+    """The discovered backends without those whose time is over at `now`, or whose names are `taken`."""
     return tuple(
         each
         for each in backends

@@ -21,7 +21,7 @@ class HeaderEdits:
     """Header changes of requests, or of responses. No name is in two of `set`, `add` and `remove`."""
 
     set: tuple[Header, ...] = ()
-    """Header lines that replace every line with their names."""
+    """Header lines to be set: each replaces every line with the same name."""
     add: tuple[Header, ...] = ()
     remove: tuple[str, ...] = ()
     removed: frozenset[str] = field(init=False, compare=False, repr=False)
@@ -45,7 +45,7 @@ class HeaderEdits:
         return self.without(fields) + self._lines
 
     def others(self, fields: Iterable[Header]) -> tuple[Header, ...]:
-        """Header fields (names normalized) without those that are removed."""
+        """The header fields (names normalized) of a message without those that are removed."""
         return tuple(one for one in fields if one[0] not in self.removed)
 
     def edit_response(self, response: Response) -> Response:

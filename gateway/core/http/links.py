@@ -24,7 +24,7 @@ class LinkRewriter:
     def __init__(self, *, backend: str, host: str, public: str) -> None:
         inside, outside = _ABSOLUTE.fullmatch(backend), _ABSOLUTE.fullmatch(public)
         self._base: str | None = None
-        """Beginning of rewritten links; None: no link is rewritten, since a proxy sent an invalid scheme."""
+        """Prefix of rewritten links; None: no link is rewritten, since a proxy sent an invalid scheme."""
         if inside is None or outside is None:
             return
         # Without a Host (HTTP/1.0) the client's authority for the gateway is not known.

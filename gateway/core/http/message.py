@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, final
 from multidict import CIMultiDict, CIMultiDictProxy
 
 Header: TypeAlias = tuple[str, str]
-"""One header line: name in canonical spelling, value."""
+"""Type of one header line: a pair of name, in canonical spelling, and value."""
 
 METHODS = (
     *("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "COPY", "LINK", "LOCK", "MKCOL", "MOVE"),
@@ -123,7 +123,7 @@ class Request(Protocol):
     def method(self) -> str: ...
     @property
     def path(self) -> str:
-        """The target's path as text, escapes untouched."""
+        """The path of the request target as text, escapes untouched."""
 
     @property
     def query(self) -> str: ...
@@ -137,7 +137,7 @@ class Request(Protocol):
 
 
 class RequestHead(NamedTuple):
-    """Request head as a tuple."""
+    """Request head as a plain tuple: method, path, query and header fields."""
 
     method: str
     path: str
@@ -191,7 +191,7 @@ def agreed_text(values: tuple[str, ...]) -> str:
 
 
 _SEPARATORS: Final = re.escape("!#$%&'*+-.^_`|~")
-"""Every character of a token but letters and digits (RFC 9110 5.6.2)."""
+"""Characters of a token (header name, method) besides letters and digits (RFC 9110 5.6.2)."""
 
 
 def fields_named(normalized: Iterable[str]) -> re.Pattern[bytes]:

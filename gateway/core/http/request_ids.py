@@ -25,12 +25,12 @@ class RequestIds:
     response_headers: tuple[str, ...]
     """Canonical names of the headers in which responses made by the gateway name the id."""
     prefix: str = "req-"
-    """Beginning of an id that the gateway makes. A UUID follows."""
+    """Prefix of a request id that the gateway makes. A UUID follows."""
     form: re.Pattern[str] = _OPENSTACK_ID
-    """Form of a valid id. Its characters need no quotes, neither in a header nor in a log line."""
+    """Pattern of a valid request id. Its characters need no quotes, in a header or in a log line."""
     normalized_header: str = field(init=False)
     line_start: bytes = field(init=False)
-    """Header line of `request_header` up to its value, as bytes."""
+    """Header line of the request id for backends up to its value, as bytes."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "normalized_header", normalize_name(self.request_header))

@@ -42,7 +42,7 @@ class Axis:
         self._ranges = VersionSet.of(cuts).ranges
         self._cuts = cuts
         self._before: list[int] = []
-        """Number of versions in all ranges of the axis before each range."""
+        """Number of versions on the axis before each of its ranges."""
         total = 0
         for each in self._ranges:
             self._before.append(total)

@@ -213,7 +213,7 @@ NO_VERSIONS = VersionSet()
 
 
 def segments(sets: Iterable[VersionSet]) -> list[VersionRange]:
-    """The coarsest ranges that lie inside or outside each of `sets`. Raises `ValueError` if not countable."""
+    """The coarsest version ranges inside or outside each of `sets`. Raises `ValueError` if not countable."""
     return [one for one, _ in _with_holders([(versions, 1) for versions in sets])]
 
 
@@ -223,13 +223,13 @@ def union(sets: Iterable[VersionSet]) -> VersionSet:
 
 
 def unbroken(versions: VersionSet, scheme: Scheme) -> VersionSet:
-    """Last range of `versions`, if clients are shown only a minimum and a maximum; else all of them."""
+    """The newest unbroken range of `versions`, if clients are shown only its two ends; else all of them."""
     return VersionSet(versions.ranges[-1:]) if scheme.contiguous else versions
 
 
 def joined(versions: VersionSet, more: VersionSet, scheme: Scheme) -> VersionSet:
-    """Union of two sets; of an offer that must be unbroken, only the range that holds `versions`: a client
-    that was shown 1.5 must not lose it because a backend serves 1.8 alone (decision 0015)."""
+    """Union of two version sets; of an offer that must be unbroken, only the range that holds `versions`: a
+    client that was shown 1.5 must not lose it because a backend serves 1.8 alone (decision 0015)."""
     both = versions | more
     if not scheme.contiguous:
         return both
@@ -237,7 +237,7 @@ def joined(versions: VersionSet, more: VersionSet, scheme: Scheme) -> VersionSet
 
 
 def read_anew(versions: VersionSet, before: Scheme, scheme: Scheme) -> VersionSet:
-    """The same versions, by their texts, in a scheme that has only gained versions."""
+    """The versions of a set, by their texts, in a newer scheme that has only gained versions."""
     if before.key == scheme.key:
         return versions
     return VersionSet.only(*(scheme.require(before.format(version)) for version in versions))
@@ -273,7 +273,7 @@ def _with_holders(sets: Sequence[tuple[VersionSet, int]]) -> list[tuple[VersionR
 
 
 def _touch(before: VersionRange, after: VersionRange) -> bool:
-    """Whether no version lies between two ranges in order. Every set's constructor runs it."""
+    """Whether two version ranges in order overlap or touch. Every set's constructor runs it."""
     high, low = before.high, after.low
     return low <= high or (low[-1] == high[-1] + 1 and low[:-1] == high[:-1])
 

@@ -50,7 +50,7 @@ class Version(tuple[int, ...]):
 
 
 class Scheme(ABC):
-    """Spelling and order of the versions of one API."""
+    """Version scheme: spelling and order of the versions of one API."""
 
     name: str
     """Name of the scheme in the configuration: `integer`, `major.minor`, `semver`, `date`, `named`."""
@@ -89,7 +89,7 @@ class Scheme(ABC):
 
 @final
 class MajorMinor(Scheme):
-    """Versions X.Y as in the OpenStack microversion family."""
+    """Version scheme X.Y, as in the OpenStack microversion family."""
 
     name = "major.minor"
     contiguous = True
@@ -106,7 +106,7 @@ class MajorMinor(Scheme):
 
 @final
 class WholeNumber(Scheme):
-    """Versions that are whole numbers from 0, as in Chef Server (RFC 041)."""
+    """Version scheme of whole numbers from 0, as in Chef Server (RFC 041)."""
 
     name = "integer"
     contiguous = True
@@ -122,7 +122,7 @@ class WholeNumber(Scheme):
 
 @final
 class Semantic(Scheme):
-    """Versions X.Y.Z of semver.org, releases only. Not countable, so an offer is a set (decision 0017)."""
+    """Version scheme X.Y.Z of semver.org, releases only. Not countable: an offer is a set (decision 0017)."""
 
     name = "semver"
     contiguous = False
@@ -139,7 +139,7 @@ class Semantic(Scheme):
 
 @final
 class CalendarDate(Scheme):
-    """Versions as dates: `2024-01-31`, without `day` `2024-01`. An API serves some dates, not all between."""
+    """Version scheme of dates: `2024-01-31`, without `day` `2024-01`. An API serves only some dates."""
 
     name = "date"
     contiguous = False
@@ -173,7 +173,7 @@ class CalendarDate(Scheme):
 
 @final
 class Named(Scheme):
-    """Versions as names in a declared order, oldest first: `v1alpha1`, `v1beta1`, `v1`. Matching is exact."""
+    """Version scheme of names in a declared order, oldest first: `v1alpha1`, `v1beta1`. Matching is exact."""
 
     name = "named"
     contiguous = False
@@ -196,7 +196,7 @@ class Named(Scheme):
         return (self.name, *self.names)
 
     def earlier(self, key: tuple[object, ...]) -> Scheme | None:
-        """The earlier scheme, if this one has only gained names: their positions may have moved."""
+        """The earlier scheme of `key`, if this one has only gained names; None: it has not."""
         names = tuple(name for name in self.names if name in key[1:])
         return Named(names) if names and (self.name, *names) == key else None
 

@@ -336,11 +336,11 @@ class Signature(Enum):
     """Whether the signature of a request covers the version."""
 
     WITHOUT_VERSION = "without_version"
-    """The request is not signed, or its signature leaves the version header out."""
+    """Signature: there is none, or it leaves the version header out."""
     WITH_VERSION = "with_version"
-    """The signature covers the version header: every protocol does so that is not known to leave it out."""
+    """Signature: it covers the version header, as every protocol does that is not known to leave it out."""
     UNNAMED = "unnamed"
-    """It is unknown whether the signature covers the version header: a line of it names no protocol."""
+    """Signature: whether it covers the version header is unknown; a line of it names no protocol."""
 
 
 def _read_signature(headers: Mapping[str, str]) -> Signature:

@@ -34,7 +34,7 @@ _DIGIT: Final = re.compile(r"\d")
 @final
 @dataclass(frozen=True, slots=True)
 class VersionCodec:
-    """Spelling of versions in one document, or in one set of headers."""
+    """Codec of versions: reads and writes their spelling in one document, or one set of headers."""
 
     scheme: Scheme
     affixes: Affixes
@@ -68,7 +68,7 @@ class VersionCodec:
 @final
 @dataclass(frozen=True, slots=True)
 class DocumentCodec:
-    """Places of versions in a JSON document. A field is None if the document has no such value."""
+    """Codec of a JSON document: the places of its versions. A field is None if it has no such one."""
 
     codec: VersionCodec
     minimum: JsonPath | None = None
@@ -199,7 +199,7 @@ def _size(versions: VersionSet) -> int:
 @final
 @dataclass(frozen=True, slots=True)
 class ResponseCodec:
-    """Response headers that hold versions. A field is None if the API has no such header."""
+    """Codec of response headers that hold versions. A field is None if the API has no such header."""
 
     codec: VersionCodec
     served: str | None = None

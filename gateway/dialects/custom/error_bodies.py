@@ -88,7 +88,7 @@ class ErrorBodies:
     scheme: Scheme
     refusal: Template
     refusals: Mapping[RefusalReason, Template]
-    """Templates for refusals with certain reasons, used instead of `refusal`."""
+    """Templates of bodies for version refusals with certain reasons, used instead of `refusal`."""
     error: Template
 
     def write_refusal(self, refusal: Refusal, status: int, hint: str = "") -> Response:

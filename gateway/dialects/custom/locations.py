@@ -38,14 +38,14 @@ _SEPARATORS: Final = re.compile("([&;])")
 @final
 @dataclass(frozen=True, slots=True)
 class Affixes:
-    """The texts that surround a version: before and after it. `open_end`: text after `after` is ignored."""
+    """Affixes of a version: the texts around it. `open_end`: whatever follows `after` is ignored."""
 
     before: str = ""
     after: str = ""
     open_end: bool = False
 
     def read(self, text: str) -> str | None:
-        """The part of `text` between the affixes, a version; None: it does not have these affixes."""
+        """The version's text between the affixes in `text`; None: it does not have these affixes."""
         if not text.startswith(self.before):
             return None
         inner = text[len(self.before) :]
@@ -189,10 +189,10 @@ class SplitPath(NamedTuple):
     """The path of a request, split at the segment of the version."""
 
     prefix: str
-    """The path before the slash of the version's segment, as the client wrote it."""
+    """Part of a request's path before the slash of the version's segment, as the client wrote it."""
     segment: str
     rest: str
-    """The path after the version's segment: empty, or text that begins with a slash."""
+    """Part of a request's path after the version's segment: empty, or beginning with a slash."""
 
 
 @final
@@ -203,7 +203,7 @@ class PathLocation:
     The prefix is compared decoded and without case (semantics, Sending)."""
 
     prefix: str
-    """The path before the version, without a slash at its end. Empty: the version is in the first segment."""
+    """Configured path before the version, without a slash at its end; empty: it is the first segment."""
     syntax: VersionSyntax
     affixes: Affixes
     sent: bool

@@ -62,12 +62,12 @@ TargetLocation: TypeAlias = QueryLocation | PathLocation
 
 _LOCATION_KINDS: Final = ("header", "query", "path", "parameter")
 _OTHER_PARAMETERS: Final = frozenset({"q", "charset", "boundary"})
-"""Parameters of media types that already have another meaning."""
+"""Parameters of media types that have another meaning and so cannot hold a version."""
 _VERSION_SEGMENT: Final = re.compile(r".*?/[A-Za-z.-]*[0-9]+(?:[.-][0-9]+)*(?=/|\Z)", re.ASCII)
 """Pattern for a path up to the end of a segment that looks like a version."""
 _BODY_TYPE: Final = re.compile(r"([a-z0-9.-]+/[a-z0-9.+-]+)(; ?charset=utf-8)?", re.ASCII)
 _RESERVED: Final = frozenset({"minimum", "maximum", "refused", "none"})
-"""Words that have another meaning in place of a version (`default_version`)."""
+"""Words that no version may be named: they have a meaning of their own (`default_version`)."""
 
 
 @final
@@ -82,7 +82,7 @@ class ApiDescription:
     in_headers: tuple[HeadersLocation, ...]
     in_target: tuple[TargetLocation, ...]
     target_rank: int
-    """Number of locations in headers that come before the first one in the target."""
+    """Number of version locations in headers that come before the first one in the target."""
     suffixes: tuple[str, ...]
     method_override: tuple[str, ...]
     """Headers (normalized names) that replace a request's method."""

@@ -38,12 +38,12 @@ def letters_and_digits(text: str) -> str:
 
 
 class Likeness(Enum):
-    """Likeness of a query parameter's name to the configured name."""
+    """Likeness of a query parameter's name to the configured one, as servers may read it."""
 
     NONE = "none"
     SAME = "same"
     DISGUISED = "disguised"
-    """The name is another one, but some server takes it for the configured one."""
+    """Likeness: the name is another one, but some server takes it for the configured one."""
 
 
 def likeness(ours: str, name: str) -> Likeness:

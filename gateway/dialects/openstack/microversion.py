@@ -66,11 +66,11 @@ class Latest(Enum):
     """Spelling by which a service means "the newest version you have"."""
 
     OFF = "off"
-    """The service has no spelling for its newest version (Manila)."""
+    """Spelling of the newest version: the service has none (Manila)."""
     EXACT = "exact"
-    """The service reads `latest` only (Nova, Cinder, Placement)."""
+    """Spelling of the newest version: `latest` only (Nova, Cinder, Placement)."""
     ANY_CASE = "any_case"
-    """The service reads `latest`, `LATEST`, `Latest` (Ironic, Senlin, Magnum)."""
+    """Spelling of the newest version: `latest`, `LATEST`, `Latest` (Ironic, Senlin, Magnum)."""
 
 
 def read_standard(headers: Mapping[str, str], service_types: frozenset[str]) -> str | None:
@@ -86,8 +86,8 @@ def read_standard(headers: Mapping[str, str], service_types: frozenset[str]) -> 
 
 
 def read_legacy(headers: Mapping[str, str], names: tuple[str, ...]) -> str | None:
-    """The last version text in the first present header of `names` (normalized); None: all are absent. It may
-    be empty, which Nova refuses and Ironic (since 25.0) treats as absent."""
+    """Text of a requested version: the last in the first present header of `names`; None: all are absent. It
+    may be empty, which Nova refuses and Ironic (since 25.0) treats as absent."""
     for name in names:
         values = all_values(headers, name)
         if values:

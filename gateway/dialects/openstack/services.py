@@ -39,7 +39,7 @@ class ServiceProfile:
     """Handling of microversions by the servers of one service. The defaults are the guideline's."""
 
     service_types: tuple[str, ...]
-    """Service types in `OpenStack-API-Version`; the first is written. Empty: the header is not used."""
+    """The service's types in `OpenStack-API-Version`; the first is written. Empty: it is not used."""
     legacy_headers: tuple[str, ...] = ()
     """The service's own version headers. The first present one counts after the standard header."""
     first_item_counts: bool = False
@@ -55,7 +55,7 @@ class ServiceProfile:
     refused_title: str = "Not Acceptable"
     malformed_title: str = "Bad Request"
     error_codes: tuple[str, str] | None = None
-    """Ends of an `api_sig` error's `code`, for a refused and a malformed version; None: no `code`."""
+    """Ends of the `code` in the service's errors, for a refused and a malformed version; None: no `code`."""
     echo_headers: tuple[str, ...] = (STANDARD,)
     """Response headers with the served version, as the service's servers spell them; empty: none."""
     echoes_refused_version: bool = False
@@ -82,7 +82,7 @@ class ServiceProfile:
     request_id_headers: tuple[str, ...] = (REQUEST_ID,)
     """Response headers with the id of a request; empty: the service has no ids of its own."""
     request_id_in_errors: bool = False
-    """Whether each error of an `api_sig` body names the request id, too."""
+    """Whether each error in the service's error bodies names the request id, too."""
 
 
 _PLACEMENT_REFUSED = (
