@@ -24,7 +24,7 @@ from gateway.tls.server import ServerCertificates
 
 @final
 class Sockets(NamedTuple):
-    """The bound sockets of each listener: for clients, for operators, for metrics."""
+    """The bound listening sockets of a gateway: for clients, for operators, for metrics."""
 
     clients: ListeningSockets
     admin: ListeningSockets
@@ -58,7 +58,7 @@ class Certificates(NamedTuple):
     """The TLS certificates in force, of listeners and for connections to backends."""
 
     of_listeners: Mapping[str, ServerCertificates]
-    """Certificates by the name of the listener, for listeners with TLS."""
+    """Certificates by the name of the listener, for each listener with TLS."""
     for_backends: ClientContexts
 
     @property

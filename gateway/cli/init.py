@@ -79,7 +79,7 @@ def init(
     ca: str | None,
     to: Path | None,
 ) -> int:
-    """Detect the API and write its configuration."""
+    """Detect a running API and write a configuration of the gateway for it."""
     known = discover()
     if dialect is not None and dialect not in known:
         raise SettingsError(f"there is no dialect {dialect!r}; there are: {', '.join(known)}")
@@ -128,7 +128,7 @@ def _write(text: str, to: Path | None) -> int:
 def _candidates(
     known: Mapping[str, type[Dialect]], dialect: str | None, service_type: str | None
 ) -> Sequence[str]:
-    """Return the dialects to try, in order. Raises `SettingsError` for options that contradict each other."""
+    """Return the dialects to try with an API, in order. Raises `SettingsError` for contradicting options."""
     candidates = _most_specific_first(known) if dialect is None else [dialect]
     if service_type is None:
         return candidates

@@ -155,7 +155,7 @@ def of_own_api(target: InitOptions, findings: ApiFindings, seen: Sequence[Docume
 
 
 def questions(text: str) -> int:
-    """Count the open questions in a written configuration."""
+    """Count the questions that a written configuration leaves open for the operator."""
     return text.count(f"# {OPEN}")
 
 

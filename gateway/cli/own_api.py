@@ -30,9 +30,9 @@ from gateway.core.http.message import HEADER_NAME, normalize_name
 
 OPENAPI: Final = "/openapi.json"
 DOCUMENTS: Final = ("/versions", "/api/versions", "/version", "/")
-"""Paths of discovery documents, the most informative first."""
+"""Paths of discovery documents of APIs, the most informative first."""
 PATHS: Final = ("/", "/versions", "/version", "/api/versions", OPENAPI)
-"""Paths that are requested from each server, in order."""
+"""Paths that `init` requests from each server, in order."""
 
 MOST_OTHERS: Final = 4
 """Maximum number of further versioned paths that are named."""
@@ -98,7 +98,7 @@ class VersionLocation(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class ApiFindings:
-    """Everything that was inferred about an API."""
+    """Everything that `init` inferred about an API."""
 
     evidence: tuple[Evidence, ...]
     """Places that show the served versions, the best first."""
@@ -110,7 +110,7 @@ class ApiFindings:
 
 
 class _Document(NamedTuple):
-    """A usable response, with its server and path."""
+    """A usable response to `init`, with its server and path."""
 
     server: int
     path: str

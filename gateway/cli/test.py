@@ -56,7 +56,7 @@ Value: TypeAlias = str | tuple[str, ...]
 
 
 class RequestRow(NamedTuple):
-    """A request of the table, and the expected values of its decision."""
+    """A request in a table of requests, and the expected values of its decision."""
 
     line: int
     method: str
@@ -66,7 +66,7 @@ class RequestRow(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """The table's statement that a backend serves some versions, is `legacy`, or is `down`."""
+    """The statement of a table of requests that a backend serves some versions, is `legacy`, or is `down`."""
 
     service: str
     backend: str

@@ -87,11 +87,11 @@ class Reloader:
         self._client_contexts = client_contexts or ClientContexts()
         self._started = settings
         self.settings = settings
-        """Settings that are in force now."""
+        """Settings of the configuration that is in force now."""
         self._announce = announce
         self._applied = applied
         self.seen = seen or Seen()
-        """Files that were read last, whether they were refused or not."""
+        """Configuration files that were read last, whether they were refused or not."""
         self._discovery = discovery or Discovery()
         self._snapshot_holder = snapshot_holder
         self._resolver = resolver

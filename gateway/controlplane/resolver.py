@@ -89,7 +89,7 @@ class FewLines:
 @final
 @dataclass(eq=False, slots=True)
 class _Name:
-    """State of the lookups of one name."""
+    """State of the lookups of one name of backends."""
 
     host: str
     ipv6: Addresses = ()
@@ -97,12 +97,12 @@ class _Name:
     problem: Failed | None = None
     """Reason why the last lookup of the name failed; None: it succeeded."""
     failures: int = 0
-    """Number of consecutive failed lookups."""
+    """Number of consecutive failed lookups of the name."""
     all_failures: int = 0
     found_at: float | None = None
-    """Unix time of the last lookup that found addresses."""
+    """Unix time of the last lookup of the name that found addresses."""
     looked_up: asyncio.Event = field(default_factory=asyncio.Event)
-    """Event that is set when the first lookup has ended, or the name is no longer configured."""
+    """Event that is set when the name's first lookup has ended, or it is no longer configured."""
     removed: bool = False
     task: asyncio.Task[None] | None = None
     lines: FewLines = field(default_factory=FewLines)

@@ -49,7 +49,7 @@ _log = logging.getLogger("skewgate.agreement")
 
 
 class _Step(NamedTuple):
-    """Step of a service from one agreement to the next."""
+    """Step of a service's agreed record: the agreement before, and the one after."""
 
     before: Agreed
     after: Agreed

@@ -67,7 +67,7 @@ class Judgement(NamedTuple):
 
     result: Result
     reason: str = ""
-    """Cause of a loss, in a few words that are the same for all losses of this kind."""
+    """Cause of a lost request, in a few words that are the same for all losses of this kind."""
 
 
 ANSWERED: Final = Judgement(Result.ANSWERED)
@@ -78,7 +78,7 @@ class ApiResponse(NamedTuple):
     """The parts of a response that matter to the clients."""
 
     status: int
-    """Status code; 0 if no response came."""
+    """Status code of the response; 0 if none came."""
     served: str = ""
     """Served version in the response's header; empty if there is none."""
     lowest: str = ""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class KeyCommand(Enum):
-    """A command by keyboard: its key, a lower-case letter, and its label."""
+    """A command by keyboard to the demonstration: its key, a lower-case letter, and its label."""
 
     NEXT = ("n", "next")
     ROLL_BACK = ("r", "roll back")
@@ -41,7 +41,7 @@ class BackendScene(NamedTuple):
     freshness: str
     """Freshness in the gateway: `fresh`, `stale`, `down` or `unknown`; empty behind HAProxy."""
     state: str
-    """State of the server: `running`, `upgrading`, `killed` or `hanging`."""
+    """State of the API server: `running`, `upgrading`, `killed` or `hanging`."""
     requests: int
 
 
@@ -112,7 +112,7 @@ class FrontScene(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """The whole demonstration at one moment."""
+    """The whole demonstration at one moment, for its display."""
 
     seconds: float
     length: float | None
@@ -123,11 +123,11 @@ class Scene(NamedTuple):
     """The current step of the upgrade, such as `3 of 12: api-2 is upgraded to Caracal`."""
     fronts: tuple[FrontScene, ...]
     events: tuple[DemoEvent, ...]
-    """The latest events, the newest last."""
+    """The latest events of the demonstration, the newest last."""
     curl_served: str
-    """Command line to copy for a version that is always served."""
+    """Command line to copy: a request with curl for a version that is always served."""
     curl_newest: str
-    """Command line to copy for the newest version: 406, and 200 once it is on offer."""
+    """Command line to copy: a request for the newest version, with 406, and 200 once it is on offer."""
     page: str
 
     @property

@@ -59,7 +59,7 @@ class ApiServer(ABC):
     """
 
     documents: ClassVar[frozenset[str]]
-    """Paths of the discovery documents."""
+    """Paths of the server's discovery documents."""
 
     def __init__(self, name: str, release: Release) -> None:
         self.name = name
@@ -67,11 +67,11 @@ class ApiServer(ABC):
         self.state = ServerState.UPGRADING
         self.changed: Callable[[ApiServer], None] = lambda server: None
         self.received: Counter[str] = Counter()
-        """Number of requests by the text of their version header, empty without one."""
+        """Number of requests to this server by the text of their version header, empty without one."""
         self.refused: list[str] = []
         """Versions that this server refused. It stays empty behind a correct gateway."""
         self.requests = 0
-        """Number of requests other than for discovery documents: probes and health checks do not count."""
+        """Number of requests to this server other than for discovery documents (probes, health checks)."""
         self._reserved: socket.socket | None = None
         """Socket that never listens. It keeps the port while the server is stopped: connections are refused,
         and no other process gets the port."""

@@ -28,7 +28,7 @@ FIRST_OFFER: Final = 10.0
 
 @final
 class Inheritance(NamedTuple):
-    """Inherited listening sockets: for clients, for operators, for scrapes of metrics."""
+    """Listening sockets that this process inherits: for clients, for operators, for scrapes of metrics."""
 
     listening: tuple[Inherited, ...] = ()
     admin: tuple[Inherited, ...] = ()

@@ -30,7 +30,7 @@ class Start(NamedTuple):
     slot: int
     """The worker's slot, from 0. A worker that replaces another one gets the slot of that one."""
     workers: int
-    """Number of workers, by which limits are divided."""
+    """Number of worker processes, by which limits are divided."""
     listeners: tuple[tuple[int, int], ...]
     """Listening sockets of this slot: (position in `settings.listen`, file descriptor)."""
     balance: Descriptors
@@ -77,14 +77,14 @@ class Pause(NamedTuple):
 
 @final
 class Shutdown(NamedTuple):
-    """Command to accept no more (answer: `Stopped`), finish requests under way within `seconds`, and end."""
+    """Command to a worker to accept no more (answer: `Stopped`), finish requests in `seconds`, and end."""
 
     seconds: float
 
 
 @final
 class HeldBack(NamedTuple):
-    """The members that get fewer requests or none because they fail (`backends.ejection`), for a worker."""
+    """Message to a worker: the members that get fewer requests or none because they fail (`ejection`)."""
 
     held_back: Mapping[str, int]
     """Share of its requests that each failing member gets, by key, as for `selection.select`."""
@@ -94,7 +94,7 @@ class HeldBack(NamedTuple):
 
 @final
 class Deadlines(NamedTuple):
-    """The times until which this replica may refuse versions, for all services (`DataPlane.deadlines`)."""
+    """Message to a worker: the times until which this replica may refuse versions (`DataPlane.deadlines`)."""
 
     deadlines: Mapping[str, float]
 
@@ -105,7 +105,7 @@ class Leases(NamedTuple):
     `recalled` and `exhausted` replace those that it has."""
 
     number: int
-    """Number of this message among the `Leases` for the worker, from 1."""
+    """Number of this message of leases to the worker, from 1."""
     granted: Mapping[str, int]
     """Number of new leases by key, in addition to those that the worker has."""
     recalled: Mapping[str, int]

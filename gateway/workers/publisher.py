@@ -40,13 +40,13 @@ class Recipient:
     send: Callable[[object], None]
     make_start: MakeStart
     number: int = 0
-    """Number of the last `Start` or `Update` to the worker."""
+    """Number of the last `Start` or `Update` message to the worker."""
     held: Snapshot | None = None
     """The snapshot that the worker has acknowledged; None: none yet."""
     changes: int = 0
     """Number of changes up to the acknowledged snapshot, as `Publisher.changes` counts them."""
     sent: Snapshot | None = None
-    """The snapshot that is under way to the worker; None: there is none."""
+    """The snapshot that is under way to the worker, not yet acknowledged; None: there is none."""
     sent_changes: int = 0
     sent_at: float = -inf
     settings: Settings | None = None

@@ -116,7 +116,7 @@ class WorkerHandle:
             self._kill()
 
     def dismiss(self) -> None:
-        """Kill a worker that is not needed any more."""
+        """Kill the worker, which is not needed any more."""
         self.dismissed = True
         self._kill()
 

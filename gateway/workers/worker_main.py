@@ -86,9 +86,9 @@ class WorkerMain:
         self._early: list[messages.AtOnce] = []
         """Messages from the main process that came before the worker's parts were there to take them."""
         self._news = asyncio.Event()
-        """Set when a message has come, or the channel has closed."""
+        """Event that is set when a message has come from the main process, or the channel has closed."""
         self._gone = False
-        """Whether the main process is gone."""
+        """Whether the main process is gone, so that this worker is an orphan."""
         self._stopping = False
         """Whether a stop signal has come while the main process was gone."""
         self._parts: WorkerParts | None = None

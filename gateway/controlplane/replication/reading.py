@@ -49,9 +49,9 @@ class Beat(NamedTuple):
     """Last beat of a replica, its sign of life, that was seen in the store."""
 
     revision: int
-    """Revision of the beat in the store; 0: none."""
+    """Revision of the replica's beat in the store; 0: none."""
     seen_at: float
-    """Time at which the beat was seen, by the local clock of deadlines."""
+    """Time at which the replica's beat was seen, by the local clock of deadlines."""
 
 
 @final
@@ -91,7 +91,7 @@ class Reading:
         return key.removeprefix(self.prefix) in self.entries
 
     def revision_of(self, key: str) -> int:
-        """Revision of the last change of a key; 0: it does not exist."""
+        """Revision of the last change of a key of the service; 0: it does not exist."""
         entry = self.entries.get(key.removeprefix(self.prefix))
         return 0 if entry is None else entry.revision
 

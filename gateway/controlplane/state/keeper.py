@@ -102,7 +102,7 @@ class StateKeeper:
         self._records = records
         self._registrations = registrations
         self._saved: _Saved | None = None
-        """State that was last written to the file; None: nothing of this run."""
+        """State that was last written to the state file; None: nothing of this run."""
         self._changes = 1
         """Number of changes of the state to save; the start counts as one."""
         self._attempted = 0
@@ -161,7 +161,7 @@ class StateKeeper:
             return
 
     def resume(self) -> None:
-        """Begin to write the state file again."""
+        """Begin to write the state file again, as no other process writes it."""
         self._paused = False
         self._saved = None
         self._changes += 1

@@ -23,7 +23,7 @@ class StoreRefused(StoreError):
 
 @final
 class Entry(NamedTuple):
-    """Text under one key of a store."""
+    """Text under one key of a store, with its revision."""
 
     text: str
     revision: int
@@ -35,9 +35,9 @@ class Contents(NamedTuple):
     """All entries of a store under a prefix at one moment."""
 
     revision: int
-    """Revision of the store at that moment."""
+    """Revision of the store at the moment of the read."""
     entries: Mapping[str, Entry]
-    """Entries by their full keys."""
+    """Entries read from the store, by their full keys."""
 
 
 @final
