@@ -467,8 +467,8 @@ class Dialect(ABC):
         return path
 
     def document_path(self, path: str) -> str:
-        """The one spelling of a document's path, so that all that servers take for the same lead to one
-        cached document. By default it has no escapes and no trailing slashes."""
+        """The one spelling of a document's path: every spelling that servers take for the same path leads to
+        one cached document. By default it has no escapes and no trailing slashes."""
         plain = unquote(path) if "%" in path else path
         return "/" + plain.strip("/")
 

@@ -86,7 +86,7 @@ def note() -> str:
 
 def require(*, runs_gateway: bool = True) -> None:
     """Raise `SettingsError` if SKEWGATE_COMPILED is invalid, or asks for a compiled build and none runs.
-    `runs_gateway`: whether this process runs modules that are compiled in one."""
+    `runs_gateway`: whether this process runs modules that a compiled build has."""
     wanted = os.environ.get(VARIABLE, "")
     if wanted not in ("", "0", "1"):
         raise SettingsError(f"{VARIABLE} must be 0 or 1, not {wanted!r}")

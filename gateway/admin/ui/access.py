@@ -166,7 +166,7 @@ def tls_of(request: web.Request) -> ssl.SSLObject | None:
 
 
 def set_session(request: web.Request, response: web.StreamResponse, session_id: str) -> None:
-    """Sets the cookie with a session id until the browser is closed."""
+    """Set the session cookie of the operations page in a response, until the browser is closed."""
     response.set_cookie(cookie_name(request.host), session_id, **_attributes(request))
 
 

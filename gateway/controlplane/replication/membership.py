@@ -145,7 +145,7 @@ class Membership:
         )
 
     def joins_with(self, reading: Reading) -> AgreedRecord | None:
-        """Agreed record with which this replica joins now."""
+        """Agreed record that this replica would have if it joined now."""
         return joined_record(self.held if self.joined else None, reading.record)
 
     def read(self, reading: Reading, now: float) -> None:

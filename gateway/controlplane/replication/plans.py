@@ -49,7 +49,7 @@ class PlannedWrite(NamedTuple):
     purpose: Purpose
     transaction: Transaction
     record: AgreedRecord | None = None
-    """Agreed record with which the replica joins."""
+    """Agreed record that the replica has once it has joined; None: it does not join by this write."""
 
 
 @final

@@ -72,9 +72,9 @@ class Replication:
     """`Agreement` of one of several replicas, for all its services, from `start` to `close`.
 
     `snapshot_holder` must begin every service with `attachment.NOT_JOINED`, and nobody else may call its
-    `agree`. `store` is closed here. `held(service)`: the lowest seq of its record that a live worker (or
-    engine) has acknowledged, 0 for none; None: none is live besides this process, where what is agreed is in
-    force. `in_flight()`: requests in flight by member key, of all workers. `deadlines(by service)`: gives all
+    `agree`. `store` is closed here. `held(service)`: the lowest number of the service's record that a live
+    worker or engine has acknowledged, 0 if one has acknowledged none; None: only this process serves.
+    `in_flight()`: requests in flight by member key, of all workers. `deadlines(by service)`: gives all
     workers the time until which they may refuse a version, in seconds of CLOCK_BOOTTIME; they check it before
     each refusal, and refuse nothing for other services. `restored`: the state file's content, by service.
     `orphans()`: whether workers of an earlier process may still serve. `save`: write `to_save` and

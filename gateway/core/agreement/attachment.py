@@ -134,8 +134,8 @@ def has_lost(held: AgreedRecord | None, stored: AgreedRecord | None) -> bool:
 
 
 def joined_record(held: AgreedRecord | None, stored: AgreedRecord | None) -> AgreedRecord | None:
-    """The agreed record with which a replica joins, in one transaction on the revision of `stored`. Its own,
-    with the number after the one that it had, if the store has lost that; else what is stored."""
+    """The agreed record that a replica has once it has joined, in a transaction on the revision of `stored`.
+    It is `stored`, or if the store has lost the replica's own one, that one with the next number."""
     if held is None or not has_lost(held, stored):
         return stored
     return replace(held, seq=held.seq + 1)
