@@ -103,4 +103,4 @@ def test_keys_and_values_are_completed(editor: LanguageServer, file: Path) -> No
 def test_a_key_says_what_it_means(editor: LanguageServer, file: Path) -> None:
     editor.open(file, HEAD + GOOD)
 
-    assert "Where clients are served" in editor.hover(file, 1, 2)
+    assert "The address for clients" in editor.hover(file, 1, 2)
