@@ -42,7 +42,7 @@ def build(*, check: bool) -> int:
     """Compile the hot path. Raises `BuildError` if that is not possible here, or fails."""
     if not (SOURCES / "requirements" / "build.txt").exists():
         raise BuildError(
-            f"{SOURCES} is not a checkout: nothing to compile; a wheel is compiled when it is built"
+            f"{SOURCES} is not a checkout: nothing to compile (a wheel was compiled when it was built)"
         )
     wanted = BUILDS / stamp(SOURCES)
     if not wanted.is_dir():

@@ -68,7 +68,9 @@ log = logging.getLogger("skewgate.engine")
     show_default=True,
     help="maximum time for HAProxy to drain after a reload",
 )
-@click.option("--write", is_flag=True, help="write both files for HAProxy's first start and exit")
+@click.option(
+    "--write", is_flag=True, help="write the two files that HAProxy needs for its first start, then exit"
+)
 def engine(
     *,
     name: str,

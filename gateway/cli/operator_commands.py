@@ -76,7 +76,9 @@ backend_argument = click.argument(
 @service_argument
 @click.argument("version", metavar="[VERSION]", required=False)
 @click.option(
-    "--release", metavar="NAME", help="a release of the dialect's table or of `releases` in the configuration"
+    "--release",
+    metavar="NAME",
+    help="a release that the dialect knows, or one of `releases` in the configuration",
 )
 def pin(*, where: AdminOptions, output: str, service: str, version: str | None, release: str | None) -> int:
     """Pin the offer: no version above the pin is offered."""

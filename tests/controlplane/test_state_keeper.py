@@ -250,7 +250,7 @@ def test_R3_N9_a_state_file_that_is_gone_is_a_warning(path: Path, caplog: pytest
 
     assert load_state(StateFile(path), [API]) == {}
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("WARNING", f"{path} is gone: starting without the offers, pins and drains of the last run")
+        ("WARNING", f"{path} is missing: starting without the offers, pins and drains of the last run")
     ]
 
 

@@ -100,7 +100,7 @@ def _agreement(report: AgreementReport) -> Iterator[Problem]:
         yield Problem(ATTENTION, f"replicas not attached: {named(others)}")
     if differing := [report.name_of(each.id) for each in report.replicas if each.differs]:
         yield Problem(
-            ATTENTION, f"replicas with another configuration that clients notice: {named(differing)}"
+            ATTENTION, f"replicas whose configuration differs in what clients can notice: {named(differing)}"
         )
 
 

@@ -164,7 +164,7 @@ class Membership:
         ):
             if self.live_revision:
                 _log.warning(
-                    "%s: the store has lost the record of this replica; it joins again", self.service
+                    "%s: the store has lost entries of this replica, which joins again", self.service
                 )
             self._detach()
         elif self.live_revision:

@@ -149,7 +149,7 @@ class Saving:
 
     def _report(self, *, saved: bool) -> None:
         if self._unsaved and saved:
-            _log.info("acknowledgements of this replica are saved again")
+            _log.info("the acknowledgements of this replica can be saved again")
         elif not self._unsaved and not saved:
             _log.warning(
                 "the state file was not written in time: this replica acknowledges without it; if it is "

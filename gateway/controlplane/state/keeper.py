@@ -59,7 +59,7 @@ def load_state(file: StateFile, services: Sequence[Service]) -> Mapping[str, Sav
         if text is None:
             if file.was_used:
                 _log.warning(
-                    "%s is gone: starting without the offers, pins and drains of the last run", file.path
+                    "%s is missing: starting without the offers, pins and drains of the last run", file.path
                 )
             else:
                 _log.info("%s does not exist yet: this is the first start", file.path)

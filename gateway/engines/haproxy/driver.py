@@ -179,7 +179,7 @@ class HaproxyDriver:
             except Exception:  # noqa: BLE001 - logged; the next poll tries again
                 self._failures += 1
                 _log.exception(
-                    "updating HAProxy failed because of a bug in the gateway; it keeps the earlier offer"
+                    "updating HAProxy failed because of a bug in the gateway; HAProxy keeps the earlier offer"
                 )
             self._earlier = self._draining()
             self._acknowledged()

@@ -308,7 +308,7 @@ async def test_in_an_upgrade_it_says_how_far_it_is() -> None:
     assert found.health == ("upgrading", "upgrading: 1 of 2 serve 1.90", ())
     assert found.offer.progress == "1 of 2 serve 1.90"
     row = await overview(AdminTestbed(mixed_fleet()))
-    assert row.health == ("upgrading", "1 of 1 services upgrading, all are served", ())
+    assert row.health == ("upgrading", "1 of 1 services are upgrading; all services are served", ())
     assert row.services[0].progress == "1 of 2 serve 1.90"
 
 
@@ -472,7 +472,7 @@ async def test_a_detached_replica_and_a_store_that_does_not_answer() -> None:
         "the store that replicas share does not respond: <timeout>",
         "this replica is detached for baremetal: it refuses no version, and it stops responding in 2 min",
         "replicas not attached: gw-b",
-        "replicas with another configuration that clients notice: gw-b",
+        "replicas whose configuration differs in what clients can notice: gw-b",
     )
     assert (found.replicas[1].state, found.replicas[1].level) == ("detached", "")
 
