@@ -299,7 +299,9 @@ async def test_a_crash_loop_backs_off(tmp_path: Path, caplog: pytest.LogCaptureF
         plane.control.exit_at_once = None
         await plane.until(lambda: plane.state(0) == "serving")
 
-        pauses = [message.rpartition("started ")[2] for message in caplog.messages if "cut: exit" in message]
+        pauses = [
+            message.rpartition("started ")[2] for message in caplog.messages if "has ended: exit" in message
+        ]
         assert pauses[:5] == ["now", "in 0.01 s", "in 0.02 s", "in 0.03 s", "in 0.03 s"]
 
 

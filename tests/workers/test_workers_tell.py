@@ -174,7 +174,8 @@ async def test_R3_V7_requests_of_a_worker_that_is_killed_are_counted_and_have_no
         assert cut == {"0": 0, "1": 0} | {str(busy["slot"]): 1}
         assert set(counters.by("worker", "skewgate_worker_cut_tunnels_total").values()) == {0}
         assert counters.total("skewgate_requests_total") == 0
-        assert "cut (by its last report: requests under way 1, tunnels 0): SIGKILL" in caplog.text
+        report = "(by its last report: requests under way 1, tunnels 0)"
+        assert f"has ended: SIGKILL; its connections are cut {report};" in caplog.text
     assert _whole_lines(each.log) == []
 
 
