@@ -29,12 +29,13 @@ PLAIN = {
     "defaults": "admin:\n  listen: 127.0.0.1:${NONE:-9903}\n  token: ${EMPTY:-open-sesame-sesame}\n",
     "a file": "admin:\n  listen: 0.0.0.0:9901\n  token: ${FILE:token}\n",
     "TLS": "admin:\n  tls:\n    certificates:\n      - {certificate: a.crt, key: a.key}\n",
-    "all keys": "admin:\n  listen: 0.0.0.0:9901\n  hosts: [a.example]\n  token: " + TOKEN
+    "all keys": "admin:\n  listen: 0.0.0.0:9901\n  hosts: [a.example]\n  token: "
+    + TOKEN
     + "\n  metrics_listen: 0.0.0.0:9902\n",
     "in the middle": "watch: false\n\nadmin: {listen: 127.0.0.1:9901}\nworkers: 2\n",
     "apostrophes in comments": "# it's the gateway's\nadmin: {listen: 127.0.0.1:9901}  # don't\n",
     "CRLF": "admin:\r\n  listen: 127.0.0.1:9901\r\n",
-}  # fmt: skip
+}
 NOT_PLAIN = {
     "a text that looks like a key": 'state: "a\nadmin: {listen: 127.0.0.1:1}"\n',
     "a list that looks like a key": "trusted_proxies: [\nadmin: ]\n",

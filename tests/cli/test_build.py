@@ -80,9 +80,12 @@ async def test_without_a_compiler_it_says_so_and_the_gateway_runs_all_the_same(c
 
     async def run(*argv: str) -> tuple[int | None, str, str]:
         process = await asyncio.create_subprocess_exec(
-            checkout.root / "run", *argv, env={**kept, "PATH": str(programs)},
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+            checkout.root / "run",
+            *argv,
+            env={**kept, "PATH": str(programs)},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
         out, err = await process.communicate()
         return process.returncode, out.decode(), err.decode()
 

@@ -42,6 +42,6 @@ def state(about: dict[str, Any] | None, in_flight: int = 0) -> dict[str, Any]:
             "it is not known yet whether other replicas still use it",
         ),
     ],
-)  # fmt: skip
+)
 def test_why_a_backend_is_not_idle(about: dict[str, Any] | None, in_flight: int, why: str) -> None:
     assert _keeps_busy(TARGET, state(about, in_flight)) == why

@@ -167,9 +167,14 @@ def test_a_full_disk_is_one_sentence(argv: list[str], errors_too: bool) -> None:
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
-            [sys.executable, "-W", "error", "-P", "-m", "gateway", *argv], cwd=ROOT, check=False, text=True,
-            stdout=full, stderr=full if errors_too else subprocess.PIPE, env=buffered,
-        )  # fmt: skip
+            [sys.executable, "-W", "error", "-P", "-m", "gateway", *argv],
+            cwd=ROOT,
+            check=False,
+            text=True,
+            stdout=full,
+            stderr=full if errors_too else subprocess.PIPE,
+            env=buffered,
+        )
 
     assert ended.returncode == 1
     if not errors_too:

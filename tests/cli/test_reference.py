@@ -27,9 +27,12 @@ def test_the_man_page_is_up_to_date() -> None:
 @pytest.mark.skipif(shutil.which("groff") is None, reason="no groff")
 def test_the_man_page_is_roff() -> None:
     ended = subprocess.run(
-        ["groff", "-man", "-ww", "-Tascii", "-rLL=100n"], input=man_page(), capture_output=True, text=True,
+        ["groff", "-man", "-ww", "-Tascii", "-rLL=100n"],
+        input=man_page(),
+        capture_output=True,
+        text=True,
         check=True,
-    )  # fmt: skip
+    )
 
     assert ended.stderr == ""
     assert "skewgate check [OPTIONS] [FILE]..." in re.sub(".\x08", "", ended.stdout)  # bold is overstruck

@@ -33,9 +33,12 @@ def run(checkout: Path, **environ: str) -> subprocess.CompletedProcess[str]:
         name: value for name, value in os.environ.items() if not name.startswith(("SKEWGATE_", "PIP_", "UV_"))
     }
     return subprocess.run(
-        [checkout / "run", "version"], capture_output=True, text=True, check=False,
+        [checkout / "run", "version"],
+        capture_output=True,
+        text=True,
+        check=False,
         env={**kept, "SKEWGATE_PYTHON": sys.executable, **environ},
-    )  # fmt: skip
+    )
 
 
 def test_without_a_network_it_says_what_is_missing_and_how_to_bring_it(checkout: Path) -> None:

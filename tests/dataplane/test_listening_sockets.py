@@ -26,8 +26,13 @@ class Bound:
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
 
-    async def __call__(self, *listen: Listen, slots: int = 1, after: ListeningSockets | None = None,
-                       inherited: tuple[Inherited, ...] = ()) -> ListeningSockets:  # fmt: skip
+    async def __call__(
+        self,
+        *listen: Listen,
+        slots: int = 1,
+        after: ListeningSockets | None = None,
+        inherited: tuple[Inherited, ...] = (),
+    ) -> ListeningSockets:
         if after is not None:  # as another process: with descriptors of its own
             inherited = tuple(one._replace(sock=one.sock.dup()) for one in after.all())
         try:

@@ -118,11 +118,38 @@ async def test_V4_aliases(testbed: Testbed, lines: tuple[str, ...], version: tup
 @pytest.mark.parametrize(
     "text",
     [
-        "1.\u0663", "\uff11.5", "1.\u00b2", "01.5", "1.05", "+1.5", "1.+5", "-1.5", "1e1", "1.5e1", "1_0.5",
-        "1.5_0", "1 .5", "1. 5", "0x1.5", "NaN", "inf", "1.", ".5", "1", "1.5.0", "1.5\u00a0", "latest\u00a0",
-        "latest!", "lates", "1.5;q=1", '"1.5"', "9" * 7000, "1." + "9" * 7000, "1.1000000",
+        "1.\u0663",
+        "\uff11.5",
+        "1.\u00b2",
+        "01.5",
+        "1.05",
+        "+1.5",
+        "1.+5",
+        "-1.5",
+        "1e1",
+        "1.5e1",
+        "1_0.5",
+        "1.5_0",
+        "1 .5",
+        "1. 5",
+        "0x1.5",
+        "NaN",
+        "inf",
+        "1.",
+        ".5",
+        "1",
+        "1.5.0",
+        "1.5\u00a0",
+        "latest\u00a0",
+        "latest!",
+        "lates",
+        "1.5;q=1",
+        '"1.5"',
+        "9" * 7000,
+        "1." + "9" * 7000,
+        "1.1000000",
     ],
-)  # fmt: skip
+)
 async def test_V6_malformed_versions(testbed: Testbed, text: str) -> None:
     gateway, backend = await testbed.gateway_and_backend(serve)
 

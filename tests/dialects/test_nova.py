@@ -284,9 +284,15 @@ def test_a_default_version_that_is_not_on_offer_is_refused_like_a_requested_one(
 
 @pytest.mark.parametrize(
     "status, key",
-    [(404, "itemNotFound"), (413, "overLimit"), (501, "notImplemented"), (502, "computeFault"),
-     (503, "serviceUnavailable"), (504, "computeFault")],
-)  # fmt: skip
+    [
+        (404, "itemNotFound"),
+        (413, "overLimit"),
+        (501, "notImplemented"),
+        (502, "computeFault"),
+        (503, "serviceUnavailable"),
+        (504, "computeFault"),
+    ],
+)
 def test_an_error_has_the_shape_of_nova_and_no_range(status: int, key: str) -> None:
     response = NOVA.error_response(GatewayError(status, 'No "server" now.', retry_after=2, offered=OFFER))
 

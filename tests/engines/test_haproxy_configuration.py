@@ -147,9 +147,15 @@ async def test_haproxy_takes_the_configuration(tmp_path: Path) -> None:
     text = configuration_text(table, HaproxyOptions(str(tmp_path / "map"), "127.0.0.1:9", socket=socket))
     (tmp_path / "haproxy.cfg").write_text(text)
     process = await asyncio.create_subprocess_exec(
-        program(), "-c", "-dW", "-f", tmp_path / "haproxy.cfg",
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
+        program(),
+        "-c",
+        "-dW",
+        "-f",
+        tmp_path / "haproxy.cfg",
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
     output, _ = await process.communicate()
     assert process.returncode == 0, output
     assert re.search(r"\{[{%#]", text) is None
@@ -221,7 +227,7 @@ async def test_a_response_without_versions_gets_only_vary(tmp_path: Path) -> Non
         ("GET /v1/nodes", ("Connection: Upgrade", "Upgrade: other")),
         ("POST /v1/nodes", ("Transfer-Encoding: chunked",)),
     ],
-)  # fmt: skip
+)
 async def test_all_else_goes_to_the_gateway(target: str, lines: tuple[str, ...], tmp_path: Path) -> None:
     async with running(tmp_path) as haproxy:
         body = "0\r\n\r\n" if "Transfer-Encoding: chunked" in lines else ""

@@ -59,8 +59,10 @@ def report(requests: Sequence[Request], record: FaultRecord, judgement: Judgemen
     yield from (f"  {fault.value.title}: {fault.value.served}" for fault in Fault)
     queries = ", ".join(f"{count} ({name.lower()})" for name, count in record.queries.items())
     yield f"queries that met a fault of the name server: {queries or 'none'}"
-    yield ", ".join(f"{what}: {number:.3g}" if number < 100 else f"{what}: {number:.0f}"
-                    for what, number in record.facts.items())  # fmt: skip
+    yield ", ".join(
+        f"{what}: {number:.3g}" if number < 100 else f"{what}: {number:.0f}"
+        for what, number in record.facts.items()
+    )
 
 
 def _row(

@@ -71,9 +71,15 @@ OF_ONE_PROCESS = [fault for fault in Fault if fault not in OF_WORKERS]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("name, longest", [
-    ("plain", 60), ("tls", 50), ("plain-2-workers", 35), ("tls-2-workers", 25),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, longest",
+    [
+        ("plain", 60),
+        ("tls", 50),
+        ("plain-2-workers", 35),
+        ("tls-2-workers", 25),
+    ],
+)
 def test_no_course_lasts_longer_than_it_says(name: str, longest: float, seed: int) -> None:
     groups = COURSES[name].schedule(seed)
     for act in (act for group in groups for act in group):
@@ -215,10 +221,13 @@ async def test_a_body_is_taken_at_the_rate_of_its_path_and_only_on_such_a_path()
     assert slow >= 0.09 > fast
 
 
-@pytest.mark.parametrize("errand", [
-    Errand("slow response", "GET", f"{SLOW_IMAGE}/20000"),
-    Errand("slow upload", "PUT", "/v1/image", 20_000),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "errand",
+    [
+        Errand("slow response", "GET", f"{SLOW_IMAGE}/20000"),
+        Errand("slow upload", "PUT", "/v1/image", 20_000),
+    ],
+)
 def test_a_slow_client_notices_a_wrong_byte(errand: Errand) -> None:
     sent = b"".join(slow_pieces("a-1", 20_000))
     got = sent if errand.method == "GET" else b'{"received": "%s"}' % digest(sent).encode()

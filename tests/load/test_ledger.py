@@ -266,13 +266,16 @@ def test_a_safe_request_may_fail_when_the_last_backend_of_its_version_dies() -> 
     }
 
 
-@pytest.mark.parametrize("backend, how, end", [
-    ("api-1", How.KILLED, End.CUT),
-    ("api-1", How.HUNG, End.CUT),
-    ("api-1", How.PARTITIONED, End.CUT),
-    ("api-1", How.TERMINATED, End.LOST),
-    ("api-2", How.KILLED, End.LOST),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "backend, how, end",
+    [
+        ("api-1", How.KILLED, End.CUT),
+        ("api-1", How.HUNG, End.CUT),
+        ("api-1", How.PARTITIONED, End.CUT),
+        ("api-1", How.TERMINATED, End.LOST),
+        ("api-2", How.KILLED, End.LOST),
+    ],
+)
 def test_a_response_may_be_cut_only_by_the_death_of_the_backend_that_sent_it(
     backend: str, how: How, end: End
 ) -> None:

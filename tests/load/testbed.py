@@ -196,8 +196,12 @@ class Testbed:
         admin = f"http://127.0.0.1:{self.gateway.admin_port}"
         ended = subprocess.run(
             [sys.executable, "-m", "gateway", *argv, "--admin", admin],
-            cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=30,
-        )  # fmt: skip
+            cwd=CHECKOUT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
         assert ended.returncode == code, f"{argv}: {ended.returncode}\n{ended.stdout}{ended.stderr}"
         return ended.stdout + ended.stderr
 

@@ -67,9 +67,24 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     engine = Engine(folder)
     try:
         engine.load(debian(), "localhost/base:test")
-        engine("build", "--isolation", "chroot", "--format", "docker", "--file", FILE, "--tag", IMAGE,
-               "--build-arg", "BASE=localhost/base:test", "--volume", f"{wheelhouse()}:/wheels:ro",
-               "--volume", f"{pip}:/etc/pip.conf:ro", ROOT)  # fmt: skip
+        engine(
+            "build",
+            "--isolation",
+            "chroot",
+            "--format",
+            "docker",
+            "--file",
+            FILE,
+            "--tag",
+            IMAGE,
+            "--build-arg",
+            "BASE=localhost/base:test",
+            "--volume",
+            f"{wheelhouse()}:/wheels:ro",
+            "--volume",
+            f"{pip}:/etc/pip.conf:ro",
+            ROOT,
+        )
         yield engine
     finally:
         engine("rm", "--all", "--force", "--time", "0", check=False)

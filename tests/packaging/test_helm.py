@@ -68,8 +68,11 @@ def helm(*wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
     ended = subprocess.run(
         [tools().python, "-c", RENDER, CHART],
         input=json.dumps([{"values": values, "name": "edge"} for values in wanted]),
-        capture_output=True, text=True, check=True, timeout=LIMIT,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=LIMIT,
+    )
     said = json.loads(ended.stdout)
     assert said["errors"] == []
     answers: list[dict[str, Any]] = said["answers"]

@@ -86,8 +86,14 @@ def unit(machine: Machine) -> Machine:
 
 
 def test_the_unit_runs_from_an_environment_in_opt(unit: Machine) -> None:
-    unit.run("env", f"TOKEN={TOKEN}", "/opt/skewgate/bin/skewgate", "healthcheck",
-             "-c", "/etc/skewgate/skewgate.yaml")  # fmt: skip
+    unit.run(
+        "env",
+        f"TOKEN={TOKEN}",
+        "/opt/skewgate/bin/skewgate",
+        "healthcheck",
+        "-c",
+        "/etc/skewgate/skewgate.yaml",
+    )
     assert unit.run("systemctl", "show", "--property=Result", "--value", "skewgate").stdout == "success\n"
     unit.run("systemctl", "reload", "skewgate")
     pid = unit.run("systemctl", "show", "--property=MainPID", "--value", "skewgate").stdout.strip()

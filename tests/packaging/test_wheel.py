@@ -109,9 +109,19 @@ def test_a_gateway_runs_outside_the_checkout(home: Path, tmp_path: Path) -> None
         try:
             assert gateway.stderr is not None
             assert any("serves on" in line for line in gateway.stderr)
-            answer = run("curl", "--silent", "--unix-socket", socket, "--header",
-                         "X-OpenStack-Ironic-API-Version: 9.99", "--write-out", "%{http_code}",
-                         "--output", "/dev/null", "http://localhost/v1/nodes").stdout  # fmt: skip
+            answer = run(
+                "curl",
+                "--silent",
+                "--unix-socket",
+                socket,
+                "--header",
+                "X-OpenStack-Ironic-API-Version: 9.99",
+                "--write-out",
+                "%{http_code}",
+                "--output",
+                "/dev/null",
+                "http://localhost/v1/nodes",
+            ).stdout
             gateway.terminate()
             code = gateway.wait(LIMIT)
         finally:

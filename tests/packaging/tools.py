@@ -156,12 +156,25 @@ class Machine:
             ready.bind(str(self._ready))
             ready.settimeout(LIMIT)
             self._process = subprocess.Popen(
-                ["systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit", "--console=pipe",
-                 "--machine=skewgate-test", "--private-network", "--volatile=overlay", "--notify-ready=yes",
-                 "--link-journal=no", f"--directory={debian()}"],
+                [
+                    "systemd-nspawn",
+                    "--quiet",
+                    "--boot",
+                    "--register=no",
+                    "--keep-unit",
+                    "--console=pipe",
+                    "--machine=skewgate-test",
+                    "--private-network",
+                    "--volatile=overlay",
+                    "--notify-ready=yes",
+                    "--link-journal=no",
+                    f"--directory={debian()}",
+                ],
                 env={"PATH": SYSTEM_PATH, "NOTIFY_SOCKET": str(self._ready)},
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
             try:
                 self._wait(ready)
             except BaseException:

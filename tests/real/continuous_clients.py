@@ -109,9 +109,13 @@ class ContinuousClients:
     @contextlib.contextmanager
     def _library(self, name: str) -> Iterator[_LibraryProcess]:
         plan = {
-            "library": name, "endpoint": f"http://{LOOPBACK}:{self._port}", "newest": NEWEST_KNOWN,
-            "interval": INTERVAL, "name": name, "header": CALL_HEADER,
-        }  # fmt: skip
+            "library": name,
+            "endpoint": f"http://{LOOPBACK}:{self._port}",
+            "newest": NEWEST_KNOWN,
+            "interval": INTERVAL,
+            "name": name,
+            "header": CALL_HEADER,
+        }
         command = [str(self._environment.python), str(SCRIPT), json.dumps(plan)]
         with tempfile.TemporaryDirectory(prefix="skewgate-loop-") as home:
             process = _LibraryProcess(name, command, home, self._folder)

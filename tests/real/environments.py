@@ -219,8 +219,10 @@ def _fingerprint(exact_list: Path, python: Path) -> str:
 def _version_of(python: str) -> str:
     printed = subprocess.run(
         [python, "-c", "import sys; print(*sys.version_info[:2], sys.implementation.cache_tag)"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return printed.stdout.strip()
 
 

@@ -88,10 +88,20 @@ def chef_server(folder: Path, like: ChefServer | None = None) -> ChefServer:
     (folder / "files").mkdir(exist_ok=True)
     port = free_port()
     command = [
-        program, "--ipaddress", LOOPBACK, "--hostname", LOOPBACK, "--port", str(port), "-VV", "--use-auth",
-        f"--conf-root={settings}", f"--local-filestore-dir={folder / 'files'}",
-        f"--data-file={folder / 'data'}", f"--index-file={folder / 'index'}",
-    ]  # fmt: skip
+        program,
+        "--ipaddress",
+        LOOPBACK,
+        "--hostname",
+        LOOPBACK,
+        "--port",
+        str(port),
+        "-VV",
+        "--use-auth",
+        f"--conf-root={settings}",
+        f"--local-filestore-dir={folder / 'files'}",
+        f"--data-file={folder / 'data'}",
+        f"--index-file={folder / 'index'}",
+    ]
     variables = {name: value for name, value in os.environ.items() if not name.startswith("GOIARDI")}
     return ChefServer(Process(folder.name, command, folder, variables), port, settings / f"{USER}.pem")
 

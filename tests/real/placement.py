@@ -39,7 +39,11 @@ def placement_server(release: Release, environment: Environment, folder: Path) -
     databases(environment, folder, ("placement.sqlite",), [sync])
     arguments = [str(SCRIPTS / "serve_wsgi.py"), *APPLICATION[release.number], str(port)]
     process = python_process(
-        f"placement-{release.number}", environment, folder, arguments, log,
+        f"placement-{release.number}",
+        environment,
+        folder,
+        arguments,
+        log,
         {"OS_PLACEMENT_CONFIG_DIR": str(folder)},
-    )  # fmt: skip
+    )
     return RunningServer(release, process, port)

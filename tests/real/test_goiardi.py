@@ -46,9 +46,11 @@ def test_c12_it_executes_versions_that_it_does_not_serve_without_a_notice(
 ) -> None:
     one = goiardis["one"]
     inside, above = chef_clients.signed(
-        one.url, key,
-        {"path": NODES, "sign": sign, "version": "1"}, {"path": NODES, "sign": sign, "version": "2"},
-    )  # fmt: skip
+        one.url,
+        key,
+        {"path": NODES, "sign": sign, "version": "1"},
+        {"path": NODES, "sign": sign, "version": "2"},
+    )
     assert (inside["status"], inside["version_field"]["response_version"]) == (200, "1")
     assert (inside["version_field"]["min_version"], inside["version_field"]["max_version"]) == RANGE
     assert (above["status"], above["version_field"]) == (200, None)
@@ -116,8 +118,11 @@ def test_a_version_of_neither_is_refused_by_the_gateway(
     (response,) = chef_clients.signed(chef_pair.url, key, {"path": NODES, "sign": sign, "version": version})
     assert response["status"] == 406
     assert response["version_field"] == {
-        "min_version": "0", "max_version": "1", "request_version": version, "response_version": "-1",
-    }  # fmt: skip
+        "min_version": "0",
+        "max_version": "1",
+        "request_version": version,
+        "response_version": "-1",
+    }
     assert json.loads(response["body"])["error"] == "invalid-x-ops-server-api-version"
     assert chef_pair.forwarded("one") == chef_pair.forwarded("two") == []
 

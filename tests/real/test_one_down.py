@@ -153,8 +153,11 @@ def test_with_only_the_new_server_every_offered_version_is_served(
     for version in (None, "1.31", "1.90", "latest"):
         assert_whole_lifecycle(reachable, clients, "old", version)
     assert {one.requested for one in reachable.forwarded("new") if one.path.startswith(NODES)} == {
-        LIBRARY_DEFAULT, "1.31", "1.90", NEW.top,
-    }  # fmt: skip
+        LIBRARY_DEFAULT,
+        "1.31",
+        "1.90",
+        NEW.top,
+    }
 
 
 def test_with_neither_server_the_response_is_503(guaranteed: Testbed) -> None:

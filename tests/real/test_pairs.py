@@ -154,9 +154,13 @@ def test_a_request_at_the_wrong_server_is_found(
     with Recorder(f"judged-{kind}", server.port) as recorder:
         send(recorder.port, chosen.resource, headers)
         judged: Any = SimpleNamespace(
-            api=chosen.api, offer=chosen.new, servers={"old": server}, recorders={"old": recorder},
-            seen=list, arrived=lambda member: recorder.exchanges(),
-        )  # fmt: skip
+            api=chosen.api,
+            offer=chosen.new,
+            servers={"old": server},
+            recorders={"old": recorder},
+            seen=list,
+            arrived=lambda member: recorder.exchanges(),
+        )
         found = violations(cast(Testbed, judged))
     assert len(found) == (0 if fault is None else 1), found
 
@@ -164,5 +168,11 @@ def test_a_request_at_the_wrong_server_is_found(
 def test_a_release_knows_its_range() -> None:
     release = Release("x", "1", (2, 1), (2, 60))
     assert [release.serves(text) for text in ("2.0", "2.1", "2.60", "2.61", "3.1", "latest", "2")] == [
-        False, True, True, False, False, False, False,
-    ]  # fmt: skip
+        False,
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]

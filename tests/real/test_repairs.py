@@ -46,9 +46,13 @@ def test_names_that_were_dropped_are_back_from_the_start(tmp_path: Path) -> None
         " len(platform.linux_distribution()))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False,
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
-    )  # fmt: skip
+    )
     assert (done.returncode, done.stdout) == (0, "Mapping ['a', 'b'] 3\n"), done.stderr
 
 

@@ -98,8 +98,11 @@ def test_the_counters_agree_with_the_recorders(
 
 def test_the_gauges_show_the_offer_and_the_backends(guaranteed: Testbed) -> None:
     metrics = guaranteed.gateway.metrics()
-    offers = [labels for labels in metrics.labels("skewgate_offer_info")
-              if metrics.value("skewgate_offer_info", **labels) == 1]  # fmt: skip
+    offers = [
+        labels
+        for labels in metrics.labels("skewgate_offer_info")
+        if metrics.value("skewgate_offer_info", **labels) == 1
+    ]
     assert offers == [{"service": SERVICE, "min": "1.1", "max": OLD.top}]
     for name, release in (("old", OLD), ("new", NEW)):
         backend = {"service": SERVICE, "backend": name}
@@ -112,9 +115,14 @@ def test_status_shows_what_holds_the_offer(guaranteed: Testbed) -> None:
     status = guaranteed.gateway.service()
     assert (status["dialect"], status["phase"]) == ("ironic", "mixed")
     assert status["offer"] == {
-        "min": "1.1", "max": OLD.top, "policy": "guaranteed", "ceiling": None,
-        "held_by": ["old"], "held_rule": "guaranteed", "held_by_replicas": [],
-    }  # fmt: skip
+        "min": "1.1",
+        "max": OLD.top,
+        "policy": "guaranteed",
+        "ceiling": None,
+        "held_by": ["old"],
+        "held_rule": "guaranteed",
+        "held_by_replicas": [],
+    }
     assert status["guaranteed"] == {"min": "1.1", "max": OLD.top}
     assert status["reachable"] == {"min": "1.1", "max": NEW.top}
     ranges = {name: (backend["min"], backend["max"]) for name, backend in status["backends"].items()}

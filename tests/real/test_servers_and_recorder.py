@@ -184,9 +184,13 @@ def test_a_request_at_the_wrong_server_is_found(
     with Recorder("judged", servers["old"].port) as recorder:
         send(recorder.port, *headers)
         judged: Any = SimpleNamespace(
-            api=IRONIC, offer=NEW, servers=servers, recorders={"old": recorder},
-            seen=list, arrived=lambda member: recorder.exchanges(),
-        )  # fmt: skip
+            api=IRONIC,
+            offer=NEW,
+            servers=servers,
+            recorders={"old": recorder},
+            seen=list,
+            arrived=lambda member: recorder.exchanges(),
+        )
         found = violations(cast(Testbed, judged))
     assert (reason is None) == (found == [])
     assert reason is None or reason in found[0]

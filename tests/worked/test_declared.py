@@ -81,9 +81,13 @@ async def test_a_reload_after_the_upgrade_moves_the_offer(
 ) -> None:
     payments.servers[0].versions = NEW_VERSIONS
     reload(
-        payments, file, monkeypatch, "stripe",
-        "2023-10-16..2025-03-31.basil ", "2023-10-16..2026-10-28.endive ",
-    )  # fmt: skip
+        payments,
+        file,
+        monkeypatch,
+        "stripe",
+        "2023-10-16..2025-03-31.basil ",
+        "2023-10-16..2026-10-28.endive ",
+    )
     await payments.until_offered(f"{NEW_VERSIONS[0]}..{NEW_VERSIONS[-1]}")
 
     assert (await payments.repeated("/v1/balance", (VERSION, "2026-10-28.endive"))).get(
@@ -157,9 +161,13 @@ async def test_a_reload_after_the_upgrade_moves_both_ends(
 ) -> None:
     shop.servers[0].versions = shop.servers[1].versions
     reload(
-        shop, file, monkeypatch, "shopify", "2023-07, 2023-10, 2024-01, 2024-04",
+        shop,
+        file,
+        monkeypatch,
+        "shopify",
+        "2023-07, 2023-10, 2024-01, 2024-04",
         "2023-10, 2024-01, 2024-04, 2024-07",
-    )  # fmt: skip
+    )
     await shop.until_offered("2023-10, 2024-01, 2024-04, 2024-07")
 
     assert (await shop.repeated(products("2024-07"))).get(SERVED) == "2024-07"

@@ -43,16 +43,24 @@ def signed(path, sign, version):
     if sign == "1.3":
         content = digest("sha256", "")
         lines = [
-            "Method:GET", f"Path:{path}", f"X-Ops-Content-Hash:{content}", "X-Ops-Sign:version=1.3",
-            f"X-Ops-Timestamp:{moment}", f"X-Ops-UserId:{user}", f"{HEADER}:{version or '0'}",
-        ]  # fmt: skip
+            "Method:GET",
+            f"Path:{path}",
+            f"X-Ops-Content-Hash:{content}",
+            "X-Ops-Sign:version=1.3",
+            f"X-Ops-Timestamp:{moment}",
+            f"X-Ops-UserId:{user}",
+            f"{HEADER}:{version or '0'}",
+        ]
         signature = key.sign("\n".join(lines).encode(), padding.PKCS1v15(), hashes.SHA256())
     else:
         content = digest("sha1", "")
         lines = [
-            "Method:GET", f"Hashed Path:{digest('sha1', path)}", f"X-Ops-Content-Hash:{content}",
-            f"X-Ops-Timestamp:{moment}", f"X-Ops-UserId:{user if sign == '1.0' else digest('sha1', user)}",
-        ]  # fmt: skip
+            "Method:GET",
+            f"Hashed Path:{digest('sha1', path)}",
+            f"X-Ops-Content-Hash:{content}",
+            f"X-Ops-Timestamp:{moment}",
+            f"X-Ops-UserId:{user if sign == '1.0' else digest('sha1', user)}",
+        ]
         signature = sign_text("\n".join(lines))
     text = base64.b64encode(signature).decode()
     pieces = [text[start : start + 60] for start in range(0, len(text), 60)]

@@ -26,10 +26,13 @@ class Ironicclient:
         from keystoneauth1 import noauth, session
 
         self._ironic = client.Client(
-            plan["endpoint"], session=session.Session(noauth.NoAuth(endpoint=plan["endpoint"])),
-            os_ironic_api_version=plan["newest"], allow_api_version_downgrade=True, max_retries=0,
+            plan["endpoint"],
+            session=session.Session(noauth.NoAuth(endpoint=plan["endpoint"])),
+            os_ironic_api_version=plan["newest"],
+            allow_api_version_downgrade=True,
+            max_retries=0,
             retry_interval=1,
-        )  # fmt: skip
+        )
 
     def label(self, call: str) -> None:
         self._ironic.http_client.session.additional_headers[plan["header"]] = call
@@ -57,10 +60,13 @@ class Openstacksdk:
         import openstack
 
         self._connection = openstack.connect(
-            load_yaml_config=False, load_envvars=False, auth_type="none",
+            load_yaml_config=False,
+            load_envvars=False,
+            auth_type="none",
             auth={"endpoint": plan["endpoint"]},
-            baremetal_status_code_retries=0, baremetal_connect_retries=0,
-        )  # fmt: skip
+            baremetal_status_code_retries=0,
+            baremetal_connect_retries=0,
+        )
 
     def label(self, call: str) -> None:
         # On the session, not on the service: so the discovery has it too.
