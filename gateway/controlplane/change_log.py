@@ -93,7 +93,9 @@ class ChangeLog:
         if after.routes is not before.routes:  # another configuration
             for name in [name for name in before.views if name not in after.views]:
                 self._forget_service(before.views[name])
-                _offer_log.info("%s: no longer configured", name, extra=about(name))
+                # An outage of a removed service is over, or the page's timeline would show it as going on.
+                extra = outage(name, begins=False) if _outage(before.views[name]) else about(name)
+                _offer_log.info("%s: no longer configured", name, extra=extra)
         for old, view in after.news_since(before):
             if old is None:
                 self._log_new_service(view)

@@ -370,6 +370,18 @@ def test_an_outage_is_an_error_and_its_end_is_told(log: LoggedFleet) -> None:
     assert "INFO baremetal: 1.1-1.58 is served again" in log.lines()
 
 
+def test_an_outage_ends_when_its_service_is_removed(log: LoggedFleet) -> None:
+    for name in ("api-1", "api-2"):
+        log.snapshot_holder.apply("baremetal", Drain(name))
+    log.caplog.clear()
+    reconfigure(log.snapshot_holder, [])
+    [removed] = [each for each in log.caplog.records if each.name == "skewgate.offer"]
+    assert (removed.getMessage(), getattr(removed, OUTAGE, None)) == (
+        "baremetal: no longer configured",
+        False,
+    )
+
+
 def test_versions_whose_backends_are_all_drained_are_an_outage(log: LoggedFleet) -> None:
     log.snapshot_holder.apply("baremetal", Drain("api-1"))
     assert not any("requests get 503" in line for line in log.lines())
