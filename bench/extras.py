@@ -18,6 +18,7 @@ from pathlib import Path
 from time import process_time_ns
 from typing import Final, NamedTuple
 
+from bench.heads import ID, RESPONSE
 from bench.lane import Lane
 from gateway.settings import AccessLogSettings
 from gateway.telemetry.tracing import Sampler, SpanSink, Tracing
@@ -61,16 +62,10 @@ def heads(number: int, *, has_parent: bool) -> Iterator[tuple[bytes, bytes]]:
             f"X-Auth-Token: gAAAAABk{at:032x}",
             *((f"traceparent: 00-{at + 1:032x}-{at + 1:016x}-00",) if has_parent else ()),
         )
-        response = (
-            "HTTP/1.1 200 OK",
-            f"X-Openstack-Request-Id: req-{at:012x}",
-            "X-OpenStack-Ironic-API-Version: 1.31",
-            "Date: Sun, 06 Nov 1994 08:49:37 GMT",
-            "Content-Length: 2",
-        )
+        own = b"%012x" % at
         yield (
             "".join(f"{line}\r\n" for line in (*request, "")).encode(),
-            "".join(f"{line}\r\n" for line in (*response, "")).encode() + b"{}",
+            RESPONSE.replace(b"@VERSION@", b"1.31").replace(ID, own),
         )
 
 

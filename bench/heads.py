@@ -1,7 +1,7 @@
 """The heads of requests: what a fleet of python-ironicclient processes sends, three versions over six paths.
 
-They are the one source of every load. `@ID@` in a head stands for twelve hexadecimal digits that no other
-request has.
+They are the one source of every load, and `RESPONSE` of what is measured without sockets. `@ID@` in them
+stands for twelve hexadecimal digits that no other request has. All ids are well-formed, as real ones are.
 """
 
 from dataclasses import dataclass
@@ -30,6 +30,24 @@ OUTER = (
     ("X-Forwarded-Proto", "https"),
     ("X-Forwarded-Host", "api.example.org"),
 )
+
+#: What a backend of the bench answers, at `@VERSION@`.
+RESPONSE = "\r\n".join(
+    (
+        "HTTP/1.1 200 OK",
+        "Server: nginx/1.22.1",
+        "Date: Sun, 06 Nov 1994 08:49:37 GMT",
+        "Content-Type: application/json",
+        "Content-Length: 2",
+        "Connection: keep-alive",
+        "X-OpenStack-Ironic-API-Minimum-Version: 1.1",
+        "X-OpenStack-Ironic-API-Maximum-Version: 1.90",
+        f"{VERSION}: @VERSION@",
+        "X-Openstack-Request-Id: req-5e1f1a1c-52f0-4d0b-8f3c-@ID@",
+        "",
+        "{}",
+    )
+).encode()
 
 Field = tuple[str, str]
 
