@@ -73,16 +73,16 @@ def _share(results: Results, build: str, entry: Entry, several: bool) -> str:
 def target_table(all_results: Iterable[Results]) -> list[Row]:
     """One row for each target of a scenario that was run."""
     found = {results.scenario.name: results for results in all_results}
-    rows: list[Row] = [("figure", "pure", "compiled", "target (pure; compiled)", "met")]
+    rows: list[Row] = [("figure", "interpreted", "compiled", "target (interpreted; compiled)", "met")]
     for target in TARGETS:
         if (results := found.get(target.scenario)) is None:
             continue
-        pure, compiled = (target.measured(results, build) for build in ("gateway", "compiled"))
-        if pure is None and compiled is None:
+        interpreted, compiled = (target.measured(results, build) for build in ("gateway", "compiled"))
+        if interpreted is None and compiled is None:
             continue
-        texts = [spread.text(target.digits) if spread else NOTHING for spread in (pure, compiled)]
-        limits = [_limit(target, limit) for limit in (target.pure, target.compiled)]
-        rows.append((target.figure, *texts, "; ".join(limits), met(target, pure, compiled)))
+        texts = [spread.text(target.digits) if spread else NOTHING for spread in (interpreted, compiled)]
+        limits = [_limit(target, limit) for limit in (target.interpreted, target.compiled)]
+        rows.append((target.figure, *texts, "; ".join(limits), met(target, interpreted, compiled)))
     return rows
 
 

@@ -106,8 +106,13 @@ class Results:
         return found
 
 
+def by_round(values: dict[int, float], to: dict[int, float]) -> dict[int, float]:
+    """Each figure divided by the other one of its round, without rounds that have no other."""
+    return {number: value / to[number] for number, value in values.items() if to.get(number)}
+
+
 def ratios(values: dict[int, float], to: dict[int, float]) -> Spread | None:
-    return Spread.of([value / to[number] for number, value in values.items() if to.get(number)])
+    return Spread.of(list(by_round(values, to).values()))
 
 
 def differences(values: dict[int, float], to: dict[int, float]) -> Spread | None:
