@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from bench import report
-from bench.heads import Heads
+from bench.heads import ID, RESPONSE, Heads
+from bench.instructions import PARTS
 from bench.lineup import lineup
 from bench.load import Run
 from bench.loads.wrk import Wrk
@@ -16,7 +17,9 @@ from bench.rounds import order
 from bench.scenarios import SCENARIOS, Scenario
 from bench.setting import Setting
 from bench.slot import Slot
-from bench.targets import TARGETS, Target, added, growth, met, ratio_to
+from bench.targets import TARGETS, Target, added, growth, growth_next_to, met, ratio_to
+from gateway.core.http.request_ids import OPENSTACK_IDS
+from gateway.telemetry.trace_context import is_well_formed
 
 PEERS = {peer.name: peer for peer in lineup("asyncio")}
 PLAIN = Scenario("plain", "a load", Wrk(), ("gateway", "nginx", "nginx-log-buffered"))
@@ -55,13 +58,37 @@ def test_growth_compares_a_peer_with_itself() -> None:
     assert (spread.lowest, spread.highest) == (1.1, 1.2)
 
 
+def test_growth_next_to_another_peer_leaves_a_part_of_the_core_to_probes() -> None:
+    few, many = Setting(backends=2), Setting(backends=1000)
+    entries = [
+        Entry(PLAIN, PEERS[peer], setting, runs={0: Run({"cpu": cpu, "rate": 20_000}, 1, 0)})
+        for peer, setting, cpu in (
+            ("gateway", few, 20),
+            ("gateway", many, 45),
+            ("nginx", few, 10),
+            ("nginx", many, 20),
+        )
+    ]
+
+    spread = growth_next_to("nginx", 1000, 2, 0.1)(Results(PLAIN, entries), "gateway")
+
+    assert spread == Spread(1.0, 1.0, 1.0, 1)  # 45 µs less 0.1 s / 20,000, against 20; 20 against 10
+
+
 @pytest.mark.parametrize(
-    "pure, compiled, answer",
-    [(1.0, 1.0, "yes"), (3.0, 3.0, "no"), (1.0, 3.0, "pure yes, compiled no"), (1.0, None, "pure yes")],
+    "interpreted, compiled, answer",
+    [
+        (1.0, 1.0, "yes"),
+        (3.0, 3.0, "no"),
+        (1.0, 3.0, "interpreted yes, compiled no"),
+        (1.0, None, "interpreted yes"),
+    ],
 )
-def test_a_target_is_met_by_both_builds_or_by_one(pure: float, compiled: float | None, answer: str) -> None:
+def test_a_target_is_met_by_both_builds_or_by_one(
+    interpreted: float, compiled: float | None, answer: str
+) -> None:
     target = Target("a figure", "plain", ratio_to("nginx"), 2.0, 2.0)
-    spreads = [None if figure is None else Spread.of([figure]) for figure in (pure, compiled)]
+    spreads = [None if figure is None else Spread.of([figure]) for figure in (interpreted, compiled)]
 
     assert met(target, *spreads) == answer
 
@@ -109,6 +136,30 @@ def test_twelve_kinds_of_clients_have_twelve_sequences_of_names(tmp_path: Path) 
     names = {tuple(line.split(b":")[0] for line in head.split(b"\r\n")[1:]) for head in found}
 
     assert len(names) == 12
+
+
+def test_all_ids_in_heads_are_well_formed(tmp_path: Path) -> None:
+    digits = b"0123456789ab"
+    for head in (*Heads(kinds=12).heads(Slot(tmp_path, 1, 2, 3, Setting())), RESPONSE):
+        lines = head.replace(ID, digits).decode().split("\r\n")[1:]
+        fields = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+
+        assert OPENSTACK_IDS.is_valid(fields["x-openstack-request-id"])
+        assert head is RESPONSE or is_well_formed(fields["traceparent"].encode())
+
+
+def test_every_counted_function_is_in_the_sources() -> None:
+    sources = Path(__file__).parents[2] / "gateway"
+    for name in (name for names in PARTS.values() for name in names):
+        *path, function = name.split("___")
+        module = next(part for part in reversed(path) if part.islower())
+        [text] = {
+            file.read_text()
+            for file in sources.rglob(f"{module}.py")
+            if f"def {function}(" in file.read_text()
+        }
+
+        assert all(part in text for part in path if not part.islower())
 
 
 def test_the_page_keeps_what_is_around_the_markers(tmp_path: Path) -> None:
