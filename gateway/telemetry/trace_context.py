@@ -13,13 +13,29 @@ import re
 from random import getrandbits
 from typing import TYPE_CHECKING, Final
 
+from gateway.core.http.patterns import literal, span, unless
+
 if TYPE_CHECKING:
     from gateway.core.fleet.backend import Backend
 
 TRACEPARENT: Final = b"traceparent"
 TRACESTATE: Final = b"tracestate"
 
-PARENT: Final = rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+_DIGIT: Final = rb"[0-9a-f]"
+_DASH: Final = literal(b"-")
+_TWO_DIGITS: Final = span(_DIGIT, 2, 2)
+PARENT: Final = (
+    unless(b"ff")
+    + _TWO_DIGITS
+    + _DASH
+    + unless(b"0" * 32)
+    + span(_DIGIT, 32, 32)
+    + _DASH
+    + unless(b"0" * 16)
+    + span(_DIGIT, 16, 16)
+    + _DASH
+    + _TWO_DIGITS
+)
 """Pattern of a well-formed `traceparent`; in versions after 00 more may follow."""
 MALFORMED: Final = b"-"
 """Value in place of fields of a trace context that are not well-formed and have to be removed."""
@@ -29,7 +45,7 @@ UNSAMPLED: Final = b"02468ace"
 _LENGTH: Final = 55
 _SAMPLED: Final = 0x01
 _OF_SPAN: Final = slice(36, 52)
-_parse: Final = re.compile(PARENT).match
+_parse: Final = re.compile(PARENT.source).match
 _LINE: Final = re.compile(rb"\r\ntrace(parent|state):[ \t]*([^\r]*)", re.IGNORECASE)
 _PARENT_LINE: Final = b"\r\ntraceparent:"
 _STATE_LINE: Final = b"\r\ntracestate:"

@@ -30,8 +30,12 @@ METHODS = (
 NOT_PROXIED = ("CONNECT", "TRACE", "TRACK", "PRI")
 """Methods that never reach a backend: for proxies (threats H6), or of HTTP/2 (RFC 9113 3.4)."""
 
-METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}")
-"""Pattern of a method, a token (RFC 9110 9.1). The longest registered one has 17 characters."""
+TCHAR = r"[!#$%&'*+.^_`|~0-9A-Za-z-]"
+"""Pattern of a character of a token (`tchar`, RFC 9110 5.6.2)."""
+MAX_METHOD = 32
+"""Maximum characters of a method. The longest registered one has 17."""
+METHOD = re.compile(f"{TCHAR}{{1,{MAX_METHOD}}}")
+"""Pattern of a method, a token (RFC 9110 9.1)."""
 
 HOP_BY_HOP = frozenset(
     {

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.core.http.message import UNLISTABLE, Header, normalize_name
+from gateway.core.http.patterns import span
 from gateway.dataplane.http1.names import NameTable
 from gateway.errors import FramingError
 
@@ -22,8 +23,8 @@ UNTIL_CLOSE: Final = 3
 HEAD_END: Final = b"\r\n\r\n"
 OWS: Final = b" \t"
 """Optional whitespace (RFC 9110 5.6.3)."""
-TEXT: Final = rb"[\t\x20-\x7e\x80-\xff]*+"
-"""Pattern of a field value (RFC 9110 5.5). Possessive: it never backtracks."""
+TEXT: Final = span(rb"[\t\x20-\x7e\x80-\xff]")
+"""Pattern of a field value (RFC 9110 5.5)."""
 MIN_FIELD_SIZE: Final = 4
 """Size of the shortest field line (`a:` and CRLF): shorter heads need no counting of lines."""
 PORT: Final = rb"(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[0-5]?[0-9]{1,4})"

@@ -1,34 +1,34 @@
 """Layouts: heads with one sequence of field names, read in one step.
 
-A layout is one regular expression, made from a head that the strict reader and llhttp have accepted. Its
-field names are literal, and so are the values of `Connection`, `Transfer-Encoding` and `Expect`; all other
-values are as strict as the grammar. One match checks a whole head, and cuts out what matters and the runs of
-fields that pass on. A layout accepts nothing that the strict reader refuses, and gives the same value
-(tests/dataplane compares the two). `head_readers` decides which layouts are made.
+A layout is one pattern, made from a head that the strict reader and llhttp have accepted. Its field names are
+literal, and so are the values of `Connection`, `Transfer-Encoding` and `Expect`; all other values are as
+strict as the grammar. One match checks a whole head, and cuts out what matters and the runs of fields that
+pass on. A layout accepts nothing that the strict reader refuses, and gives the same value (tests/dataplane
+compares the two). `head_readers` decides which layouts are made, `matchers` how their patterns are matched.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias, final
 
+from gateway.core.http.patterns import NOTHING, Pattern, group, literal, not_after, span
 from gateway.dataplane.http1 import names
 from gateway.dataplane.http1.fields import (
     BY_LENGTH,
     CHUNKED,
     HEAD_END,
-    HOST,
     MAX_LENGTH_DIGITS,
     NO_BODY,
     OWS,
     TEXT,
     UNTIL_CLOSE,
     connection_options,
+    is_host,
     is_loop,
     listed_fields,
 )
+from gateway.dataplane.http1.matchers import MatchFunction, match_function
 from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_head import KNOWN_METHODS, ORIGIN_LINE, RequestHead
 from gateway.dataplane.http1.response_head import (
@@ -44,19 +44,25 @@ from gateway.telemetry.trace_context import PARENT, TRACEPARENT, TRACESTATE
 MAX_LAYOUT_FIELDS: Final = 64
 MAX_LAYOUT_SIZE: Final = 4096
 """Maximum bytes of a layout's regular expression. Its compiled form takes about four times as much."""
+MAX_HOSTS: Final = 16
+"""Maximum values of `Host` that one layout remembers as valid: clients choose them."""
 
-# CPython 3.11.2 reads some possessive groups wrongly, so only single characters are possessive here.
-_BLANKS: Final = rb"[ \t]*+"
-_VALUE: Final = _BLANKS + b"(" + TEXT + rb")(?<![ \t])"
-"""Pattern of a field value without the blanks around it. A blank at its end is for the strict reader."""
-_HOST: Final = _BLANKS + b"(" + HOST.pattern + b")" + _BLANKS
-_LENGTH: Final = _BLANKS + rb"([0-9]{1,%d})" % MAX_LENGTH_DIGITS + _BLANKS
+_Value: TypeAlias = tuple[Pattern, Pattern, Pattern]
+"""What is before a field value, the value, and what is after it."""
+_BLANK: Final = rb"[ \t]"
+_BLANKS: Final = span(_BLANK)
+_VALUE: Final[_Value] = _BLANKS, TEXT, not_after(_BLANK)
+"""Pattern of a field value. A blank at its end is for the strict reader."""
+_HOST: Final[_Value] = _BLANKS, span(rb"[!-~]"), _BLANKS
+"""Pattern of what may be a host. `is_host` decides, once for each."""
+_LENGTH: Final[_Value] = _BLANKS, span(rb"[0-9]", 1, MAX_LENGTH_DIGITS), _BLANKS
 _LITERAL: Final = frozenset({names.CONNECTION, names.CODING, names.EXPECT})
 """Kinds of fields whose value is a literal part of a layout."""
+_REQUEST_LINE_GROUPS: Final = 3
+"""Number of groups in a request line: method, target, minor version."""
 
-_Groups: TypeAlias = tuple[bytes, ...]
-_Cut: TypeAlias = Callable[[_Groups], tuple[bytes, ...]]
-"""Function that takes at least two groups out of all groups of a layout's match."""
+MatcherFactory: TypeAlias = Callable[[Pattern, tuple[bytes, ...], tuple[bytes, ...]], MatchFunction]
+"""Function that makes the matcher of a layout: `match_function`, or another one in tests."""
 
 
 class _Ids(NamedTuple):
@@ -64,22 +70,20 @@ class _Ids(NamedTuple):
 
     is_name: Callable[[bytes], bool]
     """Whether a field name, in lower case, is that of an id."""
-    value: bytes
-    """Pattern of the id field's value, with one group."""
+    value: _Value
+    """Pattern of the id field's value."""
 
 
-_TRACE: Final = _Ids(TRACEPARENT.__eq__, _BLANKS + b"(" + PARENT + b")" + _BLANKS)
+_TRACE: Final = _Ids(TRACEPARENT.__eq__, (_BLANKS, PARENT, _BLANKS))
 _RESPONSE_ID: Final = _Ids(is_request_id_name, _VALUE)
 
 
 @final
-class _Expression:
-    """The regular expression of a layout in the making, and its groups, counted from 0."""
+class HeadPattern:
+    """The pattern of a layout in the making, its groups, counted from 0, and the values that are cut out."""
 
-    def __init__(self, start: bytes, groups: int, ids: _Ids) -> None:
+    def __init__(self, start: Pattern, groups: int, ids: _Ids) -> None:
         self._ids = ids
-        self.runs: list[int] = []
-        """Numbers of a layout's groups with field lines that pass on."""
         self.passed: set[bytes] = set()
         """Names of a layout's fields that pass on, in lower case."""
         self.values: dict[int, list[int]] = {}
@@ -90,88 +94,97 @@ class _Expression:
         """Values of a layout's literal fields, by kind of field."""
         self.id = -1
         """Number of the group with a request's trace context, or a response's request id; -1: none."""
-        self._parts = [start]
+        self.pattern = start
+        self.cuts = [bytes([number]) for number in range(groups)]
+        """Numbers of the groups that each value of a match is made of. The first values are the groups of the
+        start line."""
         self._groups = groups
-        self._run = b""
+        self._runs: list[int] = []
+        self._run = NOTHING
 
     def add(self, name: bytes, value: bytes, kind: int) -> None:
-        """Add the next field line of a head to the expression. `value`: as it came."""
-        line = rb"\r\n" + re.escape(name) + b":"
+        """Add the next field line of a head to the pattern. `value`: as it came."""
+        start = literal(b"\r\n" + name + b":")
         if kind == names.PASSED:
-            self._run += line + TEXT
+            self._run += start + TEXT
             self.passed.add(name.lower())
             return
         self._end_run()
         if kind in _LITERAL:
-            self._parts.append(line + re.escape(value))
+            self.pattern += start + literal(value)
             self.literals.setdefault(kind, []).append(value.strip(OWS))
         elif kind == names.DROP:
-            self._parts.append(line + TEXT)
+            self.pattern += start + TEXT
         else:
-            pattern = _HOST if kind == names.HOST else _LENGTH if kind == names.LENGTH else _VALUE
-            self._add_value(kind, name, line + pattern)
+            before, cut, after = _HOST if kind == names.HOST else _LENGTH if kind == names.LENGTH else _VALUE
+            self.values.setdefault(kind, []).append(self._groups)
+            self.names.setdefault(kind, []).append(name)
+            self._add_group(start + before, cut, after)
 
     def is_id(self, name: bytes) -> bool:
         """Whether a field that passes on is the first with an id (`name` in lower case)."""
         return self.id < 0 and self._ids.is_name(name)
 
     def add_id(self, name: bytes) -> None:
-        """Add a field line with an id to the expression. It passes on: its value is a group inside a run."""
-        self._run += rb"\r\n" + re.escape(name) + b":" + self._ids.value
-        self.id = self._groups + 1  # the run itself is the group before
+        """Add a field line with an id to the pattern. It passes on, so its value is a part of a run."""
+        before, cut, after = self._ids.value
+        self._run += literal(b"\r\n" + name + b":") + before
+        self._end_run()
+        self.id = self._groups
+        self._run = cut
+        self._end_run()
+        self._run = after
 
-    def _add_value(self, kind: int, name: bytes, pattern: bytes) -> None:
-        self._parts.append(pattern)
-        self.values.setdefault(kind, []).append(self._groups)
-        self.names.setdefault(kind, []).append(name)
-        self._groups += 1
+    def end(self) -> None:
+        """Add the end of a head to the pattern."""
+        self._end_run()
+        self.pattern += literal(HEAD_END)
 
     def _end_run(self) -> None:
-        if self._run:
-            self._parts.append(b"(" + self._run + b")")
-            self.runs.append(self._groups)
-            self._groups += 2 if self.id > self._groups else 1
-            self._run = b""
+        if self._run.steps:
+            self._runs.append(self._groups)
+            self._add_group(NOTHING, self._run, NOTHING)
+            self._run = NOTHING
 
-    def compile(self) -> Callable[[bytes], re.Match[bytes] | None] | None:
-        """Match function of the layout's finished regular expression; None: it is too large."""
-        self._end_run()
-        source = b"".join(self._parts) + HEAD_END
-        return re.compile(source).match if len(source) <= MAX_LAYOUT_SIZE else None
+    def _add_group(self, before: Pattern, cut: Pattern, after: Pattern) -> None:
+        self.pattern += before + group(cut) + after
+        self._groups += 1
 
-    def value_of(self, kind: int) -> int:
-        """Number of the layout's group with the value of the only field of this kind; -1: there is none."""
-        return self.values.get(kind, [-1])[0]
+    def cut(self, *groups: int) -> int:
+        """Cut out a value that is made of these groups. Returns its place among the values of a match."""
+        self.cuts.append(bytes(groups))
+        return len(self.cuts) - 1
 
-    def selected(self) -> tuple[tuple[bytes, ...], _Cut | None]:
-        """The names of the selected fields, and what takes name, value, name, value out of all groups and
-        these names behind them; None: there are none. A name is the same object for every head, so that its
-        hash, by which a decision is found again, is computed once."""
-        written, values = tuple(self.names.get(names.SELECTED, ())), self.values.get(names.SELECTED, [])
-        found = [place for at, value in enumerate(values) for place in (at - len(values), value)]
-        return written, itemgetter(*found) if found else None
+    def cut_passed(self) -> int:
+        """Cut out the fields that pass on. Returns their place among the values of a match."""
+        return self.cut(*self._runs)
 
-    def normalized(self, kind: int) -> tuple[tuple[str, bytes, int], ...]:
-        """Normalized name, name and number of the value's group, for each field of this kind in a layout."""
+    def cut_id(self) -> int:
+        """Cut out the id. Returns its place among the values of a match; -1: there is none."""
+        return self.cut(self.id) if self.id >= 0 else -1
+
+    def cut_only(self, kind: int) -> int:
+        """Cut out the value of the only field of this kind. Returns its place among the values of a match;
+        -1: there is no such field."""
+        return self.cut(self.values[kind][0]) if kind in self.values else -1
+
+    def cut_all(self, kind: int) -> tuple[tuple[str, bytes, int], ...]:
+        """Cut out the values of this kind. Returns normalized name, name and place of each."""
         pairs = zip(self.names.get(kind, ()), self.values.get(kind, ()), strict=True)
-        return tuple((name.decode().lower(), name, group) for name, group in pairs)
+        return tuple((name.decode().lower(), name, self.cut(value)) for name, value in pairs)
 
-
-def _passthrough(runs: list[int]) -> tuple[int, _Cut | None]:
-    """Number of the group with all fields to forward, or function for several groups; (-1, None): none."""
-    if len(runs) == 1:
-        return runs[0], None
-    return -1, itemgetter(*runs) if runs else None
+    def selected(self) -> tuple[bytes, ...]:
+        """Name and number of the group, for each selected field. A name is the same object for every head, so
+        that its hash, by which a decision is found again, is computed once."""
+        pairs = zip(self.names.get(names.SELECTED, ()), self.values.get(names.SELECTED, ()), strict=True)
+        return tuple(part for name, value in pairs for part in (name, bytes([value])))
 
 
 @final
 class RequestLayout:
     """Reads the request heads of one layout."""
 
-    def __init__(
-        self, match: Callable[[bytes], re.Match[bytes] | None], found: _Expression, signature: int
-    ) -> None:
-        self._match = match
+    def __init__(self, found: HeadPattern, signature: int, make: MatcherFactory) -> None:
         self.signature = signature
         """Signature by which heads of this layout were counted before it was made."""
         self.uses = 0
@@ -181,17 +194,18 @@ class RequestLayout:
         self._keeps = "keep-alive" in options
         self._expects = any(found.literals.get(names.EXPECT, ()))
         self._chunked = names.CODING in found.literals
-        self._host = found.value_of(names.HOST)
-        self._length = found.value_of(names.LENGTH)
+        self._hosts: dict[bytes, str] = {}
+        found.cut_only(names.HOST)
+        found.cut_passed()
+        self._length = found.cut_only(names.LENGTH)
         self._has_content = self._chunked or self._length >= 0
-        self._run, self._runs = _passthrough(found.runs)
-        self._names, self._selected = found.selected()
-        self._request_ids = found.normalized(names.REQUEST_ID)
-        self._trace = found.id
+        self._request_ids = found.cut_all(names.REQUEST_ID)
+        self._trace = found.cut_id()
         self._identified = bool(self._request_ids) or self._trace >= 0
-        self._forwarded = found.normalized(names.FORWARDED)
-        self._via = tuple(found.values.get(names.VIA, ()))
+        self._forwarded = found.cut_all(names.FORWARDED)
+        self._via = tuple(place for _, _, place in found.cut_all(names.VIA))
         self._proxied = bool(self._forwarded or self._via)
+        self._match = make(found.pattern, found.selected(), tuple(found.cuts))
 
     def read(self, data: bytes, max_size: int) -> RequestHead | None:
         """Read the request head at the start of `data`; None: it has another layout, more than `max_size`
@@ -199,59 +213,65 @@ class RequestLayout:
         match = self._match(data)
         if match is None:
             return None
-        groups: _Groups = match.groups()
-        method, size = KNOWN_METHODS.get(groups[0]), match.end()
-        if method is None or size > max_size:
+        size, selected, cut = match
+        method, host = KNOWN_METHODS.get(cut[0]), self._hosts.get(cut[3])
+        if method is None or size > max_size or (host is None and not self._is_new_host(cut[3])):
             return None
         head = RequestHead()  # without arguments, which would double its cost
         head.method = method
         head.size = size
-        head.host = groups[self._host].decode()
-        if groups[2] == b"1":
+        head.host = host if host is not None else cut[3].decode()
+        if cut[2] == b"1":
             head.minor, head.close = 1, self._closes
         else:
             head.minor, head.close = 0, not self._keeps
         head.framing, head.length, head.expects_continue = NO_BODY, 0, False
-        head.selected = () if self._selected is None else self._selected(groups + self._names)
-        if self._runs is not None:
-            head.passthrough = b"".join(self._runs(groups))
-        else:
-            head.passthrough = groups[self._run] if self._run >= 0 else b""
+        head.selected = selected
+        head.passthrough = cut[4]
         head.request_ids = head.forwarded = head.via = head.max_forwards = head.upgrade = ()
         head.trace = b""
         if self._identified:
-            self._set_ids(head, groups)
-        if (self._has_content and not self._set_framing(head, groups)) or (
-            self._proxied and not self._set_hops(head, groups)
+            self._set_ids(head, cut)
+        if (self._has_content and not self._set_framing(head, cut)) or (
+            self._proxied and not self._set_hops(head, cut)
         ):
             return None
-        head.set_origin_target(groups[1])
+        head.set_origin_target(cut[1])
         return head
 
-    def _set_ids(self, head: RequestHead, groups: _Groups) -> None:
+    def _is_new_host(self, text: bytes) -> bool:
+        """Whether a `Host` that is not remembered is valid; remembers it then."""
+        if not is_host(text):
+            return False
+        if len(self._hosts) >= MAX_HOSTS:
+            self._hosts.clear()
+        self._hosts[text] = text.decode()
+        return True
+
+    def _set_ids(self, head: RequestHead, cut: tuple[bytes, ...]) -> None:
         if self._trace >= 0:
-            head.trace = groups[self._trace]
+            head.trace = cut[self._trace]
         ids = self._request_ids
         if len(ids) == 1:
-            normalized, name, group = ids[0]
-            head.request_ids = ((normalized, name, groups[group]),)
+            normalized, name, place = ids[0]
+            head.request_ids = ((normalized, name, cut[place]),)
         else:
-            head.request_ids = tuple([(norm, name, groups[group]) for norm, name, group in ids])
+            head.request_ids = tuple([(norm, name, cut[place]) for norm, name, place in ids])
 
-    def _set_framing(self, head: RequestHead, groups: _Groups) -> bool:
+    def _set_framing(self, head: RequestHead, cut: tuple[bytes, ...]) -> bool:
         """Set how the request's content ends; False: the head is for the strict reader."""
         if self._chunked:
             head.framing, head.length = CHUNKED, -1
         elif self._length >= 0:
-            head.length = int(groups[self._length])
+            head.length = int(cut[self._length])
             head.framing = BY_LENGTH if head.length else NO_BODY
         head.expects_continue = self._expects and head.minor == 1 and head.framing != NO_BODY
         return not self._chunked or head.minor == 1
 
-    def _set_hops(self, head: RequestHead, groups: _Groups) -> bool:
+    def _set_hops(self, head: RequestHead, cut: tuple[bytes, ...]) -> bool:
         """Set the fields that proxies in front have written; False: the head is for the strict reader."""
-        head.forwarded = tuple([(norm, groups[group]) for norm, _, group in self._forwarded])
-        head.via = tuple([groups[group] for group in self._via])
+        head.forwarded = tuple([(norm, cut[place]) for norm, _, place in self._forwarded])
+        head.via = tuple([cut[place] for place in self._via])
         return not is_loop(head.via)
 
 
@@ -261,12 +281,11 @@ class ResponseLayout:
 
     def __init__(
         self,
-        match: Callable[[bytes], re.Match[bytes] | None],
-        found: _Expression,
+        found: HeadPattern,
         status_line: bytes,
         signature: int,
+        make: MatcherFactory,
     ) -> None:
-        self._match = match
         self.signature = signature
         """Signature by which heads of this layout were counted before it was made."""
         self.uses = 0
@@ -274,75 +293,73 @@ class ResponseLayout:
         self._status, self._line, minor = read_status_line(status_line)
         options = connection_options(found.literals.get(names.CONNECTION, ()))
         self._close = "close" in options or (minor == 0 and "keep-alive" not in options)
-        self._length = found.value_of(names.LENGTH)
+        found.cut_passed()
+        self._length = found.cut_only(names.LENGTH)
         if self._status in BODILESS:
             self._framing = NO_BODY
         elif self._length >= 0:
             self._framing = BY_LENGTH
         else:
             self._framing = CHUNKED if names.CODING in found.literals else UNTIL_CLOSE
-        self._run, self._runs = _passthrough(found.runs)
         self._has_date = b"date" in found.passed
-        self._request_id = found.id
-        self._names, self._selected = found.selected()
-        self._location = found.normalized(names.LOCATION)
+        self._request_id = found.cut_id()
+        self._location = found.cut_all(names.LOCATION)
+        self._match = make(found.pattern, found.selected(), tuple(found.cuts))
 
     def read(self, data: bytes, is_head_request: bool) -> ResponseHead | None:  # noqa: FBT001 - hot path
         """Read the response head at the beginning of `data`; None: it has another layout."""
         match = self._match(data)
         if match is None:
             return None
-        size = match.end()
+        size, selected, cut = match
         if size > MAX_RESPONSE_HEAD:
             return None
-        groups: _Groups = match.groups()
         head = ResponseHead()  # without arguments, which would double its cost
         head.status, head.line, head.size = self._status, self._line, size
         head.close, head.has_date = self._close, self._has_date
-        head.length = int(groups[self._length]) if self._length >= 0 else -1
+        head.length = int(cut[self._length]) if self._length >= 0 else -1
         framing = self._framing
         if is_head_request or (framing == BY_LENGTH and not head.length):
             framing = NO_BODY
         elif framing == UNTIL_CLOSE:
             head.close = True
         head.framing = framing
-        head.selected = () if self._selected is None else self._selected(groups + self._names)
-        if self._runs is not None:
-            head.passthrough = b"".join(self._runs(groups))
-        else:
-            head.passthrough = groups[self._run] if self._run >= 0 else b""
-        head.request_id = groups[self._request_id] if self._request_id >= 0 else b""
+        head.selected = selected
+        head.passthrough = cut[0]
+        head.request_id = cut[self._request_id] if self._request_id >= 0 else b""
         links = self._location
-        head.location = tuple([(name, groups[group]) for _, name, group in links]) if links else ()
+        head.location = tuple([(name, cut[place]) for _, name, place in links]) if links else ()
         return head
 
 
-def request_layout(head: bytes, table: NameTable, signature: int) -> RequestLayout | None:
+def request_layout(
+    head: bytes, table: NameTable, signature: int, make: MatcherFactory = match_function
+) -> RequestLayout | None:
     """Layout of a request head that the strict reader has accepted; None: heads with these names have none.
     This head itself need not match: a blank at the end of one of its values must not keep others from their
     layout. Our own grammar has accepted all its names."""
-    found = _Expression(ORIGIN_LINE, 3, _TRACE)
+    found = HeadPattern(ORIGIN_LINE, _REQUEST_LINE_GROUPS, _TRACE)
     if not _add_lines(found, head, table) or not found.values.get(names.HOST):
         return None
     if table.reads_ids and (TRACEPARENT in found.passed or (found.id < 0 and TRACESTATE in found.passed)):
         return None  # a second trace context, or half of one: the strict reader handles it
-    match = found.compile()
-    return RequestLayout(match, found, signature) if match is not None else None
+    return RequestLayout(found, signature, make)
 
 
-def response_layout(head: bytes, table: NameTable, signature: int) -> ResponseLayout | None:
+def response_layout(
+    head: bytes, table: NameTable, signature: int, make: MatcherFactory = match_function
+) -> ResponseLayout | None:
     """Layout of a response head that the strict reader has accepted; None: such heads have none."""
     end = head.find(b"\r")
     status_line = head[:end]
-    found = _Expression(re.escape(status_line), 0, _RESPONSE_ID)
+    found = HeadPattern(literal(status_line), 0, _RESPONSE_ID)
     if status_line[9:10] == b"1" or not _add_lines(found, head, table):
         return None  # interim responses are rare, and have rules of their own
-    match = found.compile()
-    return ResponseLayout(match, found, status_line, signature) if match is not None else None
+    return ResponseLayout(found, status_line, signature, make)
 
 
-def _add_lines(found: _Expression, head: bytes, table: NameTable) -> bool:
-    """Add the field lines of a head to the expression; False: such a head has no layout."""
+def _add_lines(found: HeadPattern, head: bytes, table: NameTable) -> bool:
+    """Add the field lines of a head to the pattern; False: such a head has no layout."""
     lines = head[: -len(HEAD_END)].split(b"\r\n")[1:]
     if len(lines) > MAX_LAYOUT_FIELDS:
         return False
@@ -355,8 +372,9 @@ def _add_lines(found: _Expression, head: bytes, table: NameTable) -> bool:
             found.add_id(name)
         else:
             found.add(name, value, kind)
+    found.end()
     options = connection_options(found.literals.get(names.CONNECTION, ()))
     try:
-        return not listed_fields(options, table)  # those that are listed would have to be removed
+        return len(found.pattern.source) <= MAX_LAYOUT_SIZE and not listed_fields(options, table)
     except FramingError:
-        return False
+        return False  # one of those that are listed would have to be removed

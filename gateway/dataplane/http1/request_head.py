@@ -16,7 +16,15 @@ from urllib.parse import unquote_to_bytes
 import httptools
 
 from gateway.core.fleet.limits import Limits
-from gateway.core.http.message import METHOD, METHODS, NOT_PROXIED, Header, read_protocols
+from gateway.core.http.message import (
+    MAX_METHOD,
+    METHODS,
+    NOT_PROXIED,
+    TCHAR,
+    Header,
+    read_protocols,
+)
+from gateway.core.http.patterns import group, literal, span
 from gateway.dataplane.http1 import names
 from gateway.dataplane.http1.fields import (
     BY_LENGTH,
@@ -49,17 +57,21 @@ MAX_FORWARDS: Final = 10**_MAX_FORWARDS_DIGITS - 1
 """Highest `Max-Forwards` that is sent on."""
 
 _ALLOWED_BYTES: Final = bytes({0x09, 0x0A, 0x0D, *range(0x20, 0x7F), *range(0x80, 0x100)})
-_FIELDS: Final = rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:" + TEXT + rb"\r\n)*+\r\n"
+_TCHAR: Final = TCHAR.encode()
+_FIELDS: Final = b"(?:" + _TCHAR + b"++:" + TEXT.source + rb"\r\n)*+\r\n"
 """Pattern of field lines of a token, a colon and text, up to the empty line. It never backtracks."""
 _FIELD_SECTION: Final = re.compile(rb"\r\n" + _FIELDS)
-_METHOD: Final = METHOD.pattern.encode() + b"+"  # possessive
+_METHOD: Final = span(_TCHAR, 1, MAX_METHOD)
+_METHOD_GROUP: Final = group(_METHOD) + literal(b" ")
 _TARGET: Final = rb"[!\"$-\[\]-~]"
 """Pattern of a byte in a target, without `#` and `\\`: some servers cut at `#`, or read `\\` as `/`."""
-_VERSION: Final = rb" HTTP/1\.([01])"
-_REQUEST_LINE: Final = re.compile(b"(" + _METHOD + b") (" + _TARGET + b"++)" + _VERSION + rb"\r\n")
-ORIGIN_LINE: Final = b"(" + _METHOD + b") (/" + _TARGET + b"*+)" + _VERSION
+_VERSION: Final = literal(b" HTTP/1.") + group(span(rb"[01]", 1, 1))
+_REQUEST_LINE: Final = re.compile(
+    (_METHOD_GROUP + group(span(_TARGET, 1)) + _VERSION + literal(b"\r\n")).source
+)
+ORIGIN_LINE: Final = _METHOD_GROUP + group(literal(b"/") + span(_TARGET)) + _VERSION
 """Pattern of a request line whose target is in origin form, as nearly all are."""
-_ANY_REQUEST_LINE: Final = re.compile(_METHOD + rb" ([!-~]+) HTTP/([0-9])\.([0-9])\r\n")
+_ANY_REQUEST_LINE: Final = re.compile(_METHOD.source + rb" ([!-~]+) HTTP/([0-9])\.([0-9])\r\n")
 _KNOWN_LINE: Final = b"POST / HTTP/1.1"
 """Request line that llhttp gets in place of one with a method that it does not know."""
 _ABSOLUTE: Final = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([^/?]*)(.*)")

@@ -38,7 +38,7 @@ MAX_RESPONSE_HEAD: Final = 64 * 1024
 BODILESS: Final = frozenset({204, 304})
 """Statuses whose responses have no content, whatever their fields say (RFC 9110 6.4.1)."""
 
-_STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: (" + TEXT + rb"))?")
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: (" + TEXT.source + rb"))?")
 _DATE: Final = re.compile(rb"\r\ndate:", re.IGNORECASE)
 
 
