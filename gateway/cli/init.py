@@ -269,8 +269,6 @@ async def _fetch_documents(service: Service, paths: Sequence[str]) -> Sequence[D
                 await asyncio.gather(*map(request, range(len(found))))
         except TimeoutError:
             pass  # what has arrived by now is used
-        finally:
-            await client.close()
     return found
 
 

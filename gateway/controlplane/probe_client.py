@@ -2,34 +2,28 @@
 
 A probe trusts little: it follows no redirect, requests only from the configured address, keeps no cookie and
 uses no proxy of the environment. Addresses come from `resolver`. It reads no compressed body and at most
-`limits.document` of any other, all within one deadline (threats O1, O2, O4). Exceptions of the libraries end
-here. The dialect decides what a response means.
+`limits.document` of any other, all within one deadline (threats O1, O2, O4). Each request has a
+`probe_connection` of its own. The dialect decides what a response means.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, NamedTuple, final
 
-import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
-from yarl import URL
 
+from gateway.controlplane.probe_connection import Headers, ProbeConnection
 from gateway.controlplane.resolver import Resolve
 from gateway.core.dialect import Advertisement, ProbeFault, ProbeRequest, ProbeResponse
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.probed_document import ProbedDocument, probed_document
 from gateway.core.fleet.service import Health, Service
 from gateway.telemetry.access_log import printable
-from gateway.tls.client import ClientContexts, reason_of, refused_by_peer
-
-if TYPE_CHECKING:
-    from aiohttp.connector import Connection
+from gateway.tls.client import SHUTDOWN_TIME, ClientContexts, reason_of, refused_by_peer
 
 MAX_REQUESTS: Final = 4
 """Largest number of requests in one probe (`Dialect.probe`)."""
@@ -50,8 +44,8 @@ class Probed(NamedTuple):
 
 @final
 class ProbeClient:
-    """HTTP client for probes, with its connections. For one event loop. `certificate_seen` is called with
-    service, backend, and the Unix time at which the backend's certificate expires."""
+    """HTTP client for probes. `certificate_seen` is called with service, backend, and the Unix time at which
+    the backend's certificate expires."""
 
     def __init__(
         self,
@@ -59,26 +53,9 @@ class ProbeClient:
         contexts: ClientContexts | None = None,
         certificate_seen: Callable[[str, str, float], None] = lambda service, backend, expiry: None,
     ) -> None:
+        self._resolve = resolve
         self._contexts = contexts or ClientContexts()
         self._certificate_seen = certificate_seen
-        # One connection per request: a kept one would show that an old process lives, not a new one.
-        self._session = _new_session(
-            aiohttp.TCPConnector(
-                force_close=True, limit=0, use_dns_cache=False, resolver=_KnownAddresses(resolve)
-            )
-        )
-
-    @asynccontextmanager
-    async def _session_for(self, backend: Backend) -> AsyncIterator[aiohttp.ClientSession]:
-        """The HTTP session for a backend: the one shared for TCP, or one of its own for a Unix socket."""
-        if not backend.socket_path:
-            yield self._session
-            return
-        async with _new_session(aiohttp.UnixConnector(backend.socket_path, force_close=True)) as session:
-            yield session
-
-    async def close(self) -> None:
-        await self._session.close()
 
     async def probe(self, service: Service, backend: Backend) -> Probed:
         """Probe a backend for its versions, with one request or several, within `probe.timeout` seconds."""
@@ -128,121 +105,81 @@ class ProbeClient:
         self, request: ProbeRequest, service: Service, backend: Backend
     ) -> ProbeResponse | ProbeFault:
         """Send one request of a probe. Only here, exceptions of the libraries become texts for operators."""
+        head = _request_head(request, service, backend)
         try:
-            return await self._get(request, service, backend)
-        except aiohttp.ServerDisconnectedError:
-            return ProbeFault("protocol", "closed the connection without a response")
-        except aiohttp.ClientConnectorCertificateError as error:  # it has no `os_error`
-            cause = error.certificate_error
-            return _no_connection(backend, cause if isinstance(cause, OSError) else OSError(str(cause)))
-        except aiohttp.ClientConnectorError as error:
-            return _no_connection(backend, error.os_error)
-        except aiohttp.ClientOSError as error:
-            if isinstance(error.__cause__, ssl.SSLError) and refused_by_peer(error.__cause__):
-                return _no_connection(backend, error.__cause__)
-            return ProbeFault("protocol", f"the connection broke: {printable(reason_of(error), 200)}")
-        except (aiohttp.ClientError, ValueError) as error:
-            return ProbeFault("protocol", f"sent no valid HTTP response ({type(error).__name__})")
+            connection = await self._connect(head, service, backend)
         except OSError as error:
             return _no_connection(backend, error)
+        try:
+            return await connection.response
+        except OSError as error:
+            if refused_by_peer(error):
+                return _no_connection(backend, error)
+            return ProbeFault("protocol", f"the connection broke: {printable(reason_of(error), 200)}")
 
-    async def _get(
-        self, request: ProbeRequest, service: Service, backend: Backend
-    ) -> ProbeResponse | ProbeFault:
-        headers = CIMultiDict[str]({"User-Agent": "skewgate"})
-        headers.update(request.headers)
-        headers.update(service.probe.headers)
-        headers["Accept-Encoding"] = "identity"
-        tls = backend.tls
-        async with (
-            self._session_for(backend) as session,
-            session.get(
-                URL(backend.origin + request.path, encoded=True),
-                headers=headers,
-                allow_redirects=False,
-                ssl=True if tls is None else self._contexts.of(tls).probes,
-                server_hostname=None if tls is None else tls.server_name,
-            ) as response,
-        ):
-            if isinstance(response, _Response) and response.certificate_expiry is not None:
-                self._certificate_seen(service.name, backend.name, response.certificate_expiry)
-            if response.status in REDIRECTS:
-                where = printable(response.headers.get("Location", "nowhere"), 100)
-                return ProbeFault("redirect", f"redirects to {where}; probes follow no redirect")
-            codings = ",".join(response.headers.getall("Content-Encoding", ()))
-            if codings.strip().lower() not in {"", "identity"}:
-                return ProbeFault("encoding", "sent a compressed response although the probe accepts none")
-            limit = service.limits.document
-            body = await _read(response, limit)
-            if body is None:
-                size = limit // 1024
-                return ProbeFault("too_large", f"the response is larger than limits.document ({size} KiB)")
-            return ProbeResponse(response.status, response.headers, body)
+    async def _connect(self, head: bytes, service: Service, backend: Backend) -> ProbeConnection:
+        """Connect to the first address of the backend that accepts. Each has an equal share of the time, and
+        so has the response: a silent address does not keep the others from being tried."""
+        if backend.socket_path:
+            return await self._connect_to("", head, service, backend)
+        *others, last = await self._resolve(backend.host)
+        for address in others:
+            with suppress(OSError):  # a TimeoutError is one, too
+                async with asyncio.timeout(service.probe.timeout / (len(others) + 2)):
+                    return await self._connect_to(address, head, service, backend)
+        return await self._connect_to(last, head, service, backend)
 
-
-@final
-class _Response(aiohttp.ClientResponse):
-    """Response that keeps its certificate's expiry: the caller gets it without the connection."""
-
-    certificate_expiry: float | None = None
-    """Expiry of the server's certificate as Unix time; None: none was verified."""
-
-    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
-        transport = connection.transport
-        found = None if transport is None else transport.get_extra_info("peercert")
-        if found:
-            self.certificate_expiry = float(ssl.cert_time_to_seconds(found["notAfter"]))
-        return await super().start(connection)
+    async def _connect_to(
+        self, address: str, head: bytes, service: Service, backend: Backend
+    ) -> ProbeConnection:
+        loop, tls = asyncio.get_running_loop(), backend.tls
+        connection = ProbeConnection(head, service.limits.document, _why_unusable)
+        try:
+            if backend.socket_path:
+                await loop.create_unix_connection(lambda: connection, backend.socket_path)
+            elif tls is None:
+                await loop.create_connection(lambda: connection, address, backend.port)
+            else:
+                transport, _ = await loop.create_connection(
+                    lambda: connection,
+                    address,
+                    backend.port,
+                    ssl=self._contexts.of(tls).probes,
+                    server_hostname=tls.server_name,
+                    ssl_shutdown_timeout=SHUTDOWN_TIME,
+                )
+                if verified := transport.get_extra_info("peercert"):
+                    expiry = float(ssl.cert_time_to_seconds(verified["notAfter"]))
+                    self._certificate_seen(service.name, backend.name, expiry)
+        except BaseException:
+            connection.abort()
+            raise
+        return connection
 
 
-def _new_session(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(
-        connector=connector,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        response_class=_Response,
-        timeout=aiohttp.ClientTimeout(total=None),  # one deadline for all requests: see `probe`
-        trust_env=False,
-        auto_decompress=False,
-        skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
+def _request_head(request: ProbeRequest, service: Service, backend: Backend) -> bytes:
+    """The head of a probe's request. Of two headers with one name the operator's counts."""
+    default_port = ":80" if backend.tls is None else ":443"
+    headers = CIMultiDict[str](
+        {"Host": backend.authority.removesuffix(default_port), "User-Agent": "skewgate"}
     )
+    headers.update(request.headers)
+    headers.update(service.probe.headers)
+    headers["Accept-Encoding"] = "identity"
+    headers["Connection"] = "close"
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"GET {backend.path}{request.path} HTTP/1.1\r\n{lines}\r\n".encode()
 
 
-@final
-class _KnownAddresses(AbstractResolver):
-    """Resolver for aiohttp with the addresses of `resolver`. aiohttp's own needs a thread per lookup."""
-
-    def __init__(self, resolve: Resolve) -> None:
-        self._resolve = resolve
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        return [
-            ResolveResult(
-                hostname=host,
-                host=address,
-                port=port,
-                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                proto=0,
-                flags=socket.AI_NUMERICHOST,
-            )
-            for address in await self._resolve(host)
-        ]
-
-    async def close(self) -> None:
-        """Do nothing when aiohttp closes this: the resolver belongs to its creator."""
-
-
-async def _read(response: aiohttp.ClientResponse, size: int) -> bytes | None:
-    """Read the body of a response; None if it has more than `size` bytes."""
-    if (response.content_length or 0) > size:
-        return None
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > size:
-            return None
-    return bytes(body)
+def _why_unusable(status: int, headers: Headers) -> ProbeFault | None:
+    """Why a response to a probe cannot be used, by its head; None: it can be."""
+    if status in REDIRECTS:
+        where = printable(headers.get("Location", "nowhere"), 100)
+        return ProbeFault("redirect", f"redirects to {where}; probes follow no redirect")
+    codings = ",".join(headers.getall("Content-Encoding", ()))
+    if codings.strip().lower() not in {"", "identity"}:
+        return ProbeFault("encoding", "sent a compressed response although the probe accepts none")
+    return None
 
 
 def _no_connection(backend: Backend, error: OSError) -> ProbeFault:

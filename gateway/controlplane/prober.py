@@ -158,7 +158,7 @@ class Prober:
         self._snapshot_holder.apply_batch()
 
     async def close(self) -> None:
-        """Stop all probes, also those under way, and close the connections."""
+        """Stop all probes, also those under way."""
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
@@ -169,9 +169,7 @@ class Prober:
         for key in list(self._targets):
             self._drop(key)
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._probe_client is not None:
-            await self._probe_client.close()
-            self._probe_client = None
+        self._probe_client = None
 
     async def __aenter__(self) -> Self:
         await self.start()

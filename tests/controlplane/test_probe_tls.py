@@ -72,11 +72,8 @@ async def probe(
     client = ProbeClient(
         addresses_only, certificate_seen=lambda service, backend, expiry: on_certificate(expiry)
     )
-    try:
-        probed = await client.probe(Service("baremetal", Ironic(), (backend,)), backend)
-        return probed.found
-    finally:
-        await client.close()
+    probed = await client.probe(Service("baremetal", Ironic(), (backend,)), backend)
+    return probed.found
 
 
 async def test_a_probe_verifies_as_requests_do(tmp_path: Path, serve: Serve) -> None:
