@@ -26,7 +26,8 @@ find_python() {
 
 # ensure_environment runtime|dev: nothing to do but two checksums and a comparison when it stands already.
 ensure_environment() {
-    stamp=$(cd "$root" && echo "$root" && cksum pyproject.toml requirements/install.py "requirements/$1.txt") || return 1
+    stamp=$(cd "$root" && echo "$root" && cksum pyproject.toml requirements/install.py "requirements/$1.txt" \
+        gateway/dataplane/http1/layout_matcher.c) || return 1
     if [ -x "$python" ] && [ -r "$venv/.skewgate-$1" ] && [ "$(cat "$venv/.skewgate-$1")" = "$stamp" ]; then
         return 0
     fi

@@ -11,7 +11,7 @@ This file runs before anything is installed: the standard library only. It must 
 which belongs to the command that follows.
 
 The project itself is linked, not built, because a build would need the network: a path file, a `skewgate`
-command and the metadata by which importlib.metadata finds both.
+command and the metadata by which importlib.metadata finds both. Its one C file is compiled if it can be.
 """
 
 from __future__ import annotations
@@ -164,8 +164,8 @@ def advice(lock: Path, folder: Path | None) -> str:
     )
 
 
-def execute(command: list[str]) -> None:
-    """Run a command and keep quiet about it unless it fails.
+def execute(command: list[str]) -> str:
+    """Run a command and keep quiet about it unless it fails. Returns what it printed.
 
     Raises:
         SetupError: it failed; the text holds everything that it said.
@@ -176,6 +176,7 @@ def execute(command: list[str]) -> None:
     )
     if done.returncode:
         raise SetupError(f"failed with exit code {done.returncode}: {' '.join(command)}\n{done.stdout}")
+    return done.stdout
 
 
 def link(venv: Path) -> None:
@@ -213,6 +214,20 @@ def write_command(path: Path, venv: Path, entry: str) -> None:
     path.chmod(0o755)
 
 
+def compile_matcher(venv: Path) -> None:
+    """Compile the one C file of the project into the environment if a C compiler is installed, and say so.
+    Without one the gateway does the same in Python, so this never fails."""
+    command = [str(venv / "bin" / "python"), "-P", "-m", "gateway", "build", "--matcher"]
+    with contextlib.suppress(SetupError):
+        execute([*command, "--check"])
+        try:
+            said = execute(command)
+        except SetupError as error:
+            said = str(error)
+        if "up to date" not in said:
+            say(said.rstrip())
+
+
 def set_up(venv: Path, level: str, stamp: str) -> None:
     """Bring `venv` to `level`: anew where its packages are others than the lock's, otherwise by adding."""
     uv = shutil.which("uv")
@@ -234,6 +249,7 @@ def set_up(venv: Path, level: str, stamp: str) -> None:
         for name, text in packages.items():
             stamp_file(venv, f"lock-{name}").write_text(text, encoding="utf-8")
     link(venv)
+    compile_matcher(venv)
     stamp_file(venv, level).write_text(stamp, encoding="utf-8")
 
 

@@ -7,7 +7,9 @@ SKEWGATE_NO_SKIP=1          a skipped test is a failure, and hypothesis uses the
 SKEWGATE_EXAMPLES=12        examples of each law in CI, where the same tests run again on another build
 SKEWGATE_GROUPS="quick ..." every group in this list must run at least one test
 SKEWGATE_COMPILED=1         the tests are about the compiled build of these sources (`./run build`), which
-                            must be there, and not about the sources; what they start is told the same
+                            must be there, and not about the sources; what they start is told the same.
+                            By default about the sources, with the compiled matcher if that is there; 0:
+                            without it
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
     from _pytest._code.code import ExceptionRepr
     from xdist.workermanage import WorkerController
 
-os.environ.setdefault(compiled.VARIABLE, "0")
+MATCHER_OR_NOTHING: Final = compiled.NOTHING if compiled.matcher_build() is None else compiled.MATCHER_ONLY
+if not os.environ.get(compiled.VARIABLE):
+    os.environ[compiled.VARIABLE] = MATCHER_OR_NOTHING
 compiled.use_compiled()  # before any test imports what it tests
 compiled.require()
 # Many tests start a gateway as a process. If it may not keep what it compiles, it compiles everything.

@@ -47,6 +47,7 @@ def version(*, output: str) -> int:
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
         "loop": compiled.chosen_loop(),
         "compiled": compiled.note() or str(compiled.is_compiled()).lower(),
+        "matcher": str(compiled.has_matcher()).lower(),
     }
     for name in LIBRARIES:
         try:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.runtime.compiled import matcher_source
 from tests.kit.processes import ROOT
 
 pytestmark = pytest.mark.processes
@@ -22,7 +23,8 @@ def checkout(tmp_path: Path) -> Path:
     shutil.copytree(
         ROOT / "requirements", root / "requirements", ignore=shutil.ignore_patterns("__pycache__")
     )
-    for name in ("pyproject.toml", "run"):
+    matcher_source(root).parent.mkdir(parents=True)
+    for name in ("pyproject.toml", "run", matcher_source(Path())):
         shutil.copy(ROOT / name, root / name)
     (root / "requirements" / "runtime.txt").write_text(f"skewgate-nowhere==1 --hash=sha256:{'0' * 64}\n")
     return root

@@ -29,7 +29,10 @@ VARIABLES: Final = (
     ("SKEWGATE_ADMIN_TOKEN", "token for the admin listener; overrides the one in `-c FILE`"),
     ("SKEWGATE_ADMIN_CA, SKEWGATE_ADMIN_CERT, SKEWGATE_ADMIN_KEY", "defaults of --ca, --cert and --key"),
     ("SKEWGATE_LOOP", "event loop, `asyncio` or `uvloop`; default: uvloop if it is installed"),
-    ("SKEWGATE_COMPILED", "`0`: never use a compiled build; `1`: fail without one"),
+    (
+        "SKEWGATE_COMPILED",
+        "`0`: use nothing compiled; `matcher`: only the matcher, `1`: the whole build, or fail",
+    ),
     ("NO_COLOR", "any value: no colours"),
     ("SKEWGATE_VENV", "for `./run` in a checkout: folder of its environment; default: .venv"),
     ("SKEWGATE_PYTHON", "for `./run`: Python interpreter for the environment"),
