@@ -16,10 +16,14 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import final
 
 import pytest
 
+from bench.lane import Lane, MemoryTransport
 from gateway.core.fleet.backend import Backend
+from gateway.dataplane.backends.connection import BackendConnection
+from gateway.dataplane.backends.pool import ConnectionPool
 from tests.dataplane.assertions import assert_ironic_error
 from tests.kit.clients import Client
 from tests.kit.ironic import NEW, versions
@@ -287,3 +291,44 @@ async def test_R_B5_a_response_on_a_new_connection_before_the_request_is_not_tak
     assert (answer.status, answer.body) == (200, b'{"nodes": []}')
     assert [sent for sent in requests if sent] == []
     assert len(other.requests) == 1
+
+
+@final
+class ActingTransport(MemoryTransport):
+    """Keeps what was written, and calls `action` for each write."""
+
+    def __init__(self, sock: socket.socket, action: Callable[[], object]) -> None:
+        super().__init__(sock)
+        self._action = action
+        self.aborted = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        super().write(data)
+        self._action()
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+async def test_R_B5_bytes_that_arrive_while_another_request_is_written_are_not_a_response() -> None:
+    """Requests of one event-loop iteration are written together. So the kernel is asked for each of them, and
+    not once for all (decision 0054)."""
+    near, far = socket.socketpair()
+    other_near, other_far = socket.socketpair()
+    with near, far, other_near, other_far:
+        lane = Lane(near)
+        pool = lane.backend.pool
+        assert isinstance(pool, ConnectionPool)
+        pool.idle.clear()
+        second = ActingTransport(near, lambda: None)
+        first = ActingTransport(other_near, lambda: far.send(SURPLUS))
+        for transport in (second, first):  # the one that was used last is taken first
+            connection = BackendConnection(pool)
+            connection.connection_made(transport)
+            pool.on_idle(connection)
+        for _ in range(2):
+            lane.new_client().data_received(request())
+        lane.flush()
+        lane.close()
+    assert first.written.startswith(b"GET ")
+    assert (second.written, second.aborted) == (b"", True)
