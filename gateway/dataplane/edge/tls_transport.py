@@ -72,6 +72,7 @@ class TlsTransport:
     def handshake(self) -> bool:
         """Go on with the TLS handshake and send answers; whether it is complete. Raises `ssl.SSLError`.
         Session tickets, left at the end by TLS 1.3, are sent with the first response: one write less."""
+        self._take_some()  # first: what OpenSSL raises when it wants more costs as much as a read
         while True:
             try:
                 self.tls.do_handshake()
@@ -94,7 +95,8 @@ class TlsTransport:
         self._raw.set_protocol(cast(asyncio.Protocol, self))
         self._protocol = protocol
         protocol.connection_made(cast(asyncio.Transport, self))
-        self._read()
+        if self._waiting or self._incoming.pending:
+            self._read()
 
     # -- the socket's transport calls
 
