@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections import deque
@@ -41,6 +42,9 @@ AT_ONCE: Final = 256
 a few timeouts, and use no more descriptors than these."""
 BEGUN_PER_TURN: Final = 8
 """Number of first probes started in one event-loop iteration: about 3 ms, then requests are served."""
+TOGETHER: Final = 0.02
+"""Probes that are due within so many seconds begin together: four of a thousand backends. One alone costs a
+third more, because it finds none of its code and data in the caches of the processor."""
 PROMPTED_SPACING: Final = 0.25
 """Seconds between two prompted probes of one backend. A backend that contradicts itself with every response
 is not probed for every request (threats O4, V11)."""
@@ -58,6 +62,11 @@ def pause(failures: int, interval: float, rng: random.Random) -> float:
     plain = min(interval * 2.0 ** min(max(failures - 1, 0), LONGEST_INTERVALS), longest)
     jittered = plain * rng.uniform(1 - JITTER, 1 + JITTER)
     return jittered if plain == interval else max(interval, min(jittered, longest))
+
+
+def until_others(seconds: float, now: float) -> float:
+    """Seconds until the next probe after a pause, at most `TOGETHER` longer: others begin then, too."""
+    return (math.floor((now + seconds) / TOGETHER) + 1) * TOGETHER - now
 
 
 @final
@@ -215,7 +224,8 @@ class Prober:
             async with target.probing:
                 await self._probe(key, target, prompted=False)
             target.probed.set()
-            await self._sleep(pause(target.failures, target.service.probe.interval, self._rng))
+            seconds = pause(target.failures, target.service.probe.interval, self._rng)
+            await self._sleep(until_others(seconds, self._clock()))
 
     async def _probe_when_prompted(self, key: Key, target: _Target) -> None:
         """Probe a backend whenever a response has cast doubt on it. Regular probes keep their times."""

@@ -126,7 +126,7 @@ class Resolver:
         self._sleep = sleep
         self._names: dict[str, _Name] = {}
         self._known: dict[str, Addresses] = {}
-        """Known addresses by name, never empty."""
+        """Known addresses by host, never empty. An address is its own."""
         self._networks: dict[str, set[tuple[Network, ...] | None]] = {}
         """Allowed networks by name, for each of its sources; None: the configuration names it."""
 
@@ -140,14 +140,17 @@ class Resolver:
         """Set the backends whose names are resolved. The lookups of new names begin at once."""
         backends = [backend for service in services for backend in service.backends]
         hosts = {backend.host for backend in backends if not backend.socket_path}
-        configured = {host for host in hosts if not _is_address(host)}
+        addresses = {host for host in hosts if _is_address(host)}
+        configured = hosts - addresses
         self._networks = {}
         for backend in backends:
             self._networks.setdefault(backend.host, set()).add(backend.networks)
         # Requests under way may still connect to what has just been removed.
         usable = configured | self._names.keys()
         known = {host: self._taken(host, each)[0] for host, each in self._known.items() if host in usable}
-        self._known = {host: addresses for host, addresses in known.items() if addresses}
+        self._known = {host: each for host, each in known.items() if each} | {
+            address: (address,) for address in addresses
+        }
         for host in self._names.keys() - configured:
             self._remove(self._names.pop(host))
         for host in configured - self._names.keys():

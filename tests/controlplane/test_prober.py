@@ -14,7 +14,15 @@ import pytest
 from aiohttp import web
 
 from gateway.controlplane.change_log import ChangeLog
-from gateway.controlplane.prober import AT_ONCE, BEGUN_PER_TURN, LONGEST_PAUSE, Prober, pause
+from gateway.controlplane.prober import (
+    AT_ONCE,
+    BEGUN_PER_TURN,
+    LONGEST_PAUSE,
+    TOGETHER,
+    Prober,
+    pause,
+    until_others,
+)
 from gateway.controlplane.resolver import UnresolvedError
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import ProbeRequest
@@ -852,3 +860,14 @@ async def test_backends_that_are_removed_before_their_first_probe_are_not_probed
             prober.retarget([left])
             await until_member(snapshot_holder, lambda one: one.probed, backends[-1].name)
             assert prober.last_probe_at.keys() == {("baremetal", backends[-1].name)}
+
+
+@pytest.mark.parametrize("seconds", [0.016, 1.0, 5.3])
+def test_probes_that_are_due_at_nearly_the_same_time_begin_together(seconds: float) -> None:
+    """Each a little later than its pause says, never earlier."""
+    began = [1000.0 + number * TOGETHER / 10 for number in range(100)]
+
+    begin = [now + until_others(seconds, now) for now in began]
+
+    assert all(0 < at - (now + seconds) <= TOGETHER * 1.001 for at, now in zip(begin, began, strict=True))
+    assert len({round(at, 6) for at in begin}) <= 11

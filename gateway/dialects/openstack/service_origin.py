@@ -51,6 +51,7 @@ _OWN_HEADERS: Final[Mapping[str, str]] = {
     "x-openstack-nova-api-": "compute",
 }
 """Service types by the beginning of a version header's normalized name."""
+_OWN_BEGINNINGS: Final = tuple(_OWN_HEADERS)
 _STANDARD_HEADERS: Final = (
     STANDARD_FOLDED,
     normalize_name("OpenStack-API-Minimum-Version"),
@@ -133,9 +134,9 @@ def _in_own_headers(headers: Mapping[str, str]) -> Iterator[Origin]:
     listed = ",".join(all_values(headers, "vary")).split(",")
     for name in (*headers, *(each.strip(" \t") for each in listed)):
         folded = normalize_name(name)
-        for beginning, service_type in _OWN_HEADERS.items():
-            if folded.startswith(beginning):
-                yield Origin(service_type, "its version header")
+        if folded.startswith(_OWN_BEGINNINGS):
+            service_type = next(_OWN_HEADERS[each] for each in _OWN_BEGINNINGS if folded.startswith(each))
+            yield Origin(service_type, "its version header")
 
 
 def _in_media_types(document: Document) -> Iterator[Origin]:
