@@ -1,16 +1,25 @@
-"""The compiled build of the gateway: whether this environment has it, and how to make it."""
+"""The builds of the gateway that are compared: sources with the matcher in C, and the compiled build."""
 
 import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 from bench.processes import python_module
+from gateway.runtime.compiled import (
+    MATCHER_ONLY,
+    NOTHING,
+    SOURCES,
+    VARIABLE,
+    WHOLE,
+    matcher_build,
+    matcher_source,
+)
 
-VARIABLE = "SKEWGATE_COMPILED"
 #: It takes 35 to 90 seconds, and a while to install its tools the first time.
 BUILD_SECONDS = 600
-COMPILED, INTERPRETED = {VARIABLE: "1"}, {VARIABLE: "0"}
+COMPILED = {VARIABLE: WHOLE}
 
 
 def _gateway(
@@ -24,6 +33,21 @@ def _gateway(
         timeout=seconds,
         check=False,
     )
+
+
+def interpreted(sources: Path = SOURCES) -> dict[str, str]:
+    """The environment in which these sources run interpreted: with the matcher in C, if it is compiled here.
+    Other sources must have the same matcher, because an environment has one."""
+    theirs, ours = matcher_source(sources), matcher_source(SOURCES)
+    same = theirs.exists() and theirs.read_bytes() == ours.read_bytes()
+    return {VARIABLE: MATCHER_ONLY if same and matcher_build() else NOTHING}
+
+
+def how(environment: dict[str, str]) -> str:
+    """What of a gateway in this environment is compiled, for the reader of the figures."""
+    return {NOTHING: "nothing compiled", MATCHER_ONLY: "matcher in C", WHOLE: "all compiled"}[
+        environment[VARIABLE]
+    ]
 
 
 def missing_build(make: bool) -> str:

@@ -2,7 +2,8 @@
 
 Two lanes in one process take turns, one with the extra and one without, and of each counts the fastest pass,
 because it was disturbed least. Beside that stands the median of the differences of neighbouring passes: on a
-machine that does nothing else both agree. Run it with `python -m bench.extras`. It judges nothing.
+machine that does nothing else both agree. Run it with `python -m bench.extras`, and SKEWGATE_COMPILED=0 or 1
+for another build than the one that runs by default. It judges nothing.
 """
 
 import argparse
@@ -17,6 +18,11 @@ from contextlib import closing
 from pathlib import Path
 from time import process_time_ns
 from typing import Final, NamedTuple
+
+from gateway.runtime.compiled import use_compiled
+
+if __name__ == "__main__":
+    use_compiled()  # before any module of the hot path is imported
 
 from bench.heads import ID, RESPONSE
 from bench.lane import Lane

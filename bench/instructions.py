@@ -25,7 +25,7 @@ from gateway.runtime.compiled import use_compiled
 if __name__ == "__main__":
     use_compiled()  # before any module of the hot path is imported
 
-from bench.compiled import COMPILED, INTERPRETED, missing_build
+from bench.compiled import COMPILED, interpreted, missing_build
 from bench.heads import ID, RESPONSE, VERSION, Heads
 from bench.lane import Lane
 from bench.loads.wrk import Wrk
@@ -176,7 +176,7 @@ def main() -> int:
     if missing := [name for name in ("valgrind", "callgrind_annotate", "setarch") if not find_program(name)]:
         print(f"bench: not installed: {', '.join(missing)} (valgrind, util-linux)", file=sys.stderr)
         return 1
-    builds = {"interpreted": INTERPRETED, "compiled": COMPILED}
+    builds = {"interpreted": interpreted(), "compiled": COMPILED}
     if why := missing_build(make=False):
         print(f"bench: compiled is left out: {why}", file=sys.stderr)
         del builds["compiled"]

@@ -21,7 +21,7 @@ from bench.check import (
     check_routing,
     check_services,
 )
-from bench.compiled import COMPILED, INTERPRETED
+from bench.compiled import COMPILED, how, interpreted
 from bench.envoy import envoy_binary
 from bench.peers import haproxy_map
 from bench.processes import BenchError, find_program, python_module
@@ -209,11 +209,16 @@ def lineup(loop: str, earlier: Path | None = None) -> list[Peer]:
     """
     environment = {"SKEWGATE_LOOP": loop}
     loop_version = f"uvloop {distribution('uvloop')}" if loop == "uvloop" else loop
-    older = {**environment, **INTERPRETED, "PYTHONPATH": str(earlier)}
+    builds = {"gateway": interpreted(), "compiled": COMPILED}
+    versions = {"gateway": distribution("skewgate"), "compiled": distribution("skewgate")}
+    if earlier:
+        builds["earlier"] = {**interpreted(earlier), "PYTHONPATH": str(earlier)}
+        versions["earlier"] = str(earlier)
     return [
-        _gateway("gateway", distribution("skewgate"), {**environment, **INTERPRETED}),
-        _gateway("compiled", distribution("skewgate"), {**environment, **COMPILED}),
-        *([_gateway("earlier", str(earlier), older)] if earlier else []),
+        *(
+            _gateway(name, f"{versions[name]}, {how(build)}", {**environment, **build})
+            for name, build in builds.items()
+        ),
         _nginx("nginx", _nginx_command()),
         _nginx("nginx-unbuffered", _nginx_command(buffering="off")),
         _nginx("nginx-large-buffers", _nginx_command(buffers=LARGE_BUFFERS)),
