@@ -30,7 +30,7 @@ MAX_NEW_LAYOUTS: Final = 16
 NEW_LAYOUTS_A_TICK: Final = 2
 """Layouts that may be made for every tick of the worker's clock: 8 a second take 1 to 3 % of a core."""
 MAX_LAYOUT_SOURCE: Final = 8 * 1024
-"""Maximum bytes of a head from which a layout (a regular expression) is made."""
+"""Maximum bytes of a head from which a layout is made."""
 _MAX_SIGNATURES: Final = 1024
 _SIGNATURE: Final = re.compile(
     rb"\AHTTP/1[^\r]*|\r\n(?:(?:connection|transfer-encoding|expect):[^\r]*|[^:\r]+)", re.IGNORECASE
@@ -131,9 +131,9 @@ class LayoutTable(Generic[_Key, _Layout]):
 
 @final
 class RequestReader:
-    """Reads request heads. Layouts (regular expressions) are found by the number of lines."""
+    """Reads request heads. The layout that fit last is tried first, then those with the number of lines."""
 
-    __slots__ = ("_by_key", "_layouts", "_limits", "_max_size", "_signatures", "table")
+    __slots__ = ("_by_key", "_last", "_layouts", "_limits", "_max_size", "_signatures", "table")
 
     def __init__(self, table: NameTable, limits: Limits, budget: LayoutBudget) -> None:
         self.table = table
@@ -142,6 +142,7 @@ class RequestReader:
         self._signatures = Signatures(budget)
         self._layouts: LayoutTable[int, RequestLayout] = LayoutTable(self._signatures)
         self._by_key = self._layouts.by_key
+        self._last: RequestLayout | None = None
 
     def read_known(self, data: bytes) -> RequestHead | None:
         """Read the head at the beginning of `data` by a layout; None: it is incomplete, or is for `read`. A
@@ -150,22 +151,24 @@ class RequestReader:
         max_size = self._max_size
         if len(data) > max_size:  # many requests, or a body: what is counted must be one head
             return None
+        last = self._last
+        if last is not None:
+            head = last.read(data, max_size)
+            if head is not None:
+                last.uses += 1
+                return head
         layouts = self._by_key.get(data.count(b"\r\n"))
         if layouts is None:
             return None
-        layout = layouts[0]
-        head = layout.read(data, max_size)
-        place = 0
-        while head is None:
-            place += 1
-            if place == len(layouts):
-                return None
-            layout = layouts[place]
+        for place, layout in enumerate(layouts):
             head = layout.read(data, max_size)
-        layout.uses += 1
-        if place:
-            self._layouts.move_up(layouts, place)
-        return head
+            if head is not None:
+                layout.uses += 1
+                self._last = layout
+                if place:
+                    self._layouts.move_up(layouts, place)
+                return head
+        return None
 
     def read(self, head: bytes) -> RequestHead:
         """Read a whole request head with its empty line. Raises `FramingError` with the status to respond."""
@@ -176,40 +179,44 @@ class RequestReader:
                 layout = request_layout(head, self.table, signature)
                 if layout is not None:  # else no head with these names has one
                     self._layouts.add(head.count(b"\r\n"), layout)
+                    self._last = layout  # the one before may have been removed
         return request
 
 
 @final
 class ResponseReader:
-    """Reads response heads. Layouts (regular expressions) are found by the status line."""
+    """Reads response heads. The layout that fit last is tried first, then those with the status line."""
 
-    __slots__ = ("_by_key", "_layouts", "_signatures", "table")
+    __slots__ = ("_by_key", "_last", "_layouts", "_signatures", "table")
 
     def __init__(self, table: NameTable, budget: LayoutBudget) -> None:
         self.table = table
         self._signatures = Signatures(budget)
         self._layouts: LayoutTable[bytes, ResponseLayout] = LayoutTable(self._signatures)
         self._by_key = self._layouts.by_key
+        self._last: ResponseLayout | None = None
 
     def read_known(self, data: bytes, is_head_request: bool) -> ResponseHead | None:  # noqa: FBT001 - hot path
         """Read the response head at the start of `data` by a layout; None: incomplete, or for `read`."""
+        last = self._last
+        if last is not None:
+            head = last.read(data, is_head_request)
+            if head is not None:
+                last.uses += 1
+                return head
         end = data.find(b"\r")
         layouts = self._by_key.get(data[:end])
         if layouts is None:
             return None
-        layout = layouts[0]
-        head = layout.read(data, is_head_request)
-        place = 0
-        while head is None:
-            place += 1
-            if place == len(layouts):
-                return None
-            layout = layouts[place]
+        for place, layout in enumerate(layouts):
             head = layout.read(data, is_head_request)
-        layout.uses += 1
-        if place:
-            self._layouts.move_up(layouts, place)
-        return head
+            if head is not None:
+                layout.uses += 1
+                self._last = layout
+                if place:
+                    self._layouts.move_up(layouts, place)
+                return head
+        return None
 
     def read(self, head: bytes, *, is_head_request: bool) -> ResponseHead:
         """Read a whole response head, its empty line included. Raises `FramingError`."""
@@ -221,6 +228,7 @@ class ResponseReader:
             if layout.read(head, is_head_request) is not None:
                 end = head.find(b"\r")
                 self._layouts.add(head[:end], layout)
+                self._last = layout  # the one before may have been removed
             else:  # only llhttp has accepted these lines; another head with these names may match
                 self._signatures.forget(signature)
         return response
