@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple, final
 
 from gateway.core.dialect import ProbeFault, ProbeResponse
@@ -51,7 +52,6 @@ _OWN_HEADERS: Final[Mapping[str, str]] = {
     "x-openstack-nova-api-": "compute",
 }
 """Service types by the beginning of a version header's normalized name."""
-_OWN_BEGINNINGS: Final = tuple(_OWN_HEADERS)
 _STANDARD_HEADERS: Final = (
     STANDARD_FOLDED,
     normalize_name("OpenStack-API-Minimum-Version"),
@@ -133,10 +133,17 @@ def _in_standard_headers(headers: Mapping[str, str]) -> Iterator[Origin]:
 def _in_own_headers(headers: Mapping[str, str]) -> Iterator[Origin]:
     listed = ",".join(all_values(headers, "vary")).split(",")
     for name in (*headers, *(each.strip(" \t") for each in listed)):
-        folded = normalize_name(name)
-        if folded.startswith(_OWN_BEGINNINGS):
-            service_type = next(_OWN_HEADERS[each] for each in _OWN_BEGINNINGS if folded.startswith(each))
+        service_type = _service_type_of(name)
+        if service_type is not None:
             yield Origin(service_type, "its version header")
+
+
+@lru_cache(maxsize=1024)
+def _service_type_of(name: str) -> str | None:
+    """The service type whose version header has such a name. Servers send the same names in each response."""
+    folded = normalize_name(name)
+    types = (service_type for beginning, service_type in _OWN_HEADERS.items() if folded.startswith(beginning))
+    return next(types, None)
 
 
 def _in_media_types(document: Document) -> Iterator[Origin]:
