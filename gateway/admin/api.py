@@ -23,7 +23,7 @@ from gateway.admin.guard import Guard, WrongTokens, guard_requests
 from gateway.admin.responses import finish_head, json_response, render_errors, text_response
 from gateway.admin.ui.controls import add_control_routes
 from gateway.admin.ui.page_responses import PAGE_RESPONSES, PageResponses, render_pages
-from gateway.admin.ui.pages import add_page_routes
+from gateway.admin.ui.routes import add_page_routes
 from gateway.admin.ui.sessions import Sessions
 from gateway.admin.ui.sign_in import add_sign_in_routes
 from gateway.telemetry.process_stats import collect_stats

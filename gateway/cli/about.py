@@ -6,10 +6,6 @@ so it never goes out of date.
 
 from __future__ import annotations
 
-import json
-import platform
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed
 from typing import Final
 
 import click
@@ -42,6 +38,11 @@ fish: skewgate completion fish > ~/.config/fish/completions/skewgate.fish"""
 @output_option
 def version(*, output: str) -> int:
     """Print the versions of the program and its libraries. Raises `SettingsError` for a bad SKEWGATE_LOOP."""
+    import json  # noqa: PLC0415 - a shell asks the other verbs of this module with each key
+    import platform  # noqa: PLC0415
+    from importlib.metadata import PackageNotFoundError  # noqa: PLC0415
+    from importlib.metadata import version as installed  # noqa: PLC0415
+
     found: dict[str, str | None] = {
         "skewgate": __version__,
         "python": f"{platform.python_version()} ({platform.python_implementation()})",

@@ -23,17 +23,21 @@ from tests.kit.waiting import PATIENCE
 
 NOT_AT_THE_START = ("cryptography", "dns", "gateway.demo", "jinja2", "opentelemetry", "rich")
 """What many gateways never need, or only when they are asked for something."""
-PROGRAMS = ("gateway.cli.run", "gateway.workers.worker_main")
+PROGRAMS = {
+    "gateway.cli.run": NOT_AT_THE_START,
+    "gateway.workers.worker_main": (*NOT_AT_THE_START, "aiohttp", "click", "gateway.admin"),
+}
 
 NOT_FOR_THIS_FILE = (
     *NOT_AT_THE_START,
     *("gateway.dialects.chef.dialect", "gateway.dialects.custom.dialect", "gateway.dialects.openstack.nova"),
     *("gateway.controlplane.replication", "gateway.controlplane.stores.etcd"),
     *("gateway.workers.shares", "gateway.workers.supervisor"),
+    *("gateway.admin.ui.contents", "gateway.admin.ui.model", "gateway.admin.ui.pages"),
     "prometheus_client",
 )
 """What a gateway does without that stands alone, has one worker and one service, of the dialect `ironic`, and
-that nobody has scraped yet."""
+that nobody has scraped or looked at yet."""
 
 
 def imported(program: str, *names: str) -> str:
@@ -53,7 +57,7 @@ def imported(program: str, *names: str) -> str:
 @pytest.mark.parametrize("module", PROGRAMS)
 def test_R3_V12_a_start_imports_nothing_that_it_may_not_need(module: str) -> None:
     program = f"import {module}\nfrom gateway.controlplane.resolver import Resolver\nResolver()"
-    assert imported(program, *NOT_AT_THE_START) == "[]\n"
+    assert imported(program, *PROGRAMS[module]) == "[]\n"
 
 
 def test_R3_V12_a_start_imports_only_what_its_file_needs(tmp_path: Path) -> None:
@@ -89,6 +93,20 @@ def test_R3_V12_the_contexts_that_aiohttp_makes_for_itself_are_not_filled() -> N
         "print('SSL_CERT_FILE' in os.environ)"
     )
     assert imported(program) == "[0, 0] a file\nFalse\n[]\n"
+
+
+def test_aiohttp_comes_without_the_cplusplus_library_and_the_types_of_files(tmp_path: Path) -> None:
+    file = tmp_path / "mime.types"
+    file.write_text("application/x-of-the-system sys\n")
+    program = (
+        "import mimetypes\n"
+        f"mimetypes.knownfiles[:] = [{str(file)!r}]\n"
+        "import gateway.__main__\n"
+        "gateway.__main__.import_aiohttp()\n"
+        "from aiohttp.web_fileresponse import CONTENT_TYPES\n"
+        "print(*CONTENT_TYPES.guess_type('a.sys'))"
+    )
+    assert imported(program, "frozenlist._frozenlist") == "None None\n[]\n"
 
 
 @pytest.mark.parametrize("slow", [WorkerProcesses, StateKeeper])

@@ -1,13 +1,6 @@
-"""Endpoints of the operations page.
+"""Endpoints of the operations page, whose routes are in `routes`.
 
-    GET  /ui/                  the service, if there is one; else all services
-    GET  /ui/services/NAME     one service
-    GET  /ui/explain           explains a request: ?method=&path=&headers=
-    GET  /ui/events            stream of changes: ?service=NAME, or of all services
-    GET  /ui/static/FILE       style, script and icon
-
-A page and its stream are made of the same fragments. GET changes nothing. Jinja2 is imported at the first
-page.
+A page and its stream are made of the same fragments. GET changes nothing.
 """
 
 from __future__ import annotations
@@ -78,20 +71,8 @@ class Asked(NamedTuple):
     """Message about input that describes no request; empty: it does."""
 
 
-def add_page_routes(app: web.Application, context: AdminContext) -> None:
-    """Adds the routes of the operations page. Its streams end when the application shuts down."""
-    pages = _Pages(context)
-    app.router.add_get("/ui", pages.slash)
-    app.router.add_get("/ui/", pages.home)
-    app.router.add_get("/ui/services/{service}", pages.service)
-    app.router.add_get("/ui/explain", pages.explain)
-    app.router.add_get("/ui/events", pages.events)
-    app.router.add_get("/ui/static/{file}", static)
-    app.on_shutdown.append(pages.close)
-
-
 @final
-class _Pages:
+class Pages:
     """Handlers of the operations page, one for each endpoint."""
 
     def __init__(self, context: AdminContext) -> None:
@@ -101,7 +82,8 @@ class _Pages:
         self._feeds: dict[str, Feed] = {}
         """Live content of pages by service; the empty name is the page of all services."""
 
-    async def close(self, app: web.Application) -> None:
+    def close(self) -> None:
+        """Ends the streams of all open pages."""
         self._streams.close()
 
     async def slash(self, request: web.Request) -> web.StreamResponse:
@@ -141,6 +123,17 @@ class _Pages:
         feed = self._feed(name, await PageResponses.of(request).rendering())
         commanding = operator_of(request) is not None
         return await self._streams.serve(request, feed, stamp(), commanding=commanding)
+
+    async def static(self, request: web.Request) -> web.StreamResponse:
+        """Responds with a static file of the page, or with 304."""
+        name = request.match_info["file"]
+        if name not in STATIC:
+            raise web.HTTPNotFound
+        body, tag = _file(name)
+        headers = {**HEADERS, "Cache-Control": "no-cache", "ETag": tag}
+        if tag in request.headers.get("If-None-Match", ""):
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=body, content_type=STATIC[name], charset="utf-8", headers=headers)
 
     def _feed(self, name: str, rendering: Rendering) -> Feed:
         """Returns the live content of a service's page, and drops that of pages without followers."""
@@ -220,18 +213,6 @@ def _joined(texts: Iterator[str]) -> Iterator[bytes]:
             yield "".join(waiting).encode()
             waiting, size = [], 0
     yield "".join(waiting).encode()
-
-
-async def static(request: web.Request) -> web.StreamResponse:
-    """Responds with a static file of the page, or with 304."""
-    name = request.match_info["file"]
-    if name not in STATIC:
-        raise web.HTTPNotFound
-    body, tag = _file(name)
-    headers = {**HEADERS, "Cache-Control": "no-cache", "ETag": tag}
-    if tag in request.headers.get("If-None-Match", ""):
-        return web.Response(status=304, headers=headers)
-    return web.Response(body=body, content_type=STATIC[name], charset="utf-8", headers=headers)
 
 
 @cache
