@@ -3,18 +3,17 @@
     record -> a list -> (32 of them) lines -> (256 of them, or a quarter of a second) -> `line_writer`
 
 A request never waits for the log and never fails because of it (threats L2): lines that cannot be written are
-dropped and counted. Text of a client is escaped outside printable ASCII and cut (threats O8). Nearly every
-text needs no escaping, which one match shows; two parts of a line (sender and result) repeat so often that
-they are cached as text.
+dropped and counted. Text of a client is escaped outside printable ASCII and cut (threats O8). Two parts of a
+line (sender and result) repeat so often that they are cached as text.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import time
 from collections.abc import Callable
+from json.encoder import encode_basestring_ascii as _escaped
 from typing import Final, Literal, TypeAlias, TypeVar, final
 
 from gateway.core.decision.decision import NegotiationResult
@@ -61,9 +60,6 @@ MAX_REMEMBERED_LENGTH: Final = 480
 
 _ELLIPSIS: Final = "..."
 
-_is_plain: Final = re.compile(r"[ !#-\[\]-~]*").fullmatch
-"""Matches printable ASCII without quotation mark and backslash, which needs no escaping."""
-
 _is_word: Final = re.compile(r"(?!-$)[!#-<>-\[\]-~]+").fullmatch
 """Matches text that needs no quotes in a log line: no blank, no `=`, not `-` alone (which means none)."""
 
@@ -76,23 +72,25 @@ _TEXT_ENDING: Final = (
     "status=%d service=%s backend=%s attempts=%d requested=%s version=%s served=%s result=%s reason=%s"
 )
 
-_SECONDS: Final = "%.6f"
-"""Format of logged durations. In an f-string the compiled build calls `str.format`, three times as slow."""
+# Numbers by `%`: in an f-string the compiled build calls `str.format` for a width, three times as slow.
+_TIME: Final = "%s.%03dZ"
+_JSON_NUMBERS: Final = '"seconds": %.6f, "backend_seconds": %.6f, "bytes_in": %d, "bytes_out": %d'
+_JSON_UNANSWERED: Final = '"seconds": %.6f, "backend_seconds": null, "bytes_in": %d, "bytes_out": %d'
+_TEXT_NUMBERS: Final = "seconds=%.6f backend_seconds=%.6f bytes_in=%d bytes_out=%d"
+_TEXT_UNANSWERED: Final = "seconds=%.6f backend_seconds=- bytes_in=%d bytes_out=%d"
 
 REDACTED: Final = "*"
 
 
 def quoted(text: str, limit: int = MAX_VALUE) -> str:
     """Writes `text` as a JSON string of printable ASCII; `...` ends one cut to `limit` characters."""
-    if len(text) <= limit and _is_plain(text):
-        return f'"{text}"'
-    value = json.dumps(text).replace("\x7f", "\\u007f")
+    value = _escaped(text)
     if len(value) <= limit + 2:
         return value
     length = limit - len(_ELLIPSIS)
-    value = json.dumps(text[:length] + _ELLIPSIS).replace("\x7f", "\\u007f")
+    value = _escaped(text[:length] + _ELLIPSIS)
     if len(value) > limit + 2:  # one character can become twelve: a surrogate pair
-        value = json.dumps(text[: length // 12] + _ELLIPSIS).replace("\x7f", "\\u007f")
+        value = _escaped(text[: length // 12] + _ELLIPSIS)
     return value
 
 
@@ -190,7 +188,7 @@ class AccessLog:
             if second != self._second:
                 self._second = second
                 self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-            self._time, self._time_text = now, f"{self._second_text}.{milliseconds:03d}Z"
+            self._time, self._time_text = now, _TIME % (self._second_text, milliseconds)
         return self._time_text
 
     def _as_json(self, ended_at: float, r: RequestRecord) -> str:
@@ -198,45 +196,37 @@ class AccessLog:
         versions = (r.requested, r.version, r.negotiated, r.result)
         ending = (r.status, r.service, r.backend, r.attempts, r.reason, versions)
         sender = (peer.client_address(head), r.method, head.host, head.user_agent)
-        target, request_id, response_id = head.target.decode("ascii"), r.request_id, r.response_request_id
+        target, request_id, response_id = head.target.decode(), r.request_id, r.response_request_id
         if self._redacts and "?" in target:
             target = self._redacted(target)
-        text = f"{target}{request_id}{response_id}"
-        if len(text) <= MAX_VALUE and _is_plain(text):  # one match for the three that differ in every line
-            target_text = f'"{target}"'
-            id_text = f'"{request_id}"' if request_id else "null"
-            response_id_text = f'"{response_id}"' if response_id else "null"
-        else:
-            target_text = quoted(target)
-            id_text, response_id_text = _json_text(request_id), _json_text(response_id)
-        backend_seconds = _SECONDS % r.backend_seconds if r.backend_seconds >= 0 else "null"
+        request_id_text = quoted(request_id) if request_id else "null"
+        response_id_text = f'"{response_id}"' if response_id else "null"  # well-formed: nothing to escape
         trace_id = trace_digits(r.traceparent or head.trace)
         trace_id_text = f'"{trace_id}"' if trace_id else "null"
         certificate = peer.certificate
         shown = "" if certificate is None else _certificate_json(certificate)
         return (
             f'{{"time": "{self._time_of(ended_at)}", {self._senders.get(sender) or self._new_sender(sender)}'
-            f"{target_text}, {self._endings.get(ending) or self._new_ending(ending)}, "
-            f'"seconds": {_SECONDS % r.seconds}, "backend_seconds": {backend_seconds}, '
-            f'"bytes_in": {r.bytes_in}, "bytes_out": {r.bytes_out}, "request_id": {id_text}, '
-            f'"response_request_id": {response_id_text}, "trace_id": {trace_id_text}{shown}}}\n'
+            f"{quoted(target)}, {self._endings.get(ending) or self._new_ending(ending)}, "
+            f"{_numbers(r, _JSON_NUMBERS, _JSON_UNANSWERED)}, "
+            f'"request_id": {request_id_text}, "response_request_id": {response_id_text}, '
+            f'"trace_id": {trace_id_text}{shown}}}\n'
         )
 
     def _as_text(self, ended_at: float, r: RequestRecord) -> str:
         head, peer = r.head, r.peer
         versions = (r.requested, r.version, r.negotiated, r.result)
         ending = (r.status, r.service, r.backend, r.attempts, r.reason, versions)
-        target = head.target.decode("ascii")
+        target = head.target.decode()
         if self._redacts and "?" in target:
             target = self._redacted(target)
-        backend_seconds = _SECONDS % r.backend_seconds if r.backend_seconds >= 0 else "-"
         certificate = peer.certificate
         shown = "" if certificate is None else _certificate_text(certificate)
         return (
             f"{self._time_of(ended_at)} client={_word(peer.client_address(head))} method={_word(r.method)} "
             f"host={_word(head.host)} target={quoted(target)} "
-            f"{self._endings.get(ending) or self._new_ending(ending)} seconds={_SECONDS % r.seconds} "
-            f"backend_seconds={backend_seconds} bytes_in={r.bytes_in} bytes_out={r.bytes_out} "
+            f"{self._endings.get(ending) or self._new_ending(ending)} "
+            f"{_numbers(r, _TEXT_NUMBERS, _TEXT_UNANSWERED)} "
             f"request_id={_word(r.request_id)} response_request_id={_word(r.response_request_id)} "
             f"trace_id={_word(r.trace_id)} user_agent={quoted(_agent(head.user_agent))}{shown}\n"
         )
@@ -274,6 +264,13 @@ def redacted(query: str) -> str:
         name, equals, _ = part.partition("=")
         shown.append(f"{name}={REDACTED}" if equals else REDACTED if part else "")
     return "&".join(shown)
+
+
+def _numbers(r: RequestRecord, answered: str, unanswered: str) -> str:
+    """Writes seconds and bytes, by one of two templates: whether a backend has answered or none."""
+    if r.backend_seconds >= 0:
+        return answered % (r.seconds, r.backend_seconds, r.bytes_in, r.bytes_out)
+    return unanswered % (r.seconds, r.bytes_in, r.bytes_out)
 
 
 def _agent(user_agent: bytes) -> str:

@@ -160,6 +160,8 @@ class Peer:
     def client_address(self, request: ReceivedHead) -> str:
         """Address of the client for the access log: the rightmost one that is not a trusted peer. The client
         may have made up the addresses to the left of it."""
+        if not self.is_trusted:
+            return self.address
         return self._forwarded_client(request) or self.address
 
     def client_ip(self, request: ReceivedHead) -> IpAddress | None:

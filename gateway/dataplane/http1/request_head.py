@@ -173,13 +173,13 @@ class RequestHead:
     def user_agent(self) -> bytes:
         """First `User-Agent` with the blanks around it, or empty. Only the log reads it."""
         fields = self.passthrough
-        start = fields.find(b"\r\nUser-Agent:")
-        if start < 0:
+        _, name, value = fields.partition(b"\r\nUser-Agent:")  # `find` and slices take half as much again
+        if not name:
             start = fields.lower().find(b"\r\nuser-agent:")
             if start < 0:
                 return b""
-        end = fields.find(b"\r\n", start + 13)
-        return fields[start + 13 : end] if end >= 0 else fields[start + 13 :]
+            value = fields[start + 13 :]
+        return value.partition(b"\r\n")[0]
 
     @property
     def forwards_left(self) -> int | None:
