@@ -12,14 +12,15 @@ A worker reports its counts since the last report and begins again at zero. So t
 over all workers, and no series falls because a worker ends or is replaced. Only the counts of a killed worker
 since its last report are lost. The main process decides which services and backends have series.
 
-The hot path bypasses the declarations: `ServiceCounters` and `BackendCounters` keep references to the cells
-that each request changes, and two plain numbers, which `pour` moves into their cell before it is read.
+The hot path bypasses the declarations. A finished request counts in one `Subtotal`, together with all that
+have the same keys. `pour` moves the subtotals into the cells: before these are read, and before a change of
+the service's backends or offer could give the same request other keys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.dialect import RequestedKind
@@ -31,7 +32,7 @@ from gateway.core.versions.version import Scheme
 from gateway.telemetry.histogram import Histogram
 from gateway.telemetry.series.backend import OfBackend
 from gateway.telemetry.series.catalog import SERIES
-from gateway.telemetry.series.declaring import OTHER, Cell, Counter, Series, Taken
+from gateway.telemetry.series.declaring import OTHER, Cell, Series, Taken
 from gateway.telemetry.series.service import MAX_VERSIONS, OfRequests, OfService
 
 UNROUTED: Final = ""
@@ -39,6 +40,15 @@ UNROUTED: Final = ""
 
 UNCONFIGURED: Final = "/"
 """Name of the counters for services that are not configured any more; no service can have it."""
+
+MAX_SUBTOTALS: Final = 256
+"""Most subtotals of a service, whose clients choose the versions in their keys. Then all are poured."""
+
+SubtotalKey: TypeAlias = tuple[str, int, RequestedKind | None, NegotiationResult | None, str]
+"""What decides how a request counts: backend, status, requested kind, negotiation result and version."""
+
+_NOT_READ: Final = RequestedKind.NONE
+"""Value of the label `requested` in a transparent service, where the requested version is not read."""
 
 Counted: TypeAlias = Mapping[tuple[str, ...], Mapping[str, Taken]]
 """Counts since the last report, by owner ((), (service,) or (service, backend)) and full name of a series."""
@@ -91,49 +101,84 @@ class BackendCounters(OwnerCounters):
 
 
 @final
+class Subtotal:
+    """Requests of a service that count under the same keys, since its subtotals were last poured."""
+
+    __slots__ = ("bytes_in", "bytes_out", "code", "negotiation", "of_backend", "requests", "version")
+
+    def __init__(self, code: tuple[int, str]) -> None:
+        self.requests = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.code = code
+        """Key in the series of finished requests: status and backend."""
+        self.negotiation: tuple[RequestedKind, NegotiationResult] | None = None
+        """Key in the series of negotiations; None: nothing was negotiated."""
+        self.version: str | None = None
+        """Key in the series of requests by served version; None: they were not served at a version."""
+        self.of_backend: Histogram | None = None
+        """Durations of the backend that answered; None: none did, or it is not configured any more."""
+
+
+@final
 class ServiceCounters(OwnerCounters):
     """Counters of one service, and of its backends."""
 
     __slots__ = (
-        *(
-            "_advertised",
-            "_advertised_until",
-            "backends",
-            "bytes_in",
-            "bytes_out",
-            "durations",
-            "negotiations",
-        ),
-        *("requests", "served"),
+        *("_advertised", "_advertised_until", "backends", "durations", "negotiations"),
+        *("requests", "served", "subtotals"),
     )
 
     def __init__(self) -> None:
         super().__init__()
         self.requests: dict[tuple[int, str], int] = self.cell(OfRequests.requests)
         self.durations: Histogram = self.cell(OfRequests.request_duration_seconds)[()]
-        self.bytes_in = 0
-        """Bytes of bodies from clients that `pour` has not moved into the counted series yet."""
-        self.bytes_out = 0
-        """Bytes of bodies to clients that `pour` has not moved into the counted series yet."""
         self.negotiations: dict[tuple[RequestedKind, NegotiationResult], int] = self.cell(
             OfService.negotiations
         )
         self.served: dict[str, int] = self.cell(OfService.served_version)
         self.backends: dict[str, BackendCounters] = {}
+        self.subtotals: dict[SubtotalKey, Subtotal] = {}
+        """Counts of requests that `pour` has not moved into the cells yet."""
         self._advertised = VersionSet()
         """Versions that backends of the service have advertised, up to the view `_advertised_until`."""
         self._advertised_until: ServiceView | None = None
         """Last view of the service whose advertised versions are in `_advertised`."""
 
+    def new_subtotal(self, key: SubtotalKey, view: ServiceView | None) -> Subtotal:
+        """Returns the subtotal of requests with a new `key`. `view`: the service's current one, if any."""
+        if len(self.subtotals) >= MAX_SUBTOTALS:
+            self.pour()
+        backend, status, requested, result, version = key
+        code: Any = OfRequests.requests.keys.admit((status, backend), self.requests, self)
+        self.requests.setdefault(code, 0)
+        subtotal = self.subtotals[key] = Subtotal(code)
+        if result is not None:
+            subtotal.negotiation = (requested or _NOT_READ, result)
+            if result is NegotiationResult.SERVED:
+                subtotal.version = self._counted_version(version, view)
+        of_backend = self.backends.get(backend)
+        if of_backend is not None:
+            subtotal.of_backend = of_backend.durations
+        return subtotal
+
     def pour(self) -> None:
-        if self.bytes_in or self.bytes_out:
-            cell = self.cell(OfRequests.body_bytes)
-            cell["in"] += self.bytes_in
-            cell["out"] += self.bytes_out
-            self.bytes_in = self.bytes_out = 0
+        if not self.subtotals:
+            return
+        body_bytes = self.cell(OfRequests.body_bytes)
+        for subtotal in self.subtotals.values():
+            self.requests[subtotal.code] += subtotal.requests
+            body_bytes["in"] += subtotal.bytes_in
+            body_bytes["out"] += subtotal.bytes_out
+            if subtotal.negotiation is not None:
+                self.negotiations[subtotal.negotiation] += subtotal.requests
+            if subtotal.version is not None:
+                self.served[subtotal.version] += subtotal.requests
+        self.subtotals.clear()
 
     def configure(self, names: Collection[str]) -> None:
-        """Adds metric series, at zero, for new backends, and drops those of backends not among `names`."""
+        """Adds metric series, at zero, for new backends, and drops those of backends not among `names`.
+        `pour` comes before it."""
         for name in names:
             if name not in self.backends:
                 self.backends[name] = BackendCounters()
@@ -151,18 +196,13 @@ class ServiceCounters(OwnerCounters):
             for version in (offer.versions.lowest, offer.versions.highest):
                 self.served.setdefault(scheme.format(version), 0)
 
-    def count_request(self, status: int, backend: str) -> None:
-        """Counts a finished request under its (status, backend), which may be new."""
-        requests: Counter = OfRequests.requests
-        requests.count(self.requests, (status, backend), self)
-
-    def count_served(self, version: str, view: ServiceView | None) -> None:
-        """Counts a request by its served version, which may be new. Only an advertised one gets a series."""
+    def _counted_version(self, version: str, view: ServiceView | None) -> str:
+        """Returns the key that counts a served version, which may be new. Only an advertised one gets one."""
         if version not in self.served and len(self.served) < MAX_VERSIONS and view is not None:
             parsed = view.service.dialect.scheme.parse(version)
             if parsed is not None and parsed in self._advertised_with(view):
                 self.served[version] = 0
-        self.served[version if version in self.served else OTHER] += 1
+        return version if version in self.served else OTHER
 
     def _advertised_with(self, view: ServiceView) -> VersionSet:
         """Returns all versions that backends advertised up to `view`; needed by hardly any request."""

@@ -10,17 +10,13 @@ shared with whatever else is imported.
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final, final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import final
 
-from gateway.core.decision.decision import NegotiationResult
-from gateway.core.dialect import RequestedKind
 from gateway.core.fleet.offer import Offer
-from gateway.core.fleet.snapshot import Snapshot, SnapshotSource
+from gateway.core.fleet.snapshot import ServiceView, Snapshot, SnapshotSource
 from gateway.telemetry.collector import Collector
 from gateway.telemetry.counters import UNROUTED, Counted, Counters, OwnerCounters, ServiceCounters
-from gateway.telemetry.histogram import BUCKETS
 from gateway.telemetry.process_stats import ProcessStats, read_stats
 from gateway.telemetry.recent import RequestCounts
 from gateway.telemetry.request_record import RequestRecord
@@ -28,11 +24,6 @@ from gateway.telemetry.series.declaring import BACKEND, PROCESS, Cell, Counter, 
 from gateway.telemetry.series.now import Now
 from gateway.telemetry.series.process import OfConfiguration
 from gateway.telemetry.series.service import OfService
-
-_SERVED: Final = NegotiationResult.SERVED
-
-_NOT_READ: Final = RequestedKind.NONE
-"""Value of the label `requested` in a transparent service, where the requested version is not read."""
 
 
 @final
@@ -59,45 +50,24 @@ class Metrics:
 
     def record(self, request: RequestRecord) -> None:
         counters = self._by_service.get(request.service) or self._of_new_service(request.service)
-        backend = request.backend
-        key = (request.status, backend)
-        requests = counters.requests
-        count = requests.get(key)
-        if count is not None:
-            requests[key] = count + 1
-        else:
-            counters.count_request(*key)
-        seconds = request.seconds
-        durations = counters.durations
-        durations.counts[bisect_left(BUCKETS, seconds)] += 1
-        durations.total += seconds
-        counters.bytes_in += request.bytes_in
-        counters.bytes_out += request.bytes_out
-        result = request.result
-        if result is not None:
-            counters.negotiations[request.requested or _NOT_READ, result] += 1
-            if result is _SERVED:
-                version = request.version
-                count = counters.served.get(version)
-                if count is not None:
-                    counters.served[version] = count + 1
-                else:
-                    self._count_new_version(request.service, counters, version)
-        seconds = request.backend_seconds
-        of_backend = counters.backends.get(backend)
-        if seconds >= 0 and of_backend is not None:
-            durations = of_backend.durations
-            durations.counts[bisect_left(BUCKETS, seconds)] += 1
-            durations.total += seconds
+        key = (request.backend, request.status, request.requested, request.result, request.version)
+        subtotal = counters.subtotals.get(key)
+        if subtotal is None:
+            subtotal = counters.new_subtotal(key, self._view(request.service))
+        subtotal.requests += 1
+        subtotal.bytes_in += request.bytes_in
+        subtotal.bytes_out += request.bytes_out
+        counters.durations.add(request.seconds)
+        if subtotal.of_backend is not None and request.backend_seconds >= 0:
+            subtotal.of_backend.add(request.backend_seconds)
 
     def _of_new_service(self, service: str) -> ServiceCounters:
         """Counters of a service seen for the first time; `unconfigured` if it is not configured any more."""
         self._update_series()
         return self._by_service.get(service, self._counters.unconfigured)
 
-    def _count_new_version(self, service: str, counters: ServiceCounters, version: str) -> None:
-        view = self._snapshots.current.views.get(service) if self._snapshots is not None else None
-        counters.count_served(version, view)
+    def _view(self, service: str) -> ServiceView | None:
+        return self._snapshots.current.views.get(service) if self._snapshots is not None else None
 
     def _update_series(self) -> None:
         """Adds series for new services, backends and offers; drops those of removed services and backends."""
@@ -111,6 +81,7 @@ class Metrics:
             counters = services.get(service.name)
             if counters is None:
                 counters = services[service.name] = self._by_service[service.name] = ServiceCounters()
+            counters.pour()  # under the keys that its requests had until now
             if old is None or old.service is not service:
                 counters.configure({backend.name for backend in service.backends})
             counters.add_offer(view.offer, service.dialect.scheme)
@@ -174,16 +145,22 @@ class Metrics:
         self._counters.add(counted)
 
     def served(self) -> Mapping[str, Mapping[str, int]]:
-        """Returns requests served since the start, by service and version. The inner mappings are live."""
-        return {name: counters.served for name, counters in self._counters.services.items()}
+        """Returns requests served since the start, by service and version. The inner mappings grow with the
+        next calls."""
+        return {name: counters.served for name, counters in self._poured()}
 
     def request_counts(self) -> Mapping[str, RequestCounts]:
-        """Returns requests since the start by service. The inner mappings are live."""
-        services = self._counters.services.items()
+        """Returns requests since the start by service. The inner mappings grow with the next calls."""
         return {
             name: RequestCounts(each.requests, each.negotiations, each.cell(OfService.requests_refused))
-            for name, each in services
+            for name, each in self._poured()
         }
+
+    def _poured(self) -> Iterable[tuple[str, ServiceCounters]]:
+        services = self._counters.services
+        for counters in services.values():
+            counters.pour()
+        return services.items()
 
     def exposition(self, accept: str, stats: ProcessStats | None = None) -> tuple[Iterator[bytes], str]:
         """Returns the body of /metrics in pieces, between which others may run, and its content type."""

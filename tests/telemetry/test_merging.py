@@ -4,11 +4,14 @@ no counter falls."""
 from __future__ import annotations
 
 import pickle
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from functools import partial
 from time import thread_time
+from types import SimpleNamespace
 from typing import Final, TypeAlias
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,8 +25,10 @@ from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.errors import CLIENT_ERROR_REASONS
-from gateway.telemetry.counters import Counted
+from gateway.telemetry.counters import MAX_SUBTOTALS, Counted
+from gateway.telemetry.histogram import BUCKETS, Histogram
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.request_record import RequestRecord
 from gateway.telemetry.series.backend import OUT_OF_STEP, QUEUE_REFUSALS, OfBackend
 from gateway.telemetry.series.catalog import SERIES
 from gateway.telemetry.series.declaring import OTHER, Counter, Gauge, HistogramSeries, Series
@@ -305,6 +310,104 @@ def ending(before: dict[str, float], config: Config) -> dict[str, float]:
         )
 
     return {series: count for series, count in before.items() if stays(series)}
+
+
+# --- requests are counted in subtotals, which are poured when somebody reads -------------------------------
+
+
+def finished(event: Event) -> RequestRecord:
+    """The record that an event of `requests` hands to the metrics."""
+    found: list[RequestRecord] = []
+    event(SimpleNamespace(record=found.append))  # type: ignore[arg-type]
+    return found[0]
+
+
+def counted_plainly(history: Iterable[RequestRecord]) -> dict[tuple[str, int, str], int]:
+    """Requests by service, status and backend, of the services that are configured."""
+    count: dict[tuple[str, int, str], int] = {}
+    for each in history:
+        if each.service in SERVICES:
+            status = each.status if each.status < 600 else 0
+            backend = each.backend if each.backend in {*BACKENDS, "none"} else OTHER
+            key = (each.service, status, backend)
+            count[key] = count.get(key, 0) + 1
+    return count
+
+
+@settings(max_examples=examples(60))
+@given(st.lists(requests().map(finished), max_size=40))
+def test_requests_are_counted_as_a_plain_count_finds_them(history: list[RequestRecord]) -> None:
+    process = Process(snapshot_of(FULL))
+    for each in history:
+        process.metrics.record(each)
+
+    found = {
+        (service, *key): count
+        for service, counts in process.metrics.request_counts().items()
+        for key, count in counts.requests.items()
+        if count
+    }
+    assert found == counted_plainly(history)
+    served = [each for each in history if each.service == "a" and each.result is NegotiationResult.SERVED]
+    assert sum(process.metrics.served()["a"].values()) == len(served)
+
+
+@settings(max_examples=examples(60))
+@given(st.lists(st.tuples(st.one_of(requests(), configs), st.booleans()), max_size=40))
+def test_no_count_depends_on_when_somebody_reads(history: list[tuple[Event | Config, bool]]) -> None:
+    """A reload comes between some of them: each request counts by what was configured when it ended."""
+    rarely, often = Process(snapshot_of(FULL)), Process(snapshot_of(FULL))
+    for step, reads in history:
+        if isinstance(step, dict):
+            snapshot = snapshot_of(step)
+            rarely.learn(snapshot)
+            often.learn(snapshot)
+        else:
+            step(rarely.metrics)
+            step(often.metrics)
+        if reads:
+            counters(often.metrics)
+
+    # In the same order, too, as /metrics has them.
+    assert list(counters(often.metrics).items()) == list(counters(rarely.metrics).items())
+
+
+def test_a_request_counts_by_what_was_configured_when_it_ended() -> None:
+    process = Process(snapshot_of({"a": ("x", "y")}))
+    for backend in ("x", "y", "z"):
+        process.metrics.record(record(service="a", backend=backend))
+    process.learn(snapshot_of({"a": ("y", "z")}))
+    process.metrics.record(record(service="a", backend="z"))
+    process.metrics.record(record(service="a", backend="x"))
+
+    counts = process.metrics.request_counts()["a"].requests
+    assert {backend: count for (status, backend), count in counts.items() if status == 200} == {
+        "y": 1,
+        "z": 1,
+        OTHER: 2,
+    }
+
+
+def test_clients_cannot_make_subtotals_without_bound() -> None:
+    process = Process(snapshot_of(FULL))
+    for minor in range(3 * MAX_SUBTOTALS):
+        refused = NegotiationResult.ABOVE_MAX
+        process.metrics.record(record(service="a", backend="none", result=refused, version=f"2.{minor}"))
+
+    counts = process.metrics.request_counts()["a"]
+    assert counts.results[RequestedKind.EXACT, NegotiationResult.ABOVE_MAX] == 3 * MAX_SUBTOTALS
+    assert counts.requests[200, "none"] == 3 * MAX_SUBTOTALS
+
+
+@given(st.lists(st.sampled_from(BUCKETS) | st.floats(0, 64), max_size=30))
+def test_durations_are_in_the_buckets_that_a_search_finds(durations: list[float]) -> None:
+    histogram = Histogram()
+    for each in durations:
+        histogram.add(each)
+
+    found = [bisect_left(BUCKETS, each) for each in durations]
+    assert histogram.counts == [found.count(at) for at in range(len(BUCKETS) + 1)]
+    assert histogram.total == pytest.approx(sum(durations))
 
 
 # --- what came of something that is gone -------------------------------------------------------------------
