@@ -6,7 +6,7 @@ has ended. It does not change after that, so a reader may keep it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gateway.core.http.request_ids import PLAIN_IDS
 from gateway.telemetry.trace_context import RequestTrace, trace_digits
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 NO_BACKEND = "none"
 """Value of the label `backend` for responses that the gateway made itself."""
-
-_is_id: Final = PLAIN_IDS.form.fullmatch
 
 
 class ReceivedHead(Protocol):
@@ -111,7 +109,7 @@ class RequestRecord:
     def response_request_id(self) -> str:
         """Well-formed request id in the response; empty: there is none, or it was not read."""
         text = self.response_id.decode("latin-1")
-        return text if _is_id(text) else ""
+        return text if PLAIN_IDS.is_valid(text) else ""
 
     @response_request_id.setter
     def response_request_id(self, request_id: str) -> None:

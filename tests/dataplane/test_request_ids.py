@@ -27,7 +27,7 @@ from gateway.core.http.request_ids import OPENSTACK_IDS, PLAIN_IDS
 from gateway.core.versions.ranges import VersionSet
 from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_head import read_request_head
-from gateway.dataplane.http1.request_ids import RequestIdSource, id_lines
+from gateway.dataplane.http1.request_ids import RequestIdSource, id_lines, is_made
 from gateway.dialects import discover
 from gateway.settings import Limits
 from tests.kit.backends import (
@@ -380,6 +380,26 @@ def test_R_D6_a_backend_gets_no_malformed_id_and_one_that_is_in_the_log(
 
     written = dict(read_fields(b"\r\n" + id_lines(head, resolution, request_id) + b"\r\n"))
 
+    given_one = OPENSTACK_IDS.is_valid(own) or PLAIN_IDS.is_valid(plain)
+    assert is_made(head, request_id) is not given_one
     assert request_id in written.values()
     assert PLAIN_IDS.is_valid(written.get(PLAIN_FIELD, "1"))
     assert other or OPENSTACK_IDS.is_valid(written.get(ID_FIELD, GIVEN))
+
+
+@settings(max_examples=examples(200))
+@given(st.integers(0, len(GIVEN)), st.integers(0, 1), st.text("0afgAFr-_:/%", max_size=2))
+def test_R_D6_an_id_is_kept_if_it_has_the_form_of_its_api(at: int, cut: int, put: str) -> None:
+    """One that differs from it by a character, or in length, is replaced."""
+    text = GIVEN[:at] + put + GIVEN[at + cut :]
+    service = service_with(dialect_of("ironic"), "1.1-1.90", refusing_backend())
+    view = Snapshot.configured([service], now=0.0).views["ironic"]
+    head = read_request_head(
+        request("GET", "/", f"{ID_FIELD}: {text}"),
+        NameTable.for_requests(frozenset(), frozenset({ID_FIELD.lower()})),
+        Limits(),
+    )
+    resolution = Resolution(view, Endpoint("resource"), candidates=view.by_version.everyone)
+
+    kept = RequestIdSource().of(resolution, head) == text
+    assert kept is (re.fullmatch("req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", text) is not None)

@@ -10,9 +10,20 @@ from dataclasses import dataclass, field
 from typing import final
 
 from gateway.core.http.message import normalize_name
+from gateway.core.http.patterns import Pattern, literal, span
 
-_OPENSTACK_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_PLAIN_ID = re.compile(r"[0-9A-Za-z._:/+=-]{1,128}")
+_DIGIT = rb"[0-9a-f]"
+_FOUR_DIGITS = literal(b"-") + span(_DIGIT, 4, 4)
+_OPENSTACK_ID = (
+    literal(b"req-")
+    + span(_DIGIT, 8, 8)
+    + _FOUR_DIGITS
+    + _FOUR_DIGITS
+    + _FOUR_DIGITS
+    + literal(b"-")
+    + span(_DIGIT, 12, 12)
+)
+_PLAIN_ID = span(rb"[0-9A-Za-z._:/+=-]", 1, 128)
 
 
 @final
@@ -26,19 +37,21 @@ class RequestIds:
     """Canonical names of the headers in which responses made by the gateway name the id."""
     prefix: str = "req-"
     """Prefix of a request id that the gateway makes. A UUID follows."""
-    form: re.Pattern[str] = _OPENSTACK_ID
+    form: Pattern = _OPENSTACK_ID
     """Pattern of a valid request id. Its characters need no quotes, in a header or in a log line."""
     normalized_header: str = field(init=False)
     line_start: bytes = field(init=False)
     """Header line of the request id for backends up to its value, as bytes."""
+    _expression: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "normalized_header", normalize_name(self.request_header))
         object.__setattr__(self, "line_start", f"{self.request_header}: ".encode("ascii"))
+        object.__setattr__(self, "_expression", re.compile(self.form.source.decode("ascii")))
 
     def is_valid(self, text: str) -> bool:
         """Whether servers of this family accept `text` as an id."""
-        return self.form.fullmatch(text) is not None
+        return self._expression.fullmatch(text) is not None
 
 
 PLAIN_IDS = RequestIds("X-Request-Id", ("X-Request-Id",), prefix="", form=_PLAIN_ID)

@@ -138,7 +138,7 @@ class Attempt(ResponseReceiver):
         reader = context.response_reader(view)
         connection.start(self, reader, view.service, body, is_head_request=request.method == "HEAD")
         request_id = owner.record.request_id
-        if request_id and (not request.request_ids or is_made(request, resolution)):
+        if request_id and is_made(request, request_id):
             sent_ids = connection.sent_ids
             if len(sent_ids) >= MAX_SENT_IDS:
                 del sent_ids[0]

@@ -15,12 +15,15 @@ from random import getrandbits
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from gateway.core.http.request_ids import OPENSTACK_IDS, PLAIN_IDS
+from gateway.dataplane.http1.matchers import match_function
 
 if TYPE_CHECKING:
     from gateway.core.decision.decision import Resolution
     from gateway.core.dialect import Dialect
     from gateway.core.http.message import Response
+    from gateway.core.http.patterns import Pattern
     from gateway.core.http.request_ids import RequestIds
+    from gateway.dataplane.http1.matchers import MatchFunction
     from gateway.dataplane.http1.request_head import RequestHead
     from gateway.telemetry.request_record import RequestRecord
 
@@ -39,6 +42,8 @@ class RequestIdSource:
         self._numbers = count(getrandbits(40))
         self.mark = self._worker.encode()
         """Mark in every request id that this worker makes, and in no other."""
+        self._matches: dict[Pattern, MatchFunction] = {}
+        """Functions that match the ids of an API, by their form."""
 
     def of(self, resolution: Resolution, request: RequestHead) -> str:
         """Id of a request. Empty in a transparent service whose client sent none: nothing is added there."""
@@ -46,15 +51,20 @@ class RequestIdSource:
         if fields:
             name, _, value = fields[0]
             if len(fields) == 1 and name == ids.normalized_header:  # as of nearly every client
-                given = value.decode("latin-1")
-                if ids.form.fullmatch(given) is not None:
+                found = (self._matches.get(ids.form) or self._new_match(ids.form))(value)
+                if found is not None and found[0] == len(value):
+                    return value.decode("ascii")
+            else:
+                given = _given(request, ids)
+                if given:
                     return given
-            given = _given(request, ids)
-            if given:
-                return given
         if resolution.view.offer.transparent:
             return ""
         return f"{ids.prefix}{self._worker}{next(self._numbers):012x}"
+
+    def _new_match(self, form: Pattern) -> MatchFunction:
+        found = self._matches[form] = match_function(form, (), ())
+        return found
 
     def name_in(
         self, response: Response, dialect: Dialect | None, request: RequestHead, record: RequestRecord
@@ -75,9 +85,10 @@ class RequestIdSource:
         return response
 
 
-def is_made(request: RequestHead, resolution: Resolution) -> bool:
-    """Whether the gateway has made the id of a request, because no well-formed one came with it."""
-    return not _given(request, resolution.request_ids)
+def is_made(request: RequestHead, request_id: str) -> bool:
+    """Whether the gateway has made the id of a request: no field that came with it has this value."""
+    made = request_id.encode()
+    return all(value != made for _, _, value in request.request_ids)
 
 
 def id_lines(request: RequestHead, resolution: Resolution, request_id: str) -> bytes:
@@ -86,10 +97,8 @@ def id_lines(request: RequestHead, resolution: Resolution, request_id: str) -> b
     transparent service."""
     ids, fields = resolution.request_ids, request.request_ids
     transparent = resolution.view.offer.transparent
-    if len(fields) == 1 and not transparent:
-        name, _, value = fields[0]
-        if name == ids.normalized_header and value == request_id.encode():  # as of nearly every client
-            return ids.line_start + value + b"\r\n"
+    if len(fields) == 1 and fields[0][0] == ids.normalized_header and not transparent:  # as nearly always
+        return ids.line_start + request_id.encode() + b"\r\n"
     lines, edits = b"", resolution.request_edits
     written: tuple[str, str] = (ids.normalized_header, PLAIN_NAME)
     if transparent:
