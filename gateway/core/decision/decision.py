@@ -20,7 +20,7 @@ which changes the cost and not the result. `core.decision.explanation` explains 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping, MutableMapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias, final
@@ -228,7 +228,7 @@ NO_ROUTE = Unrouted()
 Decision: TypeAlias = Forward | Refuse | Answer | AnswerCached | Unrouted
 
 DecisionKey: TypeAlias = tuple[str, Endpoint, tuple[object, ...]]
-DecisionCache: TypeAlias = MutableMapping[DecisionKey, Resolution]
+DecisionCache: TypeAlias = dict[DecisionKey, Resolution]
 
 
 def decide(
@@ -251,18 +251,17 @@ def decide(
     `throttled`: services whose rate-limited endpoints have answered too often. `cached_documents`: those that
     the caller can answer. `held_back`, `leases`: as for `selection.select`.
     """
-    method, query = head.method, head.query
+    method, path, query = head.method, head.path, head.query
     # 3. Route.
-    route = snapshot.routes.find(host, head.path)
+    route = snapshot.routes.find(host, path)
     if route is None:
         return NO_ROUTE
     view = snapshot.views[route.service]
-    path = route.local(head.path)
+    path = route.local(path)
     # 4, 5, and the candidates of 6: `resolve`, cached by service, endpoint and selected fields.
     dialect = view.service.dialect
     methods: tuple[str, ...] = (method,)
-    parameter = dialect.method_parameter
-    if dialect.method_override or (query and parameter and ("%" in query or parameter in query)):
+    if dialect.method_override or (query and _may_name_method(query, dialect.method_parameter)):
         methods = possible_methods(head, dialect.method_override, dialect.method_parameter)
     endpoint = dialect.endpoint(methods[0], path, query)
     key = (route.service, endpoint, head.selected)
@@ -290,6 +289,10 @@ def decide(
     forward.resolution, forward.member = resolution, member
     forward.path, forward.methods = path, methods
     return forward
+
+
+def _may_name_method(query: str, parameter: str | None) -> bool:
+    return parameter is not None and ("%" in query or parameter in query)
 
 
 def _missing_operation(
