@@ -105,12 +105,8 @@ class MemberSet:
 
     def with_members(self, changed: Mapping[int, Member]) -> MemberSet:
         """A copy of the member set with these members in place of those at the same positions."""
-        members, summaries, groups, mark = (
-            list(self.all),
-            list(self.summaries),
-            dict(self.by_summary),
-            self.mark,
-        )
+        members = list(self.all)
+        news: dict[int, Member] = {}
         for at, member in changed.items():
             before = members[at]
             members[at] = member
@@ -118,21 +114,33 @@ class MemberSet:
                 if member == before:
                     object.__setattr__(member, "mark", before.mark)
                 else:
-                    _remove(groups, summaries[at])
-                    summaries[at] = _add(groups, member.summary)
-                    mark = Mark()
+                    news[at] = member
         everyone = tuple(members)
+        summaries, groups, mark = self.summaries, self.by_summary, self.mark
+        if news:  # otherwise only times are new, as after most probes
+            summaries, groups = self._counted_with(news)
+            mark = Mark()
         return MemberSet(
             everyone,
             self.pin,
             self.scheme_id,
             self.undiscovered,
             positions=self.positions,
-            summaries=tuple(summaries),
+            summaries=summaries,
             by_summary=groups,
             mark=mark,
             counted=everyone,
         )
+
+    def _counted_with(
+        self, news: Mapping[int, Member]
+    ) -> tuple[tuple[MemberSummary, ...], Mapping[MemberSummary, Group]]:
+        """The summaries and their groups with these members in place of those at the same positions."""
+        summaries, groups = list(self.summaries), dict(self.by_summary)
+        for at, member in news.items():
+            _remove(groups, summaries[at])
+            summaries[at] = _add(groups, member.summary)
+        return tuple(summaries), groups
 
     def knows_the_same(self, other: MemberSet) -> bool:
         """Whether the same is known of all members, and pinned, as in `other`, a state of this set."""
