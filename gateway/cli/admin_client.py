@@ -11,23 +11,24 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 import click
 
+from gateway.cli import one_request
 from gateway.cli.command import Decorated, file_option, read_settings, usage_error
 from gateway.errors import AdminError, SettingsError, TokenError
 from gateway.runtime.terminal import plain
 
 if TYPE_CHECKING:
+    import socket
     import ssl
-    from http.client import HTTPSConnection
 
     from gateway.cli.admin_section import AdminSection
 
@@ -37,15 +38,9 @@ TIMEOUT: Final = 10.0
 """Seconds to wait for one response. The admin listener responds from memory; a reload reads one file."""
 NO_GATEWAY: Final = "{url} is not a skewgate admin listener"
 HOW_TO_NAME_ONE: Final = "; start one with `skewgate run`, or give its address with -c FILE or --admin URL"
-MAX_RESPONSE: Final = 16 << 20
-"""Maximum size of a response in bytes. /status of a thousand backends takes less than one MiB."""
-
 _CERTIFICATE: Final = re.compile(
     "-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.ASCII | re.DOTALL
 )
-
-Get: TypeAlias = Callable[[tuple[str, int], str, Mapping[str, str], float], tuple[int, bytes]]
-"""Function that sends a GET over plain HTTP: (address, target, headers, seconds) -> (status, body)."""
 
 
 @final
@@ -62,13 +57,16 @@ class AdminTls:
     pinned: frozenset[bytes] = frozenset()
     """Certificates (DER) of which the gateway must show one; empty: name and CA are verified instead."""
 
-    def connection(self, host: str, port: int | None, timeout: float) -> HTTPSConnection:
+    def connection(self, host: str, port: int, timeout: float) -> ssl.SSLSocket:
         """Open a connection and verify the gateway. Raises `OSError`, and `AdminError` for unusable files."""
-        from http.client import HTTPSConnection  # noqa: PLC0415 - plain HTTP does without TLS
-
-        connection = HTTPSConnection(host, port, timeout=timeout, context=self._context())
-        connection.connect()
-        if self.pinned and connection.sock.getpeercert(binary_form=True) not in self.pinned:
+        context = self._context()
+        plain = one_request.connect(host, port, timeout)
+        try:
+            connection = context.wrap_socket(plain, server_hostname=host)
+        except BaseException:
+            plain.close()
+            raise
+        if self.pinned and connection.getpeercert(binary_form=True) not in self.pinned:
             connection.close()
             raise AdminError(
                 "its certificate is not the one in the configuration: another program listens there, or the"
@@ -122,22 +120,22 @@ class AdminClient:
         query: Iterable[tuple[str, str]] = (),
         *,
         body: bytes | None = None,
-        get: Get | None = None,
     ) -> tuple[int, bytes]:
         """Send the admin listener a request, with `body` as JSON, and return status and body of the response.
-        Raises `AdminError` without a response, and `TokenError` for a wrong or missing token. `get`: used
-        instead of `http.client` over plain HTTP."""
+        Raises `AdminError` without a response, and `TokenError` for a wrong or missing token."""
         parts = urlsplit(self.url)
-        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        headers = {"Host": parts.netloc}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
         if body is not None:
             headers["Content-Type"] = "application/json"
         pairs = list(query)
         target = parts.path.rstrip("/") + path + (f"?{urlencode(pairs)}" if pairs else "")
         try:
-            if get is not None and parts.scheme == "http":
-                status, content = get((parts.hostname or "", parts.port or 80), target, headers, self.timeout)
-            else:
-                status, content = self._exchange(parts, method, target, body, headers)
+            with self._connect(parts) as connection:
+                status, content = one_request.send_request(
+                    connection, method, target, headers, body or b"", timeout=self.timeout
+                )
         except AdminError as problem:
             raise AdminError(f"no connection to {self.url}: {problem}") from None
         except OSError as problem:
@@ -148,26 +146,12 @@ class AdminClient:
             raise TokenError(f"{self.url} needs a token: give it in -c FILE or in {TOKEN_VARIABLE}")
         return status, content
 
-    def _exchange(
-        self, parts: SplitResult, method: str, target: str, body: bytes | None, headers: dict[str, str]
-    ) -> tuple[int, bytes]:
-        from http.client import HTTPConnection, HTTPException  # noqa: PLC0415 - imports TLS
-
+    def _connect(self, parts: SplitResult) -> socket.socket:
+        """Open a connection. Over TLS, the gateway is verified before it gets the token."""
         host = parts.hostname or ""
-        connection: HTTPConnection | None = None
-        try:
-            if parts.scheme == "https":  # the gateway is verified before it gets the token
-                connection = self.tls.connection(host, parts.port, self.timeout)
-            else:
-                connection = HTTPConnection(host, parts.port, timeout=self.timeout)
-            connection.request(method, target, body, headers)
-            response = connection.getresponse()
-            return response.status, response.read(MAX_RESPONSE)
-        except HTTPException as problem:
-            raise OSError(str(problem) or type(problem).__name__) from problem
-        finally:
-            if connection is not None:
-                connection.close()
+        if parts.scheme == "https":
+            return self.tls.connection(host, parts.port or 443, self.timeout)
+        return one_request.connect(host, parts.port or 80, self.timeout)
 
     def _no_response(self, problem: OSError) -> str:
         reason = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__

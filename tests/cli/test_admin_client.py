@@ -270,6 +270,19 @@ VERBS = [
 ]
 
 
+@pytest.mark.parametrize("token", ["open-sesame\r\nHost: other", "open-sesame-\N{EURO SIGN}"])
+async def test_a_token_that_no_header_can_hold_is_refused_before_it_is_sent(
+    running: Running, call_main: Call, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    monkeypatch.setenv("SKEWGATE_ADMIN_TOKEN", token)
+
+    ended = await call_main("status", "--admin", running.admin)
+
+    refused = "the address or the token has a character that HTTP does not allow"
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err == f"skewgate: no gateway responds at {running.admin}: {refused}\n"
+
+
 async def test_the_listener_and_its_token_are_found_in_the_file_or_the_environment(
     write: Write, session: aiohttp.ClientSession, call_main: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
