@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from gateway.core.http.request_ids import PLAIN_IDS
+from gateway.core.http.request_ids import is_plain_id
 from gateway.telemetry.trace_context import RequestTrace, trace_digits
 
 if TYPE_CHECKING:
@@ -108,8 +108,7 @@ class RequestRecord:
     @property
     def response_request_id(self) -> str:
         """Well-formed request id in the response; empty: there is none, or it was not read."""
-        text = self.response_id.decode("latin-1")
-        return text if PLAIN_IDS.is_valid(text) else ""
+        return self.response_id.decode() if is_plain_id(self.response_id) else ""
 
     @response_request_id.setter
     def response_request_id(self, request_id: str) -> None:

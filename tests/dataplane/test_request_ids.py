@@ -23,7 +23,7 @@ from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import ProbeSucceeded
 from gateway.core.fleet.service import Match, Service
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.core.http.request_ids import OPENSTACK_IDS, PLAIN_IDS
+from gateway.core.http.request_ids import OPENSTACK_IDS, PLAIN_IDS, is_plain_id
 from gateway.core.versions.ranges import VersionSet
 from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_head import read_request_head
@@ -403,3 +403,10 @@ def test_R_D6_an_id_is_kept_if_it_has_the_form_of_its_api(at: int, cut: int, put
 
     kept = RequestIdSource().of(resolution, head) == text
     assert kept is (re.fullmatch("req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", text) is not None)
+
+
+def test_a_plain_id_has_the_form_of_plain_ids() -> None:
+    for byte in range(256):
+        for value in (bytes([byte]), b"a%cz" % byte):
+            assert is_plain_id(value) is PLAIN_IDS.is_valid(value.decode("latin-1"))
+    assert [is_plain_id(b"a" * length) for length in (0, 1, 128, 129)] == [False, True, True, False]
