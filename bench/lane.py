@@ -82,7 +82,7 @@ class Lane:
         metrics.watch(holder)
         self.flush = self.worker.context.flush
         self.client_side, self.backend_side = MemoryTransport(near), MemoryTransport(near)
-        pool = self.worker.pool(holder.current.views["baremetal"].members.all[0])
+        pool = self.worker.pools.of(holder.current.views["baremetal"].members.all[0])
         self.backend = BackendConnection(pool)
         self.backend.connection_made(self.backend_side)
         pool.on_idle(self.backend)

@@ -10,13 +10,14 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from time import monotonic
 from typing import Final, final
 
 from gateway.core.fleet.backend import Member
-from gateway.dataplane.backends.pool import ConnectionPool, Resolve
+from gateway.dataplane.backends.pool import Resolve
+from gateway.dataplane.backends.pools import ConnectionPools
 from gateway.dataplane.context import NEVER, TICK, Context
 from gateway.dataplane.edge.accept_phase import AcceptPhase, ListenerFilter, PendingConnection
 from gateway.dataplane.edge.balance import Balance
@@ -52,7 +53,6 @@ class Worker:
         self.name = name
         self.context = context
         context.held_bodies.on_full = self._bound_reads
-        self._resolve = resolve
         self._shed_connections = 0
         """Number of connections shed before a request since the last log line about it."""
         self._room_logged_at = self._shed_logged_at = float("-inf")
@@ -61,10 +61,9 @@ class Worker:
         """Client connections that have not reached HTTP yet."""
         self._serving = self._aborted = False
         """Two flags: whether the worker has listened on every address; whether it has closed everything."""
-        self._room = ClientRoom(self.context, self.accept_phase, self._open_pools)
+        self._room = ClientRoom(self.context, self.accept_phase, lambda: self.pools.all())  # noqa: PLW0108 - set next
+        self.pools = ConnectionPools(context, resolve, self._room)
         self._clients = self._room.clients
-        self._pools: dict[str, ConnectionPool] = {}
-        self._retired: list[ConnectionPool] = []
         self._released_from: object = None
         """Views of the snapshot whose removed backends and services are released already."""
         self._balance: Balance | None = None
@@ -160,7 +159,7 @@ class Worker:
             tunnel.cut(TunnelEnding.DRAINED)
         for client in tuple(self._clients):
             client.transport.abort()
-        for pool in self._open_pools():
+        for pool in self.pools.all():
             pool.abort()
         await self._listeners.wait_closed()
         # A request ends when the loop reports its connection as lost, an iteration or two later. Its record
@@ -243,30 +242,10 @@ class Worker:
 
     # -- backends
 
-    def pool(self, member: Member) -> ConnectionPool:
-        """Connection pool of this member; a new one if its address has changed."""
-        pool = self._pools.get(member.key)
-        if pool is None or (pool.backend is not member.backend and pool.backend != member.backend):
-            if pool is not None:
-                self._retire(pool)
-            pool = self._pools[member.key] = ConnectionPool(
-                self.context, member.service, member.backend, self._resolve, self._room
-            )
-        return pool
-
     def trim(self, member: Member, most: int) -> int:
         """Close unused connections to the member until at most `most` are left; returns how many are open."""
-        pool = self._pools.get(member.key)
+        pool = self.pools.by_key.get(member.key)
         return 0 if pool is None else pool.trim(most)
-
-    def _open_pools(self) -> Sequence[ConnectionPool]:
-        """All connection pools, those of removed backends included."""
-        return (*self._pools.values(), *self._retired)
-
-    def _retire(self, pool: ConnectionPool) -> None:
-        pool.close()
-        self._retired = [retired for retired in self._retired if retired.connections]
-        self._retired.append(pool)
 
     # -- the coarse clock
 
@@ -315,7 +294,7 @@ class Worker:
                 self._room.most,
             )
             self._room.closed, self._room_logged_at = 0, now
-        for pool in self._open_pools():
+        for pool in self.pools.all():
             for connection in [conn for conn in pool.connections if conn.deadline <= now]:
                 if connection.deadline <= now:
                     connection.on_deadline()
@@ -338,9 +317,10 @@ class Worker:
         if snapshot.views is self._released_from:
             return
         members = {one.key: one for each in snapshot.fleet.member_sets.values() for one in each.all}
-        for key in self._pools.keys() - members.keys():
-            self._retire(self._pools.pop(key))
-        drained = [pool for key, pool in self._pools.items() if members[key].drained or members[key].absent]
+        pools = self.pools.by_key
+        for key in pools.keys() - members.keys():
+            self.pools.retire(key)
+        drained = [pool for key, pool in pools.items() if members[key].drained or members[key].absent]
         for pool in drained:  # it is about to be stopped; open connections would delay that
             pool.close_idle()
         removed = [
@@ -368,7 +348,7 @@ class Worker:
             in_flight_by_member=dict(context.in_flight_by_member),
             in_flight_by_service=dict(context.in_flight_by_service),
             waiting_by_member=dict(context.request_queue.waiting_by_member),
-            connections={(pool.service, pool.backend.name): pool.counts() for pool in self._pools.values()},
+            connections={(one.service, one.backend.name): one.counts() for one in self.pools.by_key.values()},
             tunnels_open=dict(Counter(tunnel.service for tunnel in context.tunnels)),
             ejected=context.ejections.ejected(),
             use={

@@ -174,7 +174,7 @@ async def test_what_clients_held_that_have_gone_is_given_back(testbed: Testbed) 
         for client in waiting.clients:
             client.reset()
         waiting.lookup.go_on.set()
-        pools = waiting.gateway.worker._pools.values()
+        pools = waiting.gateway.worker.pools.by_key.values()
         await until(lambda: not any(pool._connecting for pool in pools))
         await waiting.gateway.recorded(NUMBER)
         for pool in pools:
@@ -235,7 +235,7 @@ async def test_once_it_is_over_those_that_connect_are_read_as_before(testbed: Te
     waiting.lookup.go_on.clear()
     for one in (*waiting.clients, client):
         assert len(one.reader._buffer) == 0  # type: ignore[attr-defined]
-    for pool in gateway.worker._pools.values():
+    for pool in gateway.worker.pools.by_key.values():
         pool.close_idle()
     for one in (*waiting.clients, client):
         one.writer.write(upload(content(2)))

@@ -38,7 +38,7 @@ def answer_to(message: Message, *lines: str, status: int = 200, body: bytes = b"
 
 
 def pool_of(gateway: Gateway) -> ConnectionPool:
-    [pool] = gateway.worker._pools.values()
+    [pool] = gateway.worker.pools.by_key.values()
     return pool
 
 

@@ -404,7 +404,7 @@ async def test_the_kernel_asks_silent_clients_and_backends_whether_they_are_ther
     assert (await client.request(GET)).status == 200
 
     (downstream,) = gateway.worker._clients
-    (upstream,) = next(iter(gateway.worker._pools.values())).connections
+    (upstream,) = next(iter(gateway.worker.pools.by_key.values())).connections
     for transport in (downstream.transport, upstream.transport):
         sock = transport.get_extra_info("socket")
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)

@@ -46,7 +46,7 @@ async def sending(client: Client, *parts: bytes) -> AsyncIterator[asyncio.Task[N
 
 
 def connections(gateway: Gateway) -> int:
-    return sum(len(pool.connections) for pool in gateway.worker._pools.values())
+    return sum(len(pool.connections) for pool in gateway.worker.pools.by_key.values())
 
 
 async def test_after_an_early_response_a_backend_that_takes_no_more_is_let_go(testbed: Testbed) -> None:
@@ -123,7 +123,7 @@ async def test_the_first_write_of_a_body_may_stop_the_upload(testbed: Testbed) -
         await asyncio.wait({task}, timeout=1)
 
         assert not task.done()
-        pools = gateway.worker._pools.values()
+        pools = gateway.worker.pools.by_key.values()
         waiting = [one.transport.get_write_buffer_size() for pool in pools for one in pool.connections]
         assert sum(waiting) < 20 * MIB
         over.set()
@@ -177,7 +177,7 @@ async def test_a_deadline_of_one_request_is_not_that_of_the_next(testbed: Testbe
         assert (await client.response()).status == 200
     await clients[0].send(request("POST", "/v1/hang"), request("POST"))
     await backend.received(3)
-    (pool,) = gateway.worker._pools.values()
+    (pool,) = gateway.worker.pools.by_key.values()
     idle = set(pool.idle)
 
     class Ordered(set[BackendConnection]):

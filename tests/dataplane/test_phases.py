@@ -148,7 +148,7 @@ class Backend:
         snapshot = self.lane.worker.context.snapshots.current
         self._service: Service = snapshot.views["baremetal"].service
         self._view = snapshot.views["baremetal"]
-        self.pool = self.lane.worker.pool(self._view.members.all[0])
+        self.pool = self.lane.worker.pools.of(self._view.members.all[0])
         self.pool.idle.clear()
         self.transport = MemoryTransport(near)
         self.connection = BackendConnection(self.pool)

@@ -223,7 +223,7 @@ async def test_R3_after_the_first_byte_of_a_response_nothing_is_sent_again(
 
     await client.send(request())
     if end == "hangs":
-        pools = gateway.worker._pools.values()
+        pools = gateway.worker.pools.by_key.values()
         await until(lambda: any(one._any_byte_received for pool in pools for one in pool.connections))
         gateway.turn(HEAD_TIME)
     answer = await client.response()

@@ -254,7 +254,7 @@ async def test_nothing_is_lost_of_a_response_that_ends_while_it_is_held_back(
         gateway, client, peer = await asked(testbed, backend)
         await peer.send(response(200, f"Content-Length: {len(body)}", "Connection: close") + body[:256])
         await client.reader.readuntil(body[:256])
-        (pool,) = gateway.worker._pools.values()
+        (pool,) = gateway.worker.pools.by_key.values()
         (connection,) = pool.connections
         connection.pause_reading()
         await peer.send(body[256:])

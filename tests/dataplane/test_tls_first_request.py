@@ -22,7 +22,7 @@ def at_first_send(gateway: Gateway, action: Callable[[], None]) -> None:
     context, calls = gateway.worker.context, iter((action,))
 
     def clock() -> float:
-        if any(pool.connections for pool in gateway.worker._pools.values()):
+        if any(pool.connections for pool in gateway.worker.pools.by_key.values()):
             for call in calls:
                 call()
         return monotonic()
@@ -32,7 +32,7 @@ def at_first_send(gateway: Gateway, action: Callable[[], None]) -> None:
 
 def wait_until_readable(gateway: Gateway, *, closed: bool) -> None:
     """What the backend has sent has arrived at the gateway, which has not read it."""
-    (pool,) = gateway.worker._pools.values()
+    (pool,) = gateway.worker.pools.by_key.values()
     (connection,) = pool.connections
     poll = select.poll()
     poll.register(

@@ -36,9 +36,8 @@ from gateway.errors import FramingError
 from gateway.telemetry.series.process import OfProcess
 
 if TYPE_CHECKING:
-    from gateway.core.fleet.backend import Member
     from gateway.core.fleet.timeouts import Timeouts
-    from gateway.dataplane.backends.pool import ConnectionPool
+    from gateway.dataplane.backends.pools import ConnectionPools
     from gateway.dataplane.context import Context
     from gateway.dataplane.http1.request_body import RequestBody
 
@@ -62,6 +61,7 @@ class ClientHome(Protocol):
     """Interface of the worker for its client connections."""
 
     context: Context
+    pools: ConnectionPools
 
     def client_connected(self, client: ClientConnection, /) -> None:
         """Register a new client connection."""
@@ -71,9 +71,6 @@ class ClientHome(Protocol):
 
     def client_disconnected(self, client: ClientConnection, /) -> None:
         """Forget a client whose connection is closed."""
-
-    def pool(self, member: Member, /) -> ConnectionPool:
-        """Connection pool of a member."""
 
 
 @final
@@ -104,7 +101,7 @@ class ClientConnection(Downstream):
         "opened",
         "peer",
         "phase",
-        "pool",
+        "pools",
         "requests",
         "transport",
         "worker",
@@ -114,7 +111,7 @@ class ClientConnection(Downstream):
         """Set up a client connection of `worker`. `peer`: if it is known before the connection is made."""
         self.worker = worker
         context = self.context = worker.context
-        self.pool = worker.pool
+        self.pools = worker.pools
         self.phase: ClientPhase = IDLE
         self.transport: asyncio.Transport
         self._known_peer = peer

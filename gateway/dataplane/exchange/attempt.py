@@ -105,7 +105,7 @@ class Attempt(ResponseReceiver):
         owner, member = self._owner, self.member
         body = owner.body
         owner.context.in_flight_by_member[member.key] += 1
-        pool = owner.downstream.pool(member)
+        pool = owner.downstream.pools.of(member)
         connection = None if new_connection else pool.acquire(verify=body is not None and body.streams)
         if connection is None:
             if owner.context.tracing is not None:

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
 
-    from gateway.core.fleet.backend import Member
-    from gateway.dataplane.backends.pool import ConnectionPool
+    from gateway.dataplane.backends.pools import ConnectionPools
     from gateway.dataplane.context import Context
     from gateway.dataplane.http1.forwarding import Peer
 
@@ -30,8 +28,7 @@ class Downstream:
     peer: Peer
     congested: bool
     """Whether the client does not take what was written."""
-    pool: Callable[[Member], ConnectionPool]
-    """Returns the connection pool of a member."""
+    pools: ConnectionPools
 
     def await_body(self) -> None:
         """Begin to wait for a request body from the client."""
