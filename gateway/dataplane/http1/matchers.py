@@ -1,4 +1,4 @@
-"""Matchers of heads: what a layout's pattern finds at the beginning of some bytes.
+"""Matchers: what a pattern, of a layout or of an id, finds at the beginning of some bytes.
 
 The matcher in C (`layout_matcher.c`) is taken if it is there, else one that uses `re`; both give the same
 result (tests/dataplane compares them). Which rules a head obeys, and what is cut out of it, is for `layouts`.
