@@ -69,6 +69,11 @@ def until_others(seconds: float, now: float) -> float:
     return (math.floor((now + seconds) / TOGETHER) + 1) * TOGETHER - now
 
 
+async def sleep_until_others(seconds: float) -> None:
+    """Sleep for a pause, and then until the probes begin that are due at about the same time."""
+    await asyncio.sleep(until_others(seconds, asyncio.get_running_loop().time()))
+
+
 @final
 @dataclass(eq=False, slots=True)
 class _Target:
@@ -104,7 +109,7 @@ class Prober:
         clock: Callable[[], float] | None = None,
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        sleep: Callable[[float], Awaitable[None]] = sleep_until_others,
         prompted_spacing: float = PROMPTED_SPACING,
         client_contexts: ClientContexts | None = None,
     ) -> None:
@@ -224,8 +229,7 @@ class Prober:
             async with target.probing:
                 await self._probe(key, target, prompted=False)
             target.probed.set()
-            seconds = pause(target.failures, target.service.probe.interval, self._rng)
-            await self._sleep(until_others(seconds, self._clock()))
+            await self._sleep(pause(target.failures, target.service.probe.interval, self._rng))
 
     async def _probe_when_prompted(self, key: Key, target: _Target) -> None:
         """Probe a backend whenever a response has cast doubt on it. Regular probes keep their times."""
