@@ -64,6 +64,9 @@ def compile_all(root: str, table: dict[str, Any], scratch: Path) -> Path:
             debug_level="0",
             target_dir=str(scratch / "c"),
         )
+        for extension in extensions:
+            # Calls between the files of one library are direct, and may be inlined within a file.
+            extension.extra_compile_args = [*extension.extra_compile_args, "-fvisibility=hidden"]
         for path in sorted(package.rglob("*.c")):
             source = path.relative_to(root)
             name = ".".join(source.with_suffix("").parts)

@@ -17,7 +17,7 @@ from gateway.runtime.compiled import (
     matcher_source,
 )
 
-#: It takes 35 to 90 seconds, and a while to install its tools the first time.
+#: It takes half a minute on two cores, and a while to install its tools the first time.
 BUILD_SECONDS = 600
 COMPILED = {VARIABLE: WHOLE}
 

@@ -12,7 +12,7 @@ from typing import Any, Final, final
 
 import pytest
 
-from tests.packaging.tools import LIMIT, ROOT, debian, run, tools, wheelhouse
+from tests.packaging.tools import COMPILER, LIMIT, ROOT, debian, run, tools, wheelhouse
 
 pytestmark = pytest.mark.engines
 
@@ -67,6 +67,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     engine = Engine(folder)
     try:
         engine.load(debian(), "localhost/base:test")
+        engine.load(debian(*COMPILER), "localhost/builder:test")
         engine(
             "build",
             "--isolation",
@@ -79,6 +80,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
             IMAGE,
             "--build-arg",
             "BASE=localhost/base:test",
+            "--build-arg",
+            "BUILDER=localhost/builder:test",
             "--volume",
             f"{wheelhouse()}:/wheels:ro",
             "--volume",
@@ -110,7 +113,9 @@ def test_the_image_holds_no_source_and_no_installer(engine: Engine) -> None:
     listed = engine(*command, "ls / /opt/skewgate/bin").stdout.split()
 
     assert "skewgate" in listed
-    assert not {"source", "pip"} & set(listed)
+    assert not {"source", "tools", "wheel", "pip"} & set(listed)
+    version = engine("run", "--rm", "--network", "none", *LIMITS, IMAGE, "version").stdout
+    assert "\ncompiled           true\n" in version
 
 
 LIMITS: Final = ("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096", "--no-healthcheck")

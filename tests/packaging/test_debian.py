@@ -89,8 +89,8 @@ def test_it_is_installed_run_upgraded_and_removed(machine: Machine) -> None:
     assert machine.run("stat", "--format=%U %a", "/var/lib/skewgate/state.json").stdout == "skewgate 600\n"
     assert machine.run("ps", "-o", "user=", "-C", "skewgate", check=False).stdout.split()[:1] == ["skewgate"]
     assert machine.run("/usr/bin/python3", "-c", GET).stdout == "406\n"
-    loop = json.loads(machine.run("skewgate", "status", "-o", "json").stdout)["build"]["loop"]
-    assert loop == "uvloop"
+    build = json.loads(machine.run("skewgate", "status", "-o", "json").stdout)["build"]
+    assert (build["loop"], build["compiled"]) == ("uvloop", True)
 
     # Reloaded: the exit code of the command is that of the reload.
     machine.write("/etc/skewgate/skewgate.yaml", CONFIGURATION.replace("1.90", "1.80"))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -12,6 +15,8 @@ import pytest
 import yaml
 
 from gateway import __version__
+from gateway.runtime.compiled import MATCHER_ONLY, NOTHING, VARIABLE, WHOLE
+from tests.packaging.conftest import wheel_settings
 from tests.packaging.tools import LIMIT, ROOT, offline, run, tool, tools
 
 pytestmark = pytest.mark.engines
@@ -43,16 +48,54 @@ def test_the_archives_are_complete(built: Path, wheel: Path) -> None:
         "deploy/debian/build",
         "tests/conftest.py",
         "LICENSE",
+        "hatch_build.py",
     }
 
 
-@pytest.fixture(scope="module")
-def home(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh environment into which the wheel was installed, with the extra that README names."""
-    folder = tmp_path_factory.mktemp("home") / "skewgate"
+def test_a_compiled_wheel_needs_nothing_but_the_c_library(compiled_wheel: Path) -> None:
+    """So cibuildwheel has nothing to add to it."""
+    said = " ".join(tool("auditwheel", "show", compiled_wheel).stdout.split())
+
+    assert re.search(r'is consistent with the following platform tag: "manylinux_\d+_\d+_', said), said
+    assert (
+        "references external versioned symbols in these system-provided shared libraries: libc.so.6" in said
+    )
+
+
+def test_wheels_are_built_for_each_release_of_python_on_two_machines() -> None:
+    options = ("--print-build-identifiers", "--platform", "linux", "--archs", "x86_64,aarch64")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    releases = re.findall(r"Python :: (3\.\d+)$", "\n".join(project["classifiers"]), re.MULTILINE)
+
+    assert set(tool("cibuildwheel", *options, ROOT).stdout.split()) == {
+        f"cp{release.replace('.', '')}-manylinux_{machine}"
+        for release in releases
+        for machine in ("x86_64", "aarch64")
+    }
+
+
+def test_the_hosted_ci_builds_with_the_tools_of_the_tests() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "wheels.yml").read_text(encoding="utf-8")
+    tools = (ROOT / "tests" / "real" / "constraints" / "packaging.txt").read_text(encoding="utf-8").split()
+
+    assert yaml.safe_load(workflow)["permissions"] == {"contents": "read"}
+    installed = re.findall(r"pip install (\S+)", workflow)
+    assert [tool.partition("==")[0] for tool in installed] == ["cibuildwheel", "build"]
+    assert set(installed) <= set(tools)
+
+
+@pytest.fixture(scope="module", params=["wheel", "compiled_wheel"])
+def home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh environment into which a wheel was installed, with the extra that README names."""
+    folder = tmp_path_factory.mktemp("home") / str(request.param)
+    wheel: Path = request.getfixturevalue(request.param)
     run(tools().python, "-m", "venv", folder)
     run(folder / "bin" / "pip", "install", "--quiet", f"{wheel}[uvloop]", variables=offline())
     return folder
+
+
+def is_compiled(home: Path) -> bool:
+    return home.name == "compiled_wheel"
 
 
 def test_every_file_of_an_installation_is_there(home: Path) -> None:
@@ -80,10 +123,32 @@ def test_the_command_runs_outside_the_checkout(home: Path) -> None:
     said = run(program, "version").stdout
     assert said.split()[:2] == ["skewgate", __version__]
     assert "uvloop" in said
+    for name in ("compiled", "matcher"):
+        assert f"\n{name:<19}{str(is_compiled(home)).lower()}\n" in said
     assert run(program, "schema").stdout == schema
     run(program, "check", home / "share" / "skewgate" / "minimal.yaml")
     place = run(home / "bin" / "python", "-c", "import gateway; print(gateway.__file__)").stdout
     assert place.startswith(str(home))
+
+
+def test_what_is_compiled_can_be_left_out(home: Path) -> None:
+    def said(wish: str) -> subprocess.CompletedProcess[str]:
+        program = home / "bin" / "skewgate"
+        return run(program, "version", "-o", "json", check=False, variables={VARIABLE: wish})
+
+    nothing = json.loads(said(NOTHING).stdout)
+    assert (nothing["compiled"], nothing["matcher"]) == ("false", "false")
+    assert said(WHOLE).returncode == said(MATCHER_ONLY).returncode == (0 if is_compiled(home) else 2)
+    if is_compiled(home):
+        matcher = json.loads(said(MATCHER_ONLY).stdout)
+        assert (matcher["compiled"], matcher["matcher"]) == ("false", "true")
+
+
+def test_the_command_of_the_hosted_ci_tells_the_wheels_apart(home: Path) -> None:
+    path = {"PATH": f"{home / 'bin'}:{os.environ['PATH']}"}
+    ended = run("sh", "-c", wheel_settings()["test-command"], check=False, variables=path)
+
+    assert (ended.returncode == 0) == is_compiled(home)
 
 
 def test_the_demonstration_runs_outside_the_checkout(home: Path) -> None:
