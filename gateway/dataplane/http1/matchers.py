@@ -7,7 +7,8 @@ result (tests/dataplane compares them). Which rules a head obeys, and what is cu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import TypeAlias, final
 
 from gateway.core.http.patterns import Pattern
@@ -38,18 +39,30 @@ class ExpressionMatcher:
 
     def __init__(self, source: bytes, fields: tuple[bytes, ...], values: tuple[bytes, ...]) -> None:
         self._match = re.compile(source).match
-        self._fields = [(name, groups[0]) for name, groups in zip(fields[::2], fields[1::2], strict=True)]
-        self._values = values
+        self._names = fields[::2]
+        joined = [groups for groups in values if len(groups) != 1]
+        self._joins = [_taker(groups) for groups in joined]
+        # What is taken from is all groups, then the names, then the joined groups: both counted from the end.
+        end = len(self._names) + len(joined)
+        self._fields = _taker([at for n, cut in enumerate(fields[1::2]) for at in (n - end, cut[0])])
+        self._values = _taker(
+            [cut[0] if len(cut) == 1 else joined.index(cut) - len(joined) for cut in values]
+        )
 
     def match(self, data: bytes) -> Match | None:
         """Match the beginning of `data`; None: it is another head, or incomplete."""
         found = self._match(data)
         if found is None:
             return None
-        cut: tuple[bytes, ...] = found.groups()
-        fields = [part for name, group in self._fields for part in (name, cut[group])]
-        values = [
-            cut[groups[0]] if len(groups) == 1 else b"".join([cut[group] for group in groups])
-            for groups in self._values
-        ]
-        return found.end(), tuple(fields), tuple(values)
+        groups: tuple[bytes, ...] = found.groups()
+        parts = groups + self._names
+        if self._joins:
+            parts += tuple([b"".join(take(groups)) for take in self._joins])
+        return found.end(), self._fields(parts), self._values(parts)
+
+
+def _taker(places: Sequence[int]) -> Callable[[tuple[bytes, ...]], tuple[bytes, ...]]:
+    """Function that takes the items at these places; in C for two or more, as for nearly every head."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda parts: tuple([parts[place] for place in places])
