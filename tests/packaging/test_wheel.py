@@ -169,7 +169,7 @@ def test_a_gateway_runs_outside_the_checkout(home: Path, tmp_path: Path) -> None
     }
     file.write_text(yaml.safe_dump(configuration), encoding="utf-8")
     wish = {VARIABLE: WHOLE if is_compiled(home) else ""}  # not what is wished for these tests
-    command = [home / "bin" / "skewgate", "run", "-c", file]
+    command = [str(home / "bin" / "skewgate"), "run", "-c", str(file)]
     with subprocess.Popen(
         command, cwd="/", env={**os.environ, **wish}, stderr=subprocess.PIPE, text=True
     ) as gateway:
