@@ -31,6 +31,7 @@ from gateway.settings.sections.include import Included, add_included
 from gateway.settings.sections.listen import read_listeners
 from gateway.settings.sections.service import SERVICE, read_services
 from gateway.settings.sections.state import check_state_path
+from gateway.settings.sections.usage import check_usage
 from gateway.settings.sections.workers import check_shares, check_workers
 from gateway.settings.values import Settings
 from gateway.settings.yaml.findings import Findings
@@ -222,7 +223,8 @@ def _read(
     check_matches(services, root, findings)
     check_untrusted_headers(services, root, findings)
     check_own_addresses(listen, written.admin, services, root, findings)
-    check_state_path(written.state, root, findings)
+    check_state_path(written.state, child(root, "state"), findings)
+    check_usage(written.usage, written.state, root, findings)
     check_workers(written.workers, root, findings)
     check_shares(written.workers, written.limits, written.services, services, root, findings)
     has_state = written.state is not None or findings.is_dropped("state")
@@ -241,6 +243,7 @@ def _read(
         timeouts=written.timeouts,
         limits=written.limits,
         state=written.state,
+        usage=written.usage,
         watch=written.watch,
     )
 

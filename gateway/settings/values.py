@@ -17,6 +17,7 @@ from gateway.settings.sections.admin import Admin
 from gateway.settings.sections.agreement import AgreementSettings
 from gateway.settings.sections.file import AccessLogSettings, LogSettings, MetricsSettings
 from gateway.settings.sections.listen import Listen
+from gateway.settings.sections.usage import UsageSettings
 
 
 @final
@@ -41,6 +42,8 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     state: str | None = None
     """Path of the file that keeps offers, pins and drains across a restart."""
+    usage: UsageSettings | None = UsageSettings()
+    """Settings of the usage record; None: there is none."""
     watch: bool = True
     """Whether the gateway reloads by itself when the content of a file changes."""
     hash: str = ""

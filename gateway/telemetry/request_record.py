@@ -66,7 +66,7 @@ class RequestRecord:
         *("seconds", "backend_seconds", "bytes_in", "bytes_out", "reason"),
         *("request_id", "response_id"),
         *("trace", "traceparent"),
-        *("head", "peer"),
+        *("head", "peer", "client_name"),
     )
 
     def __init__(self, head: ReceivedHead, peer: SendingPeer) -> None:
@@ -76,6 +76,8 @@ class RequestRecord:
         """Name of the service that the request matched; empty: none."""
         self.backend = NO_BACKEND
         """Name of the backend that answered the request, or `NO_BACKEND`."""
+        self.client_name = ""
+        """Name of the client from `clients`; empty: no entry matches."""
         self.method = head.method
         self.status = 0
         """Status of the response; 0: the client left before one began."""

@@ -33,6 +33,7 @@ from gateway.settings.sections.headers import read_by
 from gateway.settings.sections.include import Include
 from gateway.settings.sections.listen import ClientAddress, WrittenListener
 from gateway.settings.sections.service import SERVICE, WrittenService
+from gateway.settings.sections.usage import USAGE_OR_OFF, UsageSettings
 from gateway.settings.sections.workers import MAX_WORKERS, WORKERS
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import MappingNode, Node, SequenceNode, child
@@ -201,6 +202,13 @@ class WrittenFile:
         "change. Without it, nothing is kept.",
         reason="There is no useful default. Without it the fleet is learned anew after a restart.",
         example="/var/lib/skewgate/state.json",
+    )
+    usage: UsageSettings | None = USAGE_OR_OFF.key(
+        {},
+        "The record of which clients use which versions, or `off`.",
+        reason="It costs a request less than a microsecond, and is needed most when nobody thought of it "
+        "before.",
+        example={"keep": "90d"},
     )
     timeouts: Timeouts = TIMEOUTS.key(
         {}, "How long the gateway waits.", reason="Each key has its own.", example={"connect": "1s"}

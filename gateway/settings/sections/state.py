@@ -1,4 +1,4 @@
-"""`state`: the path of the state file, and whether the gateway could write it. Nothing is written."""
+"""`state` and `usage.path`: whether the gateway could write these files. Nothing is written."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Final
 
 from gateway.runtime.file_trust import ForeignFileError, real_path, require_all_own, trusted_users
 from gateway.settings.yaml.findings import Findings
-from gateway.settings.yaml.tree import MappingNode, Node, child
+from gateway.settings.yaml.tree import Node
 
 LONGEST_NAME: Final = 255 - len(".handover")
 """Longest name of the state file in bytes: NAME_MAX of Linux, less the longest suffix beside it."""
 
 
-def check_state_path(path: str | None, root: MappingNode, findings: Findings) -> None:
-    """Report why the state file could not be written, before the first change is lost."""
-    node = child(root, "state")
+def check_state_path(path: str | None, node: Node | None, findings: Findings) -> None:
+    """Report why the state file or a database could not be written, before the first change is lost."""
     if path is None or node is None or not findings.check_files:
         return
     try:
@@ -26,7 +25,7 @@ def check_state_path(path: str | None, root: MappingNode, findings: Findings) ->
         _warn_of_others(node, str(problem), findings)
         return
     if len(os.fsencode(real.name)) > LONGEST_NAME:
-        findings.bad_value(node, "this name is too long for the files beside it", "name it state.json")
+        findings.bad_value(node, "this name is too long for the files beside it", "choose a shorter one")
         return
     try:
         mode = real.stat().st_mode
@@ -35,7 +34,7 @@ def check_state_path(path: str | None, root: MappingNode, findings: Findings) ->
     except OSError:
         mode = 0  # nobody knows
     if mode and not stat.S_ISREG(mode):
-        findings.bad_value(node, "this is no regular file", "name a file of its own for the state")
+        findings.bad_value(node, "this is no regular file", "name a file of its own for it")
         return
     folder = real.parent
     try:
