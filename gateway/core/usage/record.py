@@ -122,13 +122,15 @@ class Source(NamedTuple):
 
     id: str
     """Id of the database, drawn when it was made: the same one twice would count requests twice."""
-    replica: str
-    """Id of the replica in the agreement; empty: the gateway is not one of several."""
+    replica_ids: tuple[str, ...]
+    """Ids of the replica in the agreement, one for each run; empty: the gateway is not one of several."""
     periods: tuple[Period, ...]
     replicas: Mapping[str, tuple[int, int]] = {}
     """First and last day on which each replica was registered, by id, as this gateway has seen it."""
     state: str = ""
     """Last state of the gateway's fleet, in the form of the state file; empty: none was written."""
+    config: str = ""
+    """Hash of the configuration in force when `state` was written (`Settings.hash`)."""
 
 
 @final
