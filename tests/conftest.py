@@ -41,7 +41,7 @@ compiled.require()
 # Many tests start a gateway as a process. If it may not keep what it compiles, it compiles everything.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-HEAVY_GROUPS: Final = ("real", "engines", "load", "fuzz", "browser")
+HEAVY_GROUPS: Final = ("real", "engines", "packaging", "load", "fuzz", "browser")
 """Markers of the groups that `-m` in pyproject.toml excludes by default."""
 
 GROUPS: Final = (*HEAVY_GROUPS, "processes")

@@ -13,7 +13,7 @@ from gateway import __version__
 from gateway.settings import load
 from tests.packaging.tools import ROOT, run, tool
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.packaging
 
 FOLDER: Final = ROOT / "deploy" / "compose"
 BACKENDS: Final = {"BACKEND_1": "http://127.0.0.1:6385", "BACKEND_2": "http://127.0.0.1:6386"}

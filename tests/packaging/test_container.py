@@ -14,7 +14,7 @@ import pytest
 
 from tests.packaging.tools import COMPILER, LIMIT, ROOT, debian, run, tools, wheelhouse
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.packaging
 
 FILE: Final = ROOT / "deploy" / "container" / "Containerfile"
 CONFIGURATION: Final = """\

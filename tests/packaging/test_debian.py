@@ -11,7 +11,7 @@ import pytest
 from gateway import __version__
 from tests.packaging.tools import Machine, run
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.packaging
 
 CONFIGURATION = """\
 listen: 127.0.0.1:8080

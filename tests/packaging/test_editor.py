@@ -13,7 +13,7 @@ import pytest
 from tests.packaging.language_server import LanguageServer
 from tests.packaging.tools import ROOT, npm_packages
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.packaging
 
 HEAD = "# yaml-language-server: $schema=schema.json\n"
 GOOD = """\

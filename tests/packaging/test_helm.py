@@ -17,7 +17,7 @@ import yaml
 from gateway.settings import load
 from tests.packaging.tools import LIMIT, ROOT, tool, tools
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.packaging
 
 CHART: Final = ROOT / "deploy" / "helm" / "skewgate"
 RENDER: Final = """\

@@ -11,7 +11,7 @@ import pytest
 
 from tests.packaging.tools import ROOT, Machine, machine_with_gateway
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.packaging
 
 CONFIGURATION = """\
 listen: 127.0.0.1:80

@@ -13,7 +13,7 @@ import pytest
 
 from tests.packaging.tools import ROOT, Machine, machine_with_gateway, run
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.packaging
 
 UNIT = ROOT / "deploy" / "skewgate.service"
 EXPOSURE = 1.6

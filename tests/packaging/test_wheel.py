@@ -19,7 +19,7 @@ from gateway.runtime.compiled import MATCHER_ONLY, NOTHING, VARIABLE, WHOLE
 from tests.packaging.conftest import wheel_settings
 from tests.packaging.tools import LIMIT, ROOT, offline, run, tool, tools
 
-pytestmark = pytest.mark.engines
+pytestmark = pytest.mark.packaging
 
 
 def test_twine_accepts_what_is_built(built: Path) -> None:
