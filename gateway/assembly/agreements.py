@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, NamedTuple, final
 from gateway import __version__
 from gateway.assembly.plan import Plan
 from gateway.controlplane.agreement import Agreement
+from gateway.controlplane.reload import Reloader
 from gateway.controlplane.state.keeper import StateKeeper
+from gateway.controlplane.usage.keeper import UsageKeeper
 from gateway.controlplane.worker_agreement import WorkerAgreement, restored_records
 from gateway.core.agreement.attachment import Registered
 from gateway.settings import AgreementSettings
@@ -42,6 +44,8 @@ class LateParts:
         self.plane: DataPlane | None = None
         self.engine: HaproxyDriver | None = None
         self.keeper: StateKeeper | None = None
+        self.reloader: Reloader | None = None
+        self.usage: UsageKeeper | None = None
 
     def held(self, service: str) -> int | None:
         """The lowest seq of a service's agreed record in workers and engine; None: neither holds one."""

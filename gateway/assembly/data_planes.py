@@ -17,6 +17,7 @@ from gateway.assembly.agreements import GatewayAgreement, LateParts
 from gateway.assembly.listeners import Certificates
 from gateway.assembly.plan import Plan
 from gateway.assembly.telemetry import Logs
+from gateway.assembly.usage import usage
 from gateway.controlplane.certificate_watch import names_of
 from gateway.controlplane.passive_observation import PassiveObserver
 from gateway.dataplane.context import Context
@@ -43,19 +44,20 @@ async def data_plane(
 ) -> AsyncIterator[DataPlane]:
     """Makes the configured number of workers, without starting them. Aborts them on the way out: after a
     drain nothing is left, and an error waits for nothing."""
-    plane: DataPlane
-    if logs.access_log is None:
-        plane = _worker_processes(plan, agreed, sockets, logs)
-    else:
-        worker = _own_worker(plan, certificates, logs, logs.access_log, observer)
-        named = zip(names_of(plan.settings.listen), plan.settings.listen, strict=True)
-        found = {each: certificates.of_listeners[name] for name, each in named if each.tls is not None}
-        plane = OwnWorker(worker, plan.settings.listen, sockets, found, logs.access_log)
-    late_parts.plane = plane
-    try:
-        yield plane
-    finally:
-        await plane.abort()
+    async with usage(plan, agreed, late_parts):
+        plane: DataPlane
+        if logs.access_log is None:
+            plane = _worker_processes(plan, agreed, sockets, logs)
+        else:
+            worker = _own_worker(plan, certificates, logs, logs.access_log, observer)
+            named = zip(names_of(plan.settings.listen), plan.settings.listen, strict=True)
+            found = {each: certificates.of_listeners[name] for name, each in named if each.tls is not None}
+            plane = OwnWorker(worker, plan.settings.listen, sockets, found, logs.access_log)
+        late_parts.plane = plane
+        try:
+            yield plane
+        finally:
+            await plane.abort()
 
 
 def _worker_processes(

@@ -5,7 +5,7 @@
     open_logs        logs of the data plane
     state            the state file, and what waits to get into it
     agreeing         what is offered is agreed on
-    data_plane       what serves requests
+    data_plane       what serves requests, and the record of usage around it
     follow_snapshot  series follow the snapshot
     sampling         change log, rates
     learning         probes, discovery: from here on backends are asked
@@ -84,7 +84,7 @@ async def running(plan: Plan, late_parts: LateParts) -> AsyncIterator[Running]:
             certificates.for_backends.expiry,
             on_read=plane.read_certificates,
         )
-        reloader = make_reloader(
+        reloader = late_parts.reloader = make_reloader(
             plan,
             prober=prober,
             plane=plane,

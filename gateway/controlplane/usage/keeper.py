@@ -1,0 +1,139 @@
+"""Gathers what workers have counted, and hands it to the thread of the database every five seconds.
+
+    worker  ->  UsageReport  ->  UsageKeeper  ->  Batch  ->  a thread of its own  ->  Database
+
+The event loop never waits for the disk. No error of the database reaches a request: it is logged, and the
+record says what may be missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from time import time
+from typing import Final, TypeVar, final
+
+from gateway.controlplane.usage.database import Batch, Database
+from gateway.controlplane.usage.reading import UsageError, days_between
+from gateway.core.usage.record import Gap, Scope, UsageRecord, UsageReport
+
+TAKE: Final = 1.0
+"""Seconds between two reports of the worker in this process."""
+COMMITS: Final = 5
+"""Number of reports that one transaction gathers."""
+_SENT: Final = 6.0
+"""Seconds that requests of a lost report may be older than the loss."""
+_MAX_SENDERS: Final = 1000
+"""Most processes whose last report is remembered."""
+
+_T = TypeVar("_T")
+_log = logging.getLogger("skewgate.usage")
+
+
+@final
+class UsageKeeper:
+    """Keeper of the record of usage, from `start` to `close`, on the running loop.
+
+    `state`: makes a batch of the present state, at a Unix time. `collect`: waits for reports of workers."""
+
+    def __init__(
+        self,
+        database: Database,
+        state: Callable[[float], Batch],
+        collect: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._database = database
+        self._state = state
+        self._collect = collect
+        self.take: Callable[[], UsageReport | None] = lambda: None
+        """Returns what the worker in this process has counted since the last call. The worker sets it."""
+        self.incomplete = False
+        """Whether the record of today is incomplete."""
+        self._reports: list[UsageReport] = []
+        self._gaps: list[Gap] = []
+        self._sequences: dict[str, int] = {}
+        """Number of the last report by incarnation of the process that sent it."""
+        self._failing = False
+        self._thread = ThreadPoolExecutor(1, "usage")
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to gather reports. The database is opened in its thread."""
+        self._task = asyncio.get_running_loop().create_task(self._gather(), name="usage")
+
+    def received(self, report: UsageReport | None) -> None:
+        """Take the report of a process, once."""
+        if report is None or report.sequence <= (last := self._sequences.pop(report.incarnation, 0)):
+            return
+        if report.sequence > last + 1:
+            self.lost("a report of a process has not arrived")
+        self._sequences[report.incarnation] = report.sequence
+        if len(self._sequences) > _MAX_SENDERS:
+            del self._sequences[next(iter(self._sequences))]
+        self._reports.append(report)
+
+    def lost(self, why: str) -> None:
+        """Mark the record as incomplete, because requests were not reported."""
+        now = time()
+        self._gaps += [Gap(day, "", Scope.ALL, why) for day in days_between(now - _SENT, now)]
+        self.incomplete = True
+
+    async def read(self, service: str | None, days: int | None) -> UsageRecord:
+        """Read the record up to this moment: the last `days` whole UTC days and today; None: all. Raises
+        `UsageError`."""
+        await self._collect()
+        await self._commit()
+        return await self._reading(self._database.read, service, days, time())
+
+    async def export(self) -> bytes:
+        """Copy the database as it is at this moment, as one file. Raises `UsageError`."""
+        await self._collect()
+        await self._commit()
+        return await self._reading(self._database.export, time())
+
+    async def close(self) -> None:
+        """Write the last reports, and that this run has ended in order."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        await self._commit(last=True)
+        await self._run(self._database.close)
+        self._thread.shutdown(wait=False)
+
+    async def _gather(self) -> None:
+        while True:
+            await self._commit()
+            for _ in range(COMMITS):
+                await asyncio.sleep(TAKE)
+                self.received(self.take())
+
+    async def _commit(self, *, last: bool = False) -> None:
+        self.received(self.take())
+        batch = self._state(time())
+        batch = batch._replace(reports=self._reports, gaps=[*batch.gaps, *self._gaps])
+        self._reports, self._gaps = [], []
+        try:
+            self.incomplete = await self._run(lambda: self._database.commit(batch, last=last))
+        except Exception as problem:  # noqa: BLE001 - whatever it is: requests are counted on, and the record says it
+            if not self._failing:
+                _log.error("usage cannot be written, and is kept in memory until it can: %s", problem)
+            self._failing = self.incomplete = True
+        else:
+            if self._failing:
+                _log.info("usage is written again")
+            self._failing = False
+
+    async def _reading(self, call: Callable[..., _T], *arguments: object) -> _T:
+        try:
+            return await self._run(lambda: call(*arguments))
+        except sqlite3.Error as problem:
+            raise UsageError(f"the record of usage cannot be read: {problem}") from None
+
+    async def _run(self, call: Callable[[], _T]) -> _T:
+        """Run a call in the thread of the database. It ends even if nobody waits for it any more."""
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, call))
