@@ -22,7 +22,7 @@ CLIENT, VERSION, OPERATION = BY = ("client", "version", "operation")
 NOT_REFUSED: Final = frozenset({"", NegotiationResult.SERVED, NegotiationResult.TRANSPARENT})
 """Values of `RowKey.result` for requests that were not refused."""
 
-_DAY: Final = 86_400
+DAY: Final = 86_400
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _NUMBERS: Final = re.compile(r"[0-9]+(?:[.-][0-9]+)*", re.ASCII)
 
@@ -160,12 +160,12 @@ def why_incomplete(
     read = {replica for source in record.sources for replica in source.replica_ids}
     for source in record.sources:
         whose = f" of {(*source.replica_ids, source.id)[0]}" if len(record.sources) > 1 else ""
-        begin = min((each.begins for each in source.periods), default=(record.until + 1) * _DAY - 1) / _DAY
-        end = max((int(each.ends // _DAY) for each in source.periods), default=record.until)
+        begin = min((each.begins for each in source.periods), default=(record.until + 1) * DAY - 1) / DAY
+        end = max((int(each.ends // DAY) for each in source.periods), default=record.until)
         if of_days and begin > record.since:
             late = range(record.since, min(int(begin), record.until) + 1)
             days[f"the record{whose} begins only on the last of these days"].update(late)
-        if of_days and end < record.until:
+        if end < record.until:
             early = range(max(end, record.since), record.until + 1)
             days[f"the record{whose} ends on the first of these days"].update(early)
         for replica in sorted(source.replicas.keys() - read):

@@ -1,0 +1,169 @@
+"""What a change would do to recorded requests: which would be refused, or executed at another version.
+
+    record, view before, view after  ->  `negotiate` judges each row twice  ->  answer
+
+Requests that the offer before refuses do not count. Where requests may be missing, or a row does not say
+enough to be judged, the answer says so: that nobody is affected is then true only as far as is known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, final
+
+from gateway.core.decision.decision import NegotiationResult
+from gateway.core.decision.negotiation import negotiate
+from gateway.core.decision.routing import Routes
+from gateway.core.dialect import Refusal, RequestedKind, RequestedVersion
+from gateway.core.fleet.fleet import Fleet
+from gateway.core.fleet.service import Service
+from gateway.core.fleet.snapshot import ServiceView, Snapshot
+from gateway.core.usage.record import OTHER, RowKey, Scope, UsageRecord
+from gateway.core.usage.summary import DAY, text_of_day, why_incomplete
+from gateway.errors import SkewgateError
+
+CHANGES: Final = ("min", "max", "remove_backend")
+"""Changes that `changed` knows. The names are the parameters of `GET /simulate`."""
+_SERVED: Final = NegotiationResult.SERVED
+_NOT_OFFERED: Final = frozenset({NegotiationResult.BELOW_MIN, NegotiationResult.ABOVE_MAX})
+_NO_VERSION: Final = "requests do not say which version they asked for"
+_FOLDED: Final = "requests are of operations that were counted together, and `operations` changes"
+
+
+@final
+class Judgement(NamedTuple):
+    """Judgement of a row's requests under one view."""
+
+    result: str
+    """Result of the negotiation (`NegotiationResult`), `missing_operation`, `maintenance` or `removed`."""
+    version: str = ""
+    """Negotiated version in canonical spelling; empty: none was."""
+
+
+def changed(view: ServiceView, change: str, value: str, now: float) -> ServiceView:
+    """View of a service after one of `CHANGES`. `now`: time by the clock that dates facts. Raises
+    `SkewgateError` if `value` is no version, or no backend of the service."""
+    service, offer = view.service, view.offer
+    if change == "remove_backend":
+        left = tuple(each for each in service.backends if each.name != value)
+        if len(left) == len(service.backends):
+            raise SkewgateError(f"{service.name} has no backend {value!a}")
+        return reconfigured(view, replace(service, backends=left, written=""), now)
+    cut = offer.versions.down_to if change == "min" else offer.versions.up_to
+    return replace(view, offer=replace(offer, versions=cut(service.dialect.scheme.require(value))))
+
+
+def reconfigured(view: ServiceView, service: Service, now: float) -> ServiceView:
+    """View of a service after a reload, when the offer has moved as far as it will by what is known now. All
+    replicas are reloaded, so their offer moves as that of a gateway that stands alone."""
+    alone = ServiceView.of(view.service, view.members, view.offer_state)
+    fleet = Fleet({service.name: view.members})
+    before = Snapshot(0, Routes.of(()), {service.name: alone}, fleet, frozenset())
+    after = Snapshot.configured((service,), now=now, after=before)
+    return after.with_fleet(after.fleet, math.inf).views[service.name]
+
+
+def answer(
+    record: UsageRecord,
+    days: int | None,
+    before: ServiceView,
+    after: ServiceView | None,
+    doubts: Iterable[str] = (),
+) -> dict[str, Any]:
+    """The JSON object of `GET /simulate`. `days`: number of whole days that were asked for; None: all that
+    are recorded. `after` None: the service is no longer configured. `doubts`: more reasons why the answer may
+    be wrong."""
+    name, scheme = before.service.name, before.service.dialect.scheme
+    affected, unclear = _affected_and_unclear(record, before, after)
+    reasons = [*doubts, *why_incomplete(record, name, Scope.ALL, of_days=days is not None)]
+    begins = (each.begins for source in record.sources for each in source.periods)
+    if days is None and min(begins, default=math.inf) > (record.until - 1) * DAY:
+        reasons.append("not one whole day is recorded")
+    if not before.offer.versions:
+        reasons.append("nothing is on offer now")
+    if after is not None and after.members is not before.members and not after.members.all_probed:
+        unknown = [each.backend.name for each in after.members.all if not each.probed]
+        reasons.append(f"not known yet: what {', '.join(unknown) or 'backends of a source'} serves")
+    reasons += [f"{number} {problem}" for problem, number in unclear.items()]
+    by_client = why_incomplete(record, name, Scope.CLIENTS, of_days=days is not None)
+    return {
+        "service": name,
+        "offer_before": before.offer.versions.format(scheme),
+        "offer_after": "none" if after is None else after.offer.versions.format(after.service.dialect.scheme),
+        "first_day": text_of_day(record.since),
+        "last_day": text_of_day(record.until),
+        "affected": affected,
+        "incomplete": reasons,
+        "incomplete_by_client": [each for each in by_client if each not in reasons],
+    }
+
+
+def _affected_and_unclear(
+    record: UsageRecord, before: ServiceView, after: ServiceView | None
+) -> tuple[list[dict[str, Any]], Counter[str]]:
+    """The affected requests, most first, and the number of those that cannot be judged, by reason."""
+    affected: dict[tuple[object, ...], dict[str, Any]] = {}
+    unclear = Counter[str]()
+    judged: dict[tuple[str, ...], tuple[Judgement | None, Judgement | None]] = {}
+    other_operations = after is not None and after.service.operations != before.service.operations
+    for (_, row), count in record.rows.items():
+        if row.service != before.service.name or row.result == "denied" or not (row.requested or row.result):
+            continue  # refused for another reason, or nothing is negotiated there
+        what_counts = (row.requested, row.asked, row.result, row.operation)
+        if what_counts not in judged:
+            judged[what_counts] = judge(before, row), _judge_after(before, after, row)
+        now, then = judged[what_counts]
+        if now is None or then is None:
+            unclear[_NO_VERSION] += count.requests
+        elif now.version and (now.version != then.version or then.result not in {now.result, _SERVED}):
+            what = {name: getattr(row, name) for name in ("client", "named", "requested", "asked")}
+            what |= {"now": now.version, "then": then.version, "result": then.result}
+            empty = {"requests": 0, "last": 0.0, "operations": Counter[str]()}
+            one = affected.setdefault(tuple(what.values()), what | empty)
+            one["requests"] += count.requests
+            one["last"] = max(one["last"], count.last)
+            one["operations"][row.operation] += count.requests
+        elif now.version and other_operations and (row.operation == OTHER or {*"{…"} & {*row.operation}):
+            unclear[_FOLDED] += count.requests
+    found = [
+        {**one, "operations": dict((+one["operations"]).most_common())}
+        for one in sorted(affected.values(), key=lambda one: -int(one["requests"]))
+        if one["requests"] > 0  # 0: its requests have moved to another row
+    ]
+    return found, +unclear
+
+
+def judge(view: ServiceView, row: RowKey) -> Judgement | None:
+    """Judgement of a row's requests under a view; None: the row does not say which version they asked for."""
+    service, offer, scheme = view.service, view.offer, view.service.dialect.scheme
+    asked = scheme.parse(row.asked)
+    if row.asked == OTHER and row.result in _NOT_OFFERED:  # no backend had ever advertised it
+        return Judgement(row.result)
+    if not row.requested or (asked is None and row.requested == RequestedKind.EXACT):
+        return None
+    if offer.transparent or not offer.versions:
+        return Judgement(
+            NegotiationResult.TRANSPARENT if offer.transparent else NegotiationResult.UNAVAILABLE
+        )
+    requested = RequestedVersion(RequestedKind(row.requested), asked, row.asked, row.signed)
+    default, match = service.effective_default_version, service.dialect.version_match
+    version = negotiate(requested, offer.versions, default, match)
+    if isinstance(version, Refusal):
+        return Judgement(version.reason.value)
+    method, _, path = row.operation.partition(" ")
+    operation = None if path.endswith("…") else service.operations.find(method, path)
+    if operation is not None and version not in operation.versions:
+        return Judgement("missing_operation")
+    served = version in offer.reachable  # else nobody in service serves it: 503
+    return Judgement(_SERVED if served else NegotiationResult.UNAVAILABLE, scheme.format(version))
+
+
+def _judge_after(before: ServiceView, after: ServiceView | None, row: RowKey) -> Judgement | None:
+    if after is None:
+        return Judgement("removed")
+    if after.service.maintenance is not None and before.service.maintenance is None:
+        return Judgement("maintenance")
+    return judge(after, row)
