@@ -1,0 +1,257 @@
+"""Names of clients: the rules of `clients`, and the product of a `User-Agent`.
+
+A name says who has sent a request. It has no part in the decision about it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final, TypeAlias, final
+
+from gateway.core.fleet.admission import Access, IpAddress, Network
+from gateway.core.http.message import FORWARDING, HOP_BY_HOP, UNLISTABLE, fields_named, normalize_name
+from gateway.core.usage.record import NO_PRODUCT, OTHER
+from gateway.keys.addresses import NETWORK
+from gateway.keys.kinds import TEXT, Either, ListOf, Table, Text, matching, reject, section
+from gateway.keys.texts import HEADER_NAME_PATTERN, HEADER_TOKEN, NAME, written_as
+
+Subject: TypeAlias = tuple[frozenset[tuple[str, str]], ...]
+"""Type of a distinguished name: its parts, each a set of (attribute, value)."""
+
+_SECRET: Final = re.compile("(proxy-|x-ops-)?authorization(-.*)?|cookie|x-(auth|service|subject)-token")
+_UNSEEN: Final = HOP_BY_HOP | UNLISTABLE | FORWARDING | {"proxy", "expect", "max-forwards", "x-request-id"}
+"""Headers (normalized names) that the gateway itself reads or drops."""
+_ATTRIBUTE: Final = re.compile(r" *([A-Za-z0-9.-]+) *= *((?:\\.|[^\\,+])*?) *([,+]|\Z)", re.DOTALL)
+_ESCAPE: Final = re.compile(rb"\\(?:([0-9A-Fa-f]{2})|(.))", re.DOTALL)
+_OIDS: Final = (
+    "2.5.4.3=CN 2.5.4.6=C 2.5.4.7=L 2.5.4.8=ST 2.5.4.9=STREET 2.5.4.10=O 2.5.4.11=OU E=EMAILADDRESS "
+)
+_OTHER_OIDS: Final = (
+    "0.9.2342.19200300.100.1.1=UID 0.9.2342.19200300.100.1.25=DC 1.2.840.113549.1.9.1=EMAILADDRESS"
+)
+_SHORT: Final = dict(re.findall("([^ ]+)=([^ ]+)", _OIDS + _OTHER_OIDS))
+"""Short names of attributes (RFC 4514 3), by other names of the same."""
+_PRODUCT: Final = re.compile(rb"[ \t]*([^ \t/]{1,64})")
+_NOT_VISIBLE: Final = re.compile(rb"[^!-~]")
+
+
+def product_of(user_agent: bytes) -> str:
+    """The product of a `User-Agent`: its first word without the version, at most 64 bytes, escaped."""
+    found = _PRODUCT.match(user_agent)
+    if found is None:
+        return NO_PRODUCT
+    product = _NOT_VISIBLE.sub(_escaped, found[1]).decode()
+    return product if product not in (OTHER, NO_PRODUCT) else f"{product}/"  # not to be taken for these
+
+
+def _escaped(found: re.Match[bytes]) -> bytes:
+    return b"\\x%02x" % found[0][0]
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    return bytes.fromhex(found[1].decode()) if found[1] else found[2]
+
+
+@lru_cache(maxsize=1024)  # clients connect again
+def subject_of(text: str) -> Subject:
+    """Read a distinguished name (RFC 4514) in any of its spellings; empty: it is none."""
+    parts: list[frozenset[tuple[str, str]]] = []
+    part: list[tuple[str, str]] = []
+    at, end = 0, ","
+    while end:
+        found = _ATTRIBUTE.match(text, at)
+        if found is None:
+            return ()
+        name, value, end = found.groups()
+        value = _ESCAPE.sub(_unescaped, value.encode()).decode("utf-8", "replace")
+        part.append((_SHORT.get(name.upper(), name.upper()), value))
+        at = found.end()
+        if end != "+":
+            parts.append(frozenset(part))
+            part = []
+    return tuple(parts)
+
+
+def read_subject(text: str) -> Subject:
+    """Read a distinguished name. Raises `TextRefused`."""
+    return subject_of(text) or reject("not a distinguished name", "write it so: CN=nova,O=Example")
+
+
+def read_san(text: str) -> str:
+    """Read an alternative name of a subject. Only those of hosts are equal in any case."""
+    return text if set(text) & set("/:@") else text.lower()
+
+
+def read_header(text: str) -> str:
+    """Read the name of a header that may name a client. Raises `TextRefused`."""
+    name = normalize_name(HEADER_TOKEN.read(text))
+    if _SECRET.fullmatch(name):
+        reject("this header holds a secret, which is no name", "use another header, or `certificate`")
+    if name in _UNSEEN:
+        reject("the gateway itself reads or drops this header", "use `networks`, or another header")
+    return text
+
+
+_PRODUCT_NAME: Final = written_as(
+    r"[!#$%&'+.^_`|~0-9A-Za-z-]{1,64}",
+    "not the product of a User-Agent",
+    'write its first word without a version; for a prefix, `header: {User-Agent: "python-*"}`',
+)
+_HEADER: Final = Text(read_header, matching(HEADER_NAME_PATTERN), is_key=True)
+_VALUE: Final = written_as(
+    r"[!-)+-~](?:[ -~]*[!-)+-~])?\*?",
+    "a value must be visible ASCII, or begin with some before its `*`",
+    "write the whole value, or its beginning and `*`",
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CertificateNames:
+    """Names in the client's certificate, as `tls.client_ca` of the listener has verified it."""
+
+    subject: Subject | None = Text(read_subject, TEXT).key(
+        None,
+        "The subject as in RFC 4514, in any equal spelling.",
+        reason="Certificates may be known by another name.",
+        example="CN=nova,O=Example",
+    )
+    san: str | None = Text(read_san, TEXT).key(
+        None,
+        "One of the subject's alternative names: a host, an address, a URI or a mail address.",
+        reason="Certificates may be known by their subject.",
+        example="spiffe://example.org/nova",
+    )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A rule that names clients. All of its conditions must hold; it needs at least one."""
+
+    name: str = field(
+        metadata=Text(NAME.read, NAME.json).required(
+            "The name of the client. Several entries may give the same one.",
+            reason="Usage and the access log show it.",
+            example="nova-cron",
+        )
+    )
+    user_agent: str | tuple[str, ...] | None = Either(_PRODUCT_NAME, ListOf(_PRODUCT_NAME, least=1)).key(
+        None,
+        "The product of the User-Agent, which is its first word without a version, in any case; `none`: "
+        "there is no User-Agent. Of a list, one must match.",
+        reason="Without this key, any User-Agent or none.",
+        example="python-ironicclient",
+    )
+    header: Mapping[str, str] = Table(_HEADER, _VALUE).key(
+        {},
+        "Headers in any spelling (`X_Team` with `X-Team`), each with its value, or the beginning of it and "
+        "`*`. A header that is dropped as untrusted never matches. Any other may be forged.",
+        reason="Without this key, any headers.",
+        example={"X-Team": "billing-*"},
+    )
+    networks: tuple[Network, ...] | None = ListOf(NETWORK, least=1).key(
+        None,
+        "Networks with the client's address. Behind `trusted_proxies` the forwarded address counts.",
+        reason="Without this key, any address.",
+        example=["10.9.0.0/16"],
+    )
+    certificate: CertificateNames | None = section(CertificateNames, title="ClientCertificate").key(
+        None,
+        reason="Without this key, any certificate or none.",
+        example={"san": "nova.example.org"},
+    )
+
+    @property
+    def products(self) -> frozenset[str]:
+        """Products of which the client must have one, in lower case; empty: it may have any."""
+        names = (self.user_agent,) if isinstance(self.user_agent, str) else self.user_agent or ()
+        return frozenset(name.lower() for name in names)
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """Headers that the request must have: normalized name, and value or its beginning with `*`."""
+        return tuple((normalize_name(name), value) for name, value in self.header.items())
+
+    @property
+    def identities(self) -> frozenset[object]:
+        """Names that the client's certificate must have."""
+        names = (self.certificate.subject, self.certificate.san) if self.certificate else ()
+        return frozenset(name for name in names if name is not None)
+
+    def covers(self, other: Client) -> bool:
+        """Whether this rule matches every request that `other` matches."""
+        return (
+            (not self.products or (bool(other.products) and other.products <= self.products))
+            and all(_is_among(other.headers, *header) for header in self.headers)
+            and (not self.networks or _are_within(other.networks or (), self.networks))
+            and self.identities <= other.identities
+        )
+
+
+@final
+class Clients:
+    """The rules of `clients`. The first one whose conditions all hold names the client."""
+
+    __slots__ = ("_pattern", "_prepared", "rules")
+
+    def __init__(self, rules: Iterable[Client] = ()) -> None:
+        self.rules = tuple(rules)
+        names = {name for rule in self.rules for name, _ in rule.headers}
+        self._pattern = fields_named(names) if names else None
+        self._prepared = [
+            (rule.name, rule.products, rule.headers, Access(rule.networks or (), ()), rule.identities)
+            for rule in self.rules
+        ]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle only the rules: the other process prepares them anew."""
+        return Clients, (self.rules,)
+
+    def name_of(
+        self,
+        user_agent: bytes,
+        fields: bytes,
+        address: IpAddress | None = None,
+        subject: str = "",
+        alternative_names: Iterable[str] = (),
+    ) -> str:
+        """Name of the client that has sent a request; empty: no rule matches. `fields`: its field lines, each
+        with the CRLF before it. `subject` and `alternative_names`: those of its verified certificate."""
+        product = product_of(user_agent).lower()
+        found: list[tuple[str, str]] = []
+        if self._pattern is not None:
+            for name, value in self._pattern.findall(fields):
+                found.append((normalize_name(name.decode()), value.rstrip(b" \t").decode("latin-1")))
+        shown = {subject_of(subject), *alternative_names}
+        for name, products, headers, access, identities in self._prepared:
+            if (
+                (not products or product in products)
+                and access.allows(address)
+                and identities <= shown
+                and all(_is_among(found, *header) for header in headers)
+            ):
+                return name
+        return ""
+
+
+NO_CLIENTS: Final = Clients()
+
+
+def _is_among(found: Sequence[tuple[str, str]], name: str, wanted: str) -> bool:
+    """Whether one of the headers has this name, and this value or one that begins as it does before `*`."""
+    beginning = wanted.removesuffix("*")
+    is_prefix = beginning != wanted
+    return any(
+        each == name and (value.startswith(beginning) if is_prefix else value == wanted)
+        for each, value in found
+    )
+
+
+def _are_within(inner: Sequence[Network], outer: Sequence[Network]) -> bool:
+    return bool(inner) and all(
+        any(one.prefixlen >= net.prefixlen and one.network_address in net for net in outer) for one in inner
+    )
