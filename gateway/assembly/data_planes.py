@@ -20,12 +20,13 @@ from gateway.assembly.telemetry import Logs
 from gateway.assembly.usage import usage
 from gateway.controlplane.certificate_watch import names_of
 from gateway.controlplane.passive_observation import PassiveObserver
+from gateway.controlplane.usage.keeper import UsageKeeper
 from gateway.dataplane.context import Context
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.dataplane.worker import Worker
 from gateway.telemetry.access_log import AccessLog
 from gateway.workers.data_plane import DataPlane, OwnWorker
-from gateway.workers.request_recorder import reads_ids, recorder
+from gateway.workers.request_recorder import reads_ids, recorder, usage_counter
 
 if TYPE_CHECKING:
     from gateway.engines.haproxy.driver import HaproxyDriver
@@ -47,9 +48,11 @@ async def data_plane(
     async with usage(plan, agreed, late_parts):
         plane: DataPlane
         if logs.access_log is None:
-            plane = _worker_processes(plan, agreed, sockets, logs)
+            plane = _worker_processes(plan, agreed, sockets, logs, late_parts.usage)
         else:
             worker = _own_worker(plan, certificates, logs, logs.access_log, observer)
+            if late_parts.usage is not None and worker.context.usage is not None:
+                late_parts.usage.take = worker.context.usage.take
             named = zip(names_of(plan.settings.listen), plan.settings.listen, strict=True)
             found = {each: certificates.of_listeners[name] for name, each in named if each.tls is not None}
             plane = OwnWorker(worker, plan.settings.listen, sockets, found, logs.access_log)
@@ -61,7 +64,11 @@ async def data_plane(
 
 
 def _worker_processes(
-    plan: Plan, agreed: GatewayAgreement, sockets: ListeningSockets, logs: Logs
+    plan: Plan,
+    agreed: GatewayAgreement,
+    sockets: ListeningSockets,
+    logs: Logs,
+    usage_keeper: UsageKeeper | None,
 ) -> DataPlane:
     # A gateway with one worker never imports these.
     from gateway.workers.shares import TokenBroker  # noqa: PLC0415
@@ -76,6 +83,7 @@ def _worker_processes(
         TokenBroker(holder, plan.metrics, monotonic, logs.ejections.changed, plan.workers),
         plan.metrics.add,
         acknowledged=agreed.agreement.acknowledged,
+        usage=usage_keeper,
     )
 
 
@@ -95,6 +103,7 @@ def _own_worker(
         client_contexts=certificates.for_backends,
         tracing=tracing,
         reads_ids=reads_ids(tracing, settings.access_log),
+        usage=usage_counter(settings.usage),
     )
     return Worker(context, plan.resolver.resolve)
 

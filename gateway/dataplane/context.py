@@ -49,6 +49,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord
 from gateway.telemetry.series.service import TunnelEnding
 from gateway.telemetry.tracing import Tracing
+from gateway.telemetry.usage import UsageCounter
 from gateway.tls.client import ClientContexts
 from gateway.tls.values import wall_clock
 
@@ -147,6 +148,7 @@ class Context:
         "tracing",
         "trusted",
         "tunnels",
+        "usage",
         "wall_clock",
         "writes_client_cert",
     )
@@ -168,6 +170,7 @@ class Context:
         tracing: Tracing | None = None,
         reads_ids: bool = True,
         shared: SharedLimits | None = None,
+        usage: UsageCounter | None = None,
     ) -> None:
         self.limits = limits
         self.timeouts = timeouts
@@ -195,6 +198,8 @@ class Context:
         self.request_ids = RequestIdSource()
         self.tracing = tracing
         """Tracing of requests; None: the gateway takes no part in traces, whose headers pass unchanged."""
+        self.usage = usage
+        """Counter of clients and the versions that they use; None: usage is not recorded."""
         self.held_bodies = HeldBodies(limits.replay_total)
         self.leases = None if shared is None else shared.leases
         """Number of this worker's leases by key (`selection.is_full`); None with a single worker."""

@@ -252,6 +252,8 @@ class Worker:
     def _tick(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         late = max(0.0, loop.time() - due)
         self._next_tick = loop.call_later(TICK, self._tick, loop, loop.time() + TICK)
+        if self.context.usage is not None:
+            self.context.usage.tick()
         self.check_deadlines(late)
 
     def check_deadlines(self, late: float = 0.0) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias, final
 from gateway.core.fleet.failures import EjectionReason
 from gateway.core.fleet.fleet import ObservedFact
 from gateway.core.fleet.publication import Publication
+from gateway.core.usage.record import UsageReport
 from gateway.dataplane.edge.balance import Descriptors
 from gateway.settings import Settings
 from gateway.telemetry.counters import Counted
@@ -183,6 +184,8 @@ class Report(NamedTuple):
     worker: WorkerReport
     counted: Counted | None = None
     """What the worker has counted since its last report (`Metrics.take()`), if asked for: each count once."""
+    usage: UsageReport | None = None
+    """Usage that the worker has counted since its last report; None: nothing, or it is not recorded."""
 
 
 @final

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
-from typing import NamedTuple, final
+from typing import NamedTuple, Protocol, final
 
+from gateway.core.usage.record import UsageReport
 from gateway.telemetry.counters import Counted
 from gateway.telemetry.worker_report import WorkerReport, WorkerStats, plus
 from gateway.workers.messages import Report
@@ -30,13 +31,30 @@ class CutOff(NamedTuple):
         return f" (by its last report: requests under way {self.requests}, tunnels {self.tunnels})"
 
 
+class UsageSink(Protocol):
+    """Interface to the record of usage (`controlplane.usage.keeper`)."""
+
+    def received(self, report: UsageReport, /) -> None:
+        """Add the report of a worker."""
+
+    def lost(self, why: str, /) -> None:
+        """Note that what a worker has counted since its last report is lost."""
+
+
 @final
 class Reports:
-    """Sums of the reports of all workers. `running`: a live view of those running. `count`: `Metrics.add`."""
+    """Sums of the reports of all workers. `running`: a live view of those running. `count`: `Metrics.add`.
+    `usage`: gets what workers have counted for the record of usage; None: there is no record."""
 
-    def __init__(self, running: Iterable[WorkerHandle], count: Callable[[Counted], None]) -> None:
+    def __init__(
+        self,
+        running: Iterable[WorkerHandle],
+        count: Callable[[Counted], None],
+        usage: UsageSink | None = None,
+    ) -> None:
         self._running = running
         self._count = count
+        self._usage = usage
         self._ended = WorkerReport()
         """Values that only rise, summed up from the last reports of workers that have ended."""
         self._in_flight: Mapping[str, int] | None = None
@@ -47,10 +65,15 @@ class Reports:
         self._in_flight = None
         if report.counted is not None:
             self._count(report.counted)
+        if report.usage is not None and self._usage is not None:
+            self._usage.received(report.usage)
 
     def retire(self, handle: WorkerHandle) -> None:
         """Keep what only rises, such as CPU time, of the last report of a worker that has ended."""
         self._in_flight = None
+        in_order = handle.report is not None and not handle.report.number
+        if self._usage is not None and handle.serving_at is not None and not in_order:
+            self._usage.lost("a worker process has ended unexpectedly")
         if handle.report is not None:
             self._ended = plus(self._ended, handle.report.worker.lasting())
 

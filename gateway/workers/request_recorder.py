@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias, cast
+from uuid import uuid4
 
 from gateway.settings import AccessLogSettings
+from gateway.settings.sections.usage import UsageSettings
 from gateway.telemetry.access_log import AccessLog, Format, Query
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord
 from gateway.telemetry.tracing import Tracing
+from gateway.telemetry.usage import UsageCounter
+from gateway.tls.values import wall_clock
 
 Listener: TypeAlias = Callable[[RequestRecord], None]
 
@@ -28,6 +32,13 @@ def open_access_log(configured: AccessLogSettings) -> AccessLog:
 def reads_ids(tracing: Tracing | None, configured: AccessLogSettings) -> bool:
     """Whether trace and request ids are read from heads, for traces or a log. Costs 1 % of a request."""
     return tracing is not None or configured.format != "off"
+
+
+def usage_counter(configured: UsageSettings | None) -> UsageCounter | None:
+    """Make the counter of a process for the record of usage; None: usage is off."""
+    if configured is None:
+        return None
+    return UsageCounter(uuid4().hex, wall_clock, addresses=configured.addresses)
 
 
 def recorder(

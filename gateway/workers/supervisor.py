@@ -30,7 +30,7 @@ from gateway.telemetry.worker_report import WorkerReport, WorkerStats, plus
 from gateway.workers import messages
 from gateway.workers.build_id import build_id
 from gateway.workers.publisher import Publisher, Recipient, holds_records, lowest_held, offers
-from gateway.workers.reports import Reports
+from gateway.workers.reports import Reports, UsageSink
 from gateway.workers.shares import TokenBroker
 from gateway.workers.stand_in_acceptor import StandInAcceptor
 from gateway.workers.worker_handle import PROGRAM, WorkerHandle, WorkerStage, ending_of
@@ -72,7 +72,8 @@ TIMING: Final = Timing()
 @final
 class WorkerProcesses:
     """The data plane of `number` worker processes. `count`: called with their counts. `acknowledged`: called
-    whenever `held` may have changed. `program`: the command of a worker, without its arguments."""
+    whenever `held` may have changed. `usage`: the record of usage, if there is one. `program`: the command of
+    a worker, without its arguments."""
 
     def __init__(
         self,
@@ -84,6 +85,7 @@ class WorkerProcesses:
         count: Callable[[Counted], None],
         *,
         acknowledged: Callable[[], None] = lambda: None,
+        usage: UsageSink | None = None,
         timing: Timing = TIMING,
         program: Sequence[str] = PROGRAM,
     ) -> None:
@@ -101,7 +103,7 @@ class WorkerProcesses:
         self._stand_in = StandInAcceptor(sockets, self._connection_counts)
         self._publisher = Publisher(snapshot_holder, settings)
         self._handles: dict[int, WorkerHandle] = {}
-        self._reports = Reports(self._handles.values(), count)
+        self._reports = Reports(self._handles.values(), count, usage)
         self._restarts = dict.fromkeys(range(number), 0)
         self._slots: set[asyncio.Task[None]] = set()
         self._changes = Changes()

@@ -45,7 +45,7 @@ from gateway.tls.client import ClientContexts, backends_tls, read_contexts
 from gateway.tls.server import ServerCertificates
 from gateway.tls.values import ServerTls
 from gateway.workers import messages
-from gateway.workers.request_recorder import open_access_log, reads_ids, recorder
+from gateway.workers.request_recorder import open_access_log, reads_ids, recorder, usage_counter
 from gateway.workers.shares import BrokerClient
 
 _tls_log = logging.getLogger("skewgate.tls")
@@ -104,6 +104,7 @@ class WorkerParts:
             tracing=tracing,
             reads_ids=reads_ids(tracing, settings.access_log),
             shared=shared,
+            usage=usage_counter(settings.usage),
         )
         self.worker = Worker(context, resolver.resolve, str(self.slot))
         self.shares = BrokerClient(shared, self.worker, self._send)
@@ -197,7 +198,9 @@ class WorkerParts:
             access_log_dropped=self._access_log.dropped,
             process_log_dropped=process_log.dropped,
         )
-        return messages.Report(beat.number, worker, self.metrics.take() if beat.counters else None)
+        counted = self.metrics.take() if beat.counters else None
+        usage = self.worker.context.usage
+        return messages.Report(beat.number, worker, counted, None if usage is None else usage.take())
 
 
 @final

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.core.usage.record import UsageReport
 from gateway.telemetry.counters import Counted
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.series.process import OfProcess
@@ -140,3 +142,43 @@ def test_nothing_that_only_rises_falls(history: list[tuple[str, int, float, int]
         assert all(new >= old for old, new in zip(before, after, strict=True))
         assert after[2:] == (lost_in_all, 2 * lost_in_all)
         before = after
+
+
+class Usage:
+    """Gets what workers have counted for the record of usage."""
+
+    def __init__(self) -> None:
+        self.reports: list[UsageReport] = []
+        self.losses: list[str] = []
+
+    def received(self, report: UsageReport) -> None:
+        self.reports.append(report)
+
+    def lost(self, why: str) -> None:
+        self.losses.append(why)
+
+
+@pytest.mark.parametrize(
+    "served, numbers, losses",
+    [
+        (True, [1, 2, 0], 0),
+        (True, [1, 2], 1),
+        (True, [], 1),
+        (False, [], 0),
+    ],
+    ids=["in order", "killed", "killed before its first report", "never served"],
+)
+def test_usage_is_lost_with_a_worker_that_has_served_and_sent_no_last_report(
+    served: bool, numbers: list[int], losses: int
+) -> None:
+    handle, usage = WorkerHandle(0, lambda _, __: None), Usage()
+    reports = Reports([handle], Metrics().add, usage)
+    handle.serving_at = 1.0 if served else None
+    found = [UsageReport("w", sequence + 1, {}) for sequence in range(len(numbers))]
+    for number, each in zip(numbers, found, strict=True):
+        reports.received(handle, report(0)._replace(number=number, usage=each))
+
+    reports.retire(handle)
+
+    assert usage.reports == found
+    assert len(usage.losses) == losses

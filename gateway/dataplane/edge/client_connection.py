@@ -120,6 +120,7 @@ class ClientConnection(Downstream):
         self.deadline = NEVER
         self.exchange: Exchange | None = None
         self.requests = 0
+        self.subtotal = None
         # Reading
         self._buffer = b""
         self._receive_rate = ReceiveRate(context.min_rate_grace)

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from gateway.dataplane.backends.pools import ConnectionPools
     from gateway.dataplane.context import Context
     from gateway.dataplane.http1.forwarding import Peer
+    from gateway.telemetry.usage import UsageSubtotal
 
 
 class Downstream:
     """Interface of a client connection, which has one exchange at a time."""
 
-    __slots__ = ()
+    __slots__ = ("subtotal",)
 
     context: Context
     opened: float
@@ -29,6 +30,8 @@ class Downstream:
     congested: bool
     """Whether the client does not take what was written."""
     pools: ConnectionPools
+    subtotal: UsageSubtotal | None
+    """Where the last request of the client connection counts in the record of usage."""
 
     def await_body(self) -> None:
         """Begin to wait for a request body from the client."""

@@ -20,7 +20,7 @@ the two connections. Their deadlines are compared with `Context.now`, a clock th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from gateway.core.decision.decision import (
     Answer,
@@ -67,8 +67,10 @@ from gateway.dataplane.local_responses.answers import (
     no_document,
 )
 from gateway.dataplane.local_responses.failures import FAILURES, NOT_CONNECTED, Failure, Resend
+from gateway.dataplane.local_responses.proxy_status import LocalReason
 from gateway.telemetry.request_record import NO_BACKEND, RequestRecord
 from gateway.telemetry.series.service import OfService
+from gateway.telemetry.usage import DENIED
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -82,6 +84,10 @@ if TYPE_CHECKING:
     from gateway.dataplane.http1.request_head import RequestHead
     from gateway.dataplane.http1.response_head import ResponseHead
     from gateway.dataplane.limits.client_limiter import CountedRequest
+    from gateway.telemetry.usage import UsageSubtotal
+
+ERRORS: Final = 400
+"""Lowest status of an error (RFC 9110 15)."""
 
 
 @final
@@ -96,6 +102,7 @@ class Exchange(AttemptOwner):
         "_retries",
         "_selected",
         "_started",
+        "_subtotal",
         "body",
         "context",
         "downstream",
@@ -126,6 +133,8 @@ class Exchange(AttemptOwner):
         self._retries: Retries | None = None
         self._counted: CountedRequest | None = None
         """Count of this request in its client's limits; None: it is not counted."""
+        self._subtotal: UsageSubtotal | None = None
+        """Where this request counts in the record of usage; None: nowhere."""
         self._keep_alive = True
         self._chunked = False
         self._started = context.clock()
@@ -151,12 +160,15 @@ class Exchange(AttemptOwner):
                 self.resolution, client.peer, client.opened, request, record, self._started
             )
             if isinstance(admitted, LocalAnswer):
+                self._count(request.method, DENIED if admitted.reason == LocalReason.ACCESS else "")
                 self._respond(admitted)
                 return
             self._counted = admitted
         if type(decision) is not Forward:
             self._respond_decision(decision)
             return
+        if context.usage is not None:
+            self._count(decision.methods[0])
         context.in_flight_by_service[self.record.service] += 1
         self.stage = ADMITTED
         if request.upgrade:
@@ -200,6 +212,32 @@ class Exchange(AttemptOwner):
             elif type(decision) is Answer and resolution.endpoint.rate_limited:
                 context.rate_limiter.take(resolution.service)
         return decision
+
+    def _count(self, method: str, result: str = "") -> None:
+        """Count the request in the record of usage, now that it is decided. If it was decided before, it
+        moves. `method`: that of its operation. `result`: if it is not that of the resolution."""
+        usage = self.context.usage
+        if usage is None:
+            return
+        downstream, request, before = self.downstream, self.request, self._subtotal
+        self._subtotal = downstream.subtotal = usage.count(
+            downstream.subtotal,
+            self.resolution,
+            self.record,
+            request.passthrough,
+            method,
+            request.path,
+            result,
+        )
+        if before is not None:
+            usage.take_back(before, request.path)
+
+    def _prove_product(self) -> None:
+        """Note in the record of usage that this request's client was served, and not only asked."""
+        subtotal, usage, status = self._subtotal, self.context.usage, self.record.status
+        if subtotal is not None and usage is not None and subtotal.product and 0 < status < ERRORS:
+            self._subtotal = None
+            usage.prove(subtotal, self.request.path)
 
     # -- the request body
 
@@ -331,6 +369,7 @@ class Exchange(AttemptOwner):
         self.context.in_flight_by_service[self.record.service] -= 1
         self.stage = TUNNELLING
         self.record.status = 101
+        self._prove_product()
         Tunnel(self, connection).begin(connection, head, rest)
 
     def forward_body(self, piece: bytes, *, done: bool) -> None:
@@ -406,6 +445,8 @@ class Exchange(AttemptOwner):
         self._release_budget(retries)
         service, refused_version = self.record.service, self.resolution.version
         decision = self._decide() if retries.unanswered is None else None
+        if isinstance(decision, Forward):
+            self._count(decision.methods[0])
         if self.record.service != service:  # a reload has given the path to another service
             self.context.in_flight_by_service[service] -= 1
             self.context.in_flight_by_service[self.record.service] += 1
@@ -540,13 +581,18 @@ class Exchange(AttemptOwner):
 
     def _respond_decision(self, decision: Refuse | Answer | AnswerCached | Unrouted) -> None:
         record = self.record
-        if isinstance(decision, AnswerCached):
-            self._respond(self._cached_answer(*decision) or no_document(decision.resolution))
-            return
         if isinstance(decision, Refuse):
             decision = self.context.refusals.in_time(decision)
             record.result = decision.result if record.requested is not None else None
-        self._respond(answer_of(decision))
+            negotiated = self.resolution.result
+            changed = negotiated is not None and decision.result is not negotiated
+            self._count(self.request.method, decision.result if changed else "")
+        elif not isinstance(decision, Unrouted):
+            self._count(self.request.method)
+        if isinstance(decision, AnswerCached):
+            self._respond(self._cached_answer(*decision) or no_document(decision.resolution))
+        else:
+            self._respond(answer_of(decision))
 
     def _cached_answer(self, resolution: Resolution, key: DocumentKey) -> LocalAnswer | None:
         """Cached document for this client; None: there is none that it may see."""
@@ -584,6 +630,8 @@ class Exchange(AttemptOwner):
         """End the exchange (stop 8 of 8): give back what was counted and hand out the RequestRecord."""
         context, record = self.context, self.record
         stage, attempt = self.stage, self._attempt
+        if self._subtotal is not None and self._subtotal.product:
+            self._prove_product()
         if stage is not DECIDING and stage is not TUNNELLING:
             context.in_flight_by_service[record.service] -= 1
         self.stage = ENDED
