@@ -244,7 +244,7 @@ class WorkerAgreement:
             record = following
             if holders is not None or self._save is not None:
                 break  # who joins while it is saved holds the one before
-        transparent = decides_nothing(record) and is_transparent(view.members, view.offer_state)
+        transparent = decides_nothing(record) and is_transparent(view.service, view.members, view.offer_state)
         if record is not agreed.record or transparent is not agreed.transparent:
             return _Step(agreed, replace(agreed, record=record, transparent=transparent))
         if lagging:

@@ -236,6 +236,7 @@ def test_the_digest_is_that_of_values_and_not_of_releases() -> None:
     others = [
         *(_with(Earlier("x-other")), _with(Later(added=True)), _with(Earlier(), ceiling=v("1.3"))),
         _with(Earlier(), retry_after=False),
+        _with(Earlier(), negotiates_legacy=True),
     ]
     assert len({plain, *map(config_digest, others)}) == len(others) + 1
 

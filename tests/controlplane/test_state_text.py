@@ -71,7 +71,8 @@ def cases(draw: st.DrawFn) -> tuple[Service, SavedState]:
     versions = VersionSet.of(draw(st.lists(ranges, max_size=max_ranges)))
     drained = draw(st.frozensets(st.sampled_from(BACKENDS)))
     policy, number = draw(POLICIES)
-    one = service(scheme, policy=policy, at_least=number or ALL_BACKENDS)
+    legacy = draw(st.booleans())
+    one = service(scheme, policy=policy, at_least=number or ALL_BACKENDS, negotiates_legacy=legacy)
     known = st.builds(
         Advertisement,
         st.lists(ranges, max_size=4).map(VersionSet.of),
@@ -90,6 +91,7 @@ def cases(draw: st.DrawFn) -> tuple[Service, SavedState]:
         (policy, number),
         advertisements,
         cut=bool(versions) and draw(st.booleans()),
+        negotiates_legacy=legacy,
     )
 
 

@@ -176,6 +176,21 @@ async def test_legacy_backends_alone_are_transparent_until_another_is_known() ->
         assert offered(holder) == FIVE
 
 
+async def test_workers_follow_a_reload_to_refuse_and_back() -> None:
+    old = Advertisement(VersionSet.only(v("1.1")), legacy=True)
+    holder, workers = holder_of(service("a")), Workers()
+    async with following(WorkerAgreement(holder, workers.held)) as agreement:
+        probed(holder, old)
+        for refuse in (True, False):
+            reconfigure(holder, [service("a", negotiates_legacy=refuse)])
+            for _ in range(4):
+                workers.acknowledge(holder, agreement)
+            view = holder.current.views["toy"]
+            assert (view.offer.versions, view.offer.transparent) == (
+                (old.versions, False) if refuse else (VersionSet(), True)
+            )
+
+
 async def test_what_is_being_withdrawn_is_negotiated_to_the_end() -> None:
     """Also where only legacy backends are left: others may still refuse by what was offered."""
     holder, workers = holder_of(service("a")), Workers(live=False)

@@ -96,6 +96,8 @@ class Model:
     offered_since: dict[Pair, float] = field(default_factory=dict)
     to_cut: bool = False
     removed: Versions = NONE
+    negotiates_legacy: bool = False
+    """`legacy: refuse` (Legacy backends, Refuse)."""
 
     # --- facts and commands: each has the time at which it happens ------------------------------------------
 
@@ -132,16 +134,22 @@ class Model:
         self.backends[name].drained = drained
         self._settle(now)
 
-    def reload(self, policy: Policy, backends: dict[str, Known], now: float) -> None:
+    def reload(
+        self, policy: Policy, backends: dict[str, Known], now: float, *, negotiates_legacy: bool = False
+    ) -> None:
         """Another policy, and other backends; those that stay are the same objects."""
         self._until(now)
         left = [each for name, each in self.backends.items() if backends.get(name) is not each]
         self.removed |= _all(each.last_report for each in left)
         self.to_cut = self.to_cut or policy != self.policy
         self.policy, self.backends = policy, backends
+        if self._legacy_alone and self.negotiates_legacy and not negotiates_legacy:
+            self._withdraw()
+            self.legacy_alone = True
+        self.negotiates_legacy = negotiates_legacy
         self._settle(now)
 
-    def restart(self, policy: Policy, now: float) -> None:
+    def restart(self, policy: Policy, now: float, *, negotiates_legacy: bool = False) -> None:
         """A restart with a state file, perhaps with another policy in the configuration."""
         self._until(now)
         backends = {
@@ -159,7 +167,15 @@ class Model:
         fresh.to_cut, fresh.round_ended, fresh.legacy_alone = self.to_cut or changed, None, False
         fresh.offered_since = dict.fromkeys(self.offered, now)
         self.__dict__.update(fresh.__dict__)
+        if self._legacy_alone and self.negotiates_legacy and not negotiates_legacy:
+            self._withdraw()
+        self.negotiates_legacy = negotiates_legacy
         self._settle(now)
+
+    def _withdraw(self) -> None:
+        """Nothing is on offer any more, as before the first offer."""
+        self.offered, self.has_offered = NONE, False
+        self.pending, self.falls, self.offered_since = {}, {}, {}
 
     def look(self, now: float) -> None:
         """Only time has passed."""
@@ -173,7 +189,7 @@ class Model:
 
     def _dues(self) -> Iterator[float]:
         """When time alone changes something."""
-        if self.counts and not self.has_offered and self.round_ended is not None and self._versioned:
+        if self.counts and not self.has_offered and self.round_ended is not None and self._offering:
             yield self.round_ended + self.stabilization
         yield from (since + self.wait(version) for version, since in self.pending.items())
 
@@ -199,6 +215,20 @@ class Model:
     def _versioned(self) -> list[Known]:
         """Known, and not legacy; drained or not."""
         return [each for each in self.backends.values() if each.last_report is not None and not each.legacy]
+
+    @property
+    def _legacy_alone(self) -> bool:
+        return not self._versioned and any(each.last_report is not None for each in self.backends.values())
+
+    @property
+    def legacy_only_offers(self) -> bool:
+        """Something is on offer, and only legacy backends are known."""
+        return self._legacy_alone and bool(self.offered)
+
+    @property
+    def _offering(self) -> bool:
+        """A backend is known that makes a first offer (The first offer; Legacy backends, Refuse)."""
+        return bool(self._versioned) or (self.negotiates_legacy and self._legacy_alone)
 
     @property
     def served(self) -> list[Versions]:
@@ -242,7 +272,7 @@ class Model:
         """The first offer."""
         self.to_cut, self.removed = False, NONE
         known = [each for each in self.backends.values() if each.last_report is not None]
-        if not self._versioned:
+        if not self._offering:
             self.legacy_alone = self.legacy_alone or bool(known)
             return False
         assert self.round_ended is not None
@@ -307,7 +337,8 @@ class Model:
         """Legacy backends, Transparent."""
         in_service = [each for each in self.backends.values() if each.in_service]
         return (
-            self.round_ended is not None
+            not self.negotiates_legacy
+            and self.round_ended is not None
             and not self.offered
             and bool(in_service)
             and all(each.legacy for each in in_service)

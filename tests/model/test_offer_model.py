@@ -99,6 +99,7 @@ class Run:
             if policy.name == "at_least"
             else AtLeast(1),
             stabilization=self.stabilization,
+            negotiates_legacy=self.model.negotiates_legacy,
         )
 
     def new_backend(self, name: str) -> Known:
@@ -229,18 +230,24 @@ class Run:
                 name = self.rng.choice(free)
                 backends[name] = self.new_backend(name)
         policy = self.rng.choice(POLICIES) if self.rng.random() < 0.4 else self.model.policy
-        self.note(f"reload: {policy} {list(backends)}")
-        self.model.reload(policy, backends, self.now)
+        refuse = self.rules_for_legacy()
+        self.note(f"reload: {policy} {list(backends)} refuse={refuse}")
+        self.model.reload(policy, backends, self.now, negotiates_legacy=refuse)
         self.snapshot = Snapshot.configured([self.service()], now=self.now, after=self.snapshot)
+
+    def rules_for_legacy(self) -> bool:
+        """Whether the next configuration says `legacy: refuse`."""
+        return self.model.negotiates_legacy is not (self.rng.random() < 0.3)
 
     def _restart(self) -> None:
         self.model.look(self.now)
         if not self.model.offered:
             return
         policy = self.rng.choice(POLICIES) if self.rng.random() < 0.4 else self.model.policy
-        self.note(f"restart: {policy}")
+        refuse = self.rules_for_legacy()
+        self.note(f"restart: {policy} refuse={refuse}")
         saved = self.snapshot.saved()
-        self.model.restart(policy, self.now)
+        self.model.restart(policy, self.now, negotiates_legacy=refuse)
         self.snapshot = Snapshot.configured([self.service()], now=self.now, saved=saved)
 
     def _look(self) -> None:
@@ -273,6 +280,7 @@ class Run:
         self.seen[f"phase {model.phase}"] += 1
         self.seen[f"held {rule}"] += 1
         self.seen["transparent"] += model.transparent
+        self.seen["legacy alone offer"] += model.negotiates_legacy and model.legacy_only_offers
         wrong = {name: (value, expected[name]) for name, value in told.items() if value != expected[name]}
         assert not wrong, "\n".join(
             [f"{name}: the gateway says {got}, the page {due}" for name, (got, due) in wrong.items()]
@@ -302,6 +310,7 @@ def check_coverage(seen: Counter[str], steps: int) -> None:
         *(f"phase {each}" for each in ("unknown", "mixed", "capped", "stabilizing", "uniform")),
         *(f"held {each}" for each in ("ceiling", "stabilization", "state", "guaranteed", "at_least", None)),
         "transparent",
+        "legacy alone offer",
     }
     rare = {each: seen[each] for each in expected if seen[each] < steps // 1000}
     assert not rare, rare

@@ -81,6 +81,7 @@ class Plain(Dialect):
     vary: tuple[str, ...] = ()
     default_version = DefaultVersion(DefaultKind.MINIMUM)
     releases: Mapping[str, Version] = {"old": Version(1, 10), "2024.1": Version(1, 90)}
+    legacy_versions = VersionSet.only(Version(1, 1))
 
     def endpoint(self, method: str, path: str, query: str) -> Endpoint:
         return Endpoint("resource")

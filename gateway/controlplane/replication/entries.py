@@ -167,6 +167,7 @@ def config_digest(service: Service) -> str:
         "retry_after": service.effective_retry_after,
         "operations": sorted(_operation(each) for each in service.operations.listed),
         "match": [sorted(service.match.hosts), service.match.path],
+        **({"legacy": "refuse"} if service.negotiates_legacy else {}),
     }
     text = json.dumps(noticed, sort_keys=True, separators=(",", ":"))
     return sha256(text.encode("ascii")).hexdigest()[:16]

@@ -91,6 +91,8 @@ def format_state(
                 for backend, known in saved.advertisements.items()
             },
         }
+        if saved.negotiates_legacy:
+            entry["legacy"] = "refuse"
         if record is not None:
             entry["document"] = write_record(record, dialect.name, dialect.scheme)
         if registered is not None:
@@ -291,7 +293,15 @@ def _saved_state(
     if scheme.contiguous and len(versions.ranges) > 1:
         raise StateTextError(f"its entry '{_quoted(name)}' has a gap in its versions")
     policy = _policy(name, entry["policy"], entry["at_least"])
-    return SavedState(versions, pin, frozenset(entry["drained"]), policy, advertisements, cut=entry["cut"])
+    return SavedState(
+        versions,
+        pin,
+        frozenset(entry["drained"]),
+        policy,
+        advertisements,
+        cut=entry["cut"],
+        negotiates_legacy=entry.get("legacy") == "refuse",
+    )
 
 
 def _version_set(ranges: list[list[str]], before: Scheme, scheme: Scheme) -> VersionSet:

@@ -101,7 +101,7 @@ def votes_transparent(
     if not decides_nothing(record):
         return False
     forms = offer_state.initialized and (members.all_probed or offer_state.legacy_alone)
-    return is_transparent(members, offer_state) and not (forms and formed_versions(service, members))
+    return is_transparent(service, members, offer_state) and not (forms and formed_versions(service, members))
 
 
 def vote_due(offer_state: OfferState, service: Service, members: MemberSet, now: float) -> float | None:

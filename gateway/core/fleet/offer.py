@@ -94,7 +94,7 @@ def form_offer(service: Service, members: MemberSet, offer_state: OfferState) ->
     ceiling = service.ceiling if members.pin is None else members.pin
     versions = offer_state.versions if ceiling is None else offer_state.versions.up_to(ceiling)
     unserved = versions - union(_advertised(summary) for summary in serving if not _is_away(summary))
-    transparent = is_transparent(members, offer_state)
+    transparent = is_transparent(service, members, offer_state)
     known = any(group.summary.advertised is not None for group in members.groups)
     if not transparent and not (versions and known):
         phase = Phase.UNKNOWN
@@ -160,13 +160,14 @@ def voted_offer(offer: Offer, agreed: Agreed, wanted: VersionSet | None) -> Offe
     )
 
 
-def is_transparent(members: MemberSet, offer_state: OfferState) -> bool:
+def is_transparent(service: Service, members: MemberSet, offer_state: OfferState) -> bool:
     """Whether nothing is negotiated: the first round of probes has ended, nothing is on offer beneath the
     ceiling, and every backend in service is legacy (at least one is). A known backend that is not legacy ends
-    it, even while it is drained (semantics, Legacy backends)."""
+    it, even while it is drained, and `legacy: refuse` rules it out (semantics, Legacy backends)."""
     known = [group.summary for group in members.groups if group.summary.advertised is not None]
     return (
-        (offer_state.initialized or offer_state.round_ended is not None)
+        not service.negotiates_legacy
+        and (offer_state.initialized or offer_state.round_ended is not None)
         and not offer_state.versions
         and any(summary.in_service for summary in known)
         and all(summary.legacy for summary in known)

@@ -190,6 +190,7 @@ class SavedState:
     """Saved advertisements by backend name, without those of declared backends."""
     cut: bool = False
     """Whether the cut of the last change of the policy is still due (`OfferState.cut`)."""
+    negotiates_legacy: bool = False
     record: AgreedRecord | None = None
     """Agreed record that the workers held; None: one worker served alone, or nothing was decided."""
     registered: Registered | None = None
@@ -210,7 +211,7 @@ def due(offer_state: OfferState, service: Service, members: MemberSet) -> float 
     """Time at which the offer changes next without any new fact; None: never. Needs an updated state."""
     if offer_state.initialized:
         return _next_join(offer_state, service)
-    if offer_state.round_ended is None or not members.all_probed or not _any_versioned(members):
+    if offer_state.round_ended is None or not members.all_probed or not _any_offering(service, members):
         return None
     return offer_state.round_ended + service.stabilization
 
@@ -229,8 +230,13 @@ def reconfigured(
 
     An operator's change acts at once, or when the first probes of added backends have ended: versions that
     only removed backends served leave, and under another policy all that it does not give. Pending versions
-    keep their time if the new policy gives them. Call `advance` under the old configuration first.
+    keep their time if the new policy gives them. Legacy backends alone are transparent again if the new
+    service says so. Call `advance` under the old configuration first.
     """
+    known = [group.summary for group in members.groups if group.summary.advertised is not None]
+    legacy_alone = bool(known) and all(summary.legacy for summary in known)
+    if legacy_alone and before.negotiates_legacy and not service.negotiates_legacy:
+        offer_state = OfferState(round_ended=offer_state.round_ended, legacy_alone=True)
     commanded = replace(
         offer_state,
         cut=offer_state.cut or before.policy_and_number != service.policy_and_number,
@@ -256,7 +262,11 @@ def read_anew(offer_state: OfferState, before: Scheme, scheme: Scheme) -> OfferS
 
 def restored(saved: SavedState, service: Service) -> OfferState:
     """Offer state of a gateway that starts with this saved state."""
-    policy = service.policy_and_number
+    policy, known = service.policy_and_number, saved.advertisements.values()
+    declared = any(backend.declared for backend in service.backends)
+    legacy_alone = bool(known) and not declared and all(each.advertisement.legacy for each in known)
+    if legacy_alone and saved.negotiates_legacy and not service.negotiates_legacy:
+        return EMPTY
     return OfferState(
         saved.versions, initialized=bool(saved.versions), cut=saved.cut or (saved.policy or policy) != policy
     )
@@ -332,12 +342,13 @@ def _updated(before: OfferState, service: Service, members: MemberSet, now: floa
 
 def first_round(offer_state: OfferState, service: Service, members: MemberSet, now: float) -> OfferState:
     """The offer state before the first offer; `initialized` if that is to be made now. It waits
-    `stabilization` for backends that did not answer in the first round. Legacy backends alone make none."""
+    `stabilization` for backends that did not answer in the first round. Legacy backends
+    alone make one only if the service says so."""
     round_ended = now if offer_state.round_ended is None and members.all_probed else offer_state.round_ended
     if round_ended is None:
         return offer_state
     answered = sum(group.number for group in members.groups if group.summary.advertised is not None)
-    versioned = _any_versioned(members)
+    versioned = _any_offering(service, members)
     legacy_alone = offer_state.legacy_alone or (answered > 0 and not versioned)
     waited = answered == len(members.all) or now >= round_ended + service.stabilization
     initialized = versioned and (legacy_alone or (members.all_probed and waited))
@@ -406,6 +417,7 @@ def _next_join(offer_state: OfferState, service: Service) -> float | None:
     )
 
 
-def _any_versioned(members: MemberSet) -> bool:
-    summaries = (group.summary for group in members.groups)
-    return any(summary.advertised is not None and not summary.legacy for summary in summaries)
+def _any_offering(service: Service, members: MemberSet) -> bool:
+    """Whether a backend is known with which a first offer is made."""
+    summaries = (group.summary for group in members.groups if group.summary.advertised is not None)
+    return any(service.negotiates_legacy or not summary.legacy for summary in summaries)

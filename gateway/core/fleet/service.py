@@ -186,6 +186,8 @@ class Service:
     ceiling: Version | None = None
     default_version: DefaultVersion | None = None
     """Meaning of a request without a version; None: the dialect's default."""
+    negotiates_legacy: bool = False
+    """Whether legacy backends alone make a first offer of what they count as; else it is transparent."""
     retry_after: bool | None = None
     """Whether a 503 carries `Retry-After`; None: the dialect's default."""
     releases: Mapping[str, Version] = field(default_factory=lambda: MappingProxyType({}))

@@ -338,6 +338,7 @@ def _saved(view: ServiceView, members: MemberSet) -> SavedState:
         policy=service.policy_and_number,
         advertisements=MappingProxyType(advertisements),
         cut=cut,
+        negotiates_legacy=service.negotiates_legacy,
     )
 
 

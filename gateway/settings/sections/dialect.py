@@ -101,6 +101,12 @@ def check_rules(service: Service, node: Node | None, findings: Findings) -> None
         _check_signed_paths(service, node, findings)
     if rules.missing_option:
         _check_declared(service, child(node, "backends"), findings)
+    if service.negotiates_legacy and not service.dialect.legacy_versions:
+        findings.contradiction(
+            child(node, "legacy"),
+            "legacy backends of this dialect count as no version: nothing could be offered",
+            "remove this key",
+        )
     if service.default_version is not None:  # the dialect's own is not in the file
         _check_default_version(service, child(node, "default_version"), findings)
 

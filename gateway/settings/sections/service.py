@@ -22,7 +22,7 @@ from gateway.core.fleet.service import MATCH, PROBE, AtLeast, Match, Policy, Pro
 from gateway.core.fleet.timeouts import SERVICE_TIMEOUTS, Timeouts
 from gateway.core.http.message import PROTOCOL_PATTERN, carries_requests
 from gateway.keys.kinds import SHARED, ListOf, Table, Text, matching, reject, section
-from gateway.keys.texts import FLAG, LINE, VERSION
+from gateway.keys.texts import FLAG, LINE, VERSION, one_of
 from gateway.settings.sections.access import WrittenAccess, read_access
 from gateway.settings.sections.backend import BACKEND, WrittenBackend, check_backends, read_backends
 from gateway.settings.sections.dialect import check_rules, read_dialect
@@ -105,6 +105,14 @@ class WrittenService:
         "Without this key: as the dialect's servers do.",
         reason="Clients were written for what their servers do.",
         example="minimum",
+    )
+    legacy: str = one_of("transparent", "refuse").key(
+        "transparent",
+        "What happens while all known backends are legacy. transparent: requests pass unchanged. refuse: the "
+        "version that legacy backends count as (Ironic 1.1, Senlin 1.0, Chef 0) is on offer; others are "
+        "refused.",
+        reason="The backends ignore versions, and clients have learnt to live with that.",
+        example="refuse",
     )
     retry_after: bool | None = FLAG.key(
         None,
@@ -271,6 +279,7 @@ class _ServiceReader:
             default_version=read_default_version(
                 written.default_version, dialect, child(node, "default_version"), findings
             ),
+            negotiates_legacy=written.legacy == "refuse",
             retry_after=written.retry_after,
             releases=releases,
             operations=read_operations(written.operations, dialect, child(node, "operations"), findings),

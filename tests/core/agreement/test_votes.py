@@ -282,6 +282,26 @@ def test_what_only_versioned_backends_served_is_withdrawn_before_a_service_is_tr
     assert all_transparent(it.record, it.live())
 
 
+def test_refusing_replicas_offer_what_legacy_backends_count_as_once_all_refuse() -> None:
+    it = cluster()
+    it.probe(*[{"a": legacy("1.1"), "b": legacy("1.1")}] * 2)
+    refusing = service("a", "b", stabilization=STABILIZATION, negotiates_legacy=True)
+
+    assert it.reload(0, refusing) == "none"
+    assert legacy_only(it.record, it.live()), "the other one still passes requests on without negotiation"
+    assert it.reload(1, refusing) == "1.1"
+
+
+def test_between_replicas_an_offer_of_legacy_backends_alone_stays() -> None:
+    refusing = service("a", "b", stabilization=STABILIZATION, negotiates_legacy=True)
+    it = Cluster(refusing, refusing)
+    it.probe(*[{"a": legacy("1.1"), "b": legacy("1.1")}] * 2)
+    passing = service("a", "b", stabilization=STABILIZATION)
+
+    assert [it.reload(at, passing) for at in (0, 1)] == ["1.1", "1.1"]
+    assert not any(one.transparent for one in it.live())
+
+
 # --- time, texts -------------------------------------------------------------------------------------------
 
 
