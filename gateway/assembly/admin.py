@@ -41,7 +41,7 @@ def _gauges(parts: Parts) -> WorkerReport:
 
 def now(parts: Parts, admin_connections: Mapping[str, tuple[int, int]]) -> Now:
     """The values of all gauges at this moment, for a scrape of the metrics."""
-    plan = parts.plan
+    plan, usage = parts.plan, parts.late_parts.usage
     return Now(
         report=_gauges(parts),
         admin_connections=admin_connections,
@@ -52,6 +52,7 @@ def now(parts: Parts, admin_connections: Mapping[str, tuple[int, int]]) -> Now:
         engine=parts.late_parts.engine_report(),
         config_hash=parts.reloader.config.hash,
         state=parts.state_writes(),
+        usage_incomplete=usage and usage.incomplete,
     )
 
 

@@ -2,8 +2,7 @@
 
     worker  ->  UsageReport  ->  UsageKeeper  ->  Batch  ->  a thread of its own  ->  Database
 
-The event loop never waits for the disk. No error of the database reaches a request: it is logged, and the
-record says what may be missing.
+The event loop never waits for the disk, and no error of the database reaches a request.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from gateway.controlplane.usage.reading import UsageError, days_between
 from gateway.core.usage.record import Gap, Scope, UsageRecord, UsageReport
 
 TAKE: Final = 1.0
-"""Seconds between two reports of the worker in this process."""
+"""Seconds between two reports of a worker in this process."""
 COMMITS: Final = 5
-"""Number of reports that one transaction gathers."""
-_SENT: Final = 6.0
-"""Seconds that requests of a lost report may be older than the loss."""
+"""Number of such reports that one transaction gathers."""
+_OLDEST: Final = 6.0
+"""Seconds that a request of a lost report may be older than the loss."""
 _MAX_SENDERS: Final = 1000
 """Most processes whose last report is remembered."""
 
@@ -41,10 +40,7 @@ class UsageKeeper:
     `state`: makes a batch of the present state, at a Unix time. `collect`: waits for reports of workers."""
 
     def __init__(
-        self,
-        database: Database,
-        state: Callable[[float], Batch],
-        collect: Callable[[], Awaitable[None]],
+        self, database: Database, state: Callable[[float], Batch], collect: Callable[[], Awaitable[None]]
     ) -> None:
         self._database = database
         self._state = state
@@ -62,7 +58,7 @@ class UsageKeeper:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to gather reports. The database is opened in its thread."""
+        """Begin to gather reports."""
         self._task = asyncio.get_running_loop().create_task(self._gather(), name="usage")
 
     def received(self, report: UsageReport | None) -> None:
@@ -79,21 +75,16 @@ class UsageKeeper:
     def lost(self, why: str) -> None:
         """Mark the record as incomplete, because requests were not reported."""
         now = time()
-        self._gaps += [Gap(day, "", Scope.ALL, why) for day in days_between(now - _SENT, now)]
+        self._gaps += [Gap(day, "", Scope.ALL, why) for day in days_between(now - _OLDEST, now)]
         self.incomplete = True
 
     async def read(self, service: str | None, days: int | None) -> UsageRecord:
-        """Read the record up to this moment: the last `days` whole UTC days and today; None: all. Raises
-        `UsageError`."""
-        await self._collect()
-        await self._commit()
-        return await self._reading(self._database.read, service, days, time())
+        """Read the record of the last `days` whole UTC days and of today; None: all. Raises `UsageError`."""
+        return await self._fresh(lambda: self._database.read(service, days, time()))
 
     async def export(self) -> bytes:
         """Copy the database as it is at this moment, as one file. Raises `UsageError`."""
-        await self._collect()
-        await self._commit()
-        return await self._reading(self._database.export, time())
+        return await self._fresh(lambda: self._database.export(time()))
 
     async def close(self) -> None:
         """Write the last reports, and that this run has ended in order."""
@@ -119,21 +110,23 @@ class UsageKeeper:
         self._reports, self._gaps = [], []
         try:
             self.incomplete = await self._run(lambda: self._database.commit(batch, last=last))
-        except Exception as problem:  # noqa: BLE001 - whatever it is: requests are counted on, and the record says it
+        except Exception as problem:  # noqa: BLE001 - whatever it is: counting goes on, and the record says it
             if not self._failing:
-                _log.error("usage cannot be written, and is kept in memory until it can: %s", problem)
+                _log.error("%s; it is kept in memory until it can be written", problem)
             self._failing = self.incomplete = True
         else:
             if self._failing:
                 _log.info("usage is written again")
             self._failing = False
 
-    async def _reading(self, call: Callable[..., _T], *arguments: object) -> _T:
-        try:
-            return await self._run(lambda: call(*arguments))
-        except sqlite3.Error as problem:
-            raise UsageError(f"the record of usage cannot be read: {problem}") from None
+    async def _fresh(self, call: Callable[[], _T]) -> _T:
+        await self._collect()
+        await self._commit()
+        return await self._run(call)
 
     async def _run(self, call: Callable[[], _T]) -> _T:
         """Run a call in the thread of the database. It ends even if nobody waits for it any more."""
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, call))
+        try:
+            return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, call))
+        except sqlite3.Error as problem:
+            raise UsageError(f"the record of usage cannot be used: {problem}") from None

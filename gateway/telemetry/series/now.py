@@ -32,6 +32,8 @@ class Now(NamedTuple):
     """Checksum of the configuration in force; empty: not known."""
     state: StateWrites | None = None
     """Writes of the state file so far; None: there is no such file."""
+    usage_incomplete: bool | None = None
+    """Whether today's record of usage is incomplete; None: usage is off."""
     # The rest is filled in by `Metrics.exposition`.
     stats: ProcessStats | None = None
     views: Mapping[str, ServiceView] = {}

@@ -217,6 +217,10 @@ class OfProcess(Group, level=PROCESS):
         "Lines of the access log that could not be written.",
         read=lambda it, now: now.report.access_log_dropped,
     )
+    usage_incomplete = gauge(
+        "1 while today's record of usage is incomplete; none with `usage: off`.",
+        read=lambda it, now: now.usage_incomplete,
+    )
     process_log_dropped = counter(
         "Lines of the log on standard error that could not be written, mostly because its reader stopped.",
         read=lambda it, now: now.report.process_log_dropped,
