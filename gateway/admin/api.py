@@ -1,5 +1,5 @@
 """Endpoints of the admin listener: `/livez`, `/readyz`, `/metrics`, `/status`, `/explain`, `POST /-/reload`.
-`commands` has those that change a ceiling or a backend.
+`commands` has those that change a ceiling or a backend, `usage` those about usage.
 
 GET changes nothing. Each response is made from one snapshot, by `views`, `core.decision.explanation` and the
 metrics.
@@ -26,6 +26,7 @@ from gateway.admin.ui.page_responses import PAGE_RESPONSES, PageResponses, rende
 from gateway.admin.ui.routes import add_page_routes
 from gateway.admin.ui.sessions import Sessions
 from gateway.admin.ui.sign_in import add_sign_in_routes
+from gateway.admin.usage import add_usage_routes
 from gateway.telemetry.process_stats import collect_stats
 
 MAX_BODY: Final = 64 * 1024
@@ -49,6 +50,7 @@ def create_app(context: AdminContext, *, clock: Callable[[], float] = monotonic)
     app.router.add_get("/explain", endpoints.explain)
     app.router.add_post("/-/reload", endpoints.reload)
     add_command_routes(app.router, context)
+    add_usage_routes(app.router, context)
     app[PAGE_RESPONSES] = PageResponses()
     add_sign_in_routes(app, context.access, sessions, wrong_tokens)
     add_control_routes(app, context, sessions)

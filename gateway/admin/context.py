@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, final
 
 from gateway.controlplane.reload import ReloadResult
+from gateway.controlplane.usage.keeper import UsageKeeper
 from gateway.core.decision.decision import DocumentKey
 from gateway.core.fleet.fleet import OperatorCommand
 from gateway.core.fleet.limits import Limits
@@ -96,3 +97,4 @@ class AdminContext:
     explaining: Callable[[], Explaining]
     commands: Commands
     access: AdminAccess
+    usage: UsageKeeper | None = None

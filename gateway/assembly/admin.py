@@ -94,6 +94,7 @@ def admin_context(parts: Parts) -> AdminContext:
         explaining=lambda: Explaining(plan.settings.limits, plane.cached_documents, plane.held_back),
         commands=_commands(parts),
         access=_access(parts),
+        usage=parts.late_parts.usage,
     )
 
 

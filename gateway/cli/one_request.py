@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Final, cast
 
-MAX_RESPONSE: Final = 16 << 20
-"""Maximum size of a response in bytes. /status of a thousand backends takes less than one MiB."""
+MAX_RESPONSE: Final = 1 << 30
+"""Maximum size of a response in bytes: a copy of the largest database of usage takes some hundred MiB."""
 
 NOT_ALLOWED: Final = "the address or the token has a character that HTTP does not allow"
 
@@ -50,7 +50,7 @@ def send_request(
         raise OSError(NOT_ALLOWED) from None
     connection.sendall(head + body)
     received = bytearray()
-    while len(received) < MAX_RESPONSE:
+    while True:
         left = end - monotonic()
         if left <= 0:
             raise TimeoutError("timed out")
@@ -59,6 +59,8 @@ def send_request(
         if not data:
             break
         received += data
+        if len(received) > MAX_RESPONSE:
+            raise OSError("the response is too large")
     head, separator, content = bytes(received).partition(b"\r\n\r\n")
     status = _STATUS_LINE.match(head + b"\r\n")
     if not separator or status is None:

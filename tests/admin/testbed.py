@@ -23,11 +23,16 @@ from gateway.admin import (
 )
 from gateway.controlplane.reload import ReloadResult
 from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.controlplane.usage.database import Batch, Database
+from gateway.controlplane.usage.keeper import UsageKeeper
+from gateway.controlplane.usage.reading import DAY
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import OperatorCommand
+from gateway.core.usage.record import Count, Gap, RowKey, UsageReport
 from gateway.keys.secrets import Secret
 from gateway.runtime.compiled import build_info
 from gateway.settings import Limits
+from gateway.settings.sections.usage import UsageSettings
 from gateway.telemetry.history import History
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.neighbours import AgreementReport, EngineReport
@@ -76,6 +81,7 @@ class AdminTestbed:
     certificate_expiry: Mapping[str, float] = field(default_factory=dict)
     command: Callable[[str, OperatorCommand], Awaitable[None]] | None = None
     forget: Callable[[str], Awaitable[bool]] | None = None
+    usage: Any = None
     port: int = 0
     session: ClientSession | None = None
 
@@ -109,6 +115,7 @@ class AdminTestbed:
                 forget=self.forget,
             ),
             access=AdminAccess(hosts=hosts, token=lambda: Secret(token) if token is not None else None),
+            usage=self.usage,
         )
 
     def status(self) -> GatewayStatus:
@@ -189,6 +196,29 @@ async def on_site(
             yield testbed
     finally:
         await site.stop()
+
+
+@asynccontextmanager
+async def usage_of(
+    holder: SnapshotHolder, *keys: RowKey, gaps: tuple[Gap, ...] = ()
+) -> AsyncIterator[UsageKeeper]:
+    """The record of usage in memory, with one request of each row a second ago."""
+    now = time()
+    rows = {(int(now // DAY), key): Count(1, now - 1, now - 1) for key in keys}
+
+    def state(now: float) -> Batch:
+        return Batch(now=now, gaps=gaps, snapshot=holder.current, records={}, config="0123456789ab")
+
+    async def collect() -> None:
+        """Nothing to collect: a testbed has no workers."""
+
+    keeper = UsageKeeper(Database(None, UsageSettings()), state, collect)
+    keeper.start()
+    keeper.received(UsageReport("worker", 1, rows))
+    try:
+        yield keeper
+    finally:
+        await keeper.close()
 
 
 BACKENDS: Final = (Backend("api-1", "10.0.0.1", 6385), Backend("api-2", "10.0.0.2", 6385))

@@ -195,7 +195,7 @@ def test_replicas_whose_databases_were_not_read() -> None:
     seen = {"r1": (TODAY - 9, TODAY), "r2": (TODAY - 9, TODAY - 6), "r0": (TODAY - 9, TODAY - 8)}
     first = WEEK.sources[0]._replace(replica_ids=("r1",), replicas=seen)
     assert answer(record(sources=(first,)), Question())["incomplete"] == (
-        "2026-11-20 to 2026-11-21: the database of replica r2 was not read",
+        "2026-11-20 to 2026-11-21: the database of replica r2 was not read: `--db` adds up several",
     )
     both = (first, WEEK.sources[0]._replace(id="b", replica_ids=("r2", "r3"), replicas=seen))
     assert answer(record(sources=both), Question())["complete"]

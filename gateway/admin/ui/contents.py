@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2s
 from math import ceil
-from time import gmtime, strftime
-from typing import Final, final
+from time import gmtime, monotonic, strftime
+from typing import Any, Final, final
 
 from gateway.admin.commands import releases_of
 from gateway.admin.context import AdminContext
@@ -38,6 +38,7 @@ from gateway.admin.ui.model import (
     ReplicaRow,
     ServicePage,
     ServiceRow,
+    UsageCard,
 )
 from gateway.admin.ui.offer import (
     NOTHING,
@@ -53,12 +54,14 @@ from gateway.admin.ui.offer import (
 from gateway.admin.ui.timeline import MINUTE, event_rows
 from gateway.admin.ui.traffic import Traffic, traffic
 from gateway.controlplane.change_log import unserved
+from gateway.controlplane.usage.reading import UsageError
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.fleet.backend import Freshness, MemberSummary
 from gateway.core.fleet.member_set import MemberSet
 from gateway.core.fleet.offer import Phase
 from gateway.core.fleet.snapshot import ServiceView
-from gateway.core.versions.ranges import NO_VERSIONS
+from gateway.core.usage.summary import Question, answer
+from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.telemetry.neighbours import AgreementReport, EngineReport, ReplicaReport
 from gateway.telemetry.recent import SPAN, LastHour, RequestCounts, ServiceRates
 from gateway.telemetry.series.declaring import OTHER
@@ -74,6 +77,12 @@ SERVICES: Final = 20
 
 MAX_PROBLEMS_OF_A_SERVICE: Final = 3
 """Maximum problems of one service shown on the overview."""
+
+USAGE_SECONDS: Final = 30.0
+"""Seconds for which one answer about usage is shown: to read a large record takes a second."""
+
+MAX_CLIENTS: Final = 100
+"""Maximum rows of clients shown; the others are counted."""
 
 MAX_VERSIONS: Final = 20
 """Maximum versions shown of those that clients got; the rest is counted together."""
@@ -101,6 +110,8 @@ class PageContents:
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
+        self._answers: dict[str, tuple[float, Mapping[str, Any]]] = {}
+        """Last answer about usage by service, with the monotonic time until which it is shown."""
 
     async def overview(self) -> Overview:
         """Makes the contents of the page of all services."""
@@ -150,12 +161,29 @@ class PageContents:
             demand=demand(hour),
             demand_seconds=demand_seconds(hour),
             refusals=refusals(counts, service.rates),
+            usage=await self._usage(name, drawing),
             replicas=replica_rows(status, name),
             events=event_rows(events),
             minute=_minute(status.now),
             backends=worst_first(await Rows(service, drawing).all()),
             groups=groups(view, drawing),
         )
+
+    async def _usage(self, name: str, drawing: Drawing) -> UsageCard | None:
+        """Makes the card of who uses which version of a service. Reads the record anew now and then."""
+        if self._context.usage is None:
+            return None
+        until, found = self._answers.get(name, (0.0, {}))
+        if until < monotonic():
+            try:
+                record = await self._context.usage.read(name, None)
+                found = await asyncio.to_thread(answer, record, Question(name))
+            except UsageError as error:
+                found = {"rows": (), "incomplete": (str(error),)}
+            self._answers[name] = (monotonic() + USAGE_SECONDS, found)
+        drawn = (map(drawing.scheme.parse, row["versions"]) for row in found["rows"][:MAX_CLIENTS])
+        bars = (drawing.bars(VersionSet.only(*filter(None, versions))) for versions in drawn)
+        return UsageCard(found, tuple(bars))
 
 
 def _row(service: ServiceStatus, problems: list[Problem], drawn: Traffic) -> ServiceRow:

@@ -76,6 +76,7 @@ def service_fragments(page: ServicePage) -> PageFragments:
     fragments |= {
         "demand": Fragment("demand", (page.demand, page.demand_seconds)),
         "refusals": Fragment("refusals", (page.refusals,)),
+        "usage": Fragment("usage", (page.usage, labels, offer.all_bars)),
         "processes": Fragment("processes", (page.replicas,)),
         **_events(page.events, page.minute, with_service=False),
     }

@@ -6,8 +6,9 @@ errors of backends) and are escaped during rendering, never here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 from gateway.admin.ui.traffic import Traffic
 from gateway.core.versions.axis import Tick
@@ -114,6 +115,15 @@ class RefusalRow:
     rate: float
 
 
+class UsageCard(NamedTuple):
+    """Answer about who uses which version of a service, with its first rows drawn on the axis."""
+
+    answer: Mapping[str, Any]
+    """Answer as `core.usage.summary.answer` makes it, by client."""
+    bars: tuple[tuple[Bar, ...], ...]
+    """Bars of the versions of each row, for as many rows as are shown."""
+
+
 class EventRow(NamedTuple):
     """Row of the list of events."""
 
@@ -168,6 +178,8 @@ class ServicePage(NamedTuple):
     demand_seconds: float
     """Seconds that the counts of versions in `demand` cover, at most an hour."""
     refusals: tuple[RefusalRow, ...]
+    usage: UsageCard | None
+    """Clients and their versions; None: `usage` is off."""
     replicas: tuple[ReplicaRow, ...]
     events: tuple[EventRow, ...]
     """Last events about this service or about no service, the newest first."""

@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gateway.admin.ui.fragments import Fragment
+from gateway.core.usage.summary import asked_for
 from gateway.runtime.compiled import build_info
 
 FRAGMENTS: Final = "fragments.html"
@@ -47,7 +48,7 @@ class Rendering:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        filters = (short, percent, per_second, iso, clock, day, count, share)
+        filters = (short, percent, per_second, iso, clock, day, count, share, asked_for)
         self.environment.filters.update({each.__name__: each for each in filters})
         self.environment.globals["version"] = build_info().version
         for name in TEMPLATES:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import date
 from typing import Any, Final, NamedTuple, TypeAlias, final
@@ -22,6 +22,9 @@ CLIENT, VERSION, OPERATION = BY = ("client", "version", "operation")
 NOT_REFUSED: Final = frozenset({"", NegotiationResult.SERVED, NegotiationResult.TRANSPARENT})
 """Values of `RowKey.result` for requests that were not refused."""
 
+_KINDS: Final = {"": "not negotiated", "latest": "latest", "none": "no version", "malformed": "malformed"}
+_LISTED: Final = 3
+"""Maximum versions that `asked_for` lists; of more it has the first and the last."""
 DAY: Final = 86_400
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _NUMBERS: Final = re.compile(r"[0-9]+(?:[.-][0-9]+)*", re.ASCII)
@@ -103,6 +106,13 @@ def _row(members: Collection[tuple[RowKey, Count]], by: str, order: Order) -> di
     }
 
 
+def asked_for(row: Mapping[str, Any]) -> str:
+    """Words how the requests of an answer's row asked for their versions: `1.1, 1.31`, `latest -> 1.58`."""
+    kind, names = _KINDS.get(row["requested"], ""), list(row["versions"])
+    some = ", ".join(names) if len(names) <= _LISTED else f"{names[0]} to {names[-1]} ({len(names)})"
+    return " -> ".join(filter(None, (kind, some)))
+
+
 def is_refused(key: RowKey) -> bool:
     """Whether the requests of a row were refused."""
     return key.result not in NOT_REFUSED
@@ -171,7 +181,7 @@ def why_incomplete(
         for replica in sorted(source.replicas.keys() - read):
             first, last = source.replicas[replica]
             served = range(max(first, record.since), min(last, record.until) + 1)
-            days[f"the database of replica {replica} was not read"].update(served)
+            days[f"the database of replica {replica} was not read: `--db` adds up several"].update(served)
     return tuple(f"{_text_of_days(each)}: {reason}" for reason, each in days.items() if each)
 
 

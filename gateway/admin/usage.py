@@ -1,0 +1,56 @@
+"""Endpoints about usage: `GET /usage` answers a question, `GET /usage/export` copies the database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from aiohttp import web
+
+from gateway.admin.commands import view_of
+from gateway.admin.context import AdminContext
+from gateway.admin.responses import json_response
+from gateway.admin.ui.page_responses import read_query
+from gateway.controlplane.usage.keeper import UsageKeeper
+from gateway.controlplane.usage.reading import UsageError
+from gateway.core.usage.summary import Question, QuestionError, answer
+
+_T = TypeVar("_T")
+
+
+def add_usage_routes(router: web.UrlDispatcher, context: AdminContext) -> None:
+    """Adds the endpoints about usage."""
+
+    async def usage(request: web.Request) -> web.StreamResponse:
+        question = Question(**read_query(request, Question._fields))
+        if question.service is not None:
+            view_of(context, question.service)
+        try:
+            record = await read(keeper_of(context).read(question.service, question.days()))
+            # In a thread, because a record may have some hundred thousand rows.
+            return json_response(await asyncio.to_thread(answer, record, question))
+        except QuestionError as error:
+            raise web.HTTPBadRequest(text=str(error)) from None
+
+    async def export(_: web.Request) -> web.StreamResponse:
+        copy = await read(keeper_of(context).export())
+        return web.Response(body=copy, headers={"Cache-Control": "no-store"})
+
+    router.add_get("/usage", usage)
+    router.add_get("/usage/export", export)
+
+
+def keeper_of(context: AdminContext) -> UsageKeeper:
+    """Returns the keeper of usage. Raises 404 if there is none."""
+    if context.usage is None:
+        raise web.HTTPNotFound(text="nothing is counted: `usage` is off in the configuration")
+    return context.usage
+
+
+async def read(reading: Awaitable[_T]) -> _T:
+    """Waits for a reading of the database. Raises 503 if it fails."""
+    try:
+        return await reading
+    except UsageError as error:
+        raise web.HTTPServiceUnavailable(text=str(error)) from None
