@@ -186,9 +186,18 @@ def test_a_record_that_is_shorter_than_the_question() -> None:
         "2026-11-20 to 2026-11-25: the record begins only on the last of these days",
     )
     assert answer(record(sources=(stale, WEEK.sources[0])), Question(since="7d"))["incomplete"] == (
-        "2026-11-25 to 2026-11-27: the record of r2 ends on the first of these days",
+        "2026-11-25 to 2026-11-27: nothing is recorded of r2 (stopped, `usage` off, or an older copy)",
     )
     assert not answer(record(sources=(Source("a", (), ()),)), Question(since="7d"))["complete"]
+
+
+def test_days_without_a_run_are_told_and_a_restart_is_none() -> None:
+    runs = ((0.0, TODAY - 5.5), (TODAY - 5.49, TODAY - 4.5), (TODAY - 1.5, TODAY + 0.5))
+    source = Source("a", (), tuple(Period(begins * DAY, ends * DAY) for begins, ends in runs))
+    for since in (None, "7d"):
+        assert answer(record(sources=(source,)), Question(since=since))["incomplete"] == (
+            "2026-11-23 to 2026-11-24: nothing is recorded (stopped, `usage` off, or an older copy)",
+        )
 
 
 def test_replicas_whose_databases_were_not_read() -> None:

@@ -171,13 +171,15 @@ def why_incomplete(
     for source in record.sources:
         whose = f" of {(*source.replica_ids, source.id)[0]}" if len(record.sources) > 1 else ""
         begin = min((each.begins for each in source.periods), default=(record.until + 1) * DAY - 1) / DAY
-        end = max((int(each.ends // DAY) for each in source.periods), default=record.until)
+        runs = (range(int(each.begins // DAY), int(each.ends // DAY) + 1) for each in source.periods)
+        covered = {day for run in runs for day in run}
+        blank = {*range(max(int(begin), record.since), record.until + 1)} - covered
+        if record.until in blank:  # the last run has ended within its last day
+            blank.add(max({record.since, *covered}))
+        days[f"nothing is recorded{whose} (stopped, `usage` off, or an older copy)"].update(blank)
         if of_days and begin > record.since:
             late = range(record.since, min(int(begin), record.until) + 1)
             days[f"the record{whose} begins only on the last of these days"].update(late)
-        if end < record.until:
-            early = range(max(end, record.since), record.until + 1)
-            days[f"the record{whose} ends on the first of these days"].update(early)
         for replica in sorted(source.replicas.keys() - read):
             first, last = source.replicas[replica]
             served = range(max(first, record.since), min(last, record.until) + 1)
