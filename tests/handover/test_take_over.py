@@ -18,6 +18,7 @@ import pytest
 
 from gateway.assembly import Gateway
 from gateway.controlplane.replication.replication import Replication
+from gateway.controlplane.usage.reading import read_files
 from gateway.errors import StartupError
 from gateway.handover.take_over import take_over
 from tests.handover.conftest import House, OtherRelease
@@ -75,6 +76,27 @@ async def test_nothing_is_lost_in_two_take_overs(house: House) -> None:
     assert old.urls == ()
     assert middle.urls == ()
     assert (await house.offer(new))["max"] == "1.58"
+
+
+async def test_usage_is_recorded_without_a_gap(house: House) -> None:
+    file = house.write()
+    old = await house.start(file)
+    await house.known(old)
+    clients = Clients(house, old)
+    await clients.at_least(20)
+    middle = await taken_over(house, file)
+    await clients.at_least(20)
+    new = await taken_over(house, file)
+    await clients.at_least(20)
+    await clients.all_served()
+    await house.end(new)
+    assert middle.urls == ()
+
+    record = read_files([Path(f"{house.state}.usage")], "baremetal", None)
+
+    assert sum(count.requests for count in record.rows.values()) == len(clients.statuses)
+    assert record.gaps == ()
+    assert len(record.sources[0].periods) == 3
 
 
 async def test_pins_and_drains_survive(house: House) -> None:

@@ -279,9 +279,9 @@ def _find(db: sqlite3.Connection, day: int, key: RowKey) -> Count | None:
 def _connect(path: Path | None) -> sqlite3.Connection:
     """Open a database. Raises `OSError` or `sqlite3.Error`; `DatabaseError` itself: it is damaged."""
     if path is not None:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        os.fchmod(descriptor, 0o600)
-        os.close(descriptor)
+        if not path.is_file():
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        path.chmod(0o600)
         if (kind := _file_system(path)) in _REMOTE or kind.startswith("fuse."):
             raise OSError(f"it is on a remote file system, {kind}")
     db = sqlite3.connect(path or ":memory:", isolation_level=None)

@@ -63,10 +63,11 @@ class UsageKeeper:
 
     def received(self, report: UsageReport | None) -> None:
         """Take the report of a process, once."""
-        if report is None or report.sequence <= (last := self._sequences.pop(report.incarnation, 0)):
+        if report is None or report.sequence <= (last := self._sequences.get(report.incarnation, 0)):
             return
         if report.sequence > last + 1:
             self.lost("a report of a process has not arrived")
+        self._sequences.pop(report.incarnation, None)  # the last one to report is the last one in order
         self._sequences[report.incarnation] = report.sequence
         if len(self._sequences) > _MAX_SENDERS:
             del self._sequences[next(iter(self._sequences))]

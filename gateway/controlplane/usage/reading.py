@@ -49,8 +49,10 @@ def read_record(
     """Read the record of the last `days` whole UTC days and of today; None: of all days. `own`: the run that
     reads, from which nothing is missing. Raises `sqlite3.Error`."""
     runs = db.execute("SELECT begins, ends, open AND run != ? FROM runs ORDER BY begins", (own,)).fetchall()
-    first = int(min((now, *(begins for begins, *_ in runs))) // DAY)
-    since = first if days is None else int(now // DAY) - days
+    since = int(now // DAY) - (days or 0)
+    if days is None:
+        (first,) = db.execute("SELECT min(day) FROM counts").fetchone()
+        since = min(since, *(int(begins // DAY) for begins, *_ in runs), since if first is None else first)
     where, values = "day >= ? AND (service IN ('', ?) OR ? IS NULL)", (since, service, service)
     rows = {}
     for found in db.execute(f"SELECT * FROM counts WHERE requests > 0 AND {where}", values):
