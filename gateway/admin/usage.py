@@ -1,9 +1,11 @@
-"""Endpoints about usage: `GET /usage` answers a question, `GET /usage/export` copies the database."""
+"""Endpoints about usage: `GET /usage` answers a question, `GET /usage/export` copies the database, and
+`GET /simulate` says whom a change would affect."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from time import monotonic
 from typing import TypeVar
 
 from aiohttp import web
@@ -14,7 +16,10 @@ from gateway.admin.responses import json_response
 from gateway.admin.ui.page_responses import read_query
 from gateway.controlplane.usage.keeper import UsageKeeper
 from gateway.controlplane.usage.reading import UsageError
+from gateway.core.usage import what_if
 from gateway.core.usage.summary import Question, QuestionError, answer
+from gateway.core.usage.what_if import CHANGES, changed
+from gateway.errors import SkewgateError
 
 _T = TypeVar("_T")
 
@@ -37,6 +42,21 @@ def add_usage_routes(router: web.UrlDispatcher, context: AdminContext) -> None:
         copy = await read(keeper_of(context).export())
         return web.Response(body=copy, headers={"Cache-Control": "no-store"})
 
+    async def simulate(request: web.Request) -> web.StreamResponse:
+        query = read_query(request, ("service", "since", *CHANGES))
+        change = [(name, query[name]) for name in CHANGES if name in query]
+        if "service" not in query or len(change) != 1:
+            raise web.HTTPBadRequest(text=f"give `service`, and one of {', '.join(CHANGES)}")
+        before = view_of(context, query["service"])
+        try:
+            days = Question(since=query.get("since")).days()
+            after = changed(before, *change[0], monotonic())
+        except (QuestionError, SkewgateError) as error:
+            raise web.HTTPBadRequest(text=str(error)) from None
+        record = await read(keeper_of(context).read(before.service.name, days))
+        return json_response(await asyncio.to_thread(what_if.answer, record, days, before, after))
+
+    router.add_get("/simulate", simulate)
     router.add_get("/usage", usage)
     router.add_get("/usage/export", export)
 

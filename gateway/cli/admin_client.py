@@ -235,10 +235,11 @@ class AdminOptions(NamedTuple):
     key: str | None
 
 
-def options(function: Callable[..., int]) -> Callable[..., int]:
-    """Add `-c FILE`, `--admin URL` and the TLS options; the function gets them as `where`."""
+def options(function: Callable[..., int], config: Iterable[str] = ("-c", "--config")) -> Callable[..., int]:
+    """Add `-c FILE`, `--admin URL` and the TLS options; the function gets them as `where`. `config`: the
+    names of the first."""
 
-    @file_option("-c", "--config", text="configuration file with the address of the admin listener")
+    @file_option(*config, text="configuration file with the address of the admin listener")
     @click.option(
         "--admin",
         metavar="URL",

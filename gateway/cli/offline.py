@@ -1,4 +1,5 @@
-"""Decisions without a running gateway, for `explain --offline`, `test` and `init`: one probe of each backend.
+"""Decisions without a running gateway: for `explain --offline`, `test` and `init` after one probe of each
+backend, for `simulate` from databases of usage.
 
 Nothing but probes is ever sent. `core` decides; this module prints nothing.
 """
@@ -7,18 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
-from time import monotonic
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic, time
 from typing import Any
 
+from gateway.cli.command import read_settings
 from gateway.controlplane.discovery.discovery import Discovery
 from gateway.controlplane.prober import Prober
 from gateway.controlplane.resolver import Resolver
 from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.controlplane.state.text import parse_state
+from gateway.controlplane.usage.reading import read_files
 from gateway.core.decision.explanation import explain
-from gateway.core.fleet.fleet import Fleet
+from gateway.core.fleet.fleet import Fleet, ObservedFact, ProbeFailed, ProbeSucceeded
+from gateway.core.fleet.offer_state import SavedState
+from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import Header
+from gateway.core.usage.what_if import answer, changed, reconfigured
 from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_head import read_described, refusal_sentence
 from gateway.errors import AdminError, FramingError
@@ -75,3 +84,78 @@ async def probed(settings: Settings) -> Snapshot:
 def with_first_offer(snapshot: Snapshot, fleet: Fleet) -> Snapshot:
     """Return `snapshot` with its first offer, which does not wait for backends that are down."""
     return snapshot.with_fleet(fleet, math.inf)
+
+
+def answer_offline(
+    databases: Sequence[Path],
+    running: Path,
+    service: str,
+    days: int | None,
+    change: Sequence[tuple[str, str]],
+    candidate: Path | None,
+) -> dict[str, Any]:
+    """Judge a change of a service by databases of usage: the one in `change`, or the reload of `candidate`.
+    `running`: the configuration that the gateway runs with. Raises `SkewgateError`."""
+    settings, now = read_settings(running), time()
+    record = read_files(databases, service, days)
+    source = max(record.sources, key=lambda each: max((run.ends for run in each.periods), default=0.0))
+    saved = parse_state(source.state, settings.services).saved
+    snapshot = Snapshot.configured(_discovered(settings, saved, settings), now=now, saved=saved)
+    snapshot = snapshot.after(_probes_of(snapshot, now), now)
+    if (before := snapshot.views.get(service)) is None:
+        raise AdminError(f"{running} has no service {service!a}")
+    other = f"{running} is not the configuration with which the state was written"
+    doubts = [other] if source.config != settings.hash else []
+    if candidate is None:
+        ((name, value),) = change
+        return answer(record, days, before, changed(before, name, value, now), doubts)
+    wanted = read_settings(candidate)
+    doubts += [
+        f"`{key}` changes, and rows do not say how it would read requests"
+        for key in _reads(settings, wanted, service)
+    ]
+    found = [each for each in _discovered(wanted, saved, settings) if each.name == service]
+    return answer(record, days, before, reconfigured(before, found[0], now) if found else None, doubts)
+
+
+def _discovered(settings: Settings, saved: Mapping[str, SavedState], known: Settings) -> list[Service]:
+    """The services with the backends that discovery had found. A source that `known` has not is unknown."""
+    discovery = Discovery(clock=time)
+    discovery.restore(settings.services, saved)
+    sources = {(service.name, source.key) for service in known.services for source in service.sources}
+    return [
+        replace(each, undiscovered=not sources.issuperset((each.name, source.key) for source in each.sources))
+        for each in discovery.completed(settings.services)
+    ]
+
+
+def _probes_of(snapshot: Snapshot, now: float) -> list[ObservedFact]:
+    """The last probes of all backends: what was saved of one is taken for what it still serves."""
+    return [
+        (
+            name,
+            member.backend.name,
+            ProbeSucceeded(known, now)
+            if (known := member.advertisement)
+            else ProbeFailed("never answered", now),
+        )
+        for name, members in snapshot.fleet.member_sets.items()
+        for member in members.all
+    ]
+
+
+def _reads(before: Settings, after: Settings, service: str) -> list[str]:
+    """Keys that change which requests are the service's, whose they are, or what they ask for."""
+    both = [
+        {
+            "clients": getattr(settings, "clients", None),
+            "match": {each.name: each.match for each in settings.services},
+            "dialect": [
+                (each.dialect.name, each.dialect.made_of)
+                for each in settings.services
+                if each.name == service
+            ],
+        }
+        for settings in (before, after)
+    ]
+    return [key for key in both[0] if both[0][key] != both[1][key]]

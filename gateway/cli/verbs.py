@@ -18,6 +18,7 @@ VERBS: Final[Mapping[str, str]] = {
     "test": "compare a table of requests with the gateway's decisions",
     "status": "show services, offers, the phase of the upgrade, and backends",
     "usage": "show which client uses which version, and what may be missing",
+    "simulate": "show which clients a change would refuse or move to another version",
     "pin": "limit a service's offer to a version or a release",
     "unpin": "remove a service's pin",
     "drain": "take a backend out of service; requests in flight are finished",

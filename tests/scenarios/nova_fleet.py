@@ -120,7 +120,7 @@ class Nova(Ironic):
             "id": "v2.1",
             "status": "CURRENT",
             "version": highest or f"2.{self.highest}",
-            "min_version": "2.1",
+            "min_version": f"2.{self.lowest}",
             "links": [{"rel": "self", "href": f"{base}/v2.1/"}],
         }
 

@@ -96,7 +96,7 @@ class SenlinServer(Server):
 
     def entry(self, link: str, highest: str | None = None) -> dict[str, object]:
         """The version entry of this server's documents. `highest`: a maximum other than its own."""
-        versions = {"min_version": "1.0", "max_version": highest or self.offered[1]}
+        versions = {"min_version": self.offered[0], "max_version": highest or self.offered[1]}
         links = [{"href": link, "rel": "self"}, {"rel": "help", "href": "https://docs.openstack.org/api-ref"}]
         return {
             "id": "1.0",
