@@ -30,11 +30,13 @@ class Bed(NamedTuple):
     def service_page(self) -> str:
         return self.page(f"/ui/services/{SERVICE}")
 
-    async def ask(self, version: str, times: int = 1, *, path: str = "/v1/nodes") -> list[int]:
+    async def ask(
+        self, version: str, times: int = 1, *, path: str = "/v1/nodes", agent: str = "curl/8"
+    ) -> list[int]:
         """Send requests as a client of this version, or of none; the statuses."""
         statuses = []
         for _ in range(times):
-            headers = {SERVED: version} if version else {}
+            headers = {"User-Agent": agent, **({SERVED: version} if version else {})}
             async with self.gateway.session.get(f"{self.gateway.url}{path}", headers=headers) as response:
                 statuses.append(response.status)
         return statuses

@@ -31,8 +31,16 @@ See = Callable[[str], Awaitable[None]]
 async def bed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bed]:
     """In the middle of an upgrade, with something of everything that a page can show."""
     async with running(tmp_path_factory.mktemp("looks"), upgraded=[]) as started:
-        for version, times in (("1.58", 60), ("1.31", 25), ("", 8), ("1.90", 12)):
-            await started.ask(version, times)
+        for version, times, agent in (
+            ("1.58", 60, "python-ironicclient"),
+            ("1.31", 25, "nova-compute/30.1.0"),
+            ("1.46", 2, "nova-compute/30.1.0"),
+            ("", 8, "Prometheus/2.53"),
+            ("1.90", 12, "openstacksdk/4.0.0"),
+            ("latest", 3, "openstacksdk/4.0.0"),
+            ("new", 1, "a-client-with-a-name-that-is-longer-than-any-other/1"),
+        ):
+            await started.ask(version, times, agent=agent)
         await started.upgrade("api-4", "api-3")
         await started.servers["api-2"].stop()
         await started.gateway.until(

@@ -9,14 +9,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import gmtime, strftime, time
 
+import aiohttp
 import pytest
 
 from gateway.cli import main
 from gateway.controlplane.usage.database import Batch, Database
 from gateway.core.fleet.backend import Backend
 from gateway.core.usage.record import Count, Gap, RowKey, Scope, UsageReport
+from gateway.demo.ironic import SERVED
 from gateway.settings.sections.usage import UsageSettings
+from tests.cli.conftest import Call, Running
 from tests.kit.ironic import holder_of, learn, service, upto
+from tests.kit.processes import Ended
 
 NOW = time()
 TODAY = int(NOW // 86_400)
@@ -132,6 +136,41 @@ def test_csv_with_text_that_a_spreadsheet_would_run(
     assert (row["client"], row["versions"], row["requests"]) == (f"'{formula}", "1.1", "2")
     assert row["complete"] == "False"
     assert "incomplete: " in shown.err
+
+
+@pytest.mark.processes
+async def test_a_running_gateway_and_its_copy_give_the_same_answer(
+    running: Running, session: aiohttp.ClientSession, call_main: Call, tmp_path: Path
+) -> None:
+    asked = [
+        ("nova/1", {SERVED: "1.31"}),
+        ("nova/2", {SERVED: "latest"}),
+        ("curl/8", {}),
+        ("curl/8", {SERVED: "9"}),
+    ]
+    for agent, headers in asked:
+        async with session.get(f"{running.url}/v1/nodes", headers={"User-Agent": agent, **headers}):
+            pass
+    copy = tmp_path / "copy"
+    assert (await call_main("usage", "--admin", running.admin, "--export", str(copy))) == Ended(0, "", "")
+    assert copy.stat().st_mode & 0o777 == 0o600
+    for more in (["--by", "client"], ["--by", "version", "-o", "csv"], ["--since", "7d", "-o", "json"]):
+        live = await call_main("usage", "baremetal", "--admin", running.admin, *more)
+        read = await call_main("usage", "baremetal", "--db", str(copy), *more)
+        assert live == read
+        assert live.code == 0
+    assert json.loads(live.out)["requests"] == 4
+    assert [(row["client"], row["requested"], row["refused"]) for row in json.loads(live.out)["rows"]] == [
+        ("curl", "malformed", 1),
+        ("curl", "none", 0),
+        ("nova", "exact", 0),
+        ("nova", "latest", 0),
+    ]
+    again = await call_main("usage", "--admin", running.admin, "--export", str(copy))
+    assert (again.code, again.err) == (1, f"skewgate: {copy} cannot be written: File exists\n")
+    unknown = await call_main("usage", "compute", "--admin", running.admin)
+    assert (unknown.code, unknown.out) == (1, "")
+    assert "there is no service 'compute'; there are: baremetal" in unknown.err
 
 
 @pytest.mark.parametrize(
