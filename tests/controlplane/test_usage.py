@@ -151,6 +151,13 @@ def test_a_run_that_ends_in_order_leaves_no_gap(path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_long_time_without_a_run_marks_its_days(path: Path) -> None:
+    of_ended_run(path, LIST, now=NOW - DAY)
+    with database_of(path) as database:
+        assert database.commit(batch(LIST)), "usage may have been off"
+        assert marked(database.read(None, None, NOW)) == {(TODAY - 1, Scope.ALL), (TODAY, Scope.ALL)}
+
+
 def test_a_crash_marks_all_days_since_the_last_transaction(path: Path) -> None:
     with database_of(path) as database:
         database.commit(batch(LIST, now=NOW - 2 * DAY))
@@ -323,7 +330,8 @@ def test_a_damaged_file_is_set_aside(path: Path, content: bytes, caplog: pytest.
 
 def test_a_file_that_is_damaged_meanwhile_is_set_aside(path: Path) -> None:
     with database_of(path) as database:
-        database.commit(batch(*(LIST._replace(operation=f"GET /{each}") for each in range(400))))
+        many = (LIST._replace(operation=f"GET /{each}") for each in range(400))
+        database.commit(batch(*many, now=NOW - 60))
         with closing(sqlite3.connect(path)) as db:
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         size = path.stat().st_size
@@ -331,7 +339,11 @@ def test_a_file_that_is_damaged_meanwhile_is_set_aside(path: Path) -> None:
             file.seek(4_096)
             file.write(b"\xff" * (size - 4_096))
         assert database.commit(batch(LIST))
-        assert counted(database.read(None, None, NOW)) == {LIST: 1}
+        record = database.read(None, None, NOW)
+    assert counted(record) == {LIST: 1}
+    (source,) = record.sources
+    assert source.periods[0].begins == NOW, "what was recorded before is not in this file"
+    assert source.state
     assert Path(f"{path}.damaged").exists()
 
 

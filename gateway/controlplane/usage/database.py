@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from gateway.controlplane.state.keeper import wall_offset
 from gateway.controlplane.state.text import format_state
-from gateway.controlplane.usage.reading import CRASHED, DAY, FORMAT, count_of, days_between, read_record
+from gateway.controlplane.usage.reading import DAY, FORMAT, count_of, days_between, read_record
 from gateway.core.agreement.record import AgreedRecord
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.usage.record import NO_PRODUCT, OTHER, Count, Gap, RowKey, Scope, UsageRecord, UsageReport
@@ -41,6 +41,8 @@ _FIND: Final = f"SELECT * FROM counts WHERE {' AND '.join(f'{each} = ?' for each
 _PUT: Final = f"INSERT OR REPLACE INTO counts VALUES ({', '.join('?' * (len(_KEY) + 4))})"
 _REMOTE: Final = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "ceph", "afs", "lustre", "gpfs", "ocfs2", "gfs2"}
 """File systems of several machines, which share no memory, as WAL needs. Those of `fuse.` are, too."""
+_IDLE: Final = 600.0
+"""Longest time between two runs, in seconds, in which nobody expects that requests were served."""
 _PASSING: Final = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR")
 """Errors after which the next transaction tries again."""
 _TOLERANCE: Final = 1.0
@@ -204,9 +206,12 @@ class Database:
         others = "open AND begins < ? AND pid IS NOT ?", (self._began, self._predecessor)
         for (ends,) in db.execute(f"SELECT ends FROM runs WHERE {others[0]}", others[1]):
             _log.warning("an earlier run has not ended in order: usage is incomplete since its last write")
-            self._mark(ends, now, CRASHED)
+            self._mark(ends, now, "a gateway has not ended in order: its last requests may be missing")
         db.execute(f"UPDATE runs SET open = 0 WHERE {others[0]}", others[1])
-        self._compare_clock(now, db.execute("SELECT max(ends) FROM runs").fetchone()[0] or now)
+        latest = db.execute("SELECT max(ends) FROM runs").fetchone()[0] or now
+        self._compare_clock(now, latest)
+        if self._began > latest + _IDLE:
+            self._mark(latest, self._began, "nothing was recorded for a while: the gateway was stopped, or usage off")
         first = today - self._settings.keep
         db.execute("DELETE FROM counts WHERE day < ? OR requests = 0", (first,))
         db.execute("DELETE FROM gaps WHERE day < ?", (first,))
@@ -269,6 +274,7 @@ class Database:
             "%s is damaged, was moved to %s.damaged and begins anew: %s", self._path, self._path, problem
         )
         self._mark(now, now, "the database was damaged, and begins anew")
+        self._began, self._saved = now, None
 
 
 def _find(db: sqlite3.Connection, day: int, key: RowKey) -> Count | None:
