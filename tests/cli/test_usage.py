@@ -154,6 +154,7 @@ async def test_a_running_gateway_and_its_copy_give_the_same_answer(
     copy = tmp_path / "copy"
     assert (await call_main("usage", "--admin", running.admin, "--export", str(copy))) == Ended(0, "", "")
     assert copy.stat().st_mode & 0o777 == 0o600
+    live = Ended(1, "", "")
     for more in (["--by", "client"], ["--by", "version", "-o", "csv"], ["--since", "7d", "-o", "json"]):
         live = await call_main("usage", "baremetal", "--admin", running.admin, *more)
         read = await call_main("usage", "baremetal", "--db", str(copy), *more)

@@ -79,7 +79,8 @@ MAX_PROBLEMS_OF_A_SERVICE: Final = 3
 """Maximum problems of one service shown on the overview."""
 
 USAGE_SECONDS: Final = 30.0
-"""Seconds for which one answer about usage is shown: to read a large record takes a second."""
+USAGE_REST: Final = 20.0
+"""Minimum seconds for which an answer about usage is shown; the same as a multiple of the time it took."""
 
 MAX_CLIENTS: Final = 100
 """Maximum rows of clients shown; the others are counted."""
@@ -174,13 +175,14 @@ class PageContents:
         if self._context.usage is None:
             return None
         until, found = self._answers.get(name, (0.0, {}))
-        if until < monotonic():
+        if until < (begun := monotonic()):
             try:
                 record = await self._context.usage.read(name, None)
                 found = await asyncio.to_thread(answer, record, Question(name))
             except UsageError as error:
                 found = {"rows": (), "incomplete": (str(error),)}
-            self._answers[name] = (monotonic() + USAGE_SECONDS, found)
+            now = monotonic()
+            self._answers[name] = (now + max(USAGE_SECONDS, USAGE_REST * (now - begun)), found)
         drawn = (map(drawing.scheme.parse, row["versions"]) for row in found["rows"][:MAX_CLIENTS])
         bars = (drawing.bars(VersionSet.only(*filter(None, versions))) for versions in drawn)
         return UsageCard(found, tuple(bars))

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import date
+from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from gateway.core.decision.decision import NegotiationResult
@@ -150,6 +151,7 @@ def order_of(record: UsageRecord, service: str) -> Order:
             scheme, *declared = json.loads(source.state)["services"][service]["scheme"]
             names = max(names, declared if scheme == "named" else [], key=len)
 
+    @cache  # the same few texts stand in many rows
     def order(text: str) -> tuple[bool, tuple[int, ...], str]:
         if text in names or (not names and _NUMBERS.fullmatch(text)):
             return (False, (names.index(text),) if names else tuple(map(int, re.split("[.-]", text))), text)
