@@ -191,15 +191,6 @@ def test_a_record_that_is_shorter_than_the_question() -> None:
     assert not answer(record(sources=(Source("a", (), ()),)), Question(since="7d"))["complete"]
 
 
-def test_days_without_a_run_are_told_and_a_restart_is_none() -> None:
-    runs = ((0.0, TODAY - 5.5), (TODAY - 5.49, TODAY - 4.5), (TODAY - 1.5, TODAY + 0.5))
-    source = Source("a", (), tuple(Period(begins * DAY, ends * DAY) for begins, ends in runs))
-    for since in (None, "7d"):
-        assert answer(record(sources=(source,)), Question(since=since))["incomplete"] == (
-            "2026-11-23 to 2026-11-24: nothing is recorded (stopped, `usage` off, or an older copy)",
-        )
-
-
 def test_replicas_whose_databases_were_not_read() -> None:
     seen = {"r1": (TODAY - 9, TODAY), "r2": (TODAY - 9, TODAY - 6), "r0": (TODAY - 9, TODAY - 8)}
     first = WEEK.sources[0]._replace(replica_ids=("r1",), replicas=seen)

@@ -211,7 +211,9 @@ class Database:
         latest = db.execute("SELECT max(ends) FROM runs").fetchone()[0] or now
         self._compare_clock(now, latest)
         if self._began > latest + _IDLE:
-            self._mark(latest, self._began, "nothing was recorded for a while: the gateway was stopped, or usage off")
+            self._mark(
+                latest, self._began, "nothing was recorded for a while: the gateway was stopped, or usage off"
+            )
         first = today - self._settings.keep
         db.execute("DELETE FROM counts WHERE day < ? OR requests = 0", (first,))
         db.execute("DELETE FROM gaps WHERE day < ?", (first,))

@@ -172,16 +172,14 @@ def why_incomplete(
     read = {replica for source in record.sources for replica in source.replica_ids}
     for source in record.sources:
         whose = f" of {(*source.replica_ids, source.id)[0]}" if len(record.sources) > 1 else ""
-        begin = min((each.begins for each in source.periods), default=(record.until + 1) * DAY - 1) / DAY
-        runs = (range(int(each.begins // DAY), int(each.ends // DAY) + 1) for each in source.periods)
-        covered = {day for run in runs for day in run}
-        blank = {*range(max(int(begin), record.since), record.until + 1)} - covered
-        if record.until in blank:  # the last run has ended within its last day
-            blank.add(max({record.since, *covered}))
-        days[f"nothing is recorded{whose} (stopped, `usage` off, or an older copy)"].update(blank)
-        if of_days and begin > record.since:
-            late = range(record.since, min(int(begin), record.until) + 1)
+        begins = [each.begins / DAY for each in source.periods] or [record.until + 0.5]
+        end = max((int(each.ends // DAY) for each in source.periods), default=record.until)
+        late = range(record.since, min(int(min(begins)), record.until) + 1)
+        if of_days and min(begins) > record.since:
             days[f"the record{whose} begins only on the last of these days"].update(late)
+        if end < record.until:
+            after = range(max(end, record.since), record.until + 1)
+            days[f"nothing is recorded{whose} (stopped, `usage` off, or an older copy)"].update(after)
         for replica in sorted(source.replicas.keys() - read):
             first, last = source.replicas[replica]
             served = range(max(first, record.since), min(last, record.until) + 1)
