@@ -148,7 +148,7 @@ class UsageCounter:
         else:
             end = fields.find(b"\r\n", begins + 2)
             line = fields[begins:] if end < 0 else fields[begins : end + 2]
-            agent = line[len(_AGENT) :]
+            agent = line[len(_AGENT) :].rstrip(b"\r\n")
         address = record.client if self._addresses else ""
         key = (resolution, agent[:MAX_LINE], record.client_name, method, result, address)
         subtotal = self._subtotals.get(key)

@@ -113,6 +113,16 @@ async def test_a_product_that_was_never_served_is_one_of_the_others(testbed: Tes
     assert record.rows() == {refused._replace(client="other"): 4, ROW: 1, refused: 1}
 
 
+async def test_a_product_may_have_no_version(testbed: Testbed) -> None:
+    """Wherever its line stands, among others or at the end of the head."""
+    gateway, record = await recorded(testbed)
+
+    for lines in (["User-Agent: plain", version_line("1.31")], [version_line("1.31"), "User-Agent: plain"]):
+        await gateway.request(request("GET", "/v1/nodes", *lines))
+
+    assert record.rows() == {ROW._replace(client="plain"): 2}
+
+
 async def test_a_client_without_a_product_is_none(testbed: Testbed) -> None:
     gateway, record = await recorded(testbed)
 
