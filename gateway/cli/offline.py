@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from time import monotonic, time
 from typing import Any
@@ -22,11 +21,12 @@ from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.state.text import parse_state
 from gateway.controlplane.usage.reading import read_files
 from gateway.core.decision.explanation import explain
-from gateway.core.fleet.fleet import Fleet, ObservedFact, ProbeFailed, ProbeSucceeded
+from gateway.core.fleet.fleet import Fleet, ObservedFact, ProbeSucceeded
 from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import Header
+from gateway.core.usage.summary import Question
 from gateway.core.usage.what_if import answer, changed, reconfigured
 from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_head import read_described, refusal_sentence
@@ -89,73 +89,52 @@ def with_first_offer(snapshot: Snapshot, fleet: Fleet) -> Snapshot:
 def answer_offline(
     databases: Sequence[Path],
     running: Path,
-    service: str,
-    days: int | None,
-    change: Sequence[tuple[str, str]],
+    question: Question,
+    change: Mapping[str, str],
     candidate: Path | None,
 ) -> dict[str, Any]:
     """Judge a change of a service by databases of usage: the one in `change`, or the reload of `candidate`.
     `running`: the configuration that the gateway runs with. Raises `SkewgateError`."""
-    settings, now = read_settings(running), time()
-    record = read_files(databases, service, days)
+    settings, now, days, name = read_settings(running), time(), question.days(), question.service or ""
+    record = read_files(databases, name, days)
     source = max(record.sources, key=lambda each: max((run.ends for run in each.periods), default=0.0))
     saved = parse_state(source.state, settings.services).saved
-    snapshot = Snapshot.configured(_discovered(settings, saved, settings), now=now, saved=saved)
-    snapshot = snapshot.after(_probes_of(snapshot, now), now)
-    if (before := snapshot.views.get(service)) is None:
-        raise AdminError(f"{running} has no service {service!a}")
-    other = f"{running} is not the configuration with which the state was written"
-    doubts = [other] if source.config != settings.hash else []
-    if candidate is None:
-        ((name, value),) = change
-        return answer(record, days, before, changed(before, name, value, now), doubts)
-    wanted = read_settings(candidate)
-    doubts += [
-        f"`{key}` changes, and rows do not say how it would read requests"
-        for key in _reads(settings, wanted, service)
+    snapshot = Snapshot.configured(_discovered(settings, saved), now=now, saved=saved)
+    # What was saved of a backend is taken for what it still serves.
+    probes: list[ObservedFact] = [
+        (service, each.backend.name, ProbeSucceeded(each.advertisement, now))
+        for service, members in snapshot.fleet.member_sets.items()
+        for each in members.all
+        if each.advertisement is not None
     ]
-    found = [each for each in _discovered(wanted, saved, settings) if each.name == service]
-    return answer(record, days, before, reconfigured(before, found[0], now) if found else None, doubts)
+    before = snapshot.after(probes, now).views.get(name)
+    if before is None:
+        raise AdminError(f"{running} has no service {name!a}")
+    doubts = [] if source.config == settings.hash else [f"{running} is not the configuration of the record"]
+    if candidate is None:
+        ((kind, value),) = change.items()
+        return answer(record, days, before, changed(before, kind, value, now), doubts)
+    wanted = read_settings(candidate)
+    after = {each.name: each for each in _discovered(wanted, saved)}.get(name)
+    if after is None:
+        return answer(record, days, before, None, doubts)
+    old, new = _reading(settings, name), _reading(wanted, name)
+    doubts += [f"`{key}` changes how requests are read" for key in old if old[key] != new[key]]
+    return answer(record, days, before, reconfigured(before, after, now), doubts)
 
 
-def _discovered(settings: Settings, saved: Mapping[str, SavedState], known: Settings) -> list[Service]:
-    """The services with the backends that discovery had found. A source that `known` has not is unknown."""
+def _discovered(settings: Settings, saved: Mapping[str, SavedState]) -> tuple[Service, ...]:
+    """The services of a configuration with the backends that discovery had found."""
     discovery = Discovery(clock=time)
     discovery.restore(settings.services, saved)
-    sources = {(service.name, source.key) for service in known.services for source in service.sources}
-    return [
-        replace(each, undiscovered=not sources.issuperset((each.name, source.key) for source in each.sources))
-        for each in discovery.completed(settings.services)
-    ]
+    return discovery.completed(settings.services)
 
 
-def _probes_of(snapshot: Snapshot, now: float) -> list[ObservedFact]:
-    """The last probes of all backends: what was saved of one is taken for what it still serves."""
-    return [
-        (
-            name,
-            member.backend.name,
-            ProbeSucceeded(known, now)
-            if (known := member.advertisement)
-            else ProbeFailed("never answered", now),
-        )
-        for name, members in snapshot.fleet.member_sets.items()
-        for member in members.all
-    ]
-
-
-def _reads(before: Settings, after: Settings, service: str) -> list[str]:
-    """Keys that change which requests are the service's, whose they are, or what they ask for."""
-    both = [
-        {
-            "clients": getattr(settings, "clients", None),
-            "match": {each.name: each.match for each in settings.services},
-            "dialect": [
-                (each.dialect.name, each.dialect.made_of)
-                for each in settings.services
-                if each.name == service
-            ],
-        }
-        for settings in (before, after)
-    ]
-    return [key for key in both[0] if both[0][key] != both[1][key]]
+def _reading(settings: Settings, name: str) -> dict[str, object]:
+    """What decides which requests are a service's, whose they are, and what they ask for, by key."""
+    dialects = [each.dialect for each in settings.services if each.name == name]
+    return {
+        "clients": getattr(settings, "clients", None),
+        "match": {each.name: each.match for each in settings.services},
+        "dialect": [(each.name, each.made_of) for each in dialects],
+    }
