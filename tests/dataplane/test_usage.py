@@ -117,8 +117,8 @@ async def test_a_product_may_have_no_version(testbed: Testbed) -> None:
     """Wherever its line stands, among others or at the end of the head."""
     gateway, record = await recorded(testbed)
 
-    for lines in (["User-Agent: plain", version_line("1.31")], [version_line("1.31"), "User-Agent: plain"]):
-        await gateway.request(request("GET", "/v1/nodes", *lines))
+    for lines in (["User-Agent: plain", "Accept: */*"], ["Accept: */*", "User-Agent: plain"]):
+        await gateway.request(request("GET", "/v1/nodes", version_line("1.31"), *lines))
 
     assert record.rows() == {ROW._replace(client="plain"): 2}
 
