@@ -463,6 +463,16 @@ def test_a_member_is_said_without_its_backend_and_a_service_without_those_that_s
     assert new[2] is old[0]
 
 
+def test_heads_are_read_anew_by_a_worker_that_is_told_of_other_headers_only() -> None:
+    """The data plane makes its readers again when the routes are other ones."""
+    before = large(1, 1)
+    services = [view.service for view in before.views.values()]
+    after = Snapshot.configured(services, now=2.0, after=before, untrusted_headers=("X-Acme",))
+    had = published(None, publication(None, before))
+
+    assert published(had, publication(before, after)).routes is not had.routes
+
+
 def test_a_publication_for_somebody_who_has_something_else_is_no_snapshot() -> None:
     before = large(1, 1)
     after = before.after([("s0", "api-0", ProbeFailed("no connection", 2.0))], 2.0)

@@ -104,7 +104,8 @@ def published(before: Snapshot | None, difference: Publication) -> Snapshot:
     headers = difference.untrusted_headers
     return Snapshot(
         difference.generation,
-        Routes.of(services) if _is_changed(difference, "match") else old.routes,
+        # New routes make the data plane read heads anew, by the new list of headers.
+        Routes.of(services) if headers is not None or _is_changed(difference, "match") else old.routes,
         all_views,
         old.fleet if everyone is old.fleet.member_sets else Fleet(everyone),
         names_selected_by(services) if _is_changed(difference, "dialect") else old.selected_names,
