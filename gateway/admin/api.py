@@ -32,7 +32,7 @@ from gateway.telemetry.process_stats import collect_stats
 MAX_BODY: Final = 64 * 1024
 """Maximum bytes of a request body: a ceiling takes a hundred."""
 
-PARAMETERS: Final = frozenset({"method", "path", "header"})
+PARAMETERS: Final = frozenset({"method", "path", "header", "from"})
 
 
 def create_app(context: AdminContext, *, clock: Callable[[], float] = monotonic) -> web.Application:
@@ -139,13 +139,14 @@ class _Endpoints:
     async def explain(self, request: web.Request) -> web.StreamResponse:
         query = request.query
         if not PARAMETERS.issuperset(query):
-            raise web.HTTPBadRequest(text="the only parameters are method, path and header")
-        for name in ("method", "path"):
+            raise web.HTTPBadRequest(text="the only parameters are method, path, header and from")
+        for name in ("method", "path", "from"):
             if len(query.getall(name, [])) > 1:
                 raise web.HTTPBadRequest(text=f"`{name}` is given more than once")
         method, target = query.get("method", "GET"), query.get("path", "")
         try:
-            explanation = explain_described(self._context, method, target, query.getall("header", []))
+            headers, address = query.getall("header", []), query.get("from", "")
+            explanation = explain_described(self._context, method, target, headers, address)
         except DescriptionError as error:
             raise web.HTTPBadRequest(text=str(error)) from None
         return json_response(explanation)

@@ -13,6 +13,7 @@ from typing import Any, Final
 from gateway.admin.context import AdminContext
 from gateway.core.decision.explanation import Load, explain
 from gateway.core.http.message import METHOD, Header, method_of_text
+from gateway.dataplane.http1.forwarding import described_peer, read_ip
 from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_head import read_described, refusal_sentence
 from gateway.errors import FramingError
@@ -32,19 +33,23 @@ class DescriptionError(ValueError):
 
 
 def explain_described(
-    context: AdminContext, method: str, target: str, header_lines: Sequence[str]
+    context: AdminContext, method: str, target: str, header_lines: Sequence[str], address: str = ""
 ) -> dict[str, Any]:
-    """Explains how the gateway decides on a request given as text. Raises `DescriptionError`."""
+    """Explains how the gateway decides on a request given as text, from a client that is no trusted proxy.
+    Raises `DescriptionError`."""
     method = method_of_text(method)
     if not METHOD.fullmatch(method):
         raise DescriptionError("`method` must be a method, such as GET")
     if len(target) > MAX_TARGET or not _TARGET.fullmatch(target):
         raise DescriptionError("`path` must begin with / and hold printable ASCII without blanks")
+    if address and read_ip(address) is None:
+        raise DescriptionError("`from` must be an IP address")
     headers = [_header(line) for line in header_lines]
     if len(headers) > MAX_HEADERS:
         raise DescriptionError(f"`header` can be given at most {MAX_HEADERS} times")
     status, facts = context.status(), context.explaining()
-    table = NameTable.for_requests(status.snapshot.selected_names)
+    snapshot = status.snapshot
+    table = NameTable.for_requests(snapshot.selected_names, dropped=snapshot.untrusted_headers)
     try:
         head = read_described(method, target, headers, table, facts.limits)
     except FramingError as refusal:
@@ -52,7 +57,8 @@ def explain_described(
     report = status.report  # without an engine: the gateway chooses by what it has in flight itself
     ejected = {key: each.reason for key, each in report.ejected.items()}
     load = Load(report.in_flight_by_member, facts.held_back, ejected)
-    return explain(status.snapshot, head, head.host, load, facts.cached_documents)
+    name = described_peer(address).client_name(snapshot.clients, head)
+    return explain(snapshot, head, head.host, load, facts.cached_documents, name)
 
 
 def _header(line: str) -> Header:

@@ -90,6 +90,7 @@ def known_at_start(settings: Settings, handover: Handover, discovery: Discovery,
         now=monotonic(),
         saved=saved,
         untrusted_headers=settings.untrusted_headers,
+        clients=settings.clients,
         agreed=begins,
     )
     return Known(state_file, saved, services, SnapshotHolder(snapshot, monotonic, begins))

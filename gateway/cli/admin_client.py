@@ -168,11 +168,14 @@ class AdminClient:
         hint = HOW_TO_NAME_ONE if self.assumed else ""
         return f"no gateway responds at {self.url}: {plain(reason)}{hint}"
 
-    def explain(self, method: str, path: str, headers: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    def explain(
+        self, method: str, path: str, headers: Iterable[tuple[str, str]], address: str = ""
+    ) -> dict[str, Any]:
         """Return the gateway's explanation of a request. Raises `AdminError`."""
         query = [
             ("method", method),
             ("path", path),
+            *([("from", address)] if address else []),
             *(("header", f"{name}: {value}") for name, value in headers),
         ]
         return document_of(self.url, "/explain", *self.request("GET", "/explain", query))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_address
 from typing import Any, Final
 
 import click
@@ -36,6 +37,10 @@ def _method(text: str) -> str:
     return method_of_text(text)
 
 
+def _address(text: str) -> str:
+    return str(ip_address(text))
+
+
 def _path(text: str) -> str:
     if not text.startswith("/"):
         raise ValueError("must start with /")
@@ -55,26 +60,36 @@ def _path(text: str) -> str:
     metavar="'Name: value'",
     help="header of the request",
 )
+@click.option(
+    "--from", "address", type=_address, metavar="ADDRESS", help="address of the client, for its name"
+)
 @output_option
 @click.argument("method", metavar="METHOD", type=_method)
 @click.argument("path", metavar="PATH", type=_path)
 def explain(
-    *, where: AdminOptions, offline: bool, header: Sequence[Header], output: str, method: str, path: str
+    *,
+    where: AdminOptions,
+    offline: bool,
+    header: Sequence[Header],
+    address: str | None,
+    output: str,
+    method: str,
+    path: str,
 ) -> int:
     """Print what would happen to a request, and why. Raises `AdminError` or `SettingsError`."""
     if offline:
-        source, explanation = _offline(where, method, path, header)
+        source, explanation = _offline(where, method, path, header, address or "")
     else:
         admin = admin_client.find(where)
         source = admin.url
-        explanation = admin.explain(method, path, header)
+        explanation = admin.explain(method, path, header, address or "")
     shown = admin_client.formatted(source, lambda: "\n".join(_lines(explanation, Paint(sys.stdout))))
     print(json.dumps(explanation) if output == "json" else shown)
     return 0
 
 
 def _offline(
-    where: AdminOptions, method: str, path: str, headers: Sequence[Header]
+    where: AdminOptions, method: str, path: str, headers: Sequence[Header], address: str
 ) -> tuple[str, dict[str, Any]]:
     """Return the configuration file's name, and the explanation made without a gateway."""
     if where.admin is not None:
@@ -83,7 +98,8 @@ def _offline(
     from gateway.cli.offline import explain_offline  # noqa: PLC0415
     from gateway.runtime import process  # noqa: PLC0415 - a running gateway explains without all that
 
-    return str(file), process.run_in_loop(explain_offline(read_settings(file), method, path, headers))
+    explanation = explain_offline(read_settings(file), method, path, headers, address)
+    return str(file), process.run_in_loop(explanation)
 
 
 def _lines(explanation: Mapping[str, Any], paint: Paint) -> Iterator[str]:
@@ -105,6 +121,8 @@ def _lines(explanation: Mapping[str, Any], paint: Paint) -> Iterator[str]:
 
 def _facts(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Return labels and texts of an explanation's facts, in the order in which the gateway finds them."""
+    if explanation.get("client_name"):
+        yield "client", explanation["client_name"]
     if explanation.get("service"):
         yield "service", f"{explanation['service']} ({explanation['dialect']})"
     if route := explanation.get("route"):

@@ -20,6 +20,7 @@ from gateway.controlplane.resolver import Resolver
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.state.text import parse_state
 from gateway.controlplane.usage.reading import read_files
+from gateway.core.clients import Clients
 from gateway.core.decision.explanation import explain
 from gateway.core.fleet.fleet import Fleet, ObservedFact, ProbeSucceeded
 from gateway.core.fleet.offer_state import SavedState
@@ -28,6 +29,7 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import Header
 from gateway.core.usage.summary import Question
 from gateway.core.usage.what_if import answer, changed, reconfigured
+from gateway.dataplane.http1.forwarding import described_peer
 from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_head import read_described, refusal_sentence
 from gateway.errors import AdminError, FramingError
@@ -36,24 +38,31 @@ from gateway.telemetry.metrics import Metrics
 
 
 async def explain_offline(
-    settings: Settings, method: str, path: str, headers: Sequence[Header]
+    settings: Settings, method: str, path: str, headers: Sequence[Header], address: str = ""
 ) -> dict[str, Any]:
     """Probe every backend once, then explain the request. Raises `AdminError` for a malformed request."""
     snapshot = Snapshot.configured(settings.services, now=monotonic())
     explain_request(snapshot, settings, method, path, headers)  # nothing is probed for what is refused
-    return explain_request(await probed(settings), settings, method, path, headers)
+    return explain_request(await probed(settings), settings, method, path, headers, address)
 
 
 def explain_request(
-    snapshot: Snapshot, settings: Settings, method: str, path: str, headers: Sequence[Header]
+    snapshot: Snapshot,
+    settings: Settings,
+    method: str,
+    path: str,
+    headers: Sequence[Header],
+    address: str = "",
 ) -> dict[str, Any]:
-    """Explain the decision about a request. Raises `AdminError` for a malformed one."""
-    table = NameTable.for_requests(snapshot.selected_names)
+    """Explain the decision about a request, from a client that is no trusted proxy. Raises `AdminError` for a
+    malformed one."""
+    table = NameTable.for_requests(snapshot.selected_names, dropped=settings.untrusted_headers)
     try:
         head = read_described(method, path, headers, table, settings.limits)
     except FramingError as refusal:
         raise AdminError(refusal_sentence(refusal)) from None
-    return explain(snapshot, head, head.host)
+    name = described_peer(address).client_name(Clients(settings.clients), head)
+    return explain(snapshot, head, head.host, client_name=name)
 
 
 async def probed(settings: Settings) -> Snapshot:
@@ -134,7 +143,7 @@ def _reading(settings: Settings, name: str) -> dict[str, object]:
     """What decides which requests are a service's, whose they are, and what they ask for, by key."""
     dialects = [each.dialect for each in settings.services if each.name == name]
     return {
-        "clients": getattr(settings, "clients", None),
+        "clients": settings.clients,
         "match": {each.name: each.match for each in settings.services},
         "dialect": [(each.name, each.made_of) for each in dialects],
     }

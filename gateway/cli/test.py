@@ -44,12 +44,13 @@ DETAILS: Final = (
     " of each backend (`backends`); without these, the backends are probed once. With --admin a running"
     " gateway decides. No request is sent. Exit code 1: a decision differs.\n\n"
     "Each item of `requests` has `request` (such as GET /path), optional `headers`, and `expect` with at"
-    " least one of `decision`, `status`, `service`, `version` and `backends`. docs/cli.md shows an example."
+    " least one of `decision`, `status`, `service`, `version`, `client_name` and `backends`."
+    " docs/cli.md shows an example."
 )
 LEGACY: Final = "legacy"
 DOWN: Final = "down"
 DECISIONS: Final = ("forward", "refuse", "answer", "unrouted")
-EXPECTED: Final = ("decision", "status", "service", "version", "backends")
+EXPECTED: Final = ("decision", "status", "service", "version", "client_name", "backends")
 """Keys of `expect` in a table of requests; a key that is left out matches any value."""
 
 Value: TypeAlias = str | tuple[str, ...]
@@ -202,6 +203,7 @@ def _result(row: RequestRow, explanation: Mapping[str, Any]) -> RowResult:
         "status": None if status is None else str(status),
         "service": explanation.get("service"),
         "version": explanation.get("version"),
+        "client_name": explanation.get("client_name"),
         "backends": tuple(sorted(candidate["backend"] for candidate in explanation.get("candidates") or ())),
     }
     return RowResult(row, found, str(explanation.get("because") or ""))

@@ -33,7 +33,7 @@ from gateway.telemetry.series.process import OfConfiguration
 from gateway.telemetry.status import ConfigInForce
 from gateway.tls.client import ClientContexts, backends_tls, read_contexts
 
-RELOADED: Final = frozenset({"services", "untrusted_headers", "log", "hash"})
+RELOADED: Final = frozenset({"services", "untrusted_headers", "clients", "log", "hash"})
 """Settings that a reload puts in force. All others are read once, at the start."""
 PER_SERVICE: Final = {"timeouts": SERVICE_TIMEOUTS.keys, "limits": SERVICE_LIMITS.keys}
 """Configuration keys that a service can override, by section."""
@@ -166,7 +166,7 @@ class Reloader:
             services = self._discovery.completed(settings.services)
             self._snapshot_holder.apply_batch()
             configured = await asyncio.to_thread(
-                self._snapshot_holder.configured, services, settings.untrusted_headers
+                self._snapshot_holder.configured, services, settings.untrusted_headers, settings.clients
             )
             if self._certificates is not None:
                 await self._certificates.reload(settings)

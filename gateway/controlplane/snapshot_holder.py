@@ -18,6 +18,7 @@ from time import monotonic
 from typing import NamedTuple, TypeAlias, final
 
 from gateway.core.agreement.attachment import Agreed
+from gateway.core.clients import Client
 from gateway.core.fleet.fleet import Fact, ObservedFact, OperatorCommand
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
@@ -74,7 +75,10 @@ class SnapshotHolder:
             self._notify()
 
     def configured(
-        self, services: Sequence[Service], untrusted_headers: tuple[str, ...] = UNTRUSTED_HEADERS
+        self,
+        services: Sequence[Service],
+        untrusted_headers: tuple[str, ...] = UNTRUSTED_HEADERS,
+        clients: Sequence[Client] = (),
     ) -> Configured:
         """Compute the snapshot of another configuration. Keeps all knowledge, offers and commands. May run in
         a thread; what is learned meanwhile is included, so that little is left for `put_in_force`."""
@@ -84,6 +88,7 @@ class SnapshotHolder:
             now=self._clock(),
             after=before,
             untrusted_headers=untrusted_headers,
+            clients=clients,
             agreed=self._agreed,
         )
         known_now = self.current

@@ -34,7 +34,7 @@ _OTHER_OIDS: Final = (
 )
 _SHORT: Final = dict(re.findall("([^ ]+)=([^ ]+)", _OIDS + _OTHER_OIDS))
 """Short names of attributes (RFC 4514 3), by other names of the same."""
-_PRODUCT: Final = re.compile(rb"[ \t]*([^ \t/]{1,64})")
+_PRODUCT: Final = re.compile(rb"[ \t]*([^ \t\r\n/]{1,64})")
 _NOT_VISIBLE: Final = re.compile(rb"[^!-~]")
 
 

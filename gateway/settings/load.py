@@ -21,6 +21,7 @@ from gateway.settings.own_addresses import check_own_addresses
 from gateway.settings.schema import file_section, keys_of
 from gateway.settings.sections.admin import check_admin
 from gateway.settings.sections.agreement import read_agreement
+from gateway.settings.sections.clients import check_clients
 from gateway.settings.sections.file import (
     check_limits,
     check_matches,
@@ -222,6 +223,7 @@ def _read(
     )
     check_matches(services, root, findings)
     check_untrusted_headers(services, root, findings)
+    check_clients(written.clients, listen, root, findings)
     check_own_addresses(listen, written.admin, services, root, findings)
     check_state_path(written.state, child(root, "state"), findings)
     check_usage(written.usage, written.state, root, findings)
@@ -240,6 +242,7 @@ def _read(
         metrics=written.metrics,
         trusted_proxies=tuple(peer for peer in written.trusted_proxies if not isinstance(peer, str)),
         untrusted_headers=written.untrusted_headers,
+        clients=written.clients,
         timeouts=written.timeouts,
         limits=written.limits,
         state=written.state,

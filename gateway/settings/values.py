@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network, IPv6Network
 from typing import final
 
+from gateway.core.clients import Client
 from gateway.core.fleet.limits import Limits
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.timeouts import Timeouts
@@ -38,6 +39,8 @@ class Settings:
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     untrusted_headers: tuple[str, ...] = UNTRUSTED_HEADERS
     """Names of headers, some with `*` at the end, that are dropped from requests of untrusted peers."""
+    clients: tuple[Client, ...] = ()
+    """Rules that name clients."""
     timeouts: Timeouts = field(default_factory=Timeouts)
     limits: Limits = field(default_factory=Limits)
     state: str | None = None

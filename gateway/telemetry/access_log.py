@@ -204,7 +204,9 @@ class AccessLog:
         trace_id = trace_digits(r.traceparent or head.trace)
         trace_id_text = f'"{trace_id}"' if trace_id else "null"
         certificate = peer.certificate
-        shown = "" if certificate is None else _certificate_json(certificate)
+        shown = f', "client_name": "{r.client_name}"' if r.client_name else ""  # nothing to escape
+        if certificate is not None:
+            shown += _certificate_json(certificate)
         return (
             f'{{"time": "{self._time_of(ended_at)}", {self._senders.get(sender) or self._new_sender(sender)}'
             f"{quoted(target)}, {self._endings.get(ending) or self._new_ending(ending)}, "
@@ -221,7 +223,9 @@ class AccessLog:
         if self._redacts and "?" in target:
             target = self._redacted(target)
         certificate = peer.certificate
-        shown = "" if certificate is None else _certificate_text(certificate)
+        shown = f" client_name={_word(r.client_name)}" if r.client_name else ""
+        if certificate is not None:
+            shown += _certificate_text(certificate)
         return (
             f"{self._time_of(ended_at)} client={_word(peer.client_address(head))} method={_word(r.method)} "
             f"host={_word(head.host)} target={quoted(target)} "

@@ -94,26 +94,32 @@ def read_trusted(path: str, part: str = "ca") -> bytes:
 
 def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
     """The names of a certificate: those of the extension, or else its common name."""
+    common = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return alternative_names(certificate) or tuple(str(each.value).lower() for each in common)
+
+
+def alternative_names(certificate: x509.Certificate) -> tuple[str, ...]:
+    """The subject's alternative names (RFC 5280 4.2.1.6), those of hosts in lower case; empty: none."""
     try:
-        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):
-        common = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-        return tuple(str(each.value).lower() for each in common)
-    dns = extension.value.get_values_for_type(x509.DNSName)
-    addresses = extension.value.get_values_for_type(x509.IPAddress)
-    return (*(name.lower() for name in dns), *map(str, addresses))
+        return ()
+    of = found.get_values_for_type
+    hosts = (*(name.lower() for name in of(x509.DNSName)), *map(str, of(x509.IPAddress)))
+    return (*hosts, *of(x509.UniformResourceIdentifier), *of(x509.RFC822Name))
 
 
 @lru_cache(maxsize=1024)
-def describe(der: bytes) -> tuple[str, str, float]:
-    """Subject (RFC 4514), SHA-256 fingerprint (hexadecimal) and expiry (wall-clock seconds) of a
-    certificate."""
+def describe(der: bytes) -> tuple[str, str, float, tuple[str, ...]]:
+    """Subject (RFC 4514), SHA-256 fingerprint (hexadecimal), expiry (wall-clock seconds) and alternative
+    names of a certificate."""
     certificate = x509.load_der_x509_certificate(der)
     try:
         subject = certificate.subject.rfc4514_string()
     except ValueError:  # a name that is not valid; OpenSSL has verified the signature, not this
         subject = ""
-    return subject, certificate.fingerprint(SHA256()).hex(), certificate.not_valid_after_utc.timestamp()
+    fingerprint, ends = certificate.fingerprint(SHA256()).hex(), certificate.not_valid_after_utc.timestamp()
+    return subject, fingerprint, ends, alternative_names(certificate)
 
 
 def read_certificates(path: str, part: str) -> Sequence[x509.Certificate]:

@@ -191,12 +191,12 @@ class ServerCertificates:
         der = connection.getpeercert(binary_form=True)
         if der is None:
             return None
-        subject, fingerprint, not_after = describe(der)
+        subject, fingerprint, not_after, names = describe(der)
         if not connection.session_reused:
             self._learn_end(fingerprint, not_after, connection)
         not_after = min(not_after, self._ends_by_chain.get(fingerprint, not_after))
         line = b"Client-Cert: :%b:\r\n" % b64encode(der) if self.settings.forward_client_cert else b""
-        return ClientCertificate(subject, fingerprint, line, not_after)
+        return ClientCertificate(subject, fingerprint, line, not_after, names)
 
     def _learn_end(self, fingerprint: str, not_after: float, connection: ssl.SSLObject) -> None:
         """Remember when a client's chain of certificates expires, of `MAX_CHAIN_ENDS` clients at most."""

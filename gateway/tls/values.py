@@ -110,3 +110,5 @@ class ClientCertificate:
     """The header line `Client-Cert` for backends (RFC 9440); empty where they get none."""
     not_after: float = inf
     """Wall-clock seconds at which the certificate expires, or one of its chain if that is sooner."""
+    names: tuple[str, ...] = ()
+    """Alternative names of the certificate's subject; those of hosts in lower case."""

@@ -223,7 +223,9 @@ async def test_explain(admin: StartAdmin) -> None:
         ("path=/&header=A:%00", "each `header` must be"),
         ("path=/&header=A:%E2%80%A8", "each `header` must be"),
         ("path=/&" + "&".join(["header=A:b"] * 101), "`header` can be given at most 100 times"),
-        ("path=/&headers=A:b", "the only parameters are method, path and header"),
+        ("path=/&from=nobody", "`from` must be an IP address"),
+        ("path=/&from=10.0.0.1&from=10.0.0.2", "`from` is given more than once"),
+        ("path=/&headers=A:b", "the only parameters are method, path, header and from"),
     ],
 )
 async def test_explain_refuses_what_is_not_a_request(admin: StartAdmin, query: str, sentence: str) -> None:

@@ -77,6 +77,7 @@ def test_every_verb_is_found_under_its_name() -> None:
         ["explain", "GET"],
         ["explain", "GET", "v1/nodes"],
         ["explain", "GET", "/v1", "-H", "no colon"],
+        ["explain", "GET", "/v1", "--from", "nobody"],
         ["explain", "--offline", "GET", "/v1"],
         ["status", "--admin", "127.0.0.1:9900"],
         ["status", "--admin", "http://127.0.0.1:1", "-c", "x.yaml"],

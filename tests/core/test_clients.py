@@ -27,6 +27,7 @@ NOVA = subject_of("CN=nova,O=Example")
         (b"python-novaclient keystoneauth1/5.3 python-requests/2.31", "python-novaclient"),
         (b"openstacksdk/4.1.0 keystoneauth1/5.8.0", "openstacksdk"),
         (b"Chef Infra Client/18.4 (ruby-3.1.2)", "Chef"),
+        (b"curl\r\n", "curl"),
         (b"", NO_PRODUCT),
         (b" \t", NO_PRODUCT),
         (b"/1.0", NO_PRODUCT),

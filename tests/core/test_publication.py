@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from gateway.core.agreement.attachment import NOT_JOINED, NOTHING_AGREED, Agreed
 from gateway.core.agreement.record import AgreedRecord
+from gateway.core.clients import Client
 from gateway.core.decision.operations import OperationRule, Operations, PathTemplate
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
@@ -59,6 +60,7 @@ OPERATIONS: Final = Operations.of(
         )
     ]
 )
+CLIENTS: Final = ((), (Client("cron", "curl", {"X-Team": "a"}),))
 UNTRUSTED: Final = (("x-user",), ("x-user", "x-role-*"))
 
 
@@ -74,6 +76,7 @@ def described(snapshot: Snapshot) -> dict[str, object]:
         "generation": snapshot.generation,
         "selected": snapshot.selected_names,
         "untrusted": snapshot.untrusted_headers,
+        "clients": snapshot.clients.rules,
         "dues": dues,
         "due": snapshot.due if not voting else None,
         "members": [(name, repr(each)) for name, each in snapshot.fleet.member_sets.items()],
@@ -241,8 +244,21 @@ class Published(RuleBasedStateMachine):
         self.now += seconds
         self.snapshot = self.snapshot.after([], self.now)
 
-    @rule(file=FILES, headers=st.sampled_from(UNTRUSTED), keep=st.booleans(), turn=st.booleans())
-    def a_reload(self, file: list[Written], headers: tuple[str, ...], keep: bool, turn: bool) -> None:
+    @rule(
+        file=FILES,
+        headers=st.sampled_from(UNTRUSTED),
+        clients=st.sampled_from(CLIENTS),
+        keep=st.booleans(),
+        turn=st.booleans(),
+    )
+    def a_reload(
+        self,
+        file: list[Written],
+        headers: tuple[str, ...],
+        clients: tuple[Client, ...],
+        keep: bool,
+        turn: bool,
+    ) -> None:
         """Some services stay as they are written, most times."""
         if keep:
             named = {each.name: each for each in file[1:]}
@@ -253,6 +269,7 @@ class Published(RuleBasedStateMachine):
             now=self.now,
             after=self.snapshot,
             untrusted_headers=headers,
+            clients=clients,
             agreed=self.agreed,
         )
 

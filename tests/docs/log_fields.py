@@ -100,6 +100,7 @@ ACCESS_LOG: Final = (
     LogField(
         "trace_id", "text", "The trace (W3C Trace Context): 32 hexadecimal digits.", "there is no trace"
     ),
+    LogField("client_name", "text", "The name that `clients` gives the client.", "no entry matches"),
     LogField(
         "client_subject", "text", "The subject of the client's certificate, verified.", "it showed none"
     ),
@@ -126,7 +127,7 @@ PROCESS_LOG: Final = (
     LogField("stack", "text", "A traceback, or the stack of a thread or a task.", "there is none"),
 )
 
-LEFT_OUT: Final = frozenset({"client_subject", "client_fingerprint"})
+LEFT_OUT: Final = frozenset({"client_name", "client_subject", "client_fingerprint"})
 """Of the access log: where others are null, these are not in the line."""
 
 

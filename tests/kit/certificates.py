@@ -109,10 +109,12 @@ class Authority:
         usages = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
         return self._leaf(names, names[0], new_key(), (-1.0, 90.0), *usages)
 
-    def client(self, subject: str = "a client", *, days: float = 90, key: PrivateKey | None = None) -> Leaf:
-        """A client's certificate."""
+    def client(
+        self, subject: str = "a client", *names: str, days: float = 90, key: PrivateKey | None = None
+    ) -> Leaf:
+        """A client's certificate. `names`: its alternative names."""
         starts = -1.0 if days > -1 else days - 1
-        return self._leaf((), subject, key or new_key(), (starts, days), ExtendedKeyUsageOID.CLIENT_AUTH)
+        return self._leaf(names, subject, key or new_key(), (starts, days), ExtendedKeyUsageOID.CLIENT_AUTH)
 
     def _leaf(
         self,
@@ -182,7 +184,9 @@ def _general_name(text: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(text))
     except ValueError:
-        return x509.DNSName(text)
+        if "@" in text:
+            return x509.RFC822Name(text)
+        return x509.UniformResourceIdentifier(text) if ":" in text else x509.DNSName(text)
 
 
 @cache

@@ -175,7 +175,17 @@ def with_value(path: Path, value: object) -> dict[str, Any]:
         place = {} if path[-1] in ("dns", "srv", "file") else {"dns": "http://a.example:1"}
         service["backends"] = [{**place, path[-1]: value}]
     _complete_tls(whole, service["backends"][0] if service["backends"] else {})
-    return _complete_agreement(_complete_include(whole))
+    return _complete_clients(_complete_agreement(_complete_include(whole)))
+
+
+def _complete_clients(whole: dict[str, Any]) -> dict[str, Any]:
+    """A client has a name and a condition; and for that of a certificate, a listener asks for it."""
+    if "clients" in whole:
+        whole["clients"] = [{"name": "x", "user_agent": "y", **each} for each in whole["clients"]]
+        if any("certificate" in each for each in whole["clients"]):
+            whole["listen"] = [{"tls": {}}]
+            _complete_tls(whole, {})
+    return whole
 
 
 def _complete_include(whole: dict[str, Any]) -> dict[str, Any]:

@@ -74,6 +74,7 @@ def explain(
     host: str = "",
     load: Load = NO_LOAD,
     cached_documents: Container[DocumentKey] = (),
+    client_name: str = "",
 ) -> dict[str, Any]:
     """Explain the decision on a request. `head`: from the data plane. `cached_documents`: as for `decide`."""
     route = snapshot.routes.find(host, head.path)
@@ -83,6 +84,7 @@ def explain(
     )
     target = f"{head.path}?{head.query}" if head.query else head.path
     request = {"generation": snapshot.generation, "method": head.method, "path": target, "host": host}
+    request["client_name"] = client_name or None
     if isinstance(decision, Unrouted) or route is None:
         return {
             **request,

@@ -17,6 +17,7 @@ from operator import is_not
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, final
 
+from gateway.core.clients import Clients
 from gateway.core.decision.routing import Routes
 from gateway.core.fleet.backend import Backend, Member
 from gateway.core.fleet.fleet import Fleet
@@ -64,6 +65,8 @@ class Publication:
     services: Mapping[str, ServiceNews]
     untrusted_headers: tuple[str, ...] | None
     """New list of header patterns that untrusted peers cannot send; None: the same."""
+    clients: Clients | None
+    """New rules that name clients; None: the same."""
 
 
 def publication(before: Snapshot | None, after: Snapshot) -> Publication:
@@ -83,6 +86,7 @@ def publication(before: Snapshot | None, after: Snapshot) -> Publication:
             for name in changed
         },
         untrusted_headers=None if same_headers else after.untrusted_headers,
+        clients=None if after.clients.rules == old.clients.rules else after.clients,
     )
 
 
@@ -110,6 +114,7 @@ def published(before: Snapshot | None, difference: Publication) -> Snapshot:
         old.fleet if everyone is old.fleet.member_sets else Fleet(everyone),
         names_selected_by(services) if _is_changed(difference, "dialect") else old.selected_names,
         old.untrusted_headers if headers is None else headers,
+        old.clients if difference.clients is None else difference.clients,
         dues_after(old.dues, views) if difference.names is None else dues_after({}, all_views),
     )
 

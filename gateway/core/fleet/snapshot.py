@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Protocol, final
 from gateway.core.agreement import votes
 from gateway.core.agreement.attachment import NOT_JOINED, NOTHING_AGREED, Agreed
 from gateway.core.agreement.ladder import Vote
+from gateway.core.clients import NO_CLIENTS, Client, Clients
 from gateway.core.decision.routing import Routes
 from gateway.core.decision.selection import Candidates, SelectionTable
 from gateway.core.dialect import Endpoint
@@ -170,6 +171,8 @@ class Snapshot:
     """Request headers (normalized) that some dialect reads or owns."""
     untrusted_headers: tuple[str, ...] = UNTRUSTED_HEADERS
     """Header patterns, some with `*` at the end, that are dropped from peers that are not trusted."""
+    clients: Clients = NO_CLIENTS
+    """Rules that name clients. No decision depends on them."""
     dues: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     """Times at which offers change next without a new fact, by service. Most services have none."""
 
@@ -182,6 +185,7 @@ class Snapshot:
         after: Snapshot | None = None,
         saved: Mapping[str, SavedState] | None = None,
         untrusted_headers: tuple[str, ...] = UNTRUSTED_HEADERS,
+        clients: Sequence[Client] = (),
         agreed: Agreed | None = None,
     ) -> Snapshot:
         """The snapshot of a (new) configuration at `now`, in seconds of the clock that dates facts. `after`:
@@ -199,6 +203,7 @@ class Snapshot:
             fleet=Fleet(MappingProxyType(member_sets)),
             selected_names=names_selected_by(services),
             untrusted_headers=untrusted_headers,
+            clients=Clients(clients),
             dues=dues_after({}, views),
         )
 

@@ -144,6 +144,9 @@ class Exchange(AttemptOwner):
     def begin(self) -> None:
         """Decide what happens to the request, and do it. Its head is complete."""
         context, request = self.context, self.request
+        clients = context.snapshots.current.clients
+        if clients.rules:
+            self.record.client_name = self.downstream.peer.client_name(clients, request)
         if request.max_forwards and request.forwards_left == 0:  # not to be forwarded (RFC 9110 7.6.2)
             if request.framing != NO_BODY:
                 self.body = RequestBody(request, context.limits, context.held_bodies)

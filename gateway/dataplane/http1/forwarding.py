@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 from gateway.dataplane.http1.fields import HOST, PORT
 
 if TYPE_CHECKING:
+    from gateway.core.clients import Clients
     from gateway.core.fleet.admission import Access, IpAddress
     from gateway.core.fleet.backend import Backend
     from gateway.dataplane.http1.request_head import RequestHead
@@ -170,6 +171,15 @@ class Peer:
             return self._ip
         return read_ip(self.client_address(request)) or self._ip
 
+    def client_name(self, clients: Clients, request: RequestHead) -> str:
+        """Name of the client that sent the request; empty: no rule matches."""
+        chosen, certificate = iter(request.selected), self.certificate
+        fields = request.passthrough + b"".join(
+            b"\r\n%b: %b" % pair for pair in zip(chosen, chosen, strict=True)
+        )
+        subject, names = ("", ()) if certificate is None else (certificate.subject, certificate.names)
+        return clients.name_of(request.user_agent, fields, self.client_ip(request), subject, names)
+
     def is_allowed(self, access: Access, request: ReceivedHead) -> bool:
         """Whether access rules allow the client. Cached per connection if the peer is itself the client."""
         if self.is_trusted:
@@ -263,6 +273,11 @@ class Peer:
             lines.append(b"X-Forwarded-Prefix: %b%b\r\n" % (outer, prefix.encode()))
         lines += [b"Via: %b\r\n" % value for value in request.via]
         return b"".join((*lines, VIA))
+
+
+def described_peer(address: str) -> Peer:
+    """The client of a request that is only described. `address`: its IP address; empty: not known."""
+    return Peer(address, "http", (), ForwardingLines())
 
 
 def _split_port(host: str) -> tuple[str, str]:

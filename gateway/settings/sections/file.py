@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final, final
 
+from gateway.core.clients import Client
 from gateway.core.fleet.limits import LIMITS, Limits
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.timeouts import TIMEOUTS, Timeouts
@@ -195,6 +196,13 @@ class WrittenFile:
         reason="Servers believe that a proxy wrote them: the client's identity, its address, the original "
         "URL.",
         example=["X-Forwarded-*", "X-Original-*", "X-Acme-User"],
+    )
+    clients: tuple[Client, ...] = ListOf(section(Client)).key(
+        (),
+        "Names for clients, for usage, the access log and `explain`; the first entry that matches counts. A "
+        "client without a name is known by the product of its User-Agent.",
+        reason="Only the operator knows which client is whose.",
+        example=[{"name": "nova", "user_agent": "python-ironicclient", "networks": ["10.9.0.0/16"]}],
     )
     state: str | None = FILE_PATH.key(
         None,
