@@ -32,8 +32,8 @@ COLUMNS: Final = ("CLIENT", "ASKED FOR", "NOW", "THEN", "REQUESTS", "LAST SEEN")
 _WIDEST: Final = 23
 _UNBROKEN: Final = "\xa0"
 """Blank inside an operation, at which no line ends."""
-_THEN: Final = {"unavailable": "503", "maintenance": "503", "removed": "404", "transparent": "any version"}
-"""What requests get that are executed at no version that is known."""
+_THEN: Final = {"unavailable": "503", "removed": "404", "transparent": "any version"}
+"""What requests get that are executed at no version that is known, by the result of the judgement."""
 
 
 @verb(
@@ -145,7 +145,7 @@ def _lines(found: Mapping[str, Any], acknowledged: Collection[str], paint: Paint
     clients = len({one["client"] for one in counted})
     result = f"{clients} client{'s' * (clients > 1)} affected: {refused} requests refused, "
     result += f"{all_affected - refused} moved to another version"
-    nobody = f"nobody is affected{', as far as is known' * bool(reasons)}"
+    nobody = f"nobody{' else' * bool(affected)} is affected{', as far as is known' * bool(reasons)}"
     yield f"\n{result if counted else nobody}"
 
 

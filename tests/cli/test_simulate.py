@@ -106,7 +106,9 @@ def test_clients_that_somebody_has_spoken_to_do_not_count(
     options = ["simulate", "baremetal", "--min", "1.6", "--ack", str(ack)]
 
     assert main([*options, *recorded(ROW)]) == 0
-    assert "[ack] (curl)" in capfd.readouterr().out
+    shown = capfd.readouterr().out
+    assert "[ack] (curl)" in shown
+    assert shown.endswith("\n\nnobody else is affected\n")
     assert main([*options, *recorded(ROW, OSC, name="both")]) == 3
     assert "1 client affected: 0 requests refused, 12 " in capfd.readouterr().out
 
@@ -155,7 +157,7 @@ def test_a_removed_backend(recorded: Make, capfd: pytest.CaptureFixture[str]) ->
         ("    offer", "    match: {path: /x}\n    offer", 4, "`match` changes"),
         ("ironic", "chef", 4, "`dialect` changes"),
         ("baremetal", "metal", 3, "404"),
-        ("    offer", "    maintenance: {}\n    offer", 3, "503"),
+        ("    offer", "    maintenance: {}\n    offer", 3, "refused"),
         (
             "    offer",
             "    operations: [{methods: [GET], path: /v1/nodes, versions: '>=1.9'}]\n    offer",

@@ -16,6 +16,7 @@ from gateway.core.agreement.record import AgreedRecord
 from gateway.core.decision.decision import Forward, Refuse, decide
 from gateway.core.decision.operations import NO_OPERATIONS, OperationRule, Operations, PathTemplate
 from gateway.core.dialect import Advertisement, DefaultKind, DefaultVersion, VersionMatch
+from gateway.core.fleet.admission import Maintenance
 from gateway.core.fleet.fleet import Pin
 from gateway.core.fleet.service import Policy
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
@@ -265,7 +266,7 @@ def test_replicas_are_judged_as_if_all_were_reloaded() -> None:
 
 @pytest.mark.parametrize(
     "more, result",
-    [({}, "removed"), ({"maintenance": "a value"}, "maintenance")],
+    [({}, "removed"), ({"maintenance": Maintenance()}, "maintenance")],
     ids=["gone", "maintenance"],
 )
 def test_a_service_that_stops_refuses_everybody(more: dict[str, Any], result: str) -> None:
@@ -276,7 +277,7 @@ def test_a_service_that_stops_refuses_everybody(more: dict[str, Any], result: st
 
 
 def test_a_service_in_maintenance_is_judged_by_its_offer() -> None:
-    before = view(maintenance="a value")
+    before = view(maintenance=Maintenance())
     after = changed(before, "min", "1.2", 1.0)
 
     assert who(answer(record(row("1.3"), row("1.1")), 30, before, after)) == [
