@@ -8,8 +8,8 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any, cast
 
-import aiohttp
 import pytest
 
 from gateway.controlplane.usage.database import Batch, Database
@@ -17,8 +17,9 @@ from gateway.controlplane.usage.keeper import UsageKeeper
 from gateway.controlplane.usage.reading import UsageError, read_files
 from gateway.core.usage.record import Count, Scope, UsageRecord, UsageReport
 from gateway.settings.sections.usage import UsageSettings
+from gateway.telemetry.neighbours import EngineReport
 from tests.controlplane.test_usage import CREATE, LIST, NOW, SNAPSHOT, TODAY, counted, full_disk
-from tests.kit.fleets import running_fleet
+from tests.kit.fleets import brief_session, running_fleet
 from tests.kit.gateways import gateway_of
 from tests.kit.ironic import until_snapshot
 from tests.kit.waiting import until
@@ -182,7 +183,7 @@ services:
 
 async def test_a_gateway_keeps_its_record_beside_the_state_file(tmp_path: Path) -> None:
     state_file = tmp_path / "state.json"
-    async with running_fleet() as fleet, aiohttp.ClientSession() as session:
+    async with running_fleet() as fleet, brief_session() as session:
         text = CONFIGURATION.format(more=f"state: {state_file}", url=f"http://127.0.0.1:{fleet.old.port}")
         for _ in range(2):
             async with gateway_of(text) as gateway:
@@ -218,3 +219,39 @@ async def test_a_gateway_without_a_place_keeps_its_record_in_memory() -> None:
         keeper = gateway.parts.late_parts.usage
         assert keeper is not None
         assert len((await keeper.read(None, None)).sources) == 1
+
+
+class Engine:
+    """Stands in for an engine that has rows for one of two services."""
+
+    def report(self) -> EngineReport:
+        rows = {"baremetal": 3, "compute": 0}
+        return EngineReport("haproxy", "2.9", 1, "", rows, {}, 0, (), {}, 0, 0)
+
+
+async def test_what_an_engine_carries_is_a_gap_of_its_services() -> None:
+    async with gateway_of(CONFIGURATION.format(more="", url="http://127.0.0.1:1")) as gateway:
+        keeper, late_parts = gateway.parts.late_parts.usage, gateway.parts.late_parts
+        assert keeper is not None
+        assert (await keeper.read(None, None)).gaps == ()
+        late_parts.engine = cast(Any, Engine())
+        gaps = (await keeper.read(None, None)).gaps
+        late_parts.engine = None
+    assert {gap.service for gap in gaps} == {"baremetal"}
+    assert {gap.scope for gap in gaps} == {Scope.ALL}
+
+
+async def test_a_record_names_the_configuration_in_force(tmp_path: Path) -> None:
+    file = tmp_path / "skewgate.yaml"
+    text = CONFIGURATION.format(more="", url="http://127.0.0.1:1")
+    file.write_text(text)
+    async with gateway_of(text, source=file) as gateway:
+        keeper = gateway.parts.late_parts.usage
+        assert keeper is not None
+        before = (await keeper.read(None, None)).sources[0].config
+        file.write_text(text + "    offer: {ceiling: '1.5'}\n")
+        result = await gateway.parts.reloader.reload()
+        after = (await keeper.read(None, None)).sources[0].config
+        assert result.ok
+        assert after == gateway.parts.reloader.config.hash
+    assert before != after
