@@ -25,6 +25,7 @@ from tests.kit.ironic import upto
 DAY: Final = 86_400
 CONFIG: Final = """\
 listen: 127.0.0.1:8080
+clients: [{name: openstacksdk, user_agent: openstacksdk, networks: [10.0.0.0/8]}]
 services:
   baremetal:
     dialect: ironic
@@ -155,6 +156,7 @@ def test_a_removed_backend(recorded: Make, capfd: pytest.CaptureFixture[str]) ->
         ("0s}", "0s, policy: reachable}", 0, "then 1.1-1.90"),
         ("http://127.0.0.1:2", "http://127.0.0.1:3", 4, "not known yet: what new serves"),
         ("    offer", "    match: {path: /x}\n    offer", 4, "`match` changes"),
+        ("10.0.0.0/8", "10.0.0.0/9", 4, "`clients` changes"),
         ("ironic", "chef", 4, "`dialect` changes"),
         ("baremetal", "metal", 3, "404"),
         ("    offer", "    maintenance: {}\n    offer", 3, "refused"),
