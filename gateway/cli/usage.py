@@ -4,11 +4,10 @@ same answer from databases alone.
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import gmtime, strftime
@@ -59,11 +58,9 @@ def usage(
         _write_private(export, exported(admin_client.find(where)))
         return 0
     source, found = _answer(where, db, Question(**given))
-    if output == "csv":
-        _write_csv(found)
-    else:
-        text = admin_client.formatted(source, lambda: "\n".join(_lines(found, Paint(sys.stdout))))
-        print(json.dumps(found) if output == "json" else text)
+    lines = _csv if output == "csv" else _lines
+    text = admin_client.formatted(source, lambda: "\n".join(lines(found, Paint(sys.stdout))))
+    print(json.dumps(found) if output == "json" else text)
     return 0
 
 
@@ -106,42 +103,48 @@ def _write_private(path: Path, content: bytes) -> None:
 def _lines(found: Mapping[str, Any], paint: Paint) -> Iterator[str]:
     rows, by = found["rows"], found["by"]
     period = f"{found['first_day']} to {found['last_day']} (UTC)"
-    numbers = f"{found['requests']} requests, {found['refused']} refused"
-    yield f"{plain(found['service'] or 'all services')}, {period}: {numbers}"
-    clients = [", ".join(row["clients"]) for row in rows if by != CLIENT]
+    requests = "1 request" if found["requests"] == 1 else f"{found['requests']} requests"
+    yield f"{plain(found['service'] or 'all services')}, {period}: {requests}, {found['refused']} refused"
+    is_of_several = len({row["service"] for row in rows}) > 1
+    addresses = [", ".join(row["addresses"]) for row in rows]
     columns: dict[str, list[str]] = {
-        "SERVICE": [row["service"] for row in rows if len({each["service"] for each in rows}) > 1],
+        "SERVICE": [row["service"] for row in rows if is_of_several],
         "CLIENT": [row[CLIENT] if row["named"] else f"({row[CLIENT]})" for row in rows if by == CLIENT],
         "OPERATION": [row[by] for row in rows if by == OPERATION],
         "ASKED FOR": [asked_for(row) for row in rows],
-        "CLIENTS": [
-            names if len(names) <= WIDEST else f"{len(row['clients'])} clients"
-            for names, row in zip(clients, rows, strict=False)
-        ],
+        "CLIENTS": [_clients(list(row["clients"])) for row in rows if by != CLIENT],
         "REQUESTS": [f"{row['requests']:>8}" for row in rows],
         "REFUSED": [f"{row['refused']:>7}" for row in rows if found["refused"]],
         "LAST SEEN": [strftime("%d %b %H:%M", gmtime(row["last"])) for row in rows],
-        "ADDRESSES": [", ".join(row["addresses"]) for row in rows if any(each["addresses"] for each in rows)],
+        "ADDRESSES": addresses if any(addresses) else [],
     }
     if rows:
         shown = {name: cells for name, cells in columns.items() if cells}
         yield f"\n{table(list(shown), list(zip(*shown.values(), strict=True)), paint)}"
     if any(not row.get("named", True) for row in rows):
-        yield "\n(client): product of the User-Agent, (none) without; no entry of `clients` names it"
+        yield "\n(client): product of the User-Agent, (none) without one; not named in `clients`"
     if found["incomplete"]:
         yield paint("\nINCOMPLETE: requests may be missing here, or be counted under `other`", Style.RED)
         for reason in found["incomplete"]:
             yield textwrap.fill(plain(reason), 80, initial_indent="  ", subsequent_indent="    ")
 
 
-def _write_csv(found: Mapping[str, Any]) -> None:
-    """Write the rows as CSV. A column says whether they are complete; the reasons go to standard error."""
+def _clients(names: Sequence[str]) -> str:
+    text = ", ".join(names)
+    if len(text) <= WIDEST:
+        return text
+    return f"{len(names)} clients" if len(names) > 1 else f"{text[: WIDEST - 1]}…"
+
+
+def _csv(found: Mapping[str, Any], _: Paint) -> Iterator[str]:
+    """Format the rows as CSV. A column says whether they are complete; the reasons go to standard error."""
     for reason in found["incomplete"]:
         print_error(f"incomplete: {plain(reason)}")
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow([*(found["rows"][0] if found["rows"] else ("service", found["by"])), "complete"])
-    for row in found["rows"]:
-        cells = (" ".join(each) if isinstance(each, (list, dict)) else str(each) for each in row.values())
+    rows = found["rows"]
+    table = [[*(rows[0] if rows else ("service", found["by"])), "complete"]]
+    table += [[*row.values(), found["complete"]] for row in rows]
+    for row in table:
+        texts = [plain(" ".join(each) if isinstance(each, (list, dict)) else each) for each in row]
         # A spreadsheet takes a text that begins so for a formula, and a product is text from a client.
-        safe = (f"'{plain(each)}" if each.startswith(tuple("=+-@")) else plain(each) for each in cells)
-        writer.writerow([*safe, found["complete"]])
+        cells = [f"'{each}" if each.startswith(tuple("=+-@")) else each for each in texts]
+        yield ",".join('"{}"'.format(each.replace('"', '""')) for each in cells)

@@ -74,7 +74,7 @@ def test_clients_and_how_they_ask(one: Path, capsys: pytest.CaptureFixture[str])
         f"(curl)  1.95                      7        7  {SEEN}\n"
         f"(curl)  no version -> 1.1        40        0  {SEEN}\n"
         "\n"
-        "(client): product of the User-Agent, (none) without; no entry of `clients` names it\n"
+        "(client): product of the User-Agent, (none) without one; not named in `clients`\n"
     )
 
 
@@ -97,6 +97,16 @@ def test_versions_operations_and_filters(one: Path, capsys: pytest.CaptureFixtur
     assert [row["client"] for row in json.loads(capsys.readouterr().out)["rows"]] == ["curl"]
     assert main(["usage", "--db", str(one), "--client", "nobody"]) == 0
     assert ": 0 requests, 0 refused\n" in capsys.readouterr().out
+
+
+def test_a_long_name_is_cut_and_one_request_is_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = database(tmp_path / "one", {NOVA._replace(client="a-client-with-a-very-long-name"): 1})
+    assert main(["usage", "--db", str(file), "--by", "version"]) == 0
+    shown = capsys.readouterr().out
+    assert "(UTC): 1 request, 0 refused\n" in shown
+    assert "a-client-with-a-very-…" in shown
 
 
 def test_an_incomplete_record_says_so_and_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
