@@ -29,7 +29,7 @@ CHANGES: Final = ("min", "max", "remove_backend")
 """Changes that `changed` knows. The names are the parameters of `GET /simulate`."""
 _SERVED: Final = NegotiationResult.SERVED
 _NOT_OFFERED: Final = frozenset({NegotiationResult.BELOW_MIN, NegotiationResult.ABOVE_MAX})
-_NO_VERSION: Final = "requests do not say which version they asked for"
+_UNKNOWN: Final = "requests cannot be judged: not known what they asked for, or what will be on offer"
 _FOLDED: Final = "requests are of operations that were counted together, and `operations` changes"
 
 
@@ -117,7 +117,7 @@ def _affected_and_unclear(
             judged[what_counts] = judge(before, row), _judge_after(before, after, row)
         now, then = judged[what_counts]
         if now is None or then is None:
-            unclear[_NO_VERSION] += count.requests
+            unclear[_UNKNOWN] += count.requests
         elif now.version and (now.version != then.version or then.result not in {now.result, _SERVED}):
             what = {name: getattr(row, name) for name in ("client", "named", "requested", "asked")}
             what |= {"now": now.version, "then": then.version, "result": then.result}
@@ -162,8 +162,10 @@ def judge(view: ServiceView, row: RowKey) -> Judgement | None:
 
 
 def _judge_after(before: ServiceView, after: ServiceView | None, row: RowKey) -> Judgement | None:
+    """Judgement after the change; None also if probes must form an offer then."""
     if after is None:
         return Judgement("removed")
     if after.service.maintenance is not None and before.service.maintenance is None:
         return Judgement("maintenance")
-    return judge(after, row)
+    forms = not after.offer.versions and not after.members.all_probed
+    return None if forms else judge(after, row)

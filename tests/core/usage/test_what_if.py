@@ -25,7 +25,7 @@ from gateway.core.usage.record import OTHER, Count, Gap, Period, RowKey, Scope, 
 from gateway.core.usage.what_if import answer, changed, judge, reconfigured
 from gateway.core.versions.ranges import VersionSet
 from gateway.errors import SkewgateError
-from tests.core.builders import XY, Toy, backend, legacy, service, snapshot, upto
+from tests.core.builders import XY, OtherToy, Toy, backend, legacy, service, snapshot, upto
 
 TODAY: Final = 20_000
 DAY: Final = 86_400
@@ -322,10 +322,19 @@ def test_a_value_that_is_none_is_an_error(change: str, value: str) -> None:
 @pytest.mark.parametrize(
     "unknown, reason",
     [
-        (row("", requested="", result="transparent"), "10 requests do not say which version they asked for"),
-        (row("", requested="", result="unavailable"), "10 requests do not say which version they asked for"),
-        (row(OTHER, result="unavailable"), "10 requests do not say which version they asked for"),
-        (row(OTHER), "10 requests do not say which version they asked for"),
+        (
+            row("", requested="", result="transparent"),
+            "10 requests cannot be judged: not known what they asked for, or what will be on offer",
+        ),
+        (
+            row("", requested="", result="unavailable"),
+            "10 requests cannot be judged: not known what they asked for, or what will be on offer",
+        ),
+        (
+            row(OTHER, result="unavailable"),
+            "10 requests cannot be judged: not known what they asked for, or what will be on offer",
+        ),
+        (row(OTHER), "10 requests cannot be judged: not known what they asked for, or what will be on offer"),
     ],
 )
 def test_a_row_that_does_not_say_its_version_is_named(unknown: RowKey, reason: str) -> None:
@@ -390,7 +399,7 @@ def test_while_nothing_is_on_offer_nobody_is_known_to_be_served() -> None:
     before = Snapshot.configured([service("one")], now=0.0).views["toy"]
     found = answer(record(row("1.3")), 30, before, changed(before, "min", "1.2", 1.0))
 
-    assert (found["affected"], found["incomplete"]) == ([], ["nothing is on offer now"])
+    assert (found["affected"], found["incomplete"][0]) == ([], "nothing is on offer now")
 
 
 def test_a_new_backend_has_to_be_probed_first() -> None:
@@ -398,6 +407,15 @@ def test_a_new_backend_has_to_be_probed_first() -> None:
     after = reconfigured(before, service(backends=(*before.service.backends, backend("newer"))), 1.0)
 
     assert answer(record(), 30, before, after)["incomplete"] == ["not known yet: what newer serves"]
+
+
+def test_an_offer_that_probes_will_form_judges_nobody() -> None:
+    before = view()
+    after = reconfigured(before, service("old", "new", dialect=OtherToy()), 1.0)
+    found = answer(record(row("latest"), row("1.3")), 30, before, after)
+
+    assert found["affected"] == []
+    assert found["incomplete"][-1].startswith("20 requests cannot be judged")
 
 
 def test_doubts_of_the_caller_come_first() -> None:
