@@ -159,6 +159,26 @@ async def test_an_operator_who_gives_up_loses_no_report(path: Path) -> None:
         assert counted(await keeper.read(None, None)) == {LIST: 1}
 
 
+async def test_a_bug_of_the_counter_stops_nothing(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with keeper_of(path) as keeper:
+        keeper.take = lambda: 1 // 0  # type: ignore[assignment, return-value]
+        keeper.received(report())
+        await keeper.read(None, None)
+        assert keeper.incomplete
+        keeper.take = lambda: None
+        assert counted(await keeper.read(None, None)) == {LIST: 1}
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_a_gateway_gathers_by_itself(path: Path) -> None:
+    taken = asyncio.Event()
+    async with keeper_of(path) as keeper:
+        keeper.take = taken.set
+        keeper.start()
+        await taken.wait()
+    assert read_files([path], None, None).gaps == ()
+
+
 def served(record: UsageRecord) -> int:
     """Requests for a list of nodes that were served."""
     return sum(

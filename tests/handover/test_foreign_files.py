@@ -204,6 +204,17 @@ def test_R3_T4_var_run_is_roots_link(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @of_root
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+async def test_R3_T4_a_database_of_another_user_is_not_opened(house: House, suffix: str) -> None:
+    path = Path(f"{house.state}.usage{suffix}")
+    make_file(path)
+    os.chown(path, NOBODY, NOBODY)
+
+    with pytest.raises(ForeignFileError, match=f"{path} belongs to user {NOBODY}"):
+        await house.start(house.write())
+
+
+@of_root
 async def test_R3_T4_root_takes_over_from_the_gateway_of_another_user(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import count
 from time import time
 from typing import Final, TypeVar, final
 
@@ -24,6 +25,8 @@ TAKE: Final = 1.0
 """Seconds between two reports of a worker in this process."""
 COMMITS: Final = 5
 """Number of such reports that one transaction gathers."""
+MAX_WAIT: Final = 30.0
+"""Seconds that a question waits for the disk."""
 _OLDEST: Final = 6.0
 """Seconds that a request of a lost report may be older than the loss."""
 _MAX_SENDERS: Final = 1000
@@ -59,7 +62,7 @@ class UsageKeeper:
 
     def start(self) -> None:
         """Begin to gather reports."""
-        self._task = asyncio.get_running_loop().create_task(self._gather(), name="usage")
+        self._task = asyncio.get_running_loop().create_task(self._work(), name="usage")
 
     def received(self, report: UsageReport | None) -> None:
         """Take the report of a process, once."""
@@ -93,27 +96,29 @@ class UsageKeeper:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
-        await self._commit(last=True)
+        await self._gather(last=True)
         await self._run(self._database.close)
         self._thread.shutdown(wait=False)
 
-    async def _gather(self) -> None:
-        while True:
-            await self._commit()
-            for _ in range(COMMITS):
-                await asyncio.sleep(TAKE)
-                self.received(self.take())
+    async def _work(self) -> None:
+        for second in count():
+            await self._gather(commit=second % COMMITS == 0)
+            await asyncio.sleep(TAKE)
 
-    async def _commit(self, *, last: bool = False) -> None:
-        self.received(self.take())
-        batch = self._state(time())
-        batch = batch._replace(reports=self._reports, gaps=[*batch.gaps, *self._gaps])
-        self._reports, self._gaps = [], []
+    async def _gather(self, *, commit: bool = True, last: bool = False) -> None:
+        """Take what the worker in this process has counted; `commit`: and write what has come so far."""
         try:
+            self.received(self.take())
+            if not commit:
+                return
+            batch = self._state(time())
+            batch = batch._replace(reports=self._reports, gaps=[*batch.gaps, *self._gaps])
+            self._reports, self._gaps = [], []
             self.incomplete = await self._run(lambda: self._database.commit(batch, last=last))
-        except Exception as problem:  # noqa: BLE001 - whatever it is: counting goes on, and the record says it
+        except Exception as problem:  # noqa: BLE001 - counting goes on, and the record says what is missing
             if not self._failing:
-                _log.error("%s; it is kept in memory until it can be written", problem)
+                bug = not isinstance(problem, UsageError)
+                _log.error("%s; it is kept in memory until it can be written", problem, exc_info=bug)
             self._failing = self.incomplete = True
         else:
             if self._failing:
@@ -121,9 +126,13 @@ class UsageKeeper:
             self._failing = False
 
     async def _fresh(self, call: Callable[[], _T]) -> _T:
-        await self._collect()
-        await self._commit()
-        return await self._run(call)
+        try:
+            async with asyncio.timeout(MAX_WAIT):
+                await self._collect()
+                await self._gather()
+                return await self._run(call)
+        except TimeoutError:
+            raise UsageError("the database of usage does not answer: is its disk slow?") from None
 
     async def _run(self, call: Callable[[], _T]) -> _T:
         """Run a call in the thread of the database. It ends even if nobody waits for it any more."""
