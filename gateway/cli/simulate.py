@@ -81,7 +81,7 @@ def simulate(
         usage_error(str(problem))
     source, found = _answer(where, db, question, change, candidate)
     clients = {line.partition("#")[0].strip() for line in ack or ()}
-    page = admin_client.formatted(source, lambda: "\n".join(_lines(found, clients, Paint(sys.stdout))))
+    page = admin_client.formatted(source, lambda: "\n".join(page_lines(found, clients, Paint(sys.stdout))))
     print(json.dumps(found) if output == "json" else page)
     return exit_code(found, clients)
 
@@ -119,10 +119,12 @@ def exit_code(found: Mapping[str, Any], acknowledged: Collection[str]) -> int:
     return AS_FAR_AS_KNOWN if unknown else NOBODY
 
 
-def _lines(found: Mapping[str, Any], acknowledged: Collection[str], paint: Paint) -> Iterator[str]:
+def page_lines(found: Mapping[str, Any], acknowledged: Collection[str], paint: Paint) -> Iterator[str]:
+    """Return the lines of the page for an answer, at most 80 columns wide."""
     affected, reasons = found["affected"], list(found["incomplete"])
     yield f"{plain(found['service'])}, {found['first_day']} to {found['last_day']} (UTC)"
-    yield f"offer {found['offer_before']}, then {found['offer_after']}"
+    offers = f"offer {found['offer_before']}, then {found['offer_after']}"
+    yield textwrap.fill(offers, 80, subsequent_indent="  ")
     header, *lines = table(COLUMNS, [_row(one, acknowledged) for one in affected], paint).splitlines()
     if affected:
         yield f"\n{header}"

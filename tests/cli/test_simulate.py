@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from time import time
@@ -12,11 +13,12 @@ import pytest
 from aiohttp import ClientSession
 
 from gateway.cli import main
-from gateway.cli.simulate import exit_code
+from gateway.cli.simulate import exit_code, page_lines
 from gateway.controlplane.usage.database import Batch, Database
 from gateway.core.fleet.fleet import ProbeSucceeded
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.usage.record import OTHER, Count, Gap, RowKey, Scope, UsageReport
+from gateway.runtime.terminal import Paint
 from gateway.settings import read_file
 from gateway.settings.sections.usage import UsageSettings
 from tests.cli.conftest import Call, Running
@@ -241,6 +243,21 @@ def test_eighty_columns_are_enough(recorded: Make, capfd: pytest.CaptureFixture[
     lines = capfd.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     assert len(lines) < 16
+
+
+def test_a_long_list_of_versions_is_folded() -> None:
+    dates = ", ".join(f"2024-{month:02d}" for month in range(1, 13))
+    found: dict[str, Any] = {
+        "service": "shop",
+        "first_day": "2026-11-01",
+        "last_day": "2026-11-27",
+        "offer_before": dates,
+    }
+    found |= {"offer_after": dates, "affected": [], "incomplete": [], "incomplete_by_client": []}
+    shown = "\n".join(page_lines(found, (), Paint(sys.stdout))).splitlines()
+
+    assert max(map(len, shown)) <= 80
+    assert shown[-1] == "nobody is affected"
 
 
 @pytest.mark.parametrize(
