@@ -111,6 +111,18 @@ def test_a_request_that_belongs_to_another_row_moves(path: Path) -> None:
         assert counted(database.read(None, None, NOW)) == {LIST: 1}
 
 
+def test_a_request_that_moves_after_midnight_is_one_request(path: Path) -> None:
+    other = LIST._replace(client=OTHER)
+    with database_of(path) as database:
+        database.commit(batch(other))
+        moves = UsageReport(
+            "a", 2, {(TODAY + 1, other): Count(-1, NOW, NOW), (TODAY + 1, LIST): Count(1, NOW, NOW)}
+        )
+        database.commit(batch(now=NOW + DAY)._replace(reports=[moves]))
+        record = database.read(None, None, NOW + DAY)
+    assert sum(each.requests for each in record.rows.values()) == 1
+
+
 def test_at_most_four_addresses_of_a_row_are_kept(path: Path) -> None:
     with database_of(path) as database:
         for each in ("10.0.0.1", "10.0.0.2", "10.0.0.1", "10.0.0.3", "10.0.0.4", "10.0.0.5"):
@@ -204,7 +216,7 @@ def test_invented_versions_are_counted_together(path: Path) -> None:
         record = database.read(None, None, NOW)
     assert len({key.asked for key in counted(record)} - {OTHER, "1.5"}) == 20
     assert sum(counted(record).values()) == 31
-    assert marked(record) == {(TODAY, Scope.OPERATIONS)}, "all clients that are served are told apart"
+    assert marked(record) == {(TODAY, Scope.VERSIONS)}, "all clients that are served are told apart"
 
 
 def test_versions_that_a_backend_once_advertised_are_told_apart(path: Path) -> None:

@@ -171,6 +171,22 @@ def test_a_gap_matters_to_the_questions_that_it_cannot_answer() -> None:
     assert not answer(rows, Question(service="baremetal"))["complete"]
 
 
+@pytest.mark.parametrize(
+    "question, complete",
+    [
+        (Question(), True),
+        (Question(by="version"), False),
+        (Question(version="1.5"), False),
+        (Question(service="baremetal", below="1.5"), False),
+    ],
+)
+def test_versions_counted_together_matter_to_questions_about_versions(
+    question: Question, complete: bool
+) -> None:
+    gap = Gap(TODAY, "baremetal", Scope.VERSIONS, "20 texts were reached")
+    assert answer(record(row(), gaps=(gap,)), question)["complete"] is complete
+
+
 def test_days_that_are_not_in_a_row_are_counted() -> None:
     gaps = tuple(Gap(day, "", Scope.ALL, "the disk was full") for day in (TODAY, TODAY - 3))
     assert answer(record(gaps=gaps), Question())["incomplete"] == (

@@ -65,7 +65,7 @@ class Fold(NamedTuple):
 
 
 FOLDS: Final = (
-    Fold("asked", 20, 1.0, Scope.OPERATIONS, "versions that no backend has advertised are counted together"),
+    Fold("asked", 20, 1.0, Scope.VERSIONS, "versions that no backend has advertised are counted together"),
     Fold("operation", 500, 0.8, Scope.OPERATIONS, "there are too many operations: some are counted together"),
     Fold("client", 200, 1.0, Scope.CLIENTS, "there are too many clients: some are counted together"),
 )

@@ -55,7 +55,7 @@ def read_record(
         since = min(since, *(int(begins // DAY) for begins, *_ in runs), since if first is None else first)
     where, values = "day >= ? AND (service IN ('', ?) OR ? IS NULL)", (since, service, service)
     rows = {}
-    for found in db.execute(f"SELECT * FROM counts WHERE requests > 0 AND {where}", values):
+    for found in db.execute(f"SELECT * FROM counts WHERE requests != 0 AND {where}", values):
         key = RowKey(*found[1 : len(RowKey._fields) + 1])
         key = key._replace(named=bool(key.named), signed=bool(key.signed), safe=bool(key.safe))
         rows[found[0], key] = count_of(found)

@@ -76,9 +76,11 @@ class Scope(IntEnum):
 
     OPERATIONS = 1
     """Gap: operations were counted together as `OTHER`. Answers by client and version are exact."""
-    CLIENTS = 2
+    VERSIONS = 2
+    """Gap: refused requests were counted together, whatever version they asked for."""
+    CLIENTS = 3
     """Gap: clients were counted together as `OTHER`. Answers about a service as a whole are exact."""
-    ALL = 3
+    ALL = 4
     """Gap: requests may be missing."""
 
 

@@ -71,7 +71,9 @@ def answer(record: UsageRecord, question: Question) -> dict[str, Any]:
             place = (key.service, is_product, order(_subject(key, question.by)), key.requested)
             groups[place].append((key, count))
     rows = [_row(groups[place], question.by, orders[str(place[0])]) for place in sorted(groups)]
-    scope = Scope.OPERATIONS if question.by == OPERATION else Scope.CLIENTS
+    of_version = question.by == VERSION or question.version or question.below
+    smallest = Scope.VERSIONS if of_version else Scope.CLIENTS
+    scope = Scope.OPERATIONS if question.by == OPERATION else smallest
     incomplete = why_incomplete(record, question.service, scope, of_days=of_days)
     return {
         **question._asdict(),
