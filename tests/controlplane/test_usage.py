@@ -337,7 +337,7 @@ def test_a_damaged_file_is_set_aside(path: Path, content: bytes, caplog: pytest.
         assert database.commit(batch(LIST)), "today is incomplete"
         assert counted(database.read(None, None, NOW)) == {LIST: 1}
     assert Path(f"{path}.damaged").read_bytes() == content
-    assert "is damaged" in caplog.text
+    assert "was damaged and moved to" in caplog.text
 
 
 def test_a_file_that_is_damaged_meanwhile_is_set_aside(path: Path) -> None:
@@ -394,6 +394,23 @@ def test_a_remote_file_system_is_not_used(
         database.commit(batch(LIST))
         assert counted(database.read(None, None, NOW)) == {LIST: 1}
     assert "it is on a remote file system, nfs4" in caplog.text
+
+
+def test_a_file_system_without_shared_memory_is_not_used(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    connect = sqlite3.connect
+
+    def without_shared_memory(name: Path | str, **options: Any) -> sqlite3.Connection:
+        vfs = name if name == ":memory:" else f"file:{name}?vfs=unix-dotfile"
+        return connect(vfs, uri=True, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", without_shared_memory)
+    with database_of(path) as database:
+        database.commit(batch(LIST))
+        assert counted(database.read(None, None, NOW)) == {LIST: 1}
+    assert "its file system does not allow write-ahead logging" in caplog.text
+    assert "usage is kept in memory" in caplog.text
 
 
 def test_the_kind_of_a_file_system_is_known() -> None:

@@ -272,9 +272,8 @@ class Database:
         for suffix in ("", "-wal", "-shm"):
             with suppress(FileNotFoundError):
                 Path(f"{self._path}{suffix}").replace(f"{self._path}.damaged{suffix}")
-        _log.error(
-            "%s is damaged, was moved to %s.damaged and begins anew: %s", self._path, self._path, problem
-        )
+        told = self._path, self._path, problem
+        _log.error("%s was damaged and moved to %s.damaged, usage begins anew: %s", *told)
         self._mark(now, now, "the database was damaged, and begins anew")
         self._began, self._saved = now, None
 
