@@ -186,7 +186,7 @@ class Client:
         """Whether this rule matches every request that `other` matches."""
         return (
             (not self.products or (bool(other.products) and other.products <= self.products))
-            and all(_is_among(other.headers, *header) for header in self.headers)
+            and _has_all(other.headers, self.headers)
             and (not self.networks or _are_within(other.networks or (), self.networks))
             and self.identities <= other.identities
         )
@@ -203,7 +203,13 @@ class Clients:
         names = {name for rule in self.rules for name, _ in rule.headers}
         self._pattern = fields_named(names) if names else None
         self._prepared = [
-            (rule.name, rule.products, rule.headers, Access(rule.networks or (), ()), rule.identities)
+            (
+                rule.name,
+                rule.products,
+                rule.headers,
+                Access(rule.networks, ()) if rule.networks else None,
+                rule.identities,
+            )
             for rule in self.rules
         ]
 
@@ -230,9 +236,9 @@ class Clients:
         for name, products, headers, access, identities in self._prepared:
             if (
                 (not products or product in products)
-                and access.allows(address)
-                and identities <= shown
-                and all(_is_among(found, *header) for header in headers)
+                and (access is None or access.allows(address))
+                and (not identities or identities <= shown)
+                and _has_all(found, headers)
             ):
                 return name
         return ""
@@ -241,14 +247,16 @@ class Clients:
 NO_CLIENTS: Final = Clients()
 
 
-def _is_among(found: Sequence[tuple[str, str]], name: str, wanted: str) -> bool:
-    """Whether one of the headers has this name, and this value or one that begins as it does before `*`."""
-    beginning = wanted.removesuffix("*")
-    is_prefix = beginning != wanted
-    return any(
-        each == name and (value.startswith(beginning) if is_prefix else value == wanted)
-        for each, value in found
-    )
+def _has_all(found: Sequence[tuple[str, str]], wanted: Sequence[tuple[str, str]]) -> bool:
+    """Whether each of the wanted headers is among these: `*` at the end of a value is for any rest."""
+    for name, value in wanted:
+        beginning = value[:-1] if value[-1] == "*" else None
+        for other, text in found:
+            if other == name and (text == value or (beginning is not None and text.startswith(beginning))):
+                break
+        else:
+            return False
+    return True
 
 
 def _are_within(inner: Sequence[Network], outer: Sequence[Network]) -> bool:
