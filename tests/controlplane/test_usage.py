@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import resource
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
@@ -399,7 +399,7 @@ def test_a_remote_file_system_is_not_used(
 def test_a_file_system_without_shared_memory_is_not_used(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    connect = sqlite3.connect
+    connect: Callable[..., sqlite3.Connection] = sqlite3.connect
 
     def without_shared_memory(name: Path | str, **options: Any) -> sqlite3.Connection:
         vfs = name if name == ":memory:" else f"file:{name}?vfs=unix-dotfile"

@@ -272,8 +272,8 @@ class Database:
         for suffix in ("", "-wal", "-shm"):
             with suppress(FileNotFoundError):
                 Path(f"{self._path}{suffix}").replace(f"{self._path}.damaged{suffix}")
-        told = self._path, self._path, problem
-        _log.error("%s was damaged and moved to %s.damaged, usage begins anew: %s", *told)
+        path = self._path
+        _log.error("%s was damaged and moved to %s.damaged, usage begins anew: %s", path, path, problem)
         self._mark(now, now, "the database was damaged, and begins anew")
         self._began, self._saved = now, None
 
