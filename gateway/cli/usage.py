@@ -4,6 +4,8 @@ same answer from databases alone.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import sys
 import textwrap
@@ -140,11 +142,16 @@ def _csv(found: Mapping[str, Any], _: Paint) -> Iterator[str]:
     """Format the rows as CSV. A column says whether they are complete; the reasons go to standard error."""
     for reason in found["incomplete"]:
         print_error(f"incomplete: {plain(reason)}")
-    rows = found["rows"]
-    table = [[*(rows[0] if rows else ("service", found["by"])), "complete"]]
-    table += [[*row.values(), found["complete"]] for row in rows]
-    for row in table:
-        texts = [plain(" ".join(each) if isinstance(each, (list, dict)) else each) for each in row]
-        # A spreadsheet takes a text that begins so for a formula, and a product is text from a client.
-        cells = [f"'{each}" if each.startswith(tuple("=+-@")) else each for each in texts]
-        yield ",".join('"{}"'.format(each.replace('"', '""')) for each in cells)
+    rows = [{**row, "complete": found["complete"]} for row in found["rows"]]
+    writer = csv.writer(out := io.StringIO(), lineterminator="\n")
+    writer.writerow(rows[0] if rows else ("service", found["by"], "complete"))
+    for row in rows:
+        times = {name: strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(row[name])) for name in ("first", "last")}
+        writer.writerow(_cell(each) for each in {**row, **times}.values())
+    yield out.getvalue().rstrip("\n")
+
+
+def _cell(value: object) -> str:
+    """Format a value for CSV. A spreadsheet takes some texts for formulas, and clients choose theirs."""
+    text = plain(";".join(value) if isinstance(value, (list, dict)) else value)
+    return text.lower() if isinstance(value, bool) else f"'{text}" if text[:1] in {*"=+-@"} else text

@@ -144,7 +144,8 @@ def test_csv_with_text_that_a_spreadsheet_would_run(
     shown = capsys.readouterr()
     (row,) = csv.DictReader(io.StringIO(shown.out))
     assert (row["client"], row["versions"], row["requests"]) == (f"'{formula}", "1.1", "2")
-    assert row["complete"] == "False"
+    assert (row["complete"], row["named"]) == ("false", "false")
+    assert row["last"] == strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(NOW))
     assert "incomplete: " in shown.err
 
 
