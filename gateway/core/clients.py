@@ -127,6 +127,13 @@ class CertificateNames:
     )
 
 
+_CERTIFICATE: Final = section(  # a compiled class has no docstring
+    CertificateNames,
+    "Names in the client's certificate, as `tls.client_ca` of the listener has verified it.",
+    title="ClientCertificate",
+)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Client:
@@ -159,7 +166,7 @@ class Client:
         reason="Without this key, any address.",
         example=["10.9.0.0/16"],
     )
-    certificate: CertificateNames | None = section(CertificateNames, title="ClientCertificate").key(
+    certificate: CertificateNames | None = _CERTIFICATE.key(
         None,
         reason="Without this key, any certificate or none.",
         example={"san": "nova.example.org"},
@@ -244,6 +251,9 @@ class Clients:
         return ""
 
 
+CLIENT: Final = section(
+    Client, "A rule that names clients. All of its conditions must hold; it needs at least one."
+)
 NO_CLIENTS: Final = Clients()
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final, final
 
-from gateway.core.clients import Client
+from gateway.core.clients import CLIENT, Client
 from gateway.core.fleet.limits import LIMITS, Limits
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.timeouts import TIMEOUTS, Timeouts
@@ -197,7 +197,7 @@ class WrittenFile:
         "URL.",
         example=["X-Forwarded-*", "X-Original-*", "X-Acme-User"],
     )
-    clients: tuple[Client, ...] = ListOf(section(Client)).key(
+    clients: tuple[Client, ...] = ListOf(CLIENT).key(
         (),
         "Names for clients, for usage, the access log and `explain`; the first entry that matches counts. A "
         "client without a name is known by the product of its User-Agent.",
