@@ -13,6 +13,7 @@ import pytest
 from tests.real.clients import LIBRARY_DEFAULT, NEWEST_KNOWN, Clients
 from tests.real.ironic import NEW, OLD
 from tests.real.testbed import Testbed
+from tests.real.usage import assert_complete, product, versions_of
 
 pytestmark = pytest.mark.real
 
@@ -250,3 +251,17 @@ def test_the_lifecycle_of_a_node_with_the_sdk_at_its_discovered_version(
     assert created["uuid"] == shown["uuid"]
     assert listed == ["sdk"]
     assert {one.served for one in reachable.seen() if one.path.startswith(NODES)} == {SDK_NEWEST}
+
+
+def test_usage_lists_what_the_library_and_the_sdk_have_asked_for(
+    guaranteed: Testbed, clients: Clients
+) -> None:
+    """And whatever other clients of this gateway have sent: the recorder knows them all."""
+    clients.ironicclient(guaranteed.url, LIST, version="1.31").values()
+    clients.sdk(guaranteed.url, LIST, version="1.11").values()
+    library, sdk = (product(of) for of in (guaranteed.seen()[0], guaranteed.seen()[-1]))
+
+    assert (library, sdk) == ("python-ironicclient", "openstacksdk")
+    assert versions_of(guaranteed, library)["1.31"] >= 1
+    assert versions_of(guaranteed, sdk)["1.11"] >= 1
+    assert_complete(guaranteed)

@@ -18,6 +18,7 @@ from tests.real.goiardi import API, HEADER, USER, ChefServer
 from tests.real.recorder import Recorder
 from tests.real.service_clients import ChefClients
 from tests.real.testbed import Testbed, send
+from tests.real.usage import assert_complete, product, versions_of
 
 pytestmark = pytest.mark.real
 
@@ -150,3 +151,16 @@ def test_the_gateway_responds_to_a_path_that_goiardi_does_not_have(
         "min_api_version": 0,
         "max_api_version": 1,
     }
+
+
+def test_usage_lists_what_pychef_and_signed_requests_have_asked_for(
+    chef_pair: Testbed, key: Path, chef_clients: ChefClients
+) -> None:
+    """pychef never sends a version."""
+    chef_clients.pychef(chef_pair.url, key, [("list", None)]).values()
+    client = product(chef_pair.seen()[-1])
+    chef_clients.signed(chef_pair.url, key, {"path": NODES, "sign": "1.3", "version": "1"})
+
+    assert versions_of(chef_pair, client)["0"] >= 1
+    assert versions_of(chef_pair, product(chef_pair.seen()[-1]))["1"] >= 1
+    assert_complete(chef_pair)

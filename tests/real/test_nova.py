@@ -18,6 +18,7 @@ from tests.real.recorder import STANDARD_HEADER, Recorder
 from tests.real.server_pool import KINDS, ServerPool
 from tests.real.service_clients import ComputeClients
 from tests.real.testbed import Testbed, send
+from tests.real.usage import assert_complete, product, versions_of
 
 pytestmark = pytest.mark.real
 
@@ -216,3 +217,14 @@ def test_the_command_line_gets_a_version_of_the_new_server(
     done = compute_clients.openstack(pair.url, "flavor", "list", "-f", "json", version=version)
     assert isinstance(done.json(), list)
     assert set(pair.served()) == {version}
+
+
+@GUARANTEED
+def test_usage_lists_what_novaclient_and_the_sdk_have_asked_for(
+    pair: Testbed, compute_clients: ComputeClients
+) -> None:
+    compute_clients.nova(pair.url, LIST, version="2.27").values()
+    client = product(pair.seen()[-1])
+
+    assert versions_of(pair, client)["2.27"] >= 1
+    assert_complete(pair)
