@@ -62,8 +62,11 @@ async def test_replicas_are_shown_with_what_each_holds(tmp_path: Path, tabs: Tab
         def told(status: dict[str, Any]) -> list[str]:
             return [each["id"] for each in status["agreement"]["replicas"]]
 
+        async def all_are_known() -> bool:
+            return len(told(await bed.status(first))) == 3
+
+        await bed.until(all_are_known, "the first replica knows three")
         ids = told(await bed.status(first))
-        assert len(ids) == 3
         own = (await bed.status(first))["agreement"]["id"]
         lost = (await bed.status(last))["agreement"]["id"]
         page = await tabs.open(f"{first.admin}/ui/services/baremetal")

@@ -29,16 +29,18 @@ _WEIGHT: Final = re.compile(r"0?\.([0-9]{0,3})|0|1(?:\.0{0,3})?", re.ASCII)
 
 def _element(kind: str, quotable: str, end: str) -> re.Pattern[str]:
     """A pattern for one media type up to `end`: (type), (parameters). `quotable`: characters of a quoted
-    string. Possessive: it never backtracks."""
-    value = rf'(?:{_NAME}|"(?:[{quotable}]|\\[{quotable}\\"])*+")'
-    parameters = rf"(?:[ \t]*+;[ \t]*+(?:{_NAME}={value})?+)*+"
-    return re.compile(rf"[ \t]*+(?:({kind})({parameters}))?+[ \t]*+(?:{end})", re.ASCII)
+    string. No text can be read in two ways, so what fails does so after one way back."""
+    # Only single characters are possessive: of more, Python before 3.11.5 skips some that do not match
+    # (cpython gh-106052).
+    value = rf'(?:{_NAME}|"(?:[{quotable}]|\\[{quotable}\\"])*")'
+    parameters = rf"(?:[ \t]*+;[ \t]*+(?:{_NAME}={value})?)*"
+    return re.compile(rf"[ \t]*+(?:({kind})({parameters}))?[ \t]*+(?:{end})", re.ASCII)
 
 
 _LISTED: Final = _element(rf"{_NAME}/{_NAME}|\*", r"\t !#-+\--\[\]-~", r",|\Z")
 """Pattern for a media type in a list, without a quoted comma: Django splits a list at every comma."""
 _ALONE: Final = _element(rf"{_NAME}/{_NAME}", r"\t !#-\[\]-~", r"\Z")
-_PARAMETER: Final = re.compile(rf';[ \t]*+({_NAME})=("(?:[^"\\]|\\.)*+"|{_NAME})', re.ASCII)
+_PARAMETER: Final = re.compile(rf';[ \t]*+({_NAME})=("(?:[^"\\]|\\.)*"|{_NAME})', re.ASCII)
 
 
 class MediaType(NamedTuple):
