@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
+from pathlib import Path
 from posixpath import dirname, normpath
 from typing import Final
 
@@ -16,6 +17,7 @@ from gateway.cli.verbs import VERBS
 from gateway.dialects import discover
 from tests.architecture.source import ROOT, project_texts
 from tests.docs.pages import all_pages, anchors, blocks, links, mentioned, page, section
+from tests.docs.walkthrough import steps
 
 ENVIRONMENT: Final = {"SKEWGATE_ADMIN_TOKEN": "a-token-long-enough-for-anybody"}
 RECORDS: Final = sorted((ROOT / "docs" / "decisions").glob("*.md"))
@@ -42,10 +44,14 @@ def test_files_that_are_named_exist(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRITTEN_BY_US)
-def test_commands_can_be_given(name: str) -> None:
-    """Every `./run …` of a page is one that the command line takes."""
+def test_commands_can_be_given(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every `./run …` of a page is one that the command line takes, beside the files of the page."""
+    for step in steps(name):
+        if file := step.directives.get("file"):
+            (tmp_path / file).write_text(step.text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
     typed = [line[2:] for block in blocks(page(name)) for line in block.text.splitlines() if line[:2] == "$ "]
-    shown = [part.strip() for line in typed for part in line.split("&&")]
+    shown = [part.strip() for line in typed for part in re.split(r"&&|\|\|", line)]
     for line in [*shown, *mentioned(page(name))]:
         words = shlex.split(line, comments=True) if line.startswith("./run") else []
         if len(words) > 1:
@@ -55,7 +61,7 @@ def test_commands_can_be_given(name: str) -> None:
                 above = click.Context(cli.skewgate, info_name="skewgate")
                 _, command, rest = cli.skewgate.resolve_command(above, words[1:])
                 assert command is not None
-                command.make_context(verb, rest, parent=above)  # raises for what it does not take
+                command.make_context(verb, rest, parent=above).close()  # raises for what it does not take
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/dialects.md", "docs/tutorial.md"])

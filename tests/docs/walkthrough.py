@@ -37,7 +37,9 @@ ELLIPSIS: Final = "…"
 
 _BLOCK: Final = re.compile(r"((?:^<!-- [^\n]+ -->\n)*)^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _DIRECTIVE: Final = re.compile(r"<!-- (\w+)(?:: (.+?))? -->")
-_VARYING: Final = re.compile(r"\d+(\.\d+)? s ago *|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z")
+_VARYING: Final = re.compile(
+    r"\d+(\.\d+)? s ago *|\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d\.\d+Z)?|\d\d? [A-Z][a-z]{2}( \d\d:\d\d)?$"
+)
 
 
 class Command(NamedTuple):
