@@ -21,6 +21,7 @@ from gateway.controlplane.config_watch import ConfigWatch
 from gateway.controlplane.prober import Prober
 from gateway.controlplane.reload import Reloader
 from gateway.controlplane.snapshot_holder import StabilizationTimer
+from gateway.controlplane.sunset_watch import watch_sunsets
 from gateway.runtime.process import end_tasks
 from gateway.settings import Loaded, Settings, read_file
 from gateway.settings.own_addresses import own_addresses
@@ -142,6 +143,8 @@ async def watching(parts: Parts) -> AsyncIterator[Signals]:
     """Watches certificates and configuration files, and acts on signals, also during the drain."""
     plan, signals = parts.plan, Signals(parts.plane, parts.reloader)
     async with AsyncExitStack() as stack:
+        sunsets = asyncio.get_running_loop().create_task(watch_sunsets(plan.known.snapshot_holder))
+        stack.push_async_callback(end_tasks, sunsets)
         parts.certificate_watch.start()
         stack.push_async_callback(parts.certificate_watch.close)
         stack.push_async_callback(signals.close)

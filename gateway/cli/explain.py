@@ -138,6 +138,7 @@ def _facts(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "offer", f"{ends} ({offer['policy']}{ceiling}), phase {offer['phase']}"
     if explanation.get("version"):
         yield "version", explanation["version"]
+    yield from (("announces", ": ".join(header)) for header in explanation.get("announces") or ())
     if operation := explanation.get("operation"):
         exists = "exists" if operation["exists"] else "does not exist"
         text = f"{operation['method']} {operation['path']} {exists} at this version: {operation['versions']}"

@@ -121,8 +121,12 @@ def page(document: Mapping[str, Any], now: float, paint: Paint, *, whole: bool =
         for name, service in services.items()
         for source, report in service.get("sources", {}).items()
     ]
+    announced = [
+        plain(f"{name}: {it['lifecycle']['announced']}") for name, it in worst_first if "lifecycle" in it
+    ]
+    rows = [_service_row(name, service) for name, service in worst_first]
     tables = [
-        table(SERVICE_COLUMNS, [_service_row(name, service) for name, service in worst_first], paint),
+        "\n".join([table(SERVICE_COLUMNS, rows, paint), *announced]),
         "\n".join([table(BACKEND_COLUMNS, backend_rows, paint), *left_out]),
     ]
     if source_rows:

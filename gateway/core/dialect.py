@@ -21,6 +21,7 @@ from typing import Any, ClassVar, NamedTuple, Self, SupportsIndex, TypeAlias, fi
 from urllib.parse import unquote
 
 from gateway.core.decision.operations import Operations
+from gateway.core.fleet.lifecycle import Line
 from gateway.core.http.links import LinkRewriter, move
 from gateway.core.http.message import REASON_PHRASES, Header, RequestHead, Response
 from gateway.core.http.request_ids import PLAIN_IDS, RequestIds
@@ -521,6 +522,10 @@ class Dialect(ABC):
         The result is kept for the same arguments.
         """
         return None
+
+    def announce_sunset(self, body: bytes, sunset: Line) -> bytes:
+        """A rewritten discovery document that announces the end of versions, if its form has a place."""
+        return body
 
     # -- 4. probes
 

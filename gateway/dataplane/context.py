@@ -17,7 +17,9 @@ from gateway.core.decision.decision import DecisionKey, Resolution
 from gateway.core.decision.response import ResponseRewrite
 from gateway.core.decision.selection import RANDOM_BITS
 from gateway.core.fleet.fleet import Fact
+from gateway.core.fleet.lifecycle import ANNOUNCED
 from gateway.core.fleet.limits import Limits
+from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import ServiceView, Snapshot, SnapshotSource
 from gateway.core.fleet.timeouts import Timeouts
 from gateway.core.http.message import CLIENT_CERT
@@ -232,8 +234,9 @@ class Context:
         self._reads_ids = reads_ids
         self.request_layouts, self.response_layouts = LayoutBudget(), LayoutBudget()
         self._request_reader = self._trusted_request_reader = self._new_request_reader(frozenset())
-        self._response_readers: dict[frozenset[str], ResponseReader] = {}
-        """Response readers by owned field names: services with the same ones share a reader."""
+        self._response_readers: dict[frozenset[str] | Service, ResponseReader] = {}
+        """Response readers by owned field names: services with the same ones share a reader. One with a
+        `lifecycle` has its own."""
         self.forwarding_lines = ForwardingLines()
         self.rate_limiter = RateLimiter()
         self.refusals = Refusals()
@@ -291,12 +294,15 @@ class Context:
 
     def response_reader(self, view: ServiceView) -> ResponseReader:
         """Reader of the response heads of one service."""
-        owned = view.service.dialect.owned_response
-        reader = self._response_readers.get(owned)
+        service = view.service
+        owned = service.dialect.owned_response
+        key = owned if service.lifecycle is None else service
+        reader = self._response_readers.get(key)
         if reader is None:
-            table = NameTable.for_responses(owned | {"vary"})
+            more = {"vary"} if service.lifecycle is None else {"vary", *ANNOUNCED}
+            table = NameTable.for_responses(owned | more)
             table.reads_ids = self._reads_ids
-            reader = self._response_readers[owned] = ResponseReader(table, self.response_layouts)
+            reader = self._response_readers[key] = ResponseReader(table, self.response_layouts)
         return reader
 
     def cache_response(self, key: ResponseCacheKey, rewrite: ResponseRewrite) -> None:

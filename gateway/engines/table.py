@@ -419,6 +419,7 @@ def _range(resolution: Resolution, traits: Traits) -> tuple[str, ...] | None:
         or version is None
         or offered is None
         or resolution.rewrites_document
+        or resolution.view.service.is_deprecated(version)  # a row cannot announce its end
         or any(member.legacy for member in resolution.candidates.members)
     ):
         return None

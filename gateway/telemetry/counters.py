@@ -104,7 +104,7 @@ class BackendCounters(OwnerCounters):
 class Subtotal:
     """Requests of a service that count under the same keys, since its subtotals were last poured."""
 
-    __slots__ = ("bytes_in", "bytes_out", "code", "negotiation", "of_backend", "requests", "version")
+    __slots__ = ("bytes_in", "bytes_out", "code", "ends", "negotiation", "of_backend", "requests", "version")
 
     def __init__(self, code: tuple[int, str]) -> None:
         self.requests = 0
@@ -118,6 +118,8 @@ class Subtotal:
         """Key in the series of requests by served version; None: they were not served at a version."""
         self.of_backend: Histogram | None = None
         """Durations of the backend that answered; None: none did, or it is not configured any more."""
+        self.ends = False
+        """Whether the requests were served at a version whose end is announced."""
 
 
 @final
@@ -157,6 +159,10 @@ class ServiceCounters(OwnerCounters):
             subtotal.negotiation = (requested or _NOT_READ, result)
             if result is NegotiationResult.SERVED:
                 subtotal.version = self._counted_version(version, view)
+                service = None if view is None else view.service
+                subtotal.ends = service is not None and service.is_deprecated(
+                    service.dialect.scheme.parse(version)
+                )
         of_backend = self.backends.get(backend)
         if of_backend is not None:
             subtotal.of_backend = of_backend.durations
@@ -174,6 +180,8 @@ class ServiceCounters(OwnerCounters):
                 self.negotiations[subtotal.negotiation] += subtotal.requests
             if subtotal.version is not None:
                 self.served[subtotal.version] += subtotal.requests
+            if subtotal.ends:
+                self.cell(OfService.deprecated_requests)[()] += subtotal.requests
         self.subtotals.clear()
 
     def configure(self, names: Collection[str]) -> None:

@@ -134,6 +134,16 @@ def test_status_says_who_gets_no_requests_and_why() -> None:
     assert other.endswith("its health check /x answers 503")
 
 
+def test_status_shows_the_announced_end_of_versions_below_the_services() -> None:
+    words = "below 1.20 deprecated from 2026-01-15"
+    services = {"s": {"offer": {}, "lifecycle": {"announced": words}}, "t": {"offer": {}}}
+
+    shown, *_ = page({"services": services}, 0.0, Paint(io.StringIO())).split("\n\n")
+
+    assert shown.splitlines()[-1] == f"s: {words}"
+    assert shown.count("\n") == 3
+
+
 async def test_without_known_versions_there_is_no_range(fleet: Fleet, write: Write, call_main: Call) -> None:
     await fleet.old.stop()
     await fleet.new.stop()

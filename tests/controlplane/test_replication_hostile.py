@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from gateway.controlplane.replication.entries import config_digest, read_live, w
 from gateway.controlplane.replication.reading import Readings
 from gateway.core.agreement.record import UnreadableRecord
 from gateway.core.fleet.fleet import Drain, Pin
+from gateway.core.fleet.lifecycle import Lifecycle, Line
 from gateway.core.fleet.service import Service
 from tests.controlplane.memory_store import MemoryCluster
 from tests.controlplane.test_replication import P, Replica, Site, site
@@ -226,6 +228,9 @@ def _with(options: object, **more: Any) -> Service:
     return service("api-1", dialect=dialect, **more)
 
 
+DAYS = (date(2030, 1, 1), date(2030, 1, 2))
+
+
 def test_the_digest_is_that_of_values_and_not_of_releases() -> None:
     plain = config_digest(_with(Earlier()))
     assert plain == "495503465339a2f2"
@@ -237,6 +242,7 @@ def test_the_digest_is_that_of_values_and_not_of_releases() -> None:
         *(_with(Earlier("x-other")), _with(Later(added=True)), _with(Earlier(), ceiling=v("1.3"))),
         _with(Earlier(), retry_after=False),
         _with(Earlier(), negotiates_legacy=True),
+        *(_with(Earlier(), lifecycle=Lifecycle(None, Line(v("1.3"), day))) for day in DAYS),
     ]
     assert len({plain, *map(config_digest, others)}) == len(others) + 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import date
 from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from gateway.core.decision.routing import Routes
 from gateway.core.dialect import Advertisement, Dialect
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import Drain
+from gateway.core.fleet.lifecycle import Lifecycle, Line
 from gateway.core.fleet.service import Match, Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import RequestHead, normalize_name, render
@@ -114,6 +116,16 @@ def test_where_a_legacy_member_may_get_the_request_the_gateway_serves_it() -> No
     table = the_table(fleet(ironic, VersionSet.read("1.1-1.9", ironic.scheme), legacy=True))
     assert {row.version for row in table.rows} == {f"1.{minor}" for minor in range(2, 10)}
     assert not the_table(fleet(ironic, legacy=True)).rows
+
+
+def test_a_version_whose_end_is_announced_is_in_no_row_however_it_was_asked_for() -> None:
+    """A row cannot add headers. Without a version, a request is served at 1.1."""
+    ironic = Ironic()
+    line = Line(ironic.scheme.require("1.5"), date(2030, 1, 1))
+    versions = VersionSet.read("1.1-1.9", ironic.scheme)
+    table = the_table(fleet(ironic, versions, lifecycle=Lifecycle(line)))
+    assert {row.version for row in table.rows} == {f"1.{minor}" for minor in range(5, 10)}
+    assert all(any(row.asked) for row in table.rows)
 
 
 def test_a_route_set_that_the_engine_lacks_is_replaced_by_the_largest_one_inside_it() -> None:

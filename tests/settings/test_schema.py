@@ -174,6 +174,7 @@ def with_value(path: Path, value: object) -> dict[str, Any]:
     if path[-2:-1] == ("[]",) and path[-1] in OF_SOURCES:  # instead of a URL
         place = {} if path[-1] in ("dns", "srv", "file") else {"dns": "http://a.example:1"}
         service["backends"] = [{**place, path[-1]: value}]
+    _complete_lifecycle(service.get("lifecycle", {}))
     _complete_tls(whole, service["backends"][0] if service["backends"] else {})
     return _complete_clients(_complete_agreement(_complete_include(whole)))
 
@@ -186,6 +187,12 @@ def _complete_clients(whole: dict[str, Any]) -> dict[str, Any]:
             whole["listen"] = [{"tls": {}}]
             _complete_tls(whole, {})
     return whole
+
+
+def _complete_lifecycle(lifecycle: dict[str, dict[str, str]]) -> None:
+    """Each line needs a version and a day."""
+    for name, line in lifecycle.items():
+        line |= {"below": "1.46", {"deprecated": "since"}.get(name, "at"): "2099-06-30", **line}
 
 
 def _complete_include(whole: dict[str, Any]) -> dict[str, Any]:

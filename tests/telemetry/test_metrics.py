@@ -29,7 +29,7 @@ from gateway.telemetry.series.catalog import GROUPS
 from gateway.telemetry.series.neighbours import OfEngine, OfNames, OfReplicas, OfSources
 from gateway.telemetry.series.now import Now
 from gateway.telemetry.series.process import OfConfiguration, OfProcess, OfWorkers
-from gateway.telemetry.series.service import OfService
+from gateway.telemetry.series.service import OfOffers, OfService
 from gateway.telemetry.status import StateWrites
 from gateway.telemetry.worker_report import WorkerReport, WorkerStats, WorkerUse
 from tests.kit.ironic import holder_of, learn, reconfigure, upto
@@ -44,7 +44,7 @@ CONTRACT: Final = {
     for group in GROUPS
     if group not in SOMETIMES
     for series in group.series
-    if series is not BackendState.backend_leaving
+    if series not in (BackendState.backend_leaving, OfOffers.sunset_timestamp_seconds)
 }
 """Names and types of all others."""
 

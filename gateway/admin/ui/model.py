@@ -49,6 +49,8 @@ class OfferCard(NamedTuple):
     pin: str
     """Version to which an operator has pinned the service; empty: there is none."""
     ceiling: str
+    announced: str
+    """Announced end of old versions: `below 1.20 sunset on 2026-12-01`; empty: there is none."""
     bars: tuple[Bar, ...]
     """Bars of the versions on offer that some backend serves now."""
     unserved: tuple[Bar, ...]

@@ -121,6 +121,7 @@ def offer_card(service: ServiceStatus, drawing: Drawing) -> OfferCard:
     """Makes the texts and bars of a service's offer."""
     view, scheme = service.view, service.scheme
     offer, ceiling, missing = view.offer, view.service.ceiling, unserved(view)
+    lifecycle = view.service.lifecycle
     return OfferCard(
         range=offered(offer, scheme),
         phase=offer.phase.value,
@@ -130,6 +131,7 @@ def offer_card(service: ServiceStatus, drawing: Drawing) -> OfferCard:
         then=_then(view),
         pin="" if view.members.pin is None else scheme.format(view.members.pin),
         ceiling="" if ceiling is None else scheme.format(ceiling),
+        announced="" if lifecycle is None else lifecycle.sentence(scheme),
         bars=drawing.bars(offer.versions - missing),
         unserved=drawing.bars(missing),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from datetime import date
 from enum import Enum
 from hashlib import sha256
 from typing import Final, NamedTuple, final
@@ -169,6 +170,8 @@ def config_digest(service: Service) -> str:
         "match": [sorted(service.match.hosts), service.match.path],
         **({"legacy": "refuse"} if service.negotiates_legacy else {}),
     }
+    if service.lifecycle is not None:
+        noticed["lifecycle"] = _plain(service.lifecycle)
     text = json.dumps(noticed, sort_keys=True, separators=(",", ":"))
     return sha256(text.encode("ascii")).hexdigest()[:16]
 
@@ -198,6 +201,8 @@ def _plain(value: object) -> object:
             return {str(name): _plain(each) for name, each in value.items()}
         case frozenset() | set():
             return sorted((_plain(each) for each in value), key=json.dumps)
+        case date():
+            return value.isoformat()
         case tuple() | list():
             return [_plain(each) for each in value]
         case _:

@@ -310,11 +310,13 @@ def _missing_operation(
     view = resolution.view
     missing = MissingOperation(version, requested, resolution.offered, operation.refusal)
     below = operation.versions.begins_after(version)
+    response = view.service.dialect.refuse_operation(missing)
+    response = response.with_headers(*view.service.announcement(version))
     return replace(
         resolution,
         result=NegotiationResult.BELOW_MIN if below else NegotiationResult.ABOVE_MAX,
         candidates=NO_CANDIDATES,
-        response=for_client(view, view.service.dialect.refuse_operation(missing)),
+        response=for_client(view, response),
         request_field_lines=b"",
         legacy_request_field_lines=b"",
         missing_operation=operation,
@@ -416,13 +418,16 @@ def _answer(
 ) -> Response:
     """The response at an endpoint that the gateway answers; 429 if it has answered too often."""
     dialect, offered = view.service.dialect, view.offer.offered
+    operations, lifecycle = view.service.operations, view.service.lifecycle
     if endpoint.rate_limited and view.service.name in throttled:
         requested = dialect.read_requested(endpoint, as_mapping(head.fields))
         text = "This document was requested too often."
         error = GatewayError(429, text, THROTTLED_RETRY_AFTER, offered=offered, requested=requested)
         return error_response(view, error)
     local_head = RequestHead(head.method, path, head.query, head.fields)
-    response = dialect.answer(endpoint, local_head, offered, view.service.operations)
+    if operations and lifecycle is not None:
+        operations = operations.deprecated_below(lifecycle.below)
+    response = dialect.answer(endpoint, local_head, offered, operations)
     if response.status == 503:  # nothing is on offer yet
         response = with_retry_after(view, response, RETRY_AFTER)
     return for_client(view, response)

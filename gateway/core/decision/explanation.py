@@ -93,7 +93,7 @@ def explain(
             **dict.fromkeys(("service", "dialect", "route", "local_path", "endpoint", "requested", "offer")),
             **dict.fromkeys(("result", "version", "operation")),
             "status": 404,
-            **dict.fromkeys(("candidates", "left_out", "sends", "sends_legacy"), ()),
+            **dict.fromkeys(("candidates", "left_out", "sends", "sends_legacy", "announces"), ()),
             "response": None,
         }
     return {**request, **_routed(head, route, decision, load)}
@@ -134,6 +134,8 @@ def _routed(head: Request, route: Route, decision: _Routed, load: Load) -> dict[
         # As skewgate_negotiations_total would count it; None where nothing is negotiated.
         "result": None if resolution.result is None else resolution.result.value,
         "version": None if _outside(resolution) else resolution.version_text or None,
+        # Response headers about the end of the version, unless the backend or `headers` has them.
+        "announces": () if _outside(resolution) else view.service.announcement(resolution.version),
         "operation": _operation(resolution, head, path),
         # Status of the local response; None: the backend's own.
         "status": None if response is None else response.status,

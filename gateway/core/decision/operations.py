@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Self, TypeAlias, final
@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, unquote
 
 from gateway.core.http.message import METHODS, Request
 from gateway.core.versions.ranges import VersionSet
-from gateway.core.versions.version import Scheme
+from gateway.core.versions.version import Scheme, Version
 from gateway.errors import PathTemplateError
 
 NEXT = "next"
@@ -209,6 +209,16 @@ class Operations:
             if found is not None:
                 return found
         return None
+
+    def deprecated_below(self, version: Version) -> Self:
+        """These operations with the status `deprecated` in all versions below `version`."""
+        found = [replace(rule, methods=(each.method,)) for each in self.listed for rule in each.rules]
+        for at, rule in reversed(list(enumerate(found))):
+            if below := rule.versions.up_to(version.step(-1)):
+                later = replace(rule, versions=rule.versions.down_to(version))
+                earlier = replace(rule, versions=below, status=OperationStatus.DEPRECATED)
+                found[at : at + 1] = [earlier, later] if later.versions else [earlier]
+        return self.of(found)
 
 
 def _tabulated(operations: Mapping[tuple[str, PathTemplate], Operation]) -> _Tables:

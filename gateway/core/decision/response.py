@@ -53,12 +53,14 @@ def rewrite_head(
     In a transparent service, and while nothing is on offer, nothing is added or removed."""
     view, offered = resolution.view, resolution.offered
     dialect = view.service.dialect
-    fields = tuple(fields)
+    edits = resolution.response_edits
+    # What is selected here is not among the fields that the edits change later.
+    fields = tuple(fields) if edits is None else edits.others(fields)
     headers = as_mapping(fields)
     served = dialect.read_response(resolution.endpoint, status, headers)
     fact = _fact(member, served)
     if view.offer.transparent or offered is None:
-        return ResponseRewrite(render(fields), served, fact, edits=resolution.response_edits)
+        return ResponseRewrite(render(fields), served, fact, edits=edits)
     named, negotiated = served.version, resolution.version
     mismatch = _contradicts(served, negotiated)
     missing = named is None and _always_named(resolution, member, status)
@@ -70,17 +72,18 @@ def rewrite_head(
     response = BackendResponse(resolution.endpoint, status, served, written_for, offered, legacy=legacy)
     written = dialect.write_response(response)
     vary = vary_lines(all_values(headers, "vary"), dialect.vary, separately=dialect.vary_separately)
+    shown = named if mismatch or missing else negotiated
     passthrough = (
         (name, value) for name, value in fields if name not in dialect.owned_response and name != "vary"
     )
     return ResponseRewrite(
-        render((*written, *vary, *passthrough)),
+        render((*written, *vary, *view.service.announcement(shown, fields), *passthrough)),
         served,
         fact,
         mismatch,
         missing,
         dialect.scheme.format(named) if named is not None and (mismatch or missing) else "",
-        resolution.response_edits,
+        edits,
     )
 
 

@@ -18,10 +18,12 @@ from gateway.core.fleet.admission import NO_CLIENT_LIMITS, Access, ClientLimits,
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.connections import DEFAULT_REUSE, Reuse
 from gateway.core.fleet.failures import DEFAULT_EJECTION, DEFAULT_RETRY, Ejection, Retry
+from gateway.core.fleet.lifecycle import Lifecycle, Line
 from gateway.core.fleet.limits import DEFAULT_LIMITS, Limits
 from gateway.core.fleet.source import Source
 from gateway.core.fleet.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from gateway.core.http.header_edits import HeaderEdits
+from gateway.core.http.message import Header, normalize_name
 from gateway.core.versions.version import Scheme, Version
 from gateway.keys.addresses import HOST_PATTERN, PATH
 from gateway.keys.kinds import TEXT, Either, ListOf, Table, Text, section
@@ -184,6 +186,8 @@ class Service:
     stabilization: float = 0.0
     """Seconds for which the policy must have given a version before it joins the offer."""
     ceiling: Version | None = None
+    lifecycle: Lifecycle | None = None
+    """Announced end of old versions; None: nothing is announced."""
     default_version: DefaultVersion | None = None
     """Meaning of a request without a version; None: the dialect's default."""
     negotiates_legacy: bool = False
@@ -229,6 +233,24 @@ class Service:
         digest = sha256(repr((found, undiscovered)).encode("utf-8", "surrogatepass")).hexdigest()
         written = f"{self.written.partition('+')[0]}+{digest}" if self.written else ""
         return replace(self, backends=(*own, *found), undiscovered=undiscovered, written=written)
+
+    @property
+    def sunset(self) -> Line | None:
+        """Line below which versions of the service are to end; None: none is announced."""
+        return None if self.lifecycle is None else self.lifecycle.sunset
+
+    def is_deprecated(self, version: Version | None) -> bool:
+        """Whether the end of a served version is announced; false where no version was served."""
+        return self.lifecycle is not None and version is not None and version < self.lifecycle.below
+
+    def announcement(self, version: Version | None, sent: Iterable[Header] = ()) -> tuple[Header, ...]:
+        """Response headers that announce the end of a served version. What the backend has `sent` (names
+        normalized) or the configuration changes is not among them."""
+        if self.lifecycle is None or version is None:
+            return ()
+        edits = self.response_edits or HeaderEdits()
+        added = (normalize_name(name) for name, _ in edits.add)
+        return self.lifecycle.headers(version, {*edits.removed, *added, *(name for name, _ in sent)})
 
     @property
     def has_rules(self) -> bool:

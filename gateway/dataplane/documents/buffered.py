@@ -149,8 +149,8 @@ class BufferedResponse:
         if self.too_large or resolution.offered is None:
             return False
         links = Links(self._member.backend.origin, request.host, public_base)
-        dialect = resolution.view.service.dialect
-        body = rewrites.rewrite(dialect, resolution.endpoint, self.body, resolution.offered, links)
+        endpoint, offered, service = resolution.endpoint, resolution.offered, resolution.view.service
+        body = rewrites.rewrite(service, endpoint, self.body, offered, links)
         if body is None:
             return False
         self._describe(len(body))

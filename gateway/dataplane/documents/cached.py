@@ -75,10 +75,11 @@ class CachedDocument:
         self, resolution: Resolution, host: str, public_base: str, rewrites: RewriteCache
     ) -> Response | None:
         """Response with this cached document to a client that uses `public_base`; None: not for this one."""
-        dialect, endpoint, offered = resolution.view.service.dialect, resolution.endpoint, resolution.offered
+        service, endpoint, offered = resolution.view.service, resolution.endpoint, resolution.offered
+        dialect = service.dialect
         assert offered is not None, "a cached document is used only while something is on offer"
         links = Links(self.backend.origin, self.host, self.public_base, moved_to=public_base)
-        body = rewrites.rewrite(dialect, endpoint, self.body, offered, links)
+        body = rewrites.rewrite(service, endpoint, self.body, offered, links)
         if body is None or self._repeats_host(body, host, public_base):
             return None
         served, version = self.served, self.shown_version(offered)
@@ -88,7 +89,9 @@ class CachedDocument:
             BackendResponse(endpoint, self.status, served, version, offered, legacy=self.legacy)
         )
         vary = vary_lines(self.vary, dialect.vary, separately=dialect.vary_separately)
-        response = Response(self.status, (*written, *vary, *self.fields), body)
+        response = Response(
+            self.status, (*written, *vary, *service.announcement(version), *self.fields), body
+        )
         edits = resolution.response_edits
         return response if edits is None else edits.edit_response(response)
 

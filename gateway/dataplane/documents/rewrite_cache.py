@@ -1,7 +1,7 @@
 """The cache of rewritten discovery documents: the same bytes are parsed once, not for each request (threats
 R-B12).
 
-It changes no result, only its cost: `Dialect.rewrite_document` is pure, and the key is all of its arguments.
+It changes no result, only its cost: what the dialect does is pure, and the key is all of its arguments.
 The client's Host and public address are part of the key, so no client is shown those of another one. Each
 document is still fetched from a backend; `documents.cached` answers without one.
 """
@@ -12,6 +12,8 @@ from collections import OrderedDict
 from typing import Final, NamedTuple, TypeAlias, final
 
 from gateway.core.dialect import Dialect, Endpoint, Links
+from gateway.core.fleet.lifecycle import Line
+from gateway.core.fleet.service import Service
 from gateway.core.versions.ranges import VersionSet
 
 MAX_DOCUMENTS: Final = 64
@@ -19,7 +21,7 @@ MAX_SIZE: Final = 4 * 1024 * 1024
 """Maximum bytes of all cached documents, before and after rewriting. Clients choose the Hosts and backends
 the bodies, so number and bytes are bounded. What is displaced is parsed again."""
 
-_Key: TypeAlias = tuple[Dialect, Endpoint, Links, bytes]
+_Key: TypeAlias = tuple[Dialect, Endpoint, Links, bytes, Line | None]
 
 
 class _Entry(NamedTuple):
@@ -42,15 +44,18 @@ class RewriteCache:
         return len(self._entries)
 
     def rewrite(
-        self, dialect: Dialect, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
+        self, service: Service, endpoint: Endpoint, body: bytes, offered: VersionSet, links: Links
     ) -> bytes | None:
-        """Rewritten document, from the cache or by `dialect.rewrite_document` (None: not such a document)."""
-        key = (dialect, endpoint, links, body)
+        """Rewritten document, from the cache or by `Dialect.rewrite_document` (None: not such a document)."""
+        dialect, sunset = service.dialect, service.sunset
+        key = (dialect, endpoint, links, body, sunset)
         entry = self._entries.get(key)
         if entry is not None and entry.offered == offered:
             self._entries.move_to_end(key)
             return entry.result
         result = dialect.rewrite_document(endpoint, body, offered, links)
+        if result is not None and sunset is not None:
+            result = dialect.announce_sunset(result, sunset)
         if entry is not None:
             self._drop(key)
         size = len(body) + len(result or b"") + len(links.host) + len(links.public)

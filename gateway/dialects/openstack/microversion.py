@@ -34,6 +34,7 @@ from gateway.core.dialect import (
     RequestedVersion,
     VersionRefusal,
 )
+from gateway.core.fleet.lifecycle import Line
 from gateway.core.http.json_body import read_json
 from gateway.core.http.message import Header, all_values, normalize_name
 from gateway.core.versions.ranges import VersionSet
@@ -293,6 +294,17 @@ class MicroversionDialect(Dialect):
     ) -> tuple[Header, ...]:
         """The request headers for backends with the version, at negotiated endpoints."""
         return self.version_headers(version) if endpoint.negotiated else ()
+
+    def announce_sunset(self, body: bytes, sunset: Line) -> bytes:
+        """The document with `next_min_version` and `not_before` beside each minimum, by the guideline."""
+        document = load_document(body) or {}
+        for entry in _objects_below(document):
+            text = entry.get("min_version")
+            lowest = self.scheme.parse(text) if isinstance(text, str) else None
+            if lowest is not None and lowest.major == sunset.below.major and lowest < sunset.below:
+                entry.setdefault("next_min_version", self.scheme.format(sunset.below))
+                entry.setdefault("not_before", sunset.day.isoformat())
+        return json.dumps(document).encode("ascii")
 
     @abstractmethod
     def version_headers(self, version: Version) -> tuple[Header, ...]:

@@ -131,7 +131,7 @@ def read_releases(
     releases = {}
     for name, text in written.items():
         place = child(node, name)
-        version = _read_version(text, dialect, place, findings)
+        version = read_version(text, dialect, place, findings)
         if version is None:
             continue
         known = dialect.releases.get(name)
@@ -146,7 +146,7 @@ def read_releases(
     return releases
 
 
-def _read_version(
+def read_version(
     text: str, dialect: Dialect, node: Node | None, findings: Findings, otherwise: str = ""
 ) -> Version | None:
     """Read one version of the file; None: it was reported. `otherwise`: other allowed words, for the hint."""
@@ -173,7 +173,7 @@ def read_ceiling(
         hint = f"write {{release: {quoted(written)}}}"
         findings.bad_value(place, "this is the name of a release", hint)
     else:
-        ceiling = _read_version(written, dialect, place, findings)
+        ceiling = read_version(written, dialect, place, findings)
     if ceiling is None:
         return None
     if releases and ceiling > (highest := max(releases.values())):
@@ -218,5 +218,5 @@ def read_default_version(
         return None
     if kind := DEFAULT_VERSION_WORDS.get(text):
         return DefaultVersion(kind)
-    version = _read_version(text, dialect, node, findings, ", minimum, maximum or refused")
+    version = read_version(text, dialect, node, findings, ", minimum, maximum or refused")
     return None if version is None else DefaultVersion(DefaultKind.CONSTANT, version)

@@ -27,6 +27,7 @@ from gateway.settings.sections.access import WrittenAccess, read_access
 from gateway.settings.sections.backend import BACKEND, WrittenBackend, check_backends, read_backends
 from gateway.settings.sections.dialect import check_rules, read_dialect
 from gateway.settings.sections.headers import Headers, read_header_edits
+from gateway.settings.sections.lifecycle import WrittenLifecycle, read_lifecycle
 from gateway.settings.sections.offer import (
     WrittenOffer,
     read_at_least,
@@ -92,6 +93,11 @@ class WrittenService:
         {},
         reason="What every backend serves, without a ceiling.",
         example={"ceiling": "1.90"},
+    )
+    lifecycle: WrittenLifecycle = section(WrittenLifecycle, title="Lifecycle").key(
+        {},
+        reason="Nothing is deprecated.",
+        example={"deprecated": {"below": "1.46", "since": "2026-01-15"}},
     )
     releases: Mapping[str, str] = Table(LINE, VERSION).key(
         {},
@@ -262,6 +268,7 @@ class _ServiceReader:
         request_edits, response_edits = read_header_edits(
             written.headers, dialect, child(node, "headers"), findings
         )
+        ceiling = read_ceiling(offer, known_releases, backends, dialect, child(node, "offer"), findings)
         # What is inherited, and what files of TLS hold, may change while the service is written as before.
         all_tls = [*(each.tls for each in backends), *(each.tls for each in sources)]
         digested = node and (plain(node), timeouts, limits, all_tls)
@@ -275,7 +282,8 @@ class _ServiceReader:
             policy=Policy(offer.policy),
             at_least=at_least,
             stabilization=offer.stabilization,
-            ceiling=read_ceiling(offer, known_releases, backends, dialect, child(node, "offer"), findings),
+            ceiling=ceiling,
+            lifecycle=read_lifecycle(written.lifecycle, dialect, ceiling, child(node, "lifecycle"), findings),
             default_version=read_default_version(
                 written.default_version, dialect, child(node, "default_version"), findings
             ),
@@ -304,6 +312,8 @@ class _ServiceReader:
         releases = child(self.node, "releases")
         nodes = [
             child(self.node, "offer", "ceiling"),
+            child(self.node, "lifecycle", "deprecated", "below"),
+            child(self.node, "lifecycle", "sunset", "below"),
             child(self.node, "default_version"),
             *(
                 child(item, "versions")

@@ -70,6 +70,7 @@ CODES: Final[Mapping[str, str]] = {
     "number": "a version that other tools read as a number (warning)",
     "repeated-prefix": "a path in a dialect's options that repeats match.path (warning)",
     "sent-in-clear": "a secret that probes send over http to discovered backends (warning)",
+    "sunset-passed": "a sunset whose day has come, while nothing refuses its versions (warning)",
     "tag": "a YAML tag",
     "too-deep": "too many nested levels",
     "too-large": "a file that is too large for a configuration",

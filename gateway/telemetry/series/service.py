@@ -117,6 +117,7 @@ class OfService(Group, level=SERVICE):
         "version that no backend has advertised, or that is not known.",
         {"version": UpTo(MAX_VERSIONS)},
     )
+    deprecated_requests = counter("Requests served at a version whose end is announced (`lifecycle`).")
     offer_changes = counter(
         "Moves of an end of the offer.",
         {"bound": ("min", "max"), "direction": ("up", "down")},
@@ -163,6 +164,11 @@ class OfOffers(Group, level=SERVICE, as_configured=True):
         "Range on offer; one series per service, always 1. Both ends are empty while nothing is offered.",
         {"min": OPEN, "max": OPEN},
         read=lambda it, now: {ends(it.offer.versions, it.service.dialect.scheme): 1},
+    )
+    sunset_timestamp_seconds = gauge(
+        "Time at which the versions below `lifecycle.sunset.below` are to end.",
+        read=lambda it, now: None if it.service.sunset is None else it.service.sunset.timestamp,
+        sparse=True,
     )
     phase = gauge(
         "Phase of the upgrade: 1 for the present one, 0 for the others.",
