@@ -47,7 +47,13 @@ FIELDS: Final = {
 }
 
 
-class Anything:
+class AnyClass(type):
+    def __getattr__(cls, name: str) -> Anything:
+        """Stand for a member of an enumeration, which Python 3.11.2 looks up by its name."""
+        return Anything()
+
+
+class Anything(metaclass=AnyClass):
     """Stands for every class of the gateway that a message has inside."""
 
     def __new__(cls, *args: object, **kwargs: object) -> Anything:
