@@ -20,7 +20,7 @@ the two connections. Their deadlines are compared with `Context.now`, a clock th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from gateway.core.decision.decision import (
     Answer,
@@ -85,9 +85,6 @@ if TYPE_CHECKING:
     from gateway.dataplane.http1.response_head import ResponseHead
     from gateway.dataplane.limits.client_limiter import CountedRequest
     from gateway.telemetry.usage import UsageSubtotal
-
-ERRORS: Final = 400
-"""Lowest status of an error (RFC 9110 15)."""
 
 
 @final
@@ -170,8 +167,16 @@ class Exchange(AttemptOwner):
         if type(decision) is not Forward:
             self._respond_decision(decision)
             return
-        if context.usage is not None:
-            self._count(decision.methods[0])
+        usage, client = context.usage, self.downstream
+        if usage is not None:
+            self._subtotal = client.subtotal = usage.count(
+                client.subtotal,
+                self.resolution,
+                self.record,
+                request.passthrough,
+                decision.methods[0],
+                request.path,
+            )
         context.in_flight_by_service[self.record.service] += 1
         self.stage = ADMITTED
         if request.upgrade:
@@ -219,28 +224,21 @@ class Exchange(AttemptOwner):
     def _count(self, method: str, result: str = "") -> None:
         """Count the request in the record of usage, now that it is decided. If it was decided before, it
         moves. `method`: that of its operation. `result`: if it is not that of the resolution."""
-        usage = self.context.usage
+        usage, request, before = self.context.usage, self.request, self._subtotal
         if usage is None:
             return
-        downstream, request, before = self.downstream, self.request, self._subtotal
-        self._subtotal = downstream.subtotal = usage.count(
-            downstream.subtotal,
-            self.resolution,
-            self.record,
-            request.passthrough,
-            method,
-            request.path,
-            result,
-        )
+        found = usage.find(self.resolution, self.record, request.passthrough, method, result)
+        found.paths.append(request.path)
+        self._subtotal = found
         if before is not None:
             usage.take_back(before, request.path)
 
     def _prove_product(self) -> None:
-        """Note in the record of usage that this request's client was served, and not only asked."""
-        subtotal, usage, status = self._subtotal, self.context.usage, self.record.status
-        if subtotal is not None and usage is not None and subtotal.product and 0 < status < ERRORS:
+        """Count the request under its client's product, if that was served for the first time."""
+        subtotal, usage = self._subtotal, self.context.usage
+        if subtotal is not None and subtotal.product and usage is not None:
             self._subtotal = None
-            usage.prove(subtotal, self.request.path)
+            usage.prove(subtotal, self.record.status, self.request.path)
 
     # -- the request body
 
@@ -633,8 +631,7 @@ class Exchange(AttemptOwner):
         """End the exchange (stop 8 of 8): give back what was counted and hand out the RequestRecord."""
         context, record = self.context, self.record
         stage, attempt = self.stage, self._attempt
-        if self._subtotal is not None and self._subtotal.product:
-            self._prove_product()
+        self._prove_product()
         if stage is not DECIDING and stage is not TUNNELLING:
             context.in_flight_by_service[record.service] -= 1
         self.stage = ENDED
