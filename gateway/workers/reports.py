@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
-from typing import NamedTuple, Protocol, final
+from typing import NamedTuple, final
 
-from gateway.core.usage.record import UsageReport
+from gateway.controlplane.usage.keeper import UsageKeeper
 from gateway.telemetry.counters import Counted
 from gateway.telemetry.worker_report import WorkerReport, WorkerStats, plus
 from gateway.workers.messages import Report
@@ -31,16 +31,6 @@ class CutOff(NamedTuple):
         return f" (by its last report: requests under way {self.requests}, tunnels {self.tunnels})"
 
 
-class UsageSink(Protocol):
-    """Interface to the record of usage (`controlplane.usage.keeper`)."""
-
-    def received(self, report: UsageReport, /) -> None:
-        """Add the report of a worker."""
-
-    def lost(self, why: str, /) -> None:
-        """Note that what a worker has counted since its last report is lost."""
-
-
 @final
 class Reports:
     """Sums of the reports of all workers. `running`: a live view of those running. `count`: `Metrics.add`.
@@ -50,7 +40,7 @@ class Reports:
         self,
         running: Iterable[WorkerHandle],
         count: Callable[[Counted], None],
-        usage: UsageSink | None = None,
+        usage: UsageKeeper | None = None,
     ) -> None:
         self._running = running
         self._count = count

@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Final, NamedTuple, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
+from gateway.controlplane.usage.keeper import UsageKeeper
 from gateway.core.decision.decision import DocumentKey
 from gateway.core.fleet.publication import Publication
 from gateway.dataplane.documents.cached import CachedDocuments
@@ -30,7 +31,7 @@ from gateway.telemetry.worker_report import WorkerReport, WorkerStats, plus
 from gateway.workers import messages
 from gateway.workers.build_id import build_id
 from gateway.workers.publisher import Publisher, Recipient, holds_records, lowest_held, offers
-from gateway.workers.reports import Reports, UsageSink
+from gateway.workers.reports import Reports
 from gateway.workers.shares import TokenBroker
 from gateway.workers.stand_in_acceptor import StandInAcceptor
 from gateway.workers.worker_handle import PROGRAM, WorkerHandle, WorkerStage, ending_of
@@ -85,7 +86,7 @@ class WorkerProcesses:
         count: Callable[[Counted], None],
         *,
         acknowledged: Callable[[], None] = lambda: None,
-        usage: UsageSink | None = None,
+        usage: UsageKeeper | None = None,
         timing: Timing = TIMING,
         program: Sequence[str] = PROGRAM,
     ) -> None:

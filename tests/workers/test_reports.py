@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.controlplane.usage.keeper import UsageKeeper
 from gateway.core.usage.record import UsageReport
 from gateway.telemetry.counters import Counted
 from gateway.telemetry.metrics import Metrics
@@ -172,7 +175,7 @@ def test_usage_is_lost_with_a_worker_that_has_served_and_sent_no_last_report(
     served: bool, numbers: list[int], losses: int
 ) -> None:
     handle, usage = WorkerHandle(0, lambda _, __: None), Usage()
-    reports = Reports([handle], Metrics().add, usage)
+    reports = Reports([handle], Metrics().add, cast(UsageKeeper, usage))
     handle.serving_at = 1.0 if served else None
     found = [UsageReport("w", sequence + 1, {}) for sequence in range(len(numbers))]
     for number, each in zip(numbers, found, strict=True):
