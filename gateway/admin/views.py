@@ -96,12 +96,9 @@ def _service(service: ServiceStatus) -> dict[str, Any]:
         "reachable": _range(offer.reachable, scheme),
     }
     if (lifecycle := view.service.lifecycle) is not None:
-        shown["lifecycle"] = {
-            "announced": lifecycle.sentence(scheme),
-            **{
-                name: {"below": scheme.format(line.below), "date": line.day.isoformat(), "link": line.link}
-                for name, line in lifecycle.lines.items()
-            },
+        shown["lifecycle"] = {"announced": lifecycle.sentence(scheme)} | {
+            name: {"below": scheme.format(line.below), "date": line.day.isoformat(), "link": line.link}
+            for name, line in lifecycle.lines.items()
         }
     if service.gateway.agreement is not None and service.agreement is not None:
         shown["agreement"] = _agreement_about(service.agreement, service.gateway.agreement)

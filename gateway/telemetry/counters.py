@@ -159,10 +159,9 @@ class ServiceCounters(OwnerCounters):
             subtotal.negotiation = (requested or _NOT_READ, result)
             if result is NegotiationResult.SERVED:
                 subtotal.version = self._counted_version(version, view)
-                service = None if view is None else view.service
-                subtotal.ends = service is not None and service.is_deprecated(
-                    service.dialect.scheme.parse(version)
-                )
+                if view is not None:
+                    parsed = view.service.dialect.scheme.parse(version)
+                    subtotal.ends = view.service.is_deprecated(parsed)
         of_backend = self.backends.get(backend)
         if of_backend is not None:
             subtotal.of_backend = of_backend.durations

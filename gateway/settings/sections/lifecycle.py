@@ -93,17 +93,15 @@ def read_lifecycle(
     written: WrittenLifecycle, dialect: Dialect, ceiling: Version | None, node: Node | None, found: Findings
 ) -> Lifecycle | None:
     """The announced end of versions; None: there is none. `node`: the key `lifecycle`."""
-    given: list[tuple[str, WrittenLine, date]] = []
-    if written.deprecated is not None:
-        given.append(("deprecated", written.deprecated, written.deprecated.since))
-    if written.sunset is not None:
-        given.append(("sunset", written.sunset, written.sunset.at))
     lines, scheme, sunset_node = {}, dialect.scheme, child(node, "sunset")
-    for name, line, day in given:
+    for name, line in (("deprecated", written.deprecated), ("sunset", written.sunset)):
+        if line is None:
+            continue
         place = child(node, name, "below")
         below = read_version(line.below, dialect, place, found)
         if below is None:
             continue
+        day = line.since if isinstance(line, WrittenDeprecation) else line.at
         lines[name] = Line(below, day, line.link)
         if ceiling is not None and below > ceiling:
             highest = scheme.format(ceiling)
