@@ -58,5 +58,5 @@ def _own(path: str, users: tuple[int, ...]) -> Path:
     """The path without links. Raises `ForeignFileError`."""
     trusted = trusted_users(*users)
     real = real_path(path, trusted)
-    require_all_own([Path(f"{real}{suffix}") for suffix in ("", "-wal", "-shm")], trusted)
+    require_all_own([Path(f"{real}{suffix}") for suffix in ("", "-wal", "-shm", "-journal")], trusted)
     return real

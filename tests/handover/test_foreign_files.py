@@ -204,7 +204,7 @@ def test_R3_T4_var_run_is_roots_link(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @of_root
-@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-journal"])
 async def test_R3_T4_a_database_of_another_user_is_not_opened(house: House, suffix: str) -> None:
     path = Path(f"{house.state}.usage{suffix}")
     make_file(path)
