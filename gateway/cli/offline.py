@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from time import monotonic, time
-from typing import Any
+from typing import Any, Final
 
 from gateway.cli.command import read_settings
 from gateway.controlplane.discovery.discovery import Discovery
@@ -35,6 +36,13 @@ from gateway.dataplane.http1.request_head import read_described, refusal_sentenc
 from gateway.errors import AdminError, FramingError
 from gateway.settings import Settings
 from gateway.telemetry.metrics import Metrics
+
+_JUDGED_OR_HARMLESS: Final = frozenset(
+    "name backends policy at_least stabilization ceiling lifecycle default_version negotiates_legacy "  # noqa: SIM905
+    "releases operations maintenance retry_after probe retry ejection timeouts reuse response_edits written "
+    "sources undiscovered".split()
+)
+"""Fields of `Service` whose change is a part of the answer, or refuses nobody."""
 
 
 async def explain_offline(
@@ -127,8 +135,8 @@ def answer_offline(
     after = {each.name: each for each in _discovered(wanted, saved)}.get(name)
     if after is None:
         return answer(record, days, before, None, doubts)
-    old, new = _reading(settings, name), _reading(wanted, name)
-    doubts += [f"`{key}` changes how requests are read" for key in old if old[key] != new[key]]
+    old, new = _not_judged(settings, name), _not_judged(wanted, name)
+    doubts += [f"`{key}` changes, and what that does is not judged" for key in old if old[key] != new[key]]
     return answer(record, days, before, reconfigured(before, after, now), doubts)
 
 
@@ -139,11 +147,16 @@ def _discovered(settings: Settings, saved: Mapping[str, SavedState]) -> tuple[Se
     return discovery.completed(settings.services)
 
 
-def _reading(settings: Settings, name: str) -> dict[str, object]:
-    """What decides which requests are a service's, whose they are, and what they ask for, by key."""
-    dialects = [each.dialect for each in settings.services if each.name == name]
+def _not_judged(settings: Settings, name: str) -> dict[str, object]:
+    """What else than versions decides whose and whether a service's requests are, by key: all keys but those
+    that the answer judges, and those that never refuse a request."""
+    own = next(each for each in settings.services if each.name == name)
     return {
-        "clients": settings.clients,
+        **{key: getattr(settings, key) for key in ("clients", "trusted_proxies", "untrusted_headers")},
+        **{
+            each.name: getattr(own, each.name) for each in fields(own) if each.name not in _JUDGED_OR_HARMLESS
+        },
+        "access": own.access and own.access.__reduce__(),  # its lists
         "match": {each.name: each.match for each in settings.services},
-        "dialect": [(each.name, each.made_of) for each in dialects],
+        "dialect": (own.dialect.name, own.dialect.made_of),
     }

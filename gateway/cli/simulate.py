@@ -158,7 +158,7 @@ def _row(one: Mapping[str, Any], acknowledged: Collection[str]) -> list[TableCel
     return [
         client if len(client) <= _WIDEST else f"{client[: _WIDEST - 1]}…",
         asked_for({**one, "versions": [one["asked"]] * bool(one["asked"])}),
-        one["now"],
+        one["now"] or _THEN["transparent"],
         (one["then"] or _THEN.get(one["result"], "refused"), Style.YELLOW),
         f"{one['requests']:>8}",
         strftime("%d %b", gmtime(one["last"])),

@@ -160,6 +160,8 @@ def test_a_removed_backend(recorded: Make, capfd: pytest.CaptureFixture[str]) ->
         ("    offer", "    match: {path: /x}\n    offer", 4, "`match` changes"),
         ("10.0.0.0/8", "10.0.0.0/9", 4, "`clients` changes"),
         ("ironic", "chef", 4, "`dialect` changes"),
+        ("    offer", "    access: {allow: [10.0.0.0/8]}\n    offer", 4, "`access` changes"),
+        ("listen", "trusted_proxies: [10.0.0.1]\nlisten", 4, "`trusted_proxies` changes"),
         ("baremetal", "metal", 3, "404"),
         ("    offer", "    maintenance: {}\n    offer", 3, "refused"),
         (
@@ -186,6 +188,14 @@ def test_another_configuration(
 
     assert main(["simulate", "baremetal", "--config", str(candidate), *recorded(ROW)]) == code
     assert words in capfd.readouterr().out
+
+
+def test_rules_that_stay_are_no_reason_to_doubt(recorded: Make, config: Path) -> None:
+    rules = "    access: {allow: [10.0.0.0/8]}\n    headers: {request: {add: {X-Team: a}}}\n    offer"
+    config.write_text(CONFIG.replace("    offer", rules))
+    options = recorded(ROW)
+
+    assert main(["simulate", "baremetal", "--config", str(config), *options]) == 0
 
 
 async def test_a_gateway_and_its_database_give_the_same_answer(

@@ -79,8 +79,8 @@ def answer(
     name, scheme = before.service.name, before.service.dialect.scheme
     affected, unclear = _affected_and_unclear(record, before, after)
     reasons = [*doubts, *why_incomplete(record, name, Scope.ALL, of_days=days is not None)]
-    begins = (each.begins for source in record.sources for each in source.periods)
-    if days is None and min(begins, default=math.inf) > (record.until - 1) * DAY:
+    begins = (min((each.begins for each in one.periods), default=math.inf) for one in record.sources)
+    if days is None and max(begins, default=math.inf) > (record.until - 1) * DAY:
         reasons.append("not one whole day is recorded")
     if not before.offer.versions:
         reasons.append("nothing is on offer now")
@@ -110,17 +110,20 @@ def _affected_and_unclear(
     judged: dict[tuple[str, ...], tuple[Judgement | None, Judgement | None]] = {}
     other_operations = after is not None and after.service.operations != before.service.operations
     for (_, row), count in record.rows.items():
-        if row.service != before.service.name or row.result == "denied" or not (row.requested or row.result):
-            continue  # refused for another reason, or nothing is negotiated there
+        if row.service != before.service.name or row.result == "denied":
+            continue  # refused for another reason
         what_counts = (row.requested, row.asked, row.result, row.operation)
         if what_counts not in judged:
             judged[what_counts] = judge(before, row), _judge_after(before, after, row)
         now, then = judged[what_counts]
         if now is None or then is None:
             unclear[_UNKNOWN] += count.requests
-        elif now.version and (now.version != then.version or then.result not in {now.result, _SERVED}):
+            continue
+        counts = now.version or now.result == NegotiationResult.TRANSPARENT
+        if counts and (now.version != then.version or then.result not in {now.result, _SERVED}):
             what = {name: getattr(row, name) for name in ("client", "named", "requested", "asked")}
-            what |= {"now": now.version, "then": then.version, "result": then.result}
+            executed_at = then.version if then.result == _SERVED else ""
+            what |= {"now": now.version, "then": executed_at, "result": then.result}
             empty = {"requests": 0, "last": 0.0, "operations": Counter[str]()}
             one = affected.setdefault(tuple(what.values()), what | empty)
             one["requests"] += count.requests
@@ -140,6 +143,8 @@ def judge(view: ServiceView, row: RowKey) -> Judgement | None:
     """Judgement of a row's requests under a view; None: the row does not say which version they asked for."""
     service, offer, scheme = view.service, view.offer, view.service.dialect.scheme
     asked = scheme.parse(row.asked)
+    if not (row.requested or row.result):
+        return _judge_unnegotiated(view, row)
     if row.asked == OTHER and row.result in _NOT_OFFERED:  # no backend had ever advertised it
         return Judgement(row.result)
     if not row.requested or (asked is None and row.requested == RequestedKind.EXACT):
@@ -159,6 +164,21 @@ def judge(view: ServiceView, row: RowKey) -> Judgement | None:
         return Judgement("missing_operation")
     served = version in offer.reachable  # else nobody in service serves it: 503
     return Judgement(_SERVED if served else NegotiationResult.UNAVAILABLE, scheme.format(version))
+
+
+def _judge_unnegotiated(view: ServiceView, row: RowKey) -> Judgement | None:
+    """Judgement where nothing is negotiated: any backend that has this part of the API executes the request.
+    The version `-` stands for that. None: the row does not say which part."""
+    method, _, path = row.operation.partition(" ")
+    mount = view.service.dialect.endpoint(method, path, "").mount
+    members = view.members.all
+    if row.operation == OTHER and any(each.advertisement and each.advertisement.mounts for each in members):
+        return None
+    if not members or (mount is not None and not any(each.has_mount(mount) for each in members)):
+        return Judgement("removed")
+    executed = any(each.in_service and (mount is None or each.has_mount(mount)) for each in members)
+    offers = view.offer.versions or view.offer.transparent
+    return Judgement(_SERVED if executed and offers else NegotiationResult.UNAVAILABLE, "-")
 
 
 def _judge_after(before: ServiceView, after: ServiceView | None, row: RowKey) -> Judgement | None:

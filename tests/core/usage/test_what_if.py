@@ -24,6 +24,7 @@ from gateway.core.http.message import RequestHead
 from gateway.core.usage.record import OTHER, Count, Gap, Period, RowKey, Scope, Source, UsageRecord
 from gateway.core.usage.what_if import answer, changed, judge, reconfigured
 from gateway.core.versions.ranges import VersionSet
+from gateway.dialects.openstack.guideline import OpenStack
 from gateway.errors import SkewgateError
 from tests.core.builders import XY, OtherToy, Toy, backend, legacy, service, snapshot, upto
 
@@ -233,7 +234,7 @@ def test_a_version_that_only_a_drained_backend_serves_is_lost_with_the_others() 
     )
     found = answer(record(row("1.3")), 30, before, changed(before, "remove_backend", "old", 1.0))
 
-    assert who(found) == [("osc", "1.3", "1.3", "unavailable", 10)]
+    assert who(found) == [("osc", "1.3", "", "unavailable", 10)]
 
 
 def test_without_the_old_backend_latest_moves_up_once_the_offer_has_settled() -> None:
@@ -274,6 +275,47 @@ def test_a_service_that_stops_refuses_everybody(more: dict[str, Any], result: st
     after = None if not more else replace(before, service=replace(before.service, **more))
 
     assert who(answer(record(row("1.3")), 30, before, after)) == [("osc", "1.3", "", result, 10)]
+
+
+@pytest.mark.parametrize("more, result", [({}, "removed"), ({"maintenance": Maintenance()}, "maintenance")])
+def test_a_service_that_stops_refuses_requests_without_a_version(more: dict[str, Any], result: str) -> None:
+    """Those at endpoints where nothing is negotiated were served, too."""
+    before = view()
+    after = None if not more else replace(before, service=replace(before.service, **more))
+    plain = row("", requested="", result="", version="", endpoint="legacy")
+
+    assert who(answer(record(plain), 30, before, after)) == [("osc", "-", "", result, 10)]
+
+
+def test_without_its_last_backend_nothing_of_a_service_is_served() -> None:
+    before = view({"one": upto(5)})
+    plain = row("", requested="", result="", version="", endpoint="legacy")
+    found = answer(record(plain), 30, before, changed(before, "remove_backend", "one", 1.0))
+
+    assert who(found) == [("osc", "-", "", "removed", 10)]
+
+
+@pytest.mark.parametrize("drained", [[], ["old"]])
+@pytest.mark.parametrize("operation, lost", [("GET /v2/{id}/volumes", True), ("GET /", False)])
+def test_a_part_of_the_api_that_only_one_backend_has_is_lost_with_it(
+    drained: list[str], operation: str, lost: bool
+) -> None:
+    """Cinder's `/v2` has no versions, and new servers do not have it. A backend is drained before it goes."""
+    cinder = OpenStack.configured(OpenStack.Options(service_type="volume"))
+    versions = VersionSet.read_open(">=3.0", cinder.scheme).up_to(cinder.scheme.require("3.60"))
+    old, new = (Advertisement(versions, mounts=frozenset(each)) for each in (["v2"], []))
+    before = view({"old": old, "new": new}, drained=drained, dialect=cinder)
+    plain = row("", requested="", result="", version="", endpoint="unversioned", operation=operation)
+    found = answer(record(plain), 30, before, changed(before, "remove_backend", "old", 1.0))
+
+    assert who(found) == [("osc", "-", "", "removed", 10)] * lost
+    assert found["incomplete"] == []
+
+
+def test_who_was_served_by_legacy_backends_alone_may_be_refused_by_an_offer() -> None:
+    before, after = view({"old": legacy()}), view({"old": upto(9, 4)})
+
+    assert who(answer(record(row("1.3")), 30, before, after))[0][2:] == ("", "below_min", 10)
 
 
 def test_a_service_in_maintenance_is_judged_by_its_offer() -> None:
@@ -377,6 +419,11 @@ def test_other_operations_judge_a_whole_path() -> None:
         ({"sources": (Source("a", (), (ALL_DAYS,), {"r1": (TODAY - 2, TODAY)}),)}, 30, "replica r1"),
         ({"sources": (Source("a", (), (Period((TODAY - 5) * DAY, TODAY * DAY),)),)}, 30, "begins"),
         ({"sources": (Source("a", (), (Period(TODAY * DAY - 60, TODAY * DAY),)),)}, None, "one whole day"),
+        (
+            {"sources": (Source("a", (), (ALL_DAYS,)), Source("b", (), (Period(TODAY * DAY, TODAY * DAY),)))},
+            None,
+            "one whole day",
+        ),
         ({"sources": ()}, None, "one whole day"),
     ],
 )
