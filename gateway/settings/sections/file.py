@@ -200,7 +200,7 @@ class WrittenFile:
     clients: tuple[Client, ...] = ListOf(CLIENT).key(
         (),
         "Names for clients, for usage, the access log and `explain`; the first entry that matches counts. A "
-        "client without a name is known by the product of its User-Agent.",
+        "client without a name is known by the product of its User-Agent (docs/usage.md).",
         reason="Only the operator knows which client is whose.",
         example=[{"name": "nova", "user_agent": "python-ironicclient", "networks": ["10.9.0.0/16"]}],
     )
@@ -213,7 +213,7 @@ class WrittenFile:
     )
     usage: UsageSettings | None = USAGE_OR_OFF.key(
         {},
-        "The record of which clients use which versions, or `off`.",
+        "The record of which clients use which versions, or `off` (docs/usage.md).",
         reason="It costs a request less than a microsecond, and is needed most when nobody thought of it "
         "before.",
         example={"keep": "90d"},

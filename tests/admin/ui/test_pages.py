@@ -6,12 +6,14 @@ import asyncio
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from urllib.parse import quote
 
 import pytest
 
 from gateway.admin.ui import pages
+from gateway.core.clients import Client, Clients
 from gateway.core.fleet.fleet import Drain, Pin, ProbeFailed
 from gateway.core.versions.version import Version
 from gateway.telemetry.recent import LastHour
@@ -270,6 +272,17 @@ async def test_the_form_and_the_api_explain_the_same(admin: StartAdmin) -> None:
 
     assert told["because"] in found.text
     assert told["version"] in found.text
+
+
+async def test_the_form_says_the_name_of_the_client_that_is_described(admin: StartAdmin) -> None:
+    holder = mixed_fleet()
+    holder.update(replace(holder.current, clients=Clients([Client("nova-cron", "curl")])))
+    bed = await admin(holder)
+
+    for user_agent, is_named in (("curl/8", True), ("wget/1", False)):
+        headers = quote(f"User-Agent: {user_agent}")
+        found = await page(bed, f"/ui/explain?path=/v1/nodes&headers={headers}")
+        assert ("nova-cron" in found.text) is is_named
 
 
 @pytest.mark.parametrize(
