@@ -159,6 +159,22 @@ async def test_an_operator_who_gives_up_loses_no_report(path: Path) -> None:
         assert counted(await keeper.read(None, None)) == {LIST: 1}
 
 
+async def test_reports_do_not_pile_up_while_the_disk_hangs(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.controlplane.usage.keeper.MAX_WAITING", 10)
+    held = threading.Event()
+    async with keeper_of(path) as keeper:
+        busy = asyncio.get_running_loop().run_in_executor(keeper._thread, held.wait)
+        for number in range(1, 20):
+            keeper.received(report(number))
+            assert len(keeper._reports) <= 10
+        held.set()
+        await busy
+        record = await keeper.read(None, None)
+    assert [(gap.day, gap.scope) for gap in record.gaps] == [(TODAY, Scope.ALL)]
+
+
 async def test_a_bug_of_the_counter_stops_nothing(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with keeper_of(path) as keeper:
         keeper.take = lambda: 1 // 0  # type: ignore[assignment, return-value]

@@ -29,6 +29,8 @@ MAX_WAIT: Final = 30.0
 """Seconds that a question waits for the disk."""
 _OLDEST: Final = 6.0
 """Seconds that a request of a lost report may be older than the loss."""
+MAX_WAITING: Final = 200_000
+"""Most rows of reports that wait while the thread is busy, as with a disk that hangs."""
 _MAX_SENDERS: Final = 1000
 """Most processes whose last report is remembered."""
 
@@ -53,6 +55,8 @@ class UsageKeeper:
         self.incomplete = False
         """Whether the record of today is incomplete."""
         self._reports: list[UsageReport] = []
+        self._waiting = 0
+        """Number of rows in these reports."""
         self._gaps: list[Gap] = []
         self._sequences: dict[str, int] = {}
         """Number of the last report by incarnation of the process that sent it."""
@@ -75,6 +79,12 @@ class UsageKeeper:
         if len(self._sequences) > _MAX_SENDERS:
             del self._sequences[next(iter(self._sequences))]
         self._reports.append(report)
+        self._waiting += len(report.rows)
+        if self._waiting > MAX_WAITING:
+            days = {day for each in self._reports for day, _ in each.rows}
+            lost = "requests waited for a slow disk, and were given up"
+            self._gaps += [Gap(day, "", Scope.ALL, lost) for day in days]
+            self._reports, self._waiting, self.incomplete = [], 0, True
 
     def lost(self, why: str) -> None:
         """Mark the record as incomplete, because requests were not reported."""
@@ -113,7 +123,7 @@ class UsageKeeper:
                 return
             batch = self._state(time())
             batch = batch._replace(reports=self._reports, gaps=[*batch.gaps, *self._gaps])
-            self._reports, self._gaps = [], []
+            self._reports, self._waiting, self._gaps = [], 0, []
             self.incomplete = await self._run(lambda: self._database.commit(batch, last=last))
         except Exception as problem:  # noqa: BLE001 - counting goes on, and the record says what is missing
             if not self._failing:
