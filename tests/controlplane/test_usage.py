@@ -7,6 +7,7 @@ import resource
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,17 @@ def test_a_long_time_without_a_run_marks_its_days(path: Path) -> None:
     with database_of(path) as database:
         assert database.commit(batch(LIST)), "usage may have been off"
         assert marked(database.read(None, None, NOW)) == {(TODAY - 1, Scope.ALL), (TODAY, Scope.ALL)}
+
+
+def test_a_service_with_another_name_has_no_record_of_its_past(path: Path) -> None:
+    """Its requests were recorded under the old name: `simulate` must not pass for it."""
+    holder = holder_of(replace(service(Backend("api-1", "127.0.0.1", 1)), name="metal"))
+    of_ended_run(path, LIST)
+    with database_of(path) as database:
+        database.commit(batch(now=NOW + 60, snapshot=holder.current))
+        record = database.read("metal", 7, NOW + 61)
+        assert database.read("baremetal", 7, NOW + 61).gaps == ()
+    assert [(gap.day, gap.service, gap.scope) for gap in record.gaps] == [(TODAY, "metal", Scope.ALL)]
 
 
 def test_a_crash_marks_all_days_since_the_last_transaction(path: Path) -> None:

@@ -182,6 +182,8 @@ class Database:
                 self._renew(db, now, today)
             for (day, key), count in self._counts.items():
                 self._add(db, day, key, count)
+            if saved != self._saved:
+                self._save(db, batch, today)
             db.executemany("INSERT OR IGNORE INTO gaps VALUES (?, ?, ?, ?)", self._gaps)
             run = (self._run, os.getpid(), self._began, now, not last)
             db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?)", run)
@@ -189,10 +191,6 @@ class Database:
                 "INSERT INTO replicas VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET last = excluded.last",
                 [(each, today, today, each == batch.own) for each in batch.replicas],
             )
-            if saved != self._saved:
-                state = format_state(batch.snapshot, wall_offset(), batch.records)
-                facts = ("state", state), ("config", batch.config)
-                db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
             incomplete = db.execute("SELECT 1 FROM gaps WHERE day = ?", (today,)).fetchone() is not None
         if renewed != today:  # a copy of the file alone shows that this run is open
             db.execute("PRAGMA wal_checkpoint(PASSIVE)")
@@ -200,6 +198,18 @@ class Database:
         self._counts.clear()
         self._gaps.clear()
         return incomplete
+
+    def _save(self, db: sqlite3.Connection, batch: Batch, today: int) -> None:
+        """Write the state, and mark services whose requests may have been another service's until now."""
+        views = {name: view.service for name, view in batch.snapshot.views.items()}
+        reads = {f"reads {name}": repr((each.scheme_id, each.match)) for name, each in views.items()}
+        known = dict(db.execute("SELECT * FROM facts WHERE name LIKE 'reads %'").fetchall())
+        changed = [name for name in reads if known and known.get(name) != reads[name]]
+        reason = "the service is new, or its `match` or dialect: earlier requests may be another service's"
+        self._gaps |= {Gap(today, name.removeprefix("reads "), Scope.ALL, reason) for name in changed}
+        state = format_state(batch.snapshot, wall_offset(), batch.records)
+        facts = {**reads, "state": state, "config": batch.config}
+        db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
 
     def _renew(self, db: sqlite3.Connection, now: float, today: int) -> None:
         """Look for runs that have not ended in order, and delete what is too old or has become nothing."""

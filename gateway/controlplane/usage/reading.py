@@ -70,7 +70,7 @@ def read_record(
         for day in days_between(ends, now)
         if day >= since
     ]
-    facts = {"state": "", "config": "", **dict(db.execute("SELECT name, value FROM facts").fetchall())}
+    facts = dict(db.execute("SELECT * FROM facts WHERE name IN ('id', 'state', 'config')").fetchall())
     replicas = db.execute("SELECT id, first, last, own FROM replicas").fetchall()
     source = Source(
         replica_ids=tuple(each for each, *_, mine in replicas if mine),
