@@ -106,9 +106,13 @@ def test_who_stands_below_a_version() -> None:
         row("scanner", asked="other", version="", result="above_max"),
         row("unknown", asked="other", version="", result="below_min"),
         row("broken", asked="", requested="malformed", version="", result="malformed"),
+        row("legacy", asked="", requested="", version="", result="transparent"),
+        row("renamed", asked="kilo"),
     )
     found = answer(rows, Question(service="baremetal", below="1.10"))
-    assert {each["client"] for each in found["rows"]} == {"exact", "default", "refused", "unknown"}
+    assert {each["client"] for each in found["rows"]} == {
+        *("exact", "default", "refused", "unknown", "legacy", "renamed")
+    }
     assert answer(rows, Question(version="1.1"))["rows"][0]["client"] == "default"
     assert answer(rows, Question(client="exact"))["requests"] == 1
     assert answer(rows, Question(client="exact", version="1.1"))["rows"] == []

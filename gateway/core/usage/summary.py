@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from gateway.core.decision.decision import NegotiationResult
-from gateway.core.usage.record import OTHER, Count, RowKey, Scope, UsageRecord
+from gateway.core.usage.record import Count, RowKey, Scope, UsageRecord
 
 CLIENT, VERSION, OPERATION = BY = ("client", "version", "operation")
 """What the rows of an answer can stand for."""
@@ -141,8 +141,9 @@ def _fits(key: RowKey, question: Question, order: Order) -> bool:
     version, limit = version_of(key), order(question.below)
     if limit[0] or question.service is None:
         raise QuestionError("`below` must be a version of one service, and this `service` must be given")
-    # A version that is counted as `other` may be below, unless it was refused for being above the offer.
-    return order(version) < limit or (version == OTHER and key.result != NegotiationResult.ABOVE_MAX)
+    # What cannot be compared may be below, unless it was refused for being above the offer.
+    unknown = order(version)[0] and (version or key.result == NegotiationResult.TRANSPARENT)
+    return order(version) < limit or bool(unknown and key.result != NegotiationResult.ABOVE_MAX)
 
 
 def order_of(record: UsageRecord, service: str) -> Order:

@@ -84,6 +84,8 @@ def answer(
         reasons.append("not one whole day is recorded")
     if not before.offer.versions:
         reasons.append("nothing is on offer now")
+    if before.offer.moving:
+        reasons.append("replicas have not agreed yet on what is on offer")
     if after is not None and after.members is not before.members and not after.members.all_probed:
         unknown = [each.backend.name for each in after.members.all if not each.probed]
         reasons.append(f"not known yet: what {', '.join(unknown) or 'backends of a source'} serves")

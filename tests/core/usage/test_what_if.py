@@ -449,6 +449,14 @@ def test_while_nothing_is_on_offer_nobody_is_known_to_be_served() -> None:
     assert (found["affected"], found["incomplete"][0]) == ([], "nothing is on offer now")
 
 
+def test_while_replicas_move_the_offer_it_is_not_known_who_is_served() -> None:
+    """They serve versions by then that are not on offer yet, or no longer."""
+    before = replace(view(), offer=replace(view().offer, moving=True))
+    [found] = answer(record(row("1.9")), 30, before, changed(before, "max", "1.4", 1.0))["incomplete"]
+
+    assert found == "replicas have not agreed yet on what is on offer"
+
+
 def test_a_new_backend_has_to_be_probed_first() -> None:
     before = view()
     after = reconfigured(before, service(backends=(*before.service.backends, backend("newer"))), 1.0)
