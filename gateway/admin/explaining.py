@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from time import time
 from typing import Any, Final
 
 from gateway.admin.context import AdminContext
@@ -58,7 +59,9 @@ def explain_described(
     ejected = {key: each.reason for key, each in report.ejected.items()}
     load = Load(report.in_flight_by_member, facts.held_back, ejected)
     name = described_peer(address).client_name(snapshot.clients, head)
-    return explain(snapshot, head, head.host, load, facts.cached_documents, name)
+    return explain(
+        snapshot, head, head.host, load, facts.cached_documents, client_name=name, wall_time=time()
+    )
 
 
 def _header(line: str) -> Header:

@@ -70,7 +70,7 @@ def explain_request(
     except FramingError as refusal:
         raise AdminError(refusal_sentence(refusal)) from None
     name = described_peer(address).client_name(Clients(settings.clients), head)
-    return explain(snapshot, head, head.host, client_name=name)
+    return explain(snapshot, head, head.host, client_name=name, wall_time=time())
 
 
 async def probed(settings: Settings) -> Snapshot:

@@ -276,6 +276,7 @@ def inexpressible(service: Service) -> Inexpressible | None:
     reasons = (
         (("dialect",), not dialect.direct_paths or dialect.target_has_version, _VERSION_HEADERS_ONLY),
         (("match", "path"), has_path, "an engine routes by host, not by path prefix"),
+        (("offer", "for"), bool(service.paces.paces), "an engine does not know which client sends a request"),
         (("operations",), bool(service.operations), "an engine does not look up operations"),
         (("headers",), edits_headers, "an engine does not change other headers"),
         (("access",), service.has_rules, "an engine does not check the client of a request"),

@@ -294,8 +294,8 @@ class Section(Kind[T]):
 
 
 def keys_of_class(of: type) -> dict[str, Key]:
-    """Keys that a dataclass declares, in order, without its other fields."""
-    declared = ((each.name, each.metadata.get(_KEY)) for each in dataclasses.fields(of))
+    """Keys that a dataclass declares, in order, without its other fields. `for_` declares the key `for`."""
+    declared = ((each.name.removesuffix("_"), each.metadata.get(_KEY)) for each in dataclasses.fields(of))
     return {name: key for name, key in declared if key is not None}
 
 
@@ -305,7 +305,14 @@ def section(of: type[T], about: str = "", *, title: str = "", **more: object) ->
     about = about or inspect.cleandoc(of.__doc__ or "")
     if not about:
         raise TypeError(f"the section of {of.__name__} needs a sentence about it")
-    return Section(make=of, keys=keys_of_class(of), about=about, title=title or of.__name__, more=more)
+    keys = keys_of_class(of)
+    return Section(make=_maker(of), keys=keys, about=about, title=title or of.__name__, more=more)
+
+
+def _maker(of: type[T]) -> Callable[..., T]:
+    """A dataclass, or the function that makes one from keys if some are words of Python, as `for` is."""
+    own = {name.removesuffix("_"): name for name in inspect.signature(of).parameters if name.endswith("_")}
+    return (lambda **values: of(**{own.get(key, key): each for key, each in values.items()})) if own else of
 
 
 def without(whole: Section[T], name: str, about: str, title: str) -> Section[T]:

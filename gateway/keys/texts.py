@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from datetime import date
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Final, TypeVar, get_args
@@ -59,6 +61,7 @@ def off() -> Text[None]:
 # --- numbers, durations, sizes
 
 DURATION_PATTERN: Final = "[0-9]{1,9}(?:ms|s|m|h)"
+_DAY: Final = "(?:19[7-9][0-9]|[2-9][0-9]{3})-[0-9]{2}-[0-9]{2}"
 _DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m|h)", re.ASCII)
 _SIZE: Final = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)", re.ASCII)
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -104,6 +107,14 @@ def read_wait(text: str, otherwise: str = "") -> float:
     if seconds > 86_400:
         reject("a duration must be at most 24h")
     return seconds
+
+
+def read_day(text: str) -> date:
+    """Read a day of the calendar: `2026-12-01`."""
+    with suppress(ValueError):
+        if re.fullmatch(_DAY, text, re.ASCII):
+            return date.fromisoformat(text)
+    return reject("not a day of the calendar since 1970", "write YYYY-MM-DD; it begins at 00:00 UTC")
 
 
 def read_percentage(text: str) -> int:
@@ -246,6 +257,7 @@ DURATION: Final = Text(read_duration, matching(DURATION_PATTERN))
 WAIT: Final = Text(read_wait, matching(DURATION_PATTERN))
 PERCENTAGE: Final = Text(read_percentage, {"type": "string", "pattern": "^(?:[1-9][0-9]?|100)%$"})
 FLAG: Final = Text(read_flag, {"type": "boolean"})
+DAY: Final = Text(read_day, matching(_DAY))
 NAME: Final = written_as(
     NAME_PATTERN,
     "a name must have 1 to 64 letters, digits, `_`, `.` or `-`",

@@ -30,6 +30,7 @@ from gateway.settings.sections.file import (
 )
 from gateway.settings.sections.include import Included, add_included
 from gateway.settings.sections.listen import read_listeners
+from gateway.settings.sections.pace import resolve_paces
 from gateway.settings.sections.service import SERVICE, read_services
 from gateway.settings.sections.state import check_state_path
 from gateway.settings.sections.usage import check_usage
@@ -221,6 +222,7 @@ def _read(
     services = read_services(
         written.services, written.timeouts, written.limits, services_node, dialects, findings
     )
+    services = resolve_paces(services, written.clients, root, findings)
     check_matches(services, root, findings)
     check_untrusted_headers(services, root, findings)
     check_clients(written.clients, listen, root, findings)

@@ -6,6 +6,7 @@ import json
 import logging
 from dataclasses import dataclass, replace
 from datetime import date
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ import pytest
 from gateway.controlplane.replication.entries import config_digest, read_live, write_live
 from gateway.controlplane.replication.reading import Readings
 from gateway.core.agreement.record import UnreadableRecord
+from gateway.core.clients import CertificateNames, Client, subject_of
 from gateway.core.fleet.fleet import Drain, Pin
 from gateway.core.fleet.lifecycle import Lifecycle, Line
+from gateway.core.fleet.pace import Pace, Paces
 from gateway.core.fleet.service import Service
 from tests.controlplane.memory_store import MemoryCluster
 from tests.controlplane.test_replication import P, Replica, Site, site
@@ -243,6 +246,18 @@ def test_the_digest_is_that_of_values_and_not_of_releases() -> None:
         _with(Earlier(), retry_after=False),
         _with(Earlier(), negotiates_legacy=True),
         *(_with(Earlier(), lifecycle=Lifecycle(None, Line(v("1.3"), day))) for day in DAYS),
+        *(
+            _with(Earlier(), paces=Paces((Pace(("a",), v(own), until),), rules))
+            for own, until, rules in (
+                ("1.3", None, ()),
+                ("1.2", None, ()),
+                ("1.3", date(2099, 1, 1), ()),
+                ("1.3", None, (Client("a", "curl"),)),
+                ("1.3", None, (Client("a", networks=(ip_network("10.0.0.0/8"),)),)),
+                ("1.3", None, (Client("a", certificate=CertificateNames(subject_of("CN=a"))),)),
+                ("1.3", None, (Client("a", certificate=CertificateNames(san="a")),)),
+            )
+        ),
     ]
     assert len({plain, *map(config_digest, others)}) == len(others) + 1
 

@@ -351,6 +351,7 @@ def test_it_becomes_json() -> None:
         json.dumps(plain, default=lambda value: pytest.fail(str(value)))
     )
     assert plain["offer"] == {
+        "own_ceiling": None,
         "min": "1.1",
         "max": "1.58",
         "policy": "guaranteed",

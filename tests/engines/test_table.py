@@ -19,10 +19,12 @@ from gateway.core.dialect import Advertisement, Dialect
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import Drain
 from gateway.core.fleet.lifecycle import Lifecycle, Line
+from gateway.core.fleet.pace import Pace, Paces
 from gateway.core.fleet.service import Match, Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import RequestHead, normalize_name, render
 from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Version
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.engines import table as table_module
 from gateway.engines.haproxy.configuration import key_of
@@ -158,6 +160,7 @@ def test_a_route_set_with_another_address_has_another_name() -> None:
     [
         ({"match": Match(path="/baremetal")}, ("match", "path")),
         ({"dialect": Toy()}, ("dialect",)),
+        ({"paces": Paces((Pace(("a",), Version(1, 5)),))}, ("offer", "for")),
     ],
 )
 def test_what_cannot_be_expressed_has_a_reason(change: dict[str, object], key: tuple[str, ...]) -> None:

@@ -175,6 +175,7 @@ def with_value(path: Path, value: object) -> dict[str, Any]:
         place = {} if path[-1] in ("dns", "srv", "file") else {"dns": "http://a.example:1"}
         service["backends"] = [{**place, path[-1]: value}]
     _complete_lifecycle(service.get("lifecycle", {}))
+    _complete_paces(whole, service.get("offer"))
     _complete_tls(whole, service["backends"][0] if service["backends"] else {})
     return _complete_clients(_complete_agreement(_complete_include(whole)))
 
@@ -193,6 +194,14 @@ def _complete_lifecycle(lifecycle: dict[str, dict[str, str]]) -> None:
     """Each line needs a version and a day."""
     for name, line in lifecycle.items():
         line |= {"below": "1.46", {"deprecated": "since"}.get(name, "at"): "2099-06-30", **line}
+
+
+def _complete_paces(whole: dict[str, Any], offer: Any) -> None:
+    """An own pace is of named clients, and has a ceiling."""
+    if isinstance(offer, dict) and "for" in offer:
+        offer["for"] = [{"clients": ["a"], "ceiling": "1.72", **each} for each in offer["for"]]
+        names = [name for pace in offer["for"] for name in pace["clients"]]
+        whole["clients"] = [{"name": name, "user_agent": name} for name in names]
 
 
 def _complete_include(whole: dict[str, Any]) -> dict[str, Any]:

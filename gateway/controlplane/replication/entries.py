@@ -25,6 +25,7 @@ from gateway.core.agreement.record import (
     write_versions,
 )
 from gateway.core.decision.operations import Operation
+from gateway.core.fleet.pace import Paces
 from gateway.core.fleet.service import Service
 from gateway.core.versions.version import Scheme
 
@@ -169,11 +170,30 @@ def config_digest(service: Service) -> str:
         "operations": sorted(_operation(each) for each in service.operations.listed),
         "match": [sorted(service.match.hosts), service.match.path],
         **({"legacy": "refuse"} if service.negotiates_legacy else {}),
+        **({"paces": _paces(service.paces)} if service.paces.paces else {}),
     }
     if service.lifecycle is not None:
         noticed["lifecycle"] = _plain(service.lifecycle)
     text = json.dumps(noticed, sort_keys=True, separators=(",", ":"))
     return sha256(text.encode("ascii")).hexdigest()[:16]
+
+
+def _paces(paces: Paces) -> object:
+    return [
+        [[list(one.clients), _plain(one.ceiling), str(one.until)] for one in paces.paces],
+        [
+            [
+                rule.name,
+                sorted(rule.products),
+                rule.headers,
+                [str(network) for network in rule.networks or ()],
+                [[sorted(each) for each in names.subject or ()], names.san]
+                if (names := rule.certificate)
+                else [],
+            ]
+            for rule in paces.rules
+        ],
+    ]
 
 
 def _operation(operation: Operation) -> str:

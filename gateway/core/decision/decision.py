@@ -34,7 +34,7 @@ from gateway.core.decision.local_responses import (
     unavailable,
     with_retry_after,
 )
-from gateway.core.decision.negotiation import negotiate, negotiate_agreed
+from gateway.core.decision.negotiation import exact_version, negotiate, negotiate_agreed
 from gateway.core.decision.operations import Operation, Operations, possible_methods
 from gateway.core.decision.selection import NO_CANDIDATES, NOBODY, Candidates, eligible, select
 from gateway.core.dialect import (
@@ -243,13 +243,16 @@ def decide(
     cached_documents: Container[DocumentKey] = (),
     held_back: Mapping[str, int] = NOBODY,
     leases: Mapping[str, int] | None = None,
+    client_name: str = "",
+    wall_time: float = 0.0,
 ) -> Decision:
     """Decide about a request: find its route, version and backend, or a response of the gateway.
 
     `in_flight_by_member`: requests in flight by member key. `random_bits`: 64 of them. `decision_cache`: a
     table that the caller keeps from call to call; entries of a view that is no longer current are ignored.
     `throttled`: services whose rate-limited endpoints have answered too often. `cached_documents`: those that
-    the caller can answer. `held_back`, `leases`: as for `selection.select`.
+    the caller can answer. `held_back`, `leases`: as for `selection.select`. `client_name`, `wall_time`: name
+    of the client and seconds since the epoch, which decide about its own pace.
     """
     method, path, query = head.method, head.path, head.query
     # 3. Route.
@@ -257,14 +260,16 @@ def decide(
     if route is None:
         return NO_ROUTE
     view = snapshot.views[route.service]
+    if client_name and view.own:
+        view = view.for_client(client_name, wall_time)
     path = route.local(path)
-    # 4, 5, and the candidates of 6: `resolve`, cached by service, endpoint and selected fields.
+    # 4, 5, and the candidates of 6: `resolve`, cached by service and own ceiling, endpoint, selected fields.
     dialect = view.service.dialect
     methods: tuple[str, ...] = (method,)
     if dialect.method_override or (query and _may_name_method(query, dialect.method_parameter)):
         methods = possible_methods(head, dialect.method_override, dialect.method_parameter)
     endpoint = dialect.endpoint(methods[0], path, query)
-    key = (route.service, endpoint, head.selected)
+    key = (view.key, endpoint, head.selected)
     resolution = decision_cache.get(key)
     if resolution is None or resolution.view is not view:
         resolution = resolve(view, endpoint, head, path, throttled)
@@ -401,6 +406,10 @@ def _negotiated(view: ServiceView, requested: RequestedVersion) -> Version | Ref
     """The negotiated version, or a refusal; None (503): nothing is on offer, or this version is undecided."""
     dialect, offered, agreed = view.service.dialect, view.offer.offered, view.agreed
     default = view.service.effective_default_version
+    if view.own_ceiling is not None and agreed is not None:
+        wanted = exact_version(requested, default)
+        if wanted is not None and wanted > view.own_ceiling:
+            agreed = None  # whether replicas accept it does not matter: the file decides
     if agreed is not None:
         latest = requested.kind is RequestedKind.LATEST or (
             requested.kind is RequestedKind.NONE and default.kind is DefaultKind.MAXIMUM

@@ -28,7 +28,6 @@ from gateway.core.decision.routing import Route
 from gateway.core.decision.selection import ALL_REQUESTS, NO_CANDIDATES, NOBODY, Candidates, Tier, is_full
 from gateway.core.dialect import RequestedKind, RequestedVersion
 from gateway.core.fleet.backend import Freshness, Member
-from gateway.core.fleet.offer import Offer
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.http.message import Request
 from gateway.core.versions.ranges import VersionSet
@@ -74,13 +73,25 @@ def explain(
     host: str = "",
     load: Load = NO_LOAD,
     cached_documents: Container[DocumentKey] = (),
+    *,
     client_name: str = "",
+    wall_time: float = 0.0,
 ) -> dict[str, Any]:
-    """Explain the decision on a request. `head`: from the data plane. `cached_documents`: as for `decide`."""
+    """Explain the decision on a request. `head`: from the data plane. `cached_documents`, `client_name`,
+    `wall_time`: as for `decide`."""
     route = snapshot.routes.find(host, head.path)
     cached, held_back = cached_documents, load.held_back
     decision = decide(
-        snapshot, head, host, load.in_flight, 0, {}, cached_documents=cached, held_back=held_back
+        snapshot,
+        head,
+        host,
+        load.in_flight,
+        0,
+        {},
+        cached_documents=cached,
+        held_back=held_back,
+        client_name=client_name,
+        wall_time=wall_time,
     )
     target = f"{head.path}?{head.query}" if head.query else head.path
     request = {"generation": snapshot.generation, "method": head.method, "path": target, "host": host}
@@ -130,7 +141,7 @@ def _routed(head: Request, route: Route, decision: _Routed, load: Load) -> dict[
             # The one that was read, canonical; None where none was named.
             "version": None if requested.version is None else scheme.format(requested.version),
         },
-        "offer": _offer(view.offer, scheme),
+        "offer": _offer(view, scheme),
         # As skewgate_negotiations_total would count it; None where nothing is negotiated.
         "result": None if resolution.result is None else resolution.result.value,
         "version": None if _outside(resolution) else resolution.version_text or None,
@@ -199,13 +210,16 @@ def _operation(resolution: Resolution, head: Request, path: str) -> dict[str, An
     }
 
 
-def _offer(offer: Offer, scheme: Scheme) -> dict[str, Any]:
+def _offer(view: ServiceView, scheme: Scheme) -> dict[str, Any]:
+    offer, own = view.offer, view.own_ceiling
     lowest, highest = ends(offer.versions, scheme)
     return {
         "min": lowest,
         "max": highest,
         "policy": offer.policy.value,
         "ceiling": None if offer.ceiling is None else scheme.format(offer.ceiling),
+        # That of this client (`offer.for`), by which min and max are cut; None: it has none.
+        "own_ceiling": None if own is None else scheme.format(own),
         "phase": offer.phase.value,
         "transparent": offer.transparent,
     }
@@ -217,7 +231,7 @@ WAITS: Final = "; all suitable backends are full, so it waits"
 def _because(resolution: Resolution, decision: _Routed) -> str:
     """Reason for the decision on a request, in one sentence. It does not repeat the client's own text."""
     view, requested = resolution.view, resolution.requested
-    offered = view.offer.versions.format(view.service.dialect.scheme)
+    offered = _offered(view)
     if view.service.maintenance is not None:
         return "the service is in maintenance: the configuration has one answer for every request"
     if isinstance(decision, AnswerCached):
@@ -246,8 +260,18 @@ def _because(resolution: Resolution, decision: _Routed) -> str:
     return f"{negotiated}, but no backend in service can execute it"
 
 
+def _offered(view: ServiceView) -> str:
+    """The versions on offer, and the own ceiling by which they are cut for this client."""
+    scheme, own = view.service.dialect.scheme, view.own_ceiling
+    text = view.offer.versions.format(scheme)
+    return text if own is None else f"{text} (up to {scheme.format(own)} for this client)"
+
+
 def _without_offer(view: ServiceView) -> str:
     agreed = view.agreed
+    if view.own_ceiling is not None and view.offer.reachable and not view.offer.transparent:
+        own = view.service.dialect.scheme.format(view.own_ceiling)
+        return f"nothing is on offer up to {own}, the own ceiling of this client"
     if agreed is not None and agreed.legacy_only and not agreed.transparent:
         return "some replica sees legacy backends only, so nothing is negotiated and only these get requests"
     if view.offer.transparent:

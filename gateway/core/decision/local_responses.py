@@ -71,10 +71,11 @@ def with_retry_after(view: ServiceView, response: Response, seconds: int) -> Res
 
 
 def for_client(view: ServiceView, response: Response) -> Response:
-    """Add `Vary` (threats V10) and the service's own changes to a local response."""
-    dialect, edits = view.service.dialect, view.service.response_edits
-    response = response.with_headers(*vary_header(dialect.vary, separately=dialect.vary_separately))
-    return response if edits is None else edits.edit_response(response)
+    """Add `Vary` (threats V10), the service's own changes and perhaps `private` to a local response."""
+    service, edits = view.service, view.service.response_edits
+    response = response.with_headers(*vary_header(service.vary, separately=service.dialect.vary_separately))
+    response = response if edits is None else edits.edit_response(response)
+    return response.with_headers(*service.paces.private)
 
 
 def vary_header(names: Sequence[str], *, separately: bool) -> tuple[Header, ...]:

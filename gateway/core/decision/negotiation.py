@@ -58,7 +58,7 @@ def negotiate_agreed(
 ) -> Version | Refusal | None:
     """Negotiated version, or a refusal, by the agreed record; None: 503. `offered` None: nothing is on offer.
     A refusal could name no range then, so nothing is refused."""
-    wanted = _exact(requested, default_version)
+    wanted = exact_version(requested, default_version)
     if wanted is not None:
         given = answer(agreed.level(wanted), attached=True)
         if given is not Answer.REFUSE:
@@ -72,7 +72,7 @@ def negotiate_agreed(
     return negotiated
 
 
-def _exact(requested: RequestedVersion, default_version: DefaultVersion) -> Version | None:
+def exact_version(requested: RequestedVersion, default_version: DefaultVersion) -> Version | None:
     """The version that the request means, independent of the offer; None: the offer decides."""
     if requested.kind is RequestedKind.NONE and default_version.kind is DefaultKind.CONSTANT:
         return default_version.constant

@@ -52,7 +52,8 @@ def rewrite_head(
     """Read the selected lines of a response head (`fields`, names normalized) and write those for the client.
     In a transparent service, and while nothing is on offer, nothing is added or removed."""
     view, offered = resolution.view, resolution.offered
-    dialect = view.service.dialect
+    service = view.service
+    dialect = service.dialect
     edits = resolution.response_edits
     # What is selected here is not among the fields that the edits change later.
     fields = tuple(fields) if edits is None else edits.others(fields)
@@ -71,13 +72,13 @@ def rewrite_head(
         named = written_for
     response = BackendResponse(resolution.endpoint, status, served, written_for, offered, legacy=legacy)
     written = dialect.write_response(response)
-    vary = vary_lines(all_values(headers, "vary"), dialect.vary, separately=dialect.vary_separately)
+    vary = vary_lines(all_values(headers, "vary"), service.vary, separately=dialect.vary_separately)
     shown = named if mismatch or missing else negotiated
     passthrough = (
         (name, value) for name, value in fields if name not in dialect.owned_response and name != "vary"
     )
     return ResponseRewrite(
-        render((*written, *vary, *view.service.announcement(shown, fields), *passthrough)),
+        render((*written, *vary, *service.paces.private, *service.announcement(shown, fields), *passthrough)),
         served,
         fact,
         mismatch,

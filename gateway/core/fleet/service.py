@@ -20,6 +20,7 @@ from gateway.core.fleet.connections import DEFAULT_REUSE, Reuse
 from gateway.core.fleet.failures import DEFAULT_EJECTION, DEFAULT_RETRY, Ejection, Retry
 from gateway.core.fleet.lifecycle import Lifecycle, Line
 from gateway.core.fleet.limits import DEFAULT_LIMITS, Limits
+from gateway.core.fleet.pace import NO_PACES, Paces
 from gateway.core.fleet.source import Source
 from gateway.core.fleet.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from gateway.core.http.header_edits import HeaderEdits
@@ -188,6 +189,8 @@ class Service:
     ceiling: Version | None = None
     lifecycle: Lifecycle | None = None
     """Announced end of old versions; None: nothing is announced."""
+    paces: Paces = NO_PACES
+    """Lower ceilings of named clients."""
     default_version: DefaultVersion | None = None
     """Meaning of a request without a version; None: the dialect's default."""
     negotiates_legacy: bool = False
@@ -251,6 +254,12 @@ class Service:
         edits = self.response_edits or HeaderEdits()
         added = (normalize_name(name) for name, _ in edits.add)
         return self.lifecycle.headers(version, {*edits.removed, *added, *(name for name, _ in sent)})
+
+    @property
+    def vary(self) -> tuple[str, ...]:
+        """Names that `Vary` lists on every response: those of the dialect, and of an own pace of clients."""
+        listed = self.dialect.vary
+        return (*listed, *self.paces.vary(listed)) if self.paces.rules else listed
 
     @property
     def has_rules(self) -> bool:

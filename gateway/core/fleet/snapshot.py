@@ -77,6 +77,19 @@ class ServiceView:
     """Time at which the offer, or this replica's vote, changes next without a new fact; None: never."""
     agreed: Agreed | None = None
     """State of the service that replicas or workers agree on; None: this gateway stands alone."""
+    own_ceiling: Version | None = None
+    """Ceiling of the clients whose view this is; None: it is everybody's."""
+    own: Mapping[str, tuple[ServiceView, float]] = field(default_factory=lambda: MappingProxyType({}))
+    """Views of clients with an own pace, by name, each with the Unix time at which it ends."""
+    key: str = field(init=False)
+    """Key of cached decisions: views of one service with different offers have different ones."""
+
+    def __post_init__(self) -> None:
+        """Make the key of the service's name and the own ceiling. A name has no blank."""
+        own, scheme = self.own_ceiling, self.service.dialect.scheme
+        object.__setattr__(
+            self, "key", self.service.name if own is None else f"{self.service.name} {scheme.format(own)}"
+        )
 
     @classmethod
     def of(
@@ -102,7 +115,7 @@ class ServiceView:
         getting = [summary for summary in found if summary.legacy] if offer.transparent else found
         if not getting and (agreed is None or not agreed.voting):
             getting = found
-        return cls(
+        view = cls(
             service=service,
             members=members,
             offer_state=offer_state,
@@ -112,6 +125,22 @@ class ServiceView:
             due=at,
             agreed=agreed,
         )
+        return view.with_offer(offer) if service.paces.paces else view
+
+    def with_offer(self, offer: Offer) -> ServiceView:
+        """A copy of the service's view with another offer, of which clients with an own pace get a part."""
+        view = replace(self, offer=offer, own=MappingProxyType({}))
+        own: dict[str, tuple[ServiceView, float]] = {}
+        for pace in self.service.paces.paces:
+            part = replace(offer, versions=offer.versions.up_to(pace.ceiling))
+            narrow = replace(view, offer=part, own_ceiling=pace.ceiling)
+            own |= dict.fromkeys(pace.clients, (narrow, pace.ends_at))
+        return replace(view, own=MappingProxyType(own)) if own else view
+
+    def for_client(self, name: str, wall_time: float) -> ServiceView:
+        """View of the service that a client of this name has at `wall_time`, in seconds since the epoch."""
+        found = self.own.get(name)
+        return self if found is None or wall_time >= found[1] else found[0]
 
     def with_agreed(self, agreed: Agreed | None, now: float) -> ServiceView:
         """A copy of the service's view with another agreed state, which decides its requests from now on."""
@@ -172,7 +201,7 @@ class Snapshot:
     untrusted_headers: tuple[str, ...] = UNTRUSTED_HEADERS
     """Header patterns, some with `*` at the end, that are dropped from peers that are not trusted."""
     clients: Clients = NO_CLIENTS
-    """Rules that name clients. No decision depends on them."""
+    """Rules that name clients. Decisions depend on a name only where it has an own pace."""
     dues: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     """Times at which offers change next without a new fact, by service. Most services have none."""
 

@@ -53,7 +53,7 @@ def changed(view: ServiceView, change: str, value: str, now: float) -> ServiceVi
             raise SkewgateError(f"{service.name} has no backend {value!a}")
         return reconfigured(view, replace(service, backends=left, written=""), now)
     cut = offer.versions.down_to if change == "min" else offer.versions.up_to
-    return replace(view, offer=replace(offer, versions=cut(service.dialect.scheme.require(value))))
+    return view.with_offer(replace(offer, versions=cut(service.dialect.scheme.require(value))))
 
 
 def reconfigured(view: ServiceView, service: Service, now: float) -> ServiceView:
@@ -111,12 +111,15 @@ def _affected_and_unclear(
     unclear = Counter[str]()
     judged: dict[tuple[str, ...], tuple[Judgement | None, Judgement | None]] = {}
     other_operations = after is not None and after.service.operations != before.service.operations
+    has_own = bool(before.own or (after is not None and after.own))
     for (_, row), count in record.rows.items():
         if row.service != before.service.name or row.result == "denied":
             continue  # refused for another reason
-        what_counts = (row.requested, row.asked, row.result, row.operation)
+        name = row.client if row.named else ""
+        what_counts = (row.requested, row.asked, row.result, row.operation, name if has_own else "")
         if what_counts not in judged:
-            judged[what_counts] = judge(before, row), _judge_after(before, after, row)
+            own = [each and each.for_client(name, record.until * DAY) for each in (before, after)]
+            judged[what_counts] = judge(own[0] or before, row), _judge_after(before, own[1], row)
         now, then = judged[what_counts]
         if now is None or then is None:
             unclear[_UNKNOWN] += count.requests

@@ -88,12 +88,13 @@ class CachedDocument:
         written = dialect.write_response(
             BackendResponse(endpoint, self.status, served, version, offered, legacy=self.legacy)
         )
-        vary = vary_lines(self.vary, dialect.vary, separately=dialect.vary_separately)
+        vary = vary_lines(self.vary, service.vary, separately=dialect.vary_separately)
         response = Response(
             self.status, (*written, *vary, *service.announcement(version), *self.fields), body
         )
         edits = resolution.response_edits
-        return response if edits is None else edits.edit_response(response)
+        response = response if edits is None else edits.edit_response(response)
+        return response.with_headers(*service.paces.private)
 
     def shown_version(self, offered: VersionSet) -> Version | None:
         """Version that clients are shown for this document; None: it had none, or none that is on offer."""

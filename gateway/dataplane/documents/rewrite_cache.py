@@ -15,13 +15,14 @@ from gateway.core.dialect import Dialect, Endpoint, Links
 from gateway.core.fleet.lifecycle import Line
 from gateway.core.fleet.service import Service
 from gateway.core.versions.ranges import VersionSet
+from gateway.core.versions.version import Version
 
 MAX_DOCUMENTS: Final = 64
 MAX_SIZE: Final = 4 * 1024 * 1024
 """Maximum bytes of all cached documents, before and after rewriting. Clients choose the Hosts and backends
 the bodies, so number and bytes are bounded. What is displaced is parsed again."""
 
-_Key: TypeAlias = tuple[Dialect, Endpoint, Links, bytes, Line | None]
+_Key: TypeAlias = tuple[Dialect, Endpoint, Links, bytes, Line | None, Version]
 
 
 class _Entry(NamedTuple):
@@ -48,7 +49,8 @@ class RewriteCache:
     ) -> bytes | None:
         """Rewritten document, from the cache or by `Dialect.rewrite_document` (None: not such a document)."""
         dialect, sunset = service.dialect, service.sunset
-        key = (dialect, endpoint, links, body, sunset)
+        # The highest version: clients with an own pace have a lower one.
+        key = (dialect, endpoint, links, body, sunset, offered.highest)
         entry = self._entries.get(key)
         if entry is not None and entry.offered == offered:
             self._entries.move_to_end(key)

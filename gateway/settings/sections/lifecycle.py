@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Final
@@ -11,25 +9,15 @@ from typing import Final
 from gateway.core.dialect import Dialect
 from gateway.core.fleet.lifecycle import Lifecycle, Line
 from gateway.core.versions.version import Version
-from gateway.keys.kinds import Text, matching, reject, section
-from gateway.keys.texts import VERSION, written_as
-from gateway.settings.sections.offer import read_version
+from gateway.keys.kinds import section
+from gateway.keys.texts import DAY, VERSION, written_as
+from gateway.settings.sections.versions import read_version
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import Node, child
 
-_DAY: Final = "(?:19[7-9][0-9]|[2-9][0-9]{3})-[0-9]{2}-[0-9]{2}"
 _OPERATOR: Final = "Only the operator knows that."
 
 
-def read_day(text: str) -> date:
-    """Read a day of the calendar: `2026-12-01`."""
-    with suppress(ValueError):
-        if re.fullmatch(_DAY, text, re.ASCII):
-            return date.fromisoformat(text)
-    return reject("not a day of the calendar since 1970", "write YYYY-MM-DD; it begins at 00:00 UTC")
-
-
-DAY: Final = Text(read_day, matching(_DAY))
 LINK: Final = written_as(
     r"https?://[A-Za-z0-9\[][!#$%&'()*+,\-./0-9:;=?@A-Z\[\]_a-z~]{0,1023}",
     "not an absolute URL",

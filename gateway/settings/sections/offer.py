@@ -12,9 +12,10 @@ from gateway.core.dialect import DefaultKind, DefaultVersion, Dialect
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.service import ALL_BACKENDS, AtLeast, Policy
 from gateway.core.versions.version import Version
-from gateway.keys.kinds import Either, Text, reject, section
+from gateway.keys.kinds import Either, ListOf, Text, reject, section
 from gateway.keys.texts import LINE, VERSION, WAIT, one_of
-from gateway.settings.sections.versions import read_versions
+from gateway.settings.sections.pace import WrittenPace
+from gateway.settings.sections.versions import read_version
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import quoted
 from gateway.settings.yaml.tree import Node, child
@@ -92,6 +93,14 @@ class WrittenOffer:
         reason="The versions of the fleet are the limit.",
         example="1.90",
     )
+    for_: tuple[WrittenPace, ...] = ListOf(section(WrittenPace, title="Pace")).key(
+        (),
+        "Lower ceilings for named clients. Range headers, documents, `latest` and refusals agree with them. "
+        "Every response of the service lists the deciding headers in `Vary`, and is `private` if an address "
+        "or a certificate decides.",
+        reason="All clients are offered the same.",
+        example=[{"clients": ["nova-cron"], "ceiling": "1.72", "until": "2099-06-30"}],
+    )
 
 
 def read_at_least(
@@ -144,14 +153,6 @@ def read_releases(
             )
         releases[name] = version
     return releases
-
-
-def read_version(
-    text: str, dialect: Dialect, node: Node | None, findings: Findings, otherwise: str = ""
-) -> Version | None:
-    """Read one version of the file; None: it was reported. `otherwise`: other allowed words, for the hint."""
-    hint = f"write `{dialect.scheme.example}`{otherwise}"
-    return read_versions(lambda text, scheme: scheme.require(text), text, dialect, hint, node, findings)
 
 
 def read_ceiling(

@@ -36,6 +36,7 @@ from gateway.settings.sections.offer import (
     read_releases,
 )
 from gateway.settings.sections.operation import WrittenOperation, read_operations
+from gateway.settings.sections.pace import read_paces
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import MappingNode, Node, Scalar, SequenceNode, child, plain
 
@@ -284,6 +285,7 @@ class _ServiceReader:
             stabilization=offer.stabilization,
             ceiling=ceiling,
             lifecycle=read_lifecycle(written.lifecycle, dialect, ceiling, child(node, "lifecycle"), findings),
+            paces=read_paces(offer.for_, ceiling, backends, dialect, child(node, "offer"), findings),
             default_version=read_default_version(
                 written.default_version, dialect, child(node, "default_version"), findings
             ),
@@ -315,6 +317,7 @@ class _ServiceReader:
             child(self.node, "lifecycle", "deprecated", "below"),
             child(self.node, "lifecycle", "sunset", "below"),
             child(self.node, "default_version"),
+            *(child(self.node, "offer", "for", at, "ceiling") for at in range(len(self.written.offer.for_))),
             *(
                 child(item, "versions")
                 for items in lists

@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Final, TypeVar
 
 from gateway.core.dialect import Dialect
-from gateway.core.versions.version import CalendarDate, MajorMinor, Scheme, Semantic, WholeNumber
+from gateway.core.versions.version import CalendarDate, MajorMinor, Scheme, Semantic, Version, WholeNumber
 from gateway.errors import VersionTextError
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import Node
@@ -59,3 +59,11 @@ def read_versions(
                 break
         findings.refused(node, message, hint)
         return None
+
+
+def read_version(
+    text: str, dialect: Dialect, node: Node | None, findings: Findings, otherwise: str = ""
+) -> Version | None:
+    """Read one version of the file; None: it was reported. `otherwise`: other allowed words, for the hint."""
+    hint = f"write `{dialect.scheme.example}`{otherwise}"
+    return read_versions(lambda text, scheme: scheme.require(text), text, dialect, hint, node, findings)

@@ -68,6 +68,7 @@ CODES: Final[Mapping[str, str]] = {
     "not-allowed": "a variable or a file that an included file may not read",
     "not-utf-8": "a file that is not UTF-8",
     "number": "a version that other tools read as a number (warning)",
+    "passed": "a day that has passed, so that what it limits is no longer in force (warning)",
     "repeated-prefix": "a path in a dialect's options that repeats match.path (warning)",
     "sent-in-clear": "a secret that probes send over http to discovered backends (warning)",
     "sunset-passed": "a sunset whose day has come, while nothing refuses its versions (warning)",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import date, timedelta
 from typing import Any, Final
 
 import pytest
@@ -18,6 +19,7 @@ from gateway.core.decision.operations import NO_OPERATIONS, OperationRule, Opera
 from gateway.core.dialect import Advertisement, DefaultKind, DefaultVersion, VersionMatch
 from gateway.core.fleet.admission import Maintenance
 from gateway.core.fleet.fleet import Pin
+from gateway.core.fleet.pace import Pace, Paces
 from gateway.core.fleet.service import Policy
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.http.message import RequestHead
@@ -211,6 +213,22 @@ def test_a_lower_maximum_moves_latest() -> None:
     found = answer(record(row("latest"), row("1.5")), 30, before, changed(before, "max", "1.4", 1.0))
 
     assert who(found) == [("osc", "1.5", "1.4", "served", 10), ("osc", "1.5", "", "above_max", 10)]
+
+
+def test_an_own_pace_refuses_and_moves_its_client_alone() -> None:
+    paces = Paces((Pace(("cron",), XY.require("1.3"), date(1970, 1, 1) + timedelta(days=TODAY)),))
+    before, after = view(), view(paces=paces)
+    rows = [
+        row(asked, each, named=named)
+        for each, named in (("cron", True), ("cron", False), ("osc", True))
+        for asked in ("latest", "1.4", "1.3")
+    ]
+
+    found = answer(record(*rows), 30, before, after)
+    assert who(found) == [("cron", "1.5", "1.3", "served", 10), ("cron", "1.4", "", "above_max", 10)]
+    assert who(answer(record(*rows), 30, after, before)) == [("cron", "1.3", "1.5", "served", 10)]
+    ended = record(*rows, until=TODAY + 1)
+    assert who(answer(ended, 30, before, after)) == []
 
 
 def test_days_and_operations_of_one_client_are_added_up() -> None:
