@@ -68,14 +68,23 @@ class UsageSubtotal:
 @final
 class UsageCounter:
     """Counter of the usage in one process. `incarnation`: an id that no other process has or had. `clock`:
-    Unix time in seconds. `addresses`: whether rows have addresses of clients."""
+    Unix time in seconds. `addresses`: whether rows have addresses of clients. `max_rows`: of a report that
+    tells everything apart."""
 
     __slots__ = (
-        *("_accepted", "_addresses", "_clock", "_gaps", "_incarnation", "_now", "_rows"),
-        *("_sequence", "_subtotals"),
+        *("_accepted", "_addresses", "_clock", "_gaps", "_incarnation", "_max_rows", "_now"),
+        *("_rows", "_sequence", "_subtotals"),
     )
 
-    def __init__(self, incarnation: str, clock: Callable[[], float], *, addresses: bool = False) -> None:
+    def __init__(
+        self,
+        incarnation: str,
+        clock: Callable[[], float],
+        *,
+        addresses: bool = False,
+        max_rows: int = MAX_ROWS,
+    ) -> None:
+        self._max_rows = max_rows
         self._incarnation = incarnation
         self._clock = clock
         self._addresses = addresses
@@ -224,9 +233,9 @@ class UsageCounter:
 
     def _bounded(self, subtotal: UsageSubtotal, day: int, row: RowKey) -> RowKey:
         """The row, with less detail if there are too many and it would be another one."""
-        if len(self._rows) < MAX_ROWS or (day, row) in self._rows:
+        if len(self._rows) < self._max_rows or (day, row) in self._rows:
             return row
-        if len(self._rows) < 2 * MAX_ROWS:
+        if len(self._rows) < 2 * self._max_rows:
             self._gap(subtotal, Scope.OPERATIONS, "too many rows between two reports of a worker")
             return row._replace(operation=OTHER)
         self._gap(subtotal, Scope.ALL, "far too many rows between two reports of a worker")

@@ -634,7 +634,8 @@ class Exchange(AttemptOwner):
         """End the exchange (stop 8 of 8): give back what was counted and hand out the RequestRecord."""
         context, record = self.context, self.record
         stage, attempt = self.stage, self._attempt
-        self._prove_product()
+        if self._subtotal is not None and self._subtotal.product:
+            self._prove_product()
         if stage is not DECIDING and stage is not TUNNELLING:
             context.in_flight_by_service[record.service] -= 1
         self.stage = ENDED
