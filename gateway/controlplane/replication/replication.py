@@ -487,7 +487,7 @@ class Replication:
             reading = self._readings.services.get(name)
             if reading is None or not me.is_attached(now):
                 found[name] = STORE
-            elif whom := awaits(me, reading, dirty=name in self._dirty):
+            elif whom := awaits(me, reading, dirty=name in self._dirty or self._readings.stale):
                 found[name] = ", ".join(whom)
         return found
 
