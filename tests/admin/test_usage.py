@@ -76,7 +76,7 @@ async def test_a_question_without_a_meaning(
         assert (await response.json())["error"].startswith(sentence)
 
 
-@pytest.mark.parametrize("path", ["/usage", "/usage/export"])
+@pytest.mark.parametrize("path", ["/usage", "/usage/export", "/simulate?service=baremetal&min=1.2"])
 async def test_usage_is_behind_the_token_and_never_on_the_metrics_listener(
     admin: StartAdmin, path: str
 ) -> None:

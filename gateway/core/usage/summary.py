@@ -28,7 +28,7 @@ _LISTED: Final = 3
 """Maximum versions that `asked_for` lists; of more it has the first and the last."""
 DAY: Final = 86_400
 _EPOCH: Final = date(1970, 1, 1).toordinal()
-_NUMBERS: Final = re.compile(r"[0-9]+(?:[.-][0-9]+)*", re.ASCII)
+_NUMBERS: Final = re.compile(r"[0-9]{1,18}(?:[.-][0-9]{1,18})*", re.ASCII)
 
 Order: TypeAlias = Callable[[str], tuple[bool, tuple[int, ...], str]]
 """Sort key of a service's versions. Begins with True for texts that are not known as one: they come last."""
