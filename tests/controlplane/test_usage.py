@@ -480,6 +480,18 @@ def test_a_start_on_a_full_disk_waits_for_room(path: Path, tmp_path: Path) -> No
     assert counted(read_files([path], None, None)) == {LIST: 1, CREATE: 1}
 
 
+def test_a_run_that_could_never_write_is_missed(path: Path) -> None:
+    """It ends in order while the disk is full, so the database has not even a row of it."""
+    of_ended_run(path, CREATE)
+    with full_disk(0), database_of(path) as database, pytest.raises(sqlite3.Error):
+        database.commit(batch(LIST, now=NOW + 60), last=True)
+    assert TODAY in {gap.day for gap in read_files([path], None, None).gaps}
+    for later in (120, 180):
+        of_ended_run(path, CREATE, now=NOW + later)
+        [gap] = read_files([path], None, None).gaps
+        assert (gap.day, gap.scope) == (TODAY, Scope.ALL)
+
+
 def test_an_export_from_a_full_disk_is_incomplete(path: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
     with database_of(path) as database:

@@ -18,7 +18,15 @@ from uuid import uuid4
 
 from gateway.controlplane.state.keeper import wall_offset
 from gateway.controlplane.state.text import format_state
-from gateway.controlplane.usage.reading import DAY, FORMAT, count_of, days_between, read_record
+from gateway.controlplane.usage.reading import (
+    DAY,
+    FORMAT,
+    UNWRITTEN,
+    count_of,
+    days_between,
+    is_unwritten,
+    read_record,
+)
 from gateway.core.agreement.record import AgreedRecord
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.usage.record import NO_PRODUCT, OTHER, Count, Gap, RowKey, Scope, UsageRecord, UsageReport
@@ -109,6 +117,7 @@ class Database:
         self._advertised: dict[str, tuple[Scheme, VersionSet]] = {}
         """Versions that a backend has ever advertised to this process, by service."""
         self._saved: object = None
+        self._unwritten = self._lost_before = is_unwritten(path)
 
     def commit(self, batch: Batch, *, last: bool = False) -> bool:
         """Add a batch in one transaction; `last`: the run ends in order. Returns whether today is incomplete.
@@ -118,6 +127,7 @@ class Database:
             return self._written(batch, last=last)
         except sqlite3.DatabaseError as problem:
             if type(problem) is not sqlite3.DatabaseError:  # the base class itself stands for a damaged file
+                self._flag(unwritten=True)
                 raise
             self._set_aside(problem, batch.now)
             return self._written(batch, last=last)
@@ -194,6 +204,7 @@ class Database:
             incomplete = db.execute("SELECT 1 FROM gaps WHERE day = ?", (today,)).fetchone() is not None
         if renewed != today:  # a copy of the file alone shows that this run is open
             db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        self._flag(unwritten=False)
         self._saved, self._renewed = saved, today
         self._counts.clear()
         self._gaps.clear()
@@ -224,6 +235,9 @@ class Database:
             self._mark(
                 latest, self._began, "nothing was recorded for a while: the gateway was stopped, or usage off"
             )
+        if self._lost_before:
+            self._mark(latest, self._began, UNWRITTEN)
+            self._lost_before = False
         first = today - self._settings.keep
         db.execute("DELETE FROM counts WHERE day < ? OR requests = 0", (first,))
         db.execute("DELETE FROM gaps WHERE day < ?", (first,))
@@ -276,6 +290,13 @@ class Database:
             except sqlite3.DatabaseError as problem:
                 self._set_aside(problem, now)
         return self._db
+
+    def _flag(self, *, unwritten: bool) -> None:
+        """Say by the time of the file, for the next run, that counts are not written. It needs no room."""
+        if unwritten is not self._unwritten and self._path is not None:
+            self._unwritten = unwritten
+            with suppress(OSError):
+                os.utime(self._path, (0, 0) if unwritten else None)
 
     def _set_aside(self, problem: sqlite3.Error, now: float) -> None:
         self.close()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import chain
 from pathlib import Path
 from time import time
@@ -27,6 +27,8 @@ DAY: Final = 86_400
 CRASHED: Final = "a gateway has not ended in order, or is still running: its last requests may be missing"
 """Reason of the gap that a run leaves from its last transaction on."""
 
+UNWRITTEN: Final = "a run of a gateway could not write its last requests"
+
 
 class UsageError(SkewgateError):
     """Error: the record of usage cannot be read."""
@@ -35,6 +37,13 @@ class UsageError(SkewgateError):
 def days_between(first: float, last: float) -> range:
     """The UTC days of two times, in any order, and those between."""
     return range(int(min(first, last) // DAY), int(max(first, last) // DAY) + 1)
+
+
+def is_unwritten(path: Path | None) -> bool:
+    """Whether the last run has left requests unwritten. It says so by the time of the file: 1970."""
+    with suppress(OSError):
+        return path is not None and path.stat().st_mtime == 0
+    return False
 
 
 def count_of(row: Sequence[Any]) -> Count:
@@ -108,6 +117,9 @@ def _read_file(path: Path, service: str | None, days: int | None, now: float) ->
             db.execute("BEGIN")
             if db.execute("PRAGMA user_version").fetchone() != (FORMAT,):
                 raise UsageError(f"{path} is no database of usage, or one of another release of skewgate")
-            return read_record(db, service, days, now)
+            record = read_record(db, service, days, now)
+        ends = max((each.ends for each in record.sources[0].periods), default=now)
+        lost = days_between(max(ends, record.since * DAY), now) if is_unwritten(path) else ()
+        return record._replace(gaps=(*record.gaps, *(Gap(day, "", Scope.ALL, UNWRITTEN) for day in lost)))
     except (sqlite3.Error, TypeError, ValueError) as problem:
         raise UsageError(f"{path} cannot be read as a database of usage: {problem}") from None
