@@ -39,6 +39,7 @@ from gateway.core.decision.operations import Operation, Operations, possible_met
 from gateway.core.decision.selection import NO_CANDIDATES, NOBODY, Candidates, eligible, select
 from gateway.core.dialect import (
     DefaultKind,
+    DefaultVersion,
     Endpoint,
     GatewayError,
     MissingOperation,
@@ -371,7 +372,7 @@ def resolve(
     # 4. Requested version.
     requested = dialect.read_requested(endpoint, headers)
     # 5. Negotiate.
-    negotiated = _negotiated(view, requested)
+    negotiated = _negotiated(view, endpoint, requested)
     if negotiated is None:
         return Resolution(
             view,
@@ -402,10 +403,14 @@ def resolve(
     )
 
 
-def _negotiated(view: ServiceView, requested: RequestedVersion) -> Version | Refusal | None:
+def _negotiated(
+    view: ServiceView, endpoint: Endpoint, requested: RequestedVersion
+) -> Version | Refusal | None:
     """The negotiated version, or a refusal; None (503): nothing is on offer, or this version is undecided."""
     dialect, offered, agreed = view.service.dialect, view.offer.offered, view.agreed
     default = view.service.effective_default_version
+    if endpoint.document and default.kind is DefaultKind.REFUSED:
+        default = DefaultVersion(DefaultKind.MINIMUM)  # who is refused may ask for the range
     if view.own_ceiling is not None and agreed is not None:
         wanted = exact_version(requested, default)
         if wanted is not None and wanted > view.own_ceiling:
