@@ -30,6 +30,10 @@ class TextRefused(SkewgateError):
         self.quoting = quoting
 
 
+class CommandRefused(SkewgateError):
+    """Raised for an operator's command that cannot be given now. Nothing was done."""
+
+
 class OptionProblem(NamedTuple):
     """One problem in the options of a dialect. `quoting`: as in `TextRefused`."""
 

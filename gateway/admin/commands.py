@@ -1,7 +1,7 @@
-"""Commands of operators: pin or unpin a service, drain or enable a backend, forget a replica.
+"""Commands of operators: limit the offer of a service, drain or enable a backend, forget a replica.
 
     PUT, DELETE /services/NAME/ceiling        POST /services/NAME/backends/B/drain, …/enable
-    DELETE /replicas/ID
+    PUT, DELETE /services/NAME/floor          DELETE /replicas/ID
 
 The endpoints and the operations page call the same functions; `core.fleet.fleet` carries a command out. An
 endpoint responds with the status (`/status`) once the command is in force in every worker and, if there is a
@@ -21,14 +21,21 @@ from aiohttp import web
 
 from gateway.admin import views
 from gateway.admin.context import AdminContext
-from gateway.admin.effects import below_minimum, hides_nothing, leaves_unserved
+from gateway.admin.effects import (
+    above_maximum,
+    below_minimum,
+    hides_nothing,
+    leaves_unserved,
+    refuses_unversioned,
+)
 from gateway.admin.responses import json_response
 from gateway.controlplane.stores.store import StoreError
 from gateway.core.fleet.backend import Member
-from gateway.core.fleet.fleet import Drain, OperatorCommand, Pin
+from gateway.core.fleet.fleet import Drain, OperatorCommand, Pin, Raise
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.version import Version
+from gateway.errors import CommandRefused
 
 MAX_QUOTED: Final = 80
 """Maximum characters of the request body that an error quotes."""
@@ -41,6 +48,8 @@ def add_command_routes(router: web.UrlDispatcher, context: AdminContext) -> None
     endpoints = _CommandEndpoints(context)
     router.add_put("/services/{service}/ceiling", endpoints.pin)
     router.add_delete("/services/{service}/ceiling", endpoints.unpin)
+    router.add_put("/services/{service}/floor", endpoints.raise_floor)
+    router.add_delete("/services/{service}/floor", endpoints.lower_floor)
     router.add_post("/services/{service}/backends/{backend}/{verb:drain|enable}", endpoints.set_drained)
     router.add_delete("/replicas/{replica}", endpoints.forget)
 
@@ -69,6 +78,25 @@ async def unpin(context: AdminContext, service: str) -> CommandResult:
     """Unpins a service, which has its configured ceiling, or none, again. Raises 404 and 503."""
     view_of(context, service)
     return await _apply(context, service, Pin(None))
+
+
+async def raise_floor(context: AdminContext, service: str, text: str, *, confirmed: bool) -> CommandResult:
+    """Raises a service's floor. Raises 400, 404, 409 (it would leave nothing; a replica does not know floors;
+    unless `confirmed`, clients without a version rely on less) and 503."""
+    view = view_of(context, service)
+    floor = read_ceiling(view.service, "version", text)
+    reason = above_maximum(view, floor)
+    if reason is None and not confirmed:
+        reason = refuses_unversioned(view.service, floor)
+    if reason is not None:
+        raise web.HTTPConflict(text=reason)
+    return await _apply(context, service, Raise(floor))
+
+
+async def lower_floor(context: AdminContext, service: str) -> CommandResult:
+    """Removes a raised floor; that of the configuration, or none, holds again. Raises 404, 409 and 503."""
+    view_of(context, service)
+    return await _apply(context, service, Raise(None))
 
 
 async def set_drained(context: AdminContext, service: str, backend: str, *, drained: bool) -> CommandResult:
@@ -145,6 +173,19 @@ class _CommandEndpoints:
         await request.read()
         return self._status(await unpin(self._context, request.match_info["service"]))
 
+    async def raise_floor(self, request: web.Request) -> web.StreamResponse:
+        service = request.match_info["service"]
+        view_of(self._context, service)
+        key, text = _parse_body(await request.read())
+        if key != "version":
+            raise web.HTTPBadRequest(text='the body must be {"version": "1.40"}')
+        confirmed = "yes" in request.query
+        return self._status(await raise_floor(self._context, service, text, confirmed=confirmed))
+
+    async def lower_floor(self, request: web.Request) -> web.StreamResponse:
+        await request.read()
+        return self._status(await lower_floor(self._context, request.match_info["service"]))
+
     async def set_drained(self, request: web.Request) -> web.StreamResponse:
         await request.read()
         names = request.match_info
@@ -188,9 +229,11 @@ class _CommandEndpoints:
 
 @contextmanager
 def _store_may_fail() -> Iterator[None]:
-    """Context manager that raises 503 if the store of the replicas fails within the block."""
+    """Context manager that raises 503 for a failing store, and 409 for a command that replicas refuse."""
     try:
         yield
+    except CommandRefused as error:
+        raise web.HTTPConflict(text=str(error)) from error
     except StoreError as error:
         raise web.HTTPServiceUnavailable(
             text=f"the store did not confirm the command, so check whether it is in force: {error}"
@@ -210,7 +253,7 @@ def _first_of(names: Iterable[str]) -> str:
 
 
 def _parse_body(body: bytes) -> tuple[str, str]:
-    """Reads (`version` or `release`, its text) from the body of a pin. The number 1.90 would be 1.9."""
+    """Reads (`version` or `release`, its text) from the body of a command. The number 1.90 would be 1.9."""
     try:
         document = json.loads(body.decode("utf-8"), object_pairs_hook=_unique_keys)
     except (ValueError, RecursionError):

@@ -15,6 +15,7 @@ from gateway.core.fleet.backend import Freshness, Member
 from gateway.core.fleet.fleet import Drain, Fleet
 from gateway.core.fleet.member_set import MemberSet
 from gateway.core.fleet.offer_state import policy_set
+from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, joined
 from gateway.core.versions.version import Version
@@ -26,6 +27,33 @@ NOTHING: Final = "nothing changes"
 
 def beneath(view: ServiceView) -> VersionSet:
     """Returns the versions that would be on offer without a ceiling."""
+    return _state(view).within(None, view.offer.floor)
+
+
+def above_maximum(view: ServiceView, floor: Version) -> str | None:
+    """Returns why a floor is refused; None: it is not."""
+    versions, scheme = _state(view).within(view.offer.ceiling, None), view.service.dialect.scheme
+    if not versions or floor <= versions.highest:
+        return None
+    return (
+        f"the floor {scheme.format(floor)} is above the maximum "
+        f"{scheme.format(versions.highest)} on offer: nothing could be served"
+    )
+
+
+def refuses_unversioned(service: Service, floor: Version) -> str | None:
+    """Returns why a floor needs the operator's word about requests without a version; None: it does not."""
+    scheme, version = service.dialect.scheme, service.written_for
+    if version is None or version >= floor:
+        return None
+    return (
+        f"clients that name no version rely on {scheme.format(version)}, which is beneath the floor "
+        f"{scheme.format(floor)}: set `default_version`, or confirm it (`--yes`, `?yes`)"
+    )
+
+
+def _state(view: ServiceView) -> VersionSet:
+    """Returns the versions that would be on offer without ceiling and floor."""
     if view.agreed is None or not view.agreed.voting:
         return view.offer_state.versions
     return NO_VERSIONS if view.agreed.record is None else view.agreed.record.state
@@ -148,15 +176,17 @@ def _asked(count: int, last_hour: LastHour) -> str:
 
 def _later(view: ServiceView, after: MemberSet) -> Iterable[str]:
     """Describes how the offer may move later: versions that a drain or enabling adds have to last first."""
-    scheme, service, ceiling = view.service.dialect.scheme, view.service, view.offer.ceiling
-    versions = beneath(view)
+    scheme, service, offer = view.service.dialect.scheme, view.service, view.offer
+    versions = _state(view)
     if not versions:
         return
     given = joined(versions, policy_set(service, after), scheme) - versions
     waiting = joined(versions, policy_set(service, view.members), scheme) - versions
     more, less = given - waiting, waiting - given
-    if ceiling is not None:
-        more, less = more.up_to(ceiling), less.up_to(ceiling)
+    if offer.ceiling is not None:
+        more, less = more.up_to(offer.ceiling), less.up_to(offer.ceiling)
+    if offer.floor is not None:
+        more, less = more.down_to(offer.floor), less.down_to(offer.floor)
     if more:
         yield f"{more.format(scheme)} will be offered after {service.stabilization:g} s at the earliest"
     if less:

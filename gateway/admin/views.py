@@ -79,15 +79,18 @@ def _replica(replica: ReplicaReport) -> dict[str, Any]:
 
 def _service(service: ServiceStatus) -> dict[str, Any]:
     view, scheme = service.view, service.scheme
-    offer, pin = view.offer, view.members.pin
+    offer, pin, raised = view.offer, view.members.pin, view.members.raised
     shown: dict[str, Any] = {
         "dialect": view.service.dialect.name,
         "phase": offer.phase.value,
         "pin": None if pin is None else scheme.format(pin),
+        "raised": None if raised is None else scheme.format(raised),
         "offer": {
             **_range(offer.versions, scheme),
             "policy": offer.policy.value,
             "ceiling": None if offer.ceiling is None else scheme.format(offer.ceiling),
+            "floor": None if offer.floor is None else scheme.format(offer.floor),
+            "floor_suspended": offer.suspended,
             "held_by": list(offer.held.by),
             "held_rule": None if offer.held.rule is None else offer.held.rule.value,
             "held_by_replicas": list(service.held_by_replicas),

@@ -47,7 +47,8 @@ class Verbs(click.Group):
         if cmd_name not in VERBS:
             return None
         module = import_module(f"gateway.cli.{MODULES.get(cmd_name, cmd_name)}")
-        command = getattr(module, cmd_name)
+        # No function has the name of a keyword, such as `raise`.
+        command = getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_")
         assert isinstance(command, click.Command)
         return command
 

@@ -135,7 +135,8 @@ def _facts(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if offer := explanation.get("offer"):
         ends = span(offer["min"], offer["max"])
         ceiling = f", ceiling {offer['ceiling']}" if offer["ceiling"] else ""
-        yield "offer", f"{ends} ({offer['policy']}{ceiling}), phase {offer['phase']}"
+        floor = f", floor {offer['floor']}" if offer.get("floor") else ""
+        yield "offer", f"{ends} ({offer['policy']}{ceiling}{floor}), phase {offer['phase']}"
     if explanation.get("version"):
         yield "version", explanation["version"]
     yield from (("announces", ": ".join(header)) for header in explanation.get("announces") or ())

@@ -105,18 +105,20 @@ def _set_ceiling(
     where: AdminOptions, output: str, service: str, method: str, ceiling: Mapping[str, str] | None = None
 ) -> int:
     admin = admin_client.find(where)
-    state = _send(admin, method, f"/services/{quote(service, safe='')}/ceiling", ceiling)
-    _print_state(output, admin, state, lambda: _offer_line(state, service))
+    state = send(admin, method, f"/services/{quote(service, safe='')}/ceiling", ceiling)
+    print_state(output, admin, state, lambda: offer_line(state, service))
     return 0
 
 
-def _offer_line(state: State, name: str) -> str:
+def offer_line(state: State, name: str) -> str:
+    """Return the line about the offer of the service `name`."""
     service = state["services"][name]
     offer = service["offer"]
     offered = span(offer["min"], offer["max"])
     pin, ceiling = service["pin"], offer["ceiling"]
     limit = f"pinned to {pin}" if pin is not None else f"ceiling {ceiling}" if ceiling is not None else ""
-    return f"{name}: offers {offered}{f', {limit}' if limit else ''}, phase {service['phase']}"
+    floor = f", floor {offer['floor']}" if offer.get("floor") is not None else ""
+    return f"{name}: offers {offered}{f', {limit}' if limit else ''}{floor}, phase {service['phase']}"
 
 
 @verb("drain")
@@ -134,10 +136,10 @@ def drain(*, where: AdminOptions, output: str, target: BackendName, wait: bool, 
     if timeout is not None and not wait:
         usage_error("--timeout needs --wait")
     admin = admin_client.find(where)
-    state: State = _send(admin, "POST", target.path("drain"))
+    state: State = send(admin, "POST", target.path("drain"))
     if wait:
         state = _wait_until_idle(admin, target, state, timeout)
-    _print_state(output, admin, state, lambda: _backend_line(state, target))
+    print_state(output, admin, state, lambda: _backend_line(state, target))
     return 0
 
 
@@ -147,8 +149,8 @@ def drain(*, where: AdminOptions, output: str, target: BackendName, wait: bool, 
 def enable(*, where: AdminOptions, output: str, target: BackendName) -> int:
     """End the drain of a backend, if it is drained."""
     admin = admin_client.find(where)
-    state = _send(admin, "POST", target.path("enable"))
-    _print_state(output, admin, state, lambda: _backend_line(state, target))
+    state = send(admin, "POST", target.path("enable"))
+    print_state(output, admin, state, lambda: _backend_line(state, target))
     return 0
 
 
@@ -219,8 +221,8 @@ def _requests(number: int) -> str:
 def forget(*, where: AdminOptions, output: str, replica: str) -> int:
     """End the registration of a replica: the others no longer wait for its consent to refuse a version."""
     admin = admin_client.find(where)
-    state = _send(admin, "DELETE", f"/replicas/{quote(replica, safe='')}")
-    _print_state(output, admin, state, lambda: f"{replica}: forgotten")
+    state = send(admin, "DELETE", f"/replicas/{quote(replica, safe='')}")
+    print_state(output, admin, state, lambda: f"{replica}: forgotten")
     return 0
 
 
@@ -267,12 +269,16 @@ def _safe_text(problem: str) -> str:
     return "\n".join("\t".join(map(plain, line.split("\t"))) for line in problem.split("\n"))
 
 
-def _send(
-    admin: AdminClient, method: str, path: str, document: Mapping[str, str] | None = None
+def send(
+    admin: AdminClient,
+    method: str,
+    path: str,
+    document: Mapping[str, str] | None = None,
+    query: Sequence[tuple[str, str]] = (),
 ) -> dict[str, Any]:
     """Send an operator's command, print its warnings and return the new state."""
     body = None if document is None else json.dumps(document).encode("ascii")
-    response = admin_client.document_of(admin.url, path, *admin.request(method, path, body=body))
+    response = admin_client.document_of(admin.url, path, *admin.request(method, path, query, body=body))
     state = admin_client.require_state(admin.url, response)
     if state.get("kept") is False:
         print_error("warning: this will not survive a restart: the gateway has no writable `state` file")
@@ -288,6 +294,7 @@ def _warn_of_pending(state: State) -> None:
         print_error(f"warning: not acknowledged yet by {plain(', '.join(map(str, pending)))}")
 
 
-def _print_state(output: str, admin: AdminClient, state: State, line: Callable[[], str]) -> None:
+def print_state(output: str, admin: AdminClient, state: State, line: Callable[[], str]) -> None:
+    """Print the state after a command as JSON, or one line about it."""
     text = json.dumps(state) if output == "json" else plain(admin_client.formatted(admin.url, line))
     print(text, flush=True)

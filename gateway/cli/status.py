@@ -198,10 +198,12 @@ def _service_row(name: str, service: Mapping[str, Any]) -> list[TableCell]:
     rule = offer.get("held_rule")
     kind = "pin" if service.get("pin") else "ceiling"
     ceiling = f" ({kind} {offer['ceiling']})" if offer.get("ceiling") else ""
+    state = "suspended floor" if offer.get("floor_suspended") else "floor"
+    floor = f" ({state} {offer['floor']})" if offer.get("floor") else ""
     return [
         name,
         str(service.get("dialect", "")),
-        f"{_range(offer)}{ceiling}",
+        f"{_range(offer)}{ceiling}{floor}",
         (phase, _PHASE_STYLE.get(phase, Style.PLAIN)),
         f"{held_by or '-'}{f' ({rule})' if rule else ''}",
     ]

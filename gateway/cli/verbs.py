@@ -21,6 +21,8 @@ VERBS: Final[Mapping[str, str]] = {
     "simulate": "show which clients a change would refuse or move to another version",
     "pin": "limit a service's offer to a version or a release",
     "unpin": "remove a service's pin",
+    "raise": "raise the lowest version that a service offers, if nobody needs less",
+    "lower": "remove a service's raised floor",
     "drain": "take a backend out of service; requests in flight are finished",
     "enable": "put a drained backend back into service",
     "forget": "end the registration of a replica that will not come back",
@@ -36,6 +38,7 @@ VERBS: Final[Mapping[str, str]] = {
 
 MODULES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("pin", "unpin", "drain", "enable", "forget", "reload"), "operator_commands"),
+    **dict.fromkeys(("raise", "lower"), "floors"),
     **dict.fromkeys(("version", "schema", "completion"), "about"),
 }
 """Modules that several verbs share, by verb. Every other verb is in the module of its own name."""

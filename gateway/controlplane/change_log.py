@@ -123,8 +123,9 @@ class ChangeLog:
     def _log_new_service(self, view: ServiceView) -> None:
         for member in view.members.all:
             _log_drain(None, member, view)
-        ceiling = [_ceiling(view)] if view.offer.ceiling is not None else []
-        self._write_offer_line(view, [*ceiling, f"offer {_offered(view)}"])
+        limits = [text for text in _limits(view) if text not in _NO_LIMITS]
+        self._write_offer_line(view, [*limits, f"offer {_offered(view)}"])
+        _log_suspended(None, view)
 
     def _log_service(self, before: ServiceView, view: ServiceView) -> None:
         scheme = view.service.dialect.scheme
@@ -147,6 +148,7 @@ class ChangeLog:
         else:
             self._log_moved(moved_from, view)
         _log_outage(before, view)
+        _log_suspended(before, view)
 
     def _log_removed_backends(self, before: ServiceView, view: ServiceView) -> None:
         for member in before.members.all:
@@ -161,17 +163,17 @@ class ChangeLog:
         if _offer_facts(before) == _offer_facts(view):
             return
         old, new = _offered(before), _offered(view)
-        if _ceiling(before) == _ceiling(view):  # an operator's change is logged at once
+        limits = [text for text in _limits(view) if text not in _limits(before)]
+        if not limits:  # an operator's change is logged at once
             damping = self._holds if old == new else self._offers
             # Every backend of a fleet may change the offer in turn.
             if not self._may_log(damping, view.service.name, len(view.members.all)):
                 return
         changes = [f"offer {new}" if old == new else f"offer {old} -> {new}"]
-        if _ceiling(before) != _ceiling(view):
-            unpinned = ["unpinned"] if before.offer.pinned and not view.offer.pinned else []
-            changes = [*unpinned, _ceiling(view), *changes]
-        warning, commanded = self._lower_maximum(before, view), before.members.pin != view.members.pin
-        self._write_offer_line(view, changes, warning, commanded=commanded)
+        unpinned = ["unpinned"] if before.offer.pinned and not view.offer.pinned else []
+        old_members, members, warning = before.members, view.members, self._lower_maximum(before, view)
+        commanded = (old_members.pin, old_members.raised) != (members.pin, members.raised)
+        self._write_offer_line(view, [*unpinned, *limits, *changes], warning, commanded=commanded)
         if flapping := _flapping(before, view):
             _offer_log.warning("%s: %s", view.service.name, flapping, extra=about(view.service.name))
 
@@ -362,7 +364,8 @@ def _served_versions(member: Member, scheme: Scheme) -> str:
 def _offer_facts(view: ServiceView) -> tuple[object, ...]:
     """All values that a log line about an offer depends on: while they are equal, no line is due."""
     offer = view.offer
-    facts = offer.versions, offer.phase, offer.transparent, offer.ceiling, offer.pinned, offer.held.rule
+    limits = offer.ceiling, offer.pinned, offer.floor, offer.raised
+    facts = offer.versions, offer.phase, offer.transparent, limits, offer.held.rule
     if offer.held.rule is HeldRule.CEILING:
         # The line then names what the ceiling hides, not who differs: in an upgrade every backend does.
         return (*facts, view.offer_state.versions)
@@ -376,12 +379,31 @@ def _offered(view: ServiceView) -> str:
     return view.offer.versions.format(view.service.dialect.scheme)
 
 
-def _ceiling(view: ServiceView) -> str:
-    offer = view.offer
-    if offer.ceiling is None:
-        return "no ceiling"
-    version = view.service.dialect.scheme.format(offer.ceiling)
-    return f"pinned to {version}" if offer.pinned else f"configured ceiling {version}"
+def _limits(view: ServiceView) -> tuple[str, str]:
+    """Describe the ceiling and the floor."""
+    offer, scheme = view.offer, view.service.dialect.scheme
+    ceiling, floor = _NO_LIMITS
+    if offer.ceiling is not None:
+        ceiling = f"{'pinned to' if offer.pinned else 'configured ceiling'} {scheme.format(offer.ceiling)}"
+    if offer.floor is not None:
+        floor = f"{'raised to' if offer.raised else 'configured floor'} {scheme.format(offer.floor)}"
+    return ceiling, floor
+
+
+_NO_LIMITS: Final = ("no ceiling", "no floor")
+
+
+def _log_suspended(before: ServiceView | None, view: ServiceView) -> None:
+    """Log when a floor is suspended, and when it holds again."""
+    was, offer, name = before is not None and before.offer.suspended, view.offer, view.service.name
+    if offer.suspended is was:
+        return
+    if offer.suspended and offer.floor is not None:
+        floor = view.service.dialect.scheme.format(offer.floor)
+        text = f"the floor {floor} is suspended: all versions that could be on offer are beneath it"
+        _offer_log.error("%s: %s", name, text, extra=about(name))
+    else:
+        _offer_log.info("%s: the floor is not suspended any more", name, extra=about(name))
 
 
 def _flapping(before: ServiceView, view: ServiceView) -> str:
@@ -458,7 +480,8 @@ def reason_held(view: ServiceView, now: float) -> str:
             offers = _offer_without_pin(view).format(view.service.dialect.scheme)
             return f"held by the pin; `skewgate unpin {view.service.name}` offers {offers}"
         case HeldRule.CEILING:
-            without = view.offer_state.versions.format(view.service.dialect.scheme)
+            offered = view.offer_state.versions.within(None, view.offer.floor)
+            without = offered.format(view.service.dialect.scheme)
             return f"held by offer.ceiling; without it the offer is {without}"
         case HeldRule.STABILIZATION:
             return _held_by_stabilization(view, now)
@@ -486,7 +509,7 @@ def _offer_without_pin(view: ServiceView) -> VersionSet:
     if not view.offer.pinned:
         return NO_VERSIONS
     beneath, configured = view.offer_state.versions, view.service.ceiling
-    return beneath if configured is None else beneath.up_to(configured)
+    return beneath.within(configured, view.offer.floor)
 
 
 def _held_by_stabilization(view: ServiceView, now: float) -> str:

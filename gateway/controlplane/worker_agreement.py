@@ -314,7 +314,7 @@ def _following(view: ServiceView, record: AgreedRecord | None, *, all_attached: 
     if not state.initialized and state.round_ended is None:
         return None  # nothing is known yet: what stood goes on standing
     rule = policy_text(service) if record is None or not state.cut else record.rule
-    towards = Target(rule, state.versions, view.offer.ceiling)
+    towards = Target(rule, state.versions, view.offer.ceiling, view.offer.floor)
     return step(record, towards, service.dialect.scheme, all_attached=all_attached)
 
 

@@ -393,6 +393,8 @@ class Dialect(ABC):
     default_version: DefaultVersion
     """Rule for requests without a version, unless the service configures one."""
     version_match: VersionMatch = VersionMatch.EXACT
+    written_for: Version | None = None
+    """Version for which clients that name none were written; None: each follows the offer."""
     legacy_versions: VersionSet = VersionSet()
     """Versions that a backend without versions stands for in a mixed fleet; empty: not in the offer."""
     releases: Mapping[str, Version] = {}

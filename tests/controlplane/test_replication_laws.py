@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.controlplane.stores.store import StoreError
-from gateway.core.fleet.fleet import Pin
+from gateway.core.fleet.fleet import Pin, Raise
 from tests.controlplane.test_replication import SETTINGS, Replica, Site, site
 from tests.core.builders import v
 from tests.kit.clocks import run
@@ -28,7 +28,7 @@ Event: TypeAlias = tuple[str, int, int, float]
 
 KINDS: Final = (
     *("cut", "cut", "lost", "late", "answer", "quorum", "hears", "all", "all", "all"),
-    *("pin", "crash", "anew", "stop", "slow"),
+    *("pin", "raise", "crash", "anew", "stop", "slow"),
 )
 
 EVENTS: Final = st.lists(
@@ -66,6 +66,9 @@ async def _happens(here: Site, event: Event) -> None:
         case "pin":
             with suppress(StoreError):
                 await one.replication.command("toy", Pin((None, v("1.2"), v("1.4"), v("1.5"))[number]))
+        case "raise":
+            with suppress(StoreError):
+                await one.replication.command("toy", Raise((None, v("1.2"), v("1.4"), v("1.8"))[number]))
         case "crash" | "anew" | "stop":
             await _ends(here, one, index, kind, None if number == 0 else HEARD[number])
         case _:
@@ -111,6 +114,7 @@ async def _lives_through(events: list[Event]) -> None:
         _mend(here)
         await here.passes(SETTINGS.ttl)
         await here.replicas[0].replication.command("toy", Pin(None))
+        await here.replicas[1].replication.command("toy", Raise(None))
         await here.until(lambda: all(each.serves(9) for each in here.replicas), 2 * (SETTINGS.forget or 0.0))
         await here.all_offer(9)
         assert all(each.replication.report().attached for each in here.replicas)

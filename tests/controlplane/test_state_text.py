@@ -198,6 +198,17 @@ def test_the_format_is_this_one() -> None:
     assert dropped == ()
 
 
+def test_a_raised_floor_is_there_again_and_releases_without_floors_read_the_rest() -> None:
+    [entry] = json.loads(text_of({**GOOD, "floor": "1.20"}))["services"].values()
+    saved, dropped = parse_state(text_of(entry), [service(MajorMinor())])
+    assert saved == {"api": replace(SAVED, raised=Version(1, 20))}
+    assert dropped == ()
+
+    started = Snapshot.configured([service(MajorMinor())], now=0.0, saved=saved)
+    assert json.loads(format_state(started))["services"]["api"]["floor"] == "1.20"
+    assert started.views["api"].offer.floor == Version(1, 20)
+
+
 def test_the_first_format_is_read_and_brings_no_advertisements() -> None:
     """It was written by releases that saved neither these nor the policy: nothing is cut for that."""
     old = {key: GOOD[key] for key in ("dialect", "scheme", "versions", "pin", "drained")}
@@ -258,6 +269,8 @@ def test_names_that_were_lost_or_moved_make_another_scheme(names: tuple[str, ...
         ('{"skewgate_state": 2}', "it has no `services`"),
         (text_of(None), "its entry 'api' is malformed"),
         (text_of({**GOOD, "pin": 1.31}), "its entry 'api' is malformed"),
+        (text_of({**GOOD, "floor": 1.31}), "its entry 'api' is malformed"),
+        (text_of({**GOOD, "floor": "1.3l"}), "its entry 'api' has an invalid version or range"),
         (text_of({**GOOD, "versions": [["1.1"]]}), "its entry 'api' is malformed"),
         (text_of({**GOOD, "drained": [1]}), "its entry 'api' is malformed"),
         (text_of({**GOOD, "advertisements": {"api-1": None}}), "its entry 'api' is malformed"),

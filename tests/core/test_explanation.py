@@ -356,6 +356,7 @@ def test_it_becomes_json() -> None:
         "max": "1.58",
         "policy": "guaranteed",
         "ceiling": None,
+        "floor": None,
         "phase": "mixed",
         "transparent": False,
     }

@@ -28,6 +28,7 @@ from gateway.core.fleet.fleet import (
     Pin,
     ProbeFailed,
     ProbeSucceeded,
+    Raise,
     ServedVersionMissing,
     VersionMismatch,
 )
@@ -237,7 +238,8 @@ class Published(RuleBasedStateMachine):
         name, one = self._service(which)
         fleet = self.snapshot.fleet.apply(name, Drain(self._backend(one, member), drained=drained))
         pin = Pin(None if of is None else self._version(name, of))
-        self.snapshot = self.snapshot.with_fleet(fleet.apply(name, pin), self.now)
+        floor = Raise(None if of is None else self._version(name, of - 1))
+        self.snapshot = self.snapshot.with_fleet(fleet.apply(name, pin).apply(name, floor), self.now)
 
     @rule(seconds=st.sampled_from((1.0, 3.0, 10.0)))
     def time_passes(self, seconds: float) -> None:
@@ -438,6 +440,7 @@ def test_what_is_said_is_as_large_as_what_has_changed(services: int, backends: i
         "advertises more": before.after([("s0", "api-0", ProbeSucceeded(upto(60), 2.0))], 2.0),
         "drained": before.with_fleet(before.fleet.apply("s0", Drain("api-0")), 2.0),
         "pinned": before.with_fleet(before.fleet.apply("s0", Pin(Version(1, 5))), 2.0),
+        "raised": before.with_fleet(before.fleet.apply("s0", Raise(Version(1, 3))), 2.0),
         "agreed": before.with_agreed({"s0": next_step}, 0.0),
         "found": before.with_discovered([replace(one, backends=(*one.backends, backend("new")))], 2.0),
     }

@@ -83,6 +83,26 @@ async def test_commands_hold_for_all(bed: Bed) -> None:
     await bed.commanded(bed.replicas[2], "POST", "backends/api-1/enable")
 
 
+async def test_a_floor_is_raised_and_lowered_for_all_also_with_one_away(bed: Bed) -> None:
+    beneath, above = "1.10", "1.30"
+    async with bed.watch() as watch:
+        await bed.commanded(bed.replicas[1], "PUT", "floor?yes", version="1.20")
+        await bed.refused(beneath, 406)
+        await bed.refused(above, 200)
+        await bed.commanded(bed.replicas[2], "DELETE", "floor")
+        await bed.refused(beneath, 200)
+
+        bed.connect(0, up=False)
+        await bed.refused(BEYOND, 503, of=[0])
+        await bed.commanded(bed.replicas[1], "PUT", "floor?yes", version="1.20")
+        await bed.refused(beneath, 503, of=[1, 2])  # it still serves it
+        await bed.refused(beneath, 200, of=[0])
+        bed.connect(0, up=True)
+        await bed.refused(beneath, 406)
+        await bed.refused(above, 200)
+    watch.judge()
+
+
 async def test_members_of_etcd_that_stop(bed: Bed) -> None:
     async with bed.watch() as watch:
         leader = await bed.cluster.leader()

@@ -34,6 +34,8 @@ class Universe:
     """Those that move."""
     base: VersionSet = NO_VERSIONS
     """Offered all the time beside them, so that no record is empty."""
+    floor: Version | None = None
+    """Raised when what moves is to fall; None: the votes give it up."""
 
     @property
     def first(self) -> Contents:
@@ -67,6 +69,8 @@ class Universe:
 
 ONE: Final = Universe(MajorMinor(), (Version(1, 2),), VersionSet.only(Version(1, 1)))
 """One version above another that stays."""
+BENEATH: Final = Universe(MajorMinor(), (Version(1, 1),), VersionSet.only(Version(1, 2)), floor=Version(1, 2))
+"""One version beneath another that stays: a floor hides it."""
 ALONE: Final = Universe(CalendarDate(), (Version(2024, 1, 1),))
 """One version that comes and goes: at times nothing is on offer."""
 TWO: Final = Universe(CalendarDate(), (Version(2024, 1, 1), Version(2024, 2, 1)))
@@ -78,7 +82,7 @@ def following(
     universe: Universe, contents: Contents, live: tuple[bool, ...], *, all_attached: bool
 ) -> frozenset[Contents]:
     """The contents of every record that `next_record` computes after one with `contents`, whatever the
-    state, the votes and the pin are. `live`: of each live replica, whether it has acknowledged.
+    state, the votes, the pin and the floor are. `live`: of each live replica, whether it has acknowledged.
 
     All vote the same: what counts of votes is the union of one part and the intersection of another, and one
     vote can be any of these (tests/core/agreement/test_ladder.py).
@@ -88,13 +92,13 @@ def following(
         record = universe.record(contents.levels, state)
         if record.is_empty is not contents.is_empty:
             continue
-        for floor, want, pin in product(
-            universe.states(), universe.states(), (None, Version(1, 0), *universe.versions)
-        ):
+        pins = (None, Version(1, 0), *universe.versions)
+        raised = {None, universe.floor, *universe.versions}
+        for floor, want, pin, raise_ in product(universe.states(), universe.states(), pins, raised):
             vote = Vote("rule", floor & state, want, want)
             replicas = {str(at): LiveReplica(int(acked), vote) for at, acked in enumerate(live)}
             registered = list(replicas) if all_attached else [*replicas, "away"]
-            after = next_record(record, replicas, registered, pin, universe.scheme)
+            after = next_record(record, replicas, registered, pin, universe.scheme, raise_)
             if after is not None:
                 found.add(universe.contents(after))
     return frozenset(found)
@@ -104,11 +108,13 @@ def following(
 def leading(
     universe: Universe, contents: Contents, live: tuple[bool, ...], *, all_attached: bool, up: bool
 ) -> frozenset[Contents]:
-    """The same when all replicas want everything, or (not `up`) nothing but what stays."""
-    wanted = universe.states()[-1] if up else universe.base
+    """The same when all replicas want everything, or (not `up`) nothing but what stays: by their votes, or by
+    a floor."""
+    floor = None if up else universe.floor
+    wanted = universe.states()[-1] if up or floor is not None else universe.base
     vote = Vote("rule", wanted, wanted, wanted)
     replicas = {str(at): LiveReplica(int(acked), vote) for at, acked in enumerate(live)}
     registered = list(replicas) if all_attached else [*replicas, "away"]
     record = universe.record(contents.levels, NO_VERSIONS if contents.is_empty else wanted)
-    after = next_record(record, replicas, registered, None, universe.scheme)
+    after = next_record(record, replicas, registered, None, universe.scheme, floor)
     return frozenset() if after is None else frozenset({universe.contents(after)})

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from tests.model.agreement_model import Model, State, Wrong
-from tests.model.record_model import ALONE, ONE, TWO, Universe
+from tests.model.record_model import ALONE, BENEATH, ONE, TWO, Universe
 from tests.model.replica_model import RULES, without
 
 
@@ -22,7 +22,7 @@ def is_live(model: Model, states: set[State]) -> None:
             assert found is None, model.describe(found)
 
 
-@pytest.mark.parametrize("universe", [ONE, ALONE], ids=["above another", "alone"])
+@pytest.mark.parametrize("universe", [ONE, ALONE, BENEATH], ids=["above another", "alone", "beneath another"])
 def test_two_replicas_agree_and_are_live(universe: Universe) -> None:
     model = Model(universe, 2)
     states = model.reachable()
@@ -39,7 +39,7 @@ def test_every_rule_is_needed(rule: str) -> None:
 
 
 @pytest.mark.load
-@pytest.mark.parametrize("universe", [ONE, ALONE], ids=["above another", "alone"])
+@pytest.mark.parametrize("universe", [ONE, ALONE, BENEATH], ids=["above another", "alone", "beneath another"])
 def test_three_replicas_agree_and_are_live(universe: Universe) -> None:
     model = Model(universe, 3)
     states = model.reachable()

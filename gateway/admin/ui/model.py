@@ -51,6 +51,8 @@ class OfferCard(NamedTuple):
     ceiling: str
     announced: str
     """Announced end of old versions: `below 1.20 sunset on 2026-12-01`; empty: there is none."""
+    floor: str
+    """Floor in force, and that it is suspended if it is; empty: there is none."""
     bars: tuple[Bar, ...]
     """Bars of the versions on offer that some backend serves now."""
     unserved: tuple[Bar, ...]

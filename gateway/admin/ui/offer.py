@@ -132,6 +132,7 @@ def offer_card(service: ServiceStatus, drawing: Drawing) -> OfferCard:
         pin="" if view.members.pin is None else scheme.format(view.members.pin),
         ceiling="" if ceiling is None else scheme.format(ceiling),
         announced="" if lifecycle is None else lifecycle.sentence(scheme),
+        floor="" if offer.floor is None else f"{scheme.format(offer.floor)}{', suspended' * offer.suspended}",
         bars=drawing.bars(offer.versions - missing),
         unserved=drawing.bars(missing),
     )
@@ -227,6 +228,5 @@ def _then(view: ServiceView) -> str:
         after = joined(offer.versions - held.versions, more, scheme) if offer.versions else more
     else:
         after = joined(offer.versions, more, scheme)
-    if offer.ceiling is not None:
-        after = after.up_to(offer.ceiling)
+    after = after.within(offer.ceiling, offer.floor)
     return "" if after == offer.versions else ranges(after, scheme)

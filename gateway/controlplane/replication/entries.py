@@ -27,7 +27,7 @@ from gateway.core.agreement.record import (
 from gateway.core.decision.operations import Operation
 from gateway.core.fleet.pace import Paces
 from gateway.core.fleet.service import Service
-from gateway.core.versions.version import Scheme
+from gateway.core.versions.version import Scheme, Version
 
 _MAX_TEXT: Final = 200
 """Largest length of a name, host, release, or digest, in characters."""
@@ -37,6 +37,7 @@ _MAX_FORMS: Final = 64
 
 _LIVE_KEYS: Final = 6
 _VOTE_KEYS: Final = 5
+"""Number of keys of a vote without `least`, which older releases do not read."""
 
 
 @final
@@ -76,6 +77,8 @@ def write_live(
             "gives": write_versions(vote.gives, scheme),
             "cap": None if vote.cap is None else scheme.format(vote.cap),
         }
+        if vote.least is not None:
+            own["least"] = scheme.format(vote.least)
     return _text(
         {
             "ack": ack,
@@ -155,6 +158,20 @@ def read_names(text: str) -> frozenset[str] | None:
     return None
 
 
+def write_raised(floor: Version, scheme: Scheme) -> str:
+    """Format a raised floor for the store, with what it was given by."""
+    return _text({"version": scheme.format(floor), "by": "command"})
+
+
+def read_raised(text: str, scheme: Scheme) -> Version | None:
+    """Parse a raised floor from the store; None: it is none that this release can read."""
+    try:
+        found = _object(text)
+        return read_version(found.get("version"), scheme, "raised") if found.get("by") == "command" else None
+    except UnreadableRecord:
+        return None
+
+
 def config_digest(service: Service) -> str:
     """Digest of all configuration of a service that its clients can notice. Only values that are named here
     count, so that two releases agree, and options of one release only if not at their default."""
@@ -171,6 +188,7 @@ def config_digest(service: Service) -> str:
         "match": [sorted(service.match.hosts), service.match.path],
         **({"legacy": "refuse"} if service.negotiates_legacy else {}),
         **({"paces": _paces(service.paces)} if service.paces.paces else {}),
+        **({} if service.floor is None else {"floor": _plain(service.floor)}),
     }
     if service.lifecycle is not None:
         noticed["lifecycle"] = _plain(service.lifecycle)
@@ -230,15 +248,16 @@ def _plain(value: object) -> object:
 
 
 def _read_vote(found: Mapping[str, object], scheme: Scheme) -> Vote:
-    if len(found) != _VOTE_KEYS:
+    if len(found) != _VOTE_KEYS + ("least" in found):
         raise UnreadableRecord("its vote has foreign keys, or lacks some")
-    cap = found.get("cap")
+    cap, least = found.get("cap"), found.get("least")
     return Vote(
         rule=read_rule(found.get("rule")),
         floor=read_versions(found.get("floor"), scheme, "floor"),
         want=read_versions(found.get("want"), scheme, "want"),
         gives=read_versions(found.get("gives"), scheme, "gives"),
         cap=None if cap is None else read_version(cap, scheme, "cap"),
+        least=None if least is None else read_version(least, scheme, "least"),
     )
 
 

@@ -6,8 +6,8 @@
     remove     others without beats, and registrations to which nobody comes back
     step       the next record of the ladder
 
-At most one transaction for a service in each round, guarded by what was read. The commands of operators, a
-pin and the names of drained backends, are in the store, too: a replica that joins a store without any writes
+At most one transaction for a service in each round, guarded by what was read. The commands of operators
+(pin, floor, names of drained backends) are in the store, too: a replica that joins a store without any writes
 its own there. Nothing here waits, and nothing is written here.
 """
 
@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, final
 
-from gateway.controlplane.replication.entries import write_names
+from gateway.controlplane.replication.entries import write_names, write_raised
 from gateway.controlplane.replication.membership import Membership
-from gateway.controlplane.replication.reading import DOC, DRAINED, GONE, PIN, Beat, Reading
+from gateway.controlplane.replication.reading import DOC, DRAINED, GONE, PIN, RAISED, Beat, Reading
 from gateway.controlplane.stores.store import NothingNewer, Transaction, Unchanged
 from gateway.core.agreement.attachment import may_end_registration, may_remove
-from gateway.core.agreement.ladder import awaited, next_record
-from gateway.core.agreement.record import AgreedRecord, form_for_all
-from gateway.core.fleet.fleet import OperatorCommand, Pin
+from gateway.core.agreement.ladder import awaited
+from gateway.core.agreement.record import FLOOR_FORM, FORM, AgreedRecord
+from gateway.core.fleet.fleet import OperatorCommand, Pin, Raise
 from gateway.core.fleet.member_set import MemberSet
 from gateway.core.versions.version import Scheme
 
@@ -68,7 +68,7 @@ class Situation:
     joining_text: str
     """Text for the `live` entry with the acknowledgement of the record with which this replica joins."""
     own_commands: Mapping[str, str]
-    """Texts of the pin and of the drained backends that are in force here, by key."""
+    """Texts of the operator's commands that are in force here, by key."""
     in_force_here: bool
     """Whether the state file and all workers have the record that this replica holds, or joins with."""
     ends_predecessors: bool
@@ -118,7 +118,8 @@ def _join(at: Situation) -> PlannedWrite | None:
         Unchanged(live, reading.revision_of(live)),
     ]
     if record is not None and record != reading.record:
-        puts[reading.key(DOC)] = reading.written(record)
+        floor = RAISED in at.own_commands or reading.raised is not None
+        puts[reading.key(DOC)] = reading.written(record, FLOOR_FORM if floor else FORM)
     if reading.record is None or record != reading.record:
         # The store is new, or has lost what was there: what operators have said is written back.
         for name, text in at.own_commands.items():
@@ -162,9 +163,7 @@ def _step(at: Situation) -> PlannedWrite | None:
         return None  # a replica wrote what this release cannot read: it may be a vote against all
     if reading.unclear:
         return None  # the pin may be below what would be offered next
-    live = reading.replicas
-    record = next_record(reading.record, live, reading.known, reading.pin, reading.service.dialect.scheme)
-    form = form_for_all([entry.forms for entry in reading.live.values()])
+    record, form = reading.next_record(reading.replicas, reading.known), reading.form
     if record is None or form is None:
         return None
     guard = NothingNewer(reading.prefix, reading.revision)
@@ -188,16 +187,14 @@ def leaving(reading: Reading, replica: str, *, registered: bool) -> Transaction:
 
 def awaits(me: Membership, reading: Reading, *, dirty: bool) -> list[str]:
     """Ids of the replicas for which the next step waits; this one's own while it has something to do."""
-    record, scheme = reading.record, reading.service.dialect.scheme
-    live = reading.replicas
+    record, live = reading.record, reading.replicas
     if found := [*awaited(record, live), *reading.unreadable]:
         return found
     if dirty or me.held != record:
         return [me.replica]
     if reading.unclear:
         return [reading.key(name) for name in reading.unclear]
-    wanted = next_record(record, live, live, reading.pin, scheme)
-    if wanted is None:
+    if reading.next_record(live, live) is None:
         return []
     return [each for each in reading.known if each not in live] or [me.replica]
 
@@ -207,9 +204,15 @@ def written_command(
 ) -> Transaction | None:
     """Make the transaction that gives a command to all replicas; None: it is there already. If the names of
     drained backends cannot be read, those that are drained here replace them."""
+    scheme = reading.service.dialect.scheme
     if isinstance(command, Pin):
-        key, scheme = reading.key(PIN), reading.service.dialect.scheme
+        key = reading.key(PIN)
         text = None if command.ceiling is None else scheme.format(command.ceiling)
+    elif isinstance(command, Raise):
+        key = reading.key(RAISED)
+        if command.floor is not None:
+            return _raised(reading, key, write_raised(command.floor, scheme))
+        text = None
     else:
         key, one = reading.key(DRAINED), {command.backend}
         before = _drained(members) if DRAINED in reading.unclear else reading.drained
@@ -221,9 +224,20 @@ def written_command(
     return Transaction((guard,), {reading.key(GONE): replica}, (key,)) if key in reading else None
 
 
+def _raised(reading: Reading, key: str, text: str) -> Transaction:
+    """Make the transaction that raises a floor. From then on nobody attaches who would not know of it: the
+    record is in the form of floors, and no replica has joined since all were read."""
+    puts = {key: text}
+    if reading.record is not None:
+        puts[reading.key(DOC)] = reading.written(reading.record, FLOOR_FORM)
+    return Transaction((NothingNewer(reading.prefix, reading.revision),), puts)
+
+
 def own_commands(members: MemberSet, scheme: Scheme) -> Mapping[str, str]:
-    """Texts of the pin and the drained backends that are in force here, by key."""
+    """Texts of the operator's commands that are in force here, by key."""
     words = {} if members.pin is None else {PIN: scheme.format(members.pin)}
+    if members.raised is not None:
+        words[RAISED] = write_raised(members.raised, scheme)
     if drained := _drained(members):
         words[DRAINED] = write_names(drained)
     return words

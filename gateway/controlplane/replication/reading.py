@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 from gateway.controlplane.replication.entries import (
     LiveEntry,
@@ -19,17 +19,27 @@ from gateway.controlplane.replication.entries import (
     read_json,
     read_live,
     read_names,
+    read_raised,
     read_replica_info,
 )
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.stores.store import Entry, Store
-from gateway.core.agreement.ladder import LiveReplica
-from gateway.core.agreement.record import FORM, AgreedRecord, UnreadableRecord, read_record, write_record
+from gateway.core.agreement.ladder import LiveReplica, next_record
+from gateway.core.agreement.record import (
+    FLOOR_FORM,
+    FORM,
+    AgreedRecord,
+    UnreadableRecord,
+    form_for_all,
+    read_record,
+    write_record,
+)
 from gateway.core.fleet.service import Service
-from gateway.core.versions.version import Version
+from gateway.core.versions.version import Scheme, Version
 
 DOC: Final = "doc"
 PIN: Final = "pin"
+RAISED: Final = "raised"
 DRAINED: Final = "drained"
 GONE: Final = "gone"
 LIVE: Final = "live/"
@@ -71,9 +81,10 @@ class Reading:
     problem: str
     """Reason why the agreed record cannot be followed, a sentence; empty: it can."""
     pin: Version | None
+    raised: Version | None
     drained: frozenset[str]
     unclear: tuple[str, ...]
-    """Unreadable keys among `pin` and `drained`: a replica that cannot read them takes no step."""
+    """Unreadable keys among `pin`, `raised` and `drained`: a replica that cannot read them takes no step."""
     live: Mapping[str, LiveEntry]
     """Live replicas by id."""
     unreadable: tuple[str, ...]
@@ -86,6 +97,24 @@ class Reading:
     def replicas(self) -> Mapping[str, LiveReplica]:
         """Live replicas by id, in the form that `core.agreement.ladder` takes."""
         return {each: entry.replica for each, entry in self.live.items()}
+
+    @property
+    def form(self) -> int | None:
+        """Format in which a record can be written that all live replicas read; None: there is none."""
+        votes = (each.replica.vote for each in self.live.values())
+        floor = self.raised is not None or any(vote is not None and vote.least is not None for vote in votes)
+        return form_for_all([each.forms for each in self.live.values()], FLOOR_FORM if floor else FORM)
+
+    @property
+    def knows_floors(self) -> bool:
+        """Whether every live replica can read a record while a floor holds."""
+        return not self.unreadable and all(FLOOR_FORM in each.forms for each in self.live.values())
+
+    def next_record(
+        self, live: Mapping[str, LiveReplica], registered: Collection[str]
+    ) -> AgreedRecord | None:
+        """Agreed record after the present one, with the operator's commands (`ladder.next_record`)."""
+        return next_record(self.record, live, registered, self.pin, self.service.dialect.scheme, self.raised)
 
     def __contains__(self, key: str) -> bool:
         return key.removeprefix(self.prefix) in self.entries
@@ -112,29 +141,30 @@ class Reading:
         return json.dumps(write_record(record, dialect.name, dialect.scheme, form), separators=(",", ":"))
 
 
+_COMMANDS: Final[Mapping[str, Callable[[str, Scheme], object]]] = {
+    PIN: lambda text, scheme: scheme.parse(text),
+    RAISED: read_raised,
+    DRAINED: lambda text, _: read_names(text),
+}
+"""Readers of operators' commands, by key. None: the text is not one that this release can read."""
+
+
 def read_service(
     service: Service, prefix: str, beats: str, revision: int, entries: Mapping[str, Entry]
 ) -> Reading:
     """Interpret the store's entries about a service."""
     scheme = service.dialect.scheme
     problem = ""
-    live, known, unreadable, foreign, unclear = {}, {}, [], [], []
-    record = pin = None
-    drained: frozenset[str] | None = frozenset()
+    live, known, unreadable, foreign, record = {}, {}, [], [], None
+    commands: dict[str, Any] = {}
     for name, entry in entries.items():
         if name == DOC:
             try:
                 record = read_record(read_json(entry.text), service.dialect.name, scheme)
             except UnreadableRecord as error:
                 problem = f"the record under {prefix}{DOC} cannot be followed: {error}"
-        elif name == PIN:
-            pin = scheme.parse(entry.text)
-            if pin is None:
-                unclear.append(PIN)
-        elif name == DRAINED:
-            drained = read_names(entry.text)
-            if drained is None:
-                unclear.append(DRAINED)
+        elif name in _COMMANDS:
+            commands[name] = _COMMANDS[name](entry.text, scheme)
         elif name.startswith(LIVE):
             try:
                 live[name.removeprefix(LIVE)] = read_live(entry.text, scheme)
@@ -152,9 +182,10 @@ def read_service(
         entries=entries,
         record=record,
         problem=problem,
-        pin=pin,
-        drained=drained or frozenset(),
-        unclear=tuple(sorted(unclear)),
+        pin=commands.get(PIN),
+        raised=commands.get(RAISED),
+        drained=commands.get(DRAINED) or frozenset(),
+        unclear=tuple(sorted(name for name, command in commands.items() if command is None)),
         live=live,
         unreadable=tuple(unreadable),
         known=known,
@@ -253,8 +284,8 @@ def _warn(before: Reading | None, reading: Reading) -> None:
         _log.warning("unknown keys in the store are ignored: %s", ", ".join(reading.foreign[:_MAX_NAMED]))
     if reading.unclear and (before is None or before.unclear != reading.unclear):
         _log.warning(
-            "%s: this replica keeps its pin and drains and takes no step, because these keys of the store "
-            "cannot be read; pin or drain again to write them: %s",
+            "%s: this replica keeps its pin, floor and drains and takes no step, because these keys of the "
+            "store cannot be read; pin, raise or drain again to write them: %s",
             *(reading.service.name, ", ".join(map(reading.key, reading.unclear))),
         )
     if reading.unreadable and (before is None or before.unreadable != reading.unreadable):

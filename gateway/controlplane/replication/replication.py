@@ -37,7 +37,7 @@ from gateway.controlplane.replication.plans import (
     own_commands,
     written_command,
 )
-from gateway.controlplane.replication.reading import DRAINED, PIN, Reading, Readings
+from gateway.controlplane.replication.reading import DRAINED, PIN, RAISED, Reading, Readings
 from gateway.controlplane.replication.reports import make_report
 from gateway.controlplane.replication.saving import Saving
 from gateway.controlplane.snapshot_holder import SnapshotHolder
@@ -53,9 +53,10 @@ from gateway.controlplane.stores.store import (
 )
 from gateway.core.agreement.attachment import Registered, beat_interval
 from gateway.core.agreement.record import AgreedRecord
-from gateway.core.fleet.fleet import Drain, OperatorCommand, Pin
+from gateway.core.fleet.fleet import Drain, OperatorCommand, Pin, Raise
 from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.errors import CommandRefused
 from gateway.runtime.process import end_tasks
 from gateway.settings import AgreementSettings
 from gateway.telemetry.neighbours import AgreementReport
@@ -331,6 +332,8 @@ class Replication:
         members = self._snapshot_holder.current.fleet.member_sets[me.service]
         if PIN not in reading.unclear and members.pin != reading.pin:
             self._snapshot_holder.apply(me.service, Pin(reading.pin))
+        if RAISED not in reading.unclear and members.raised != reading.raised:
+            self._snapshot_holder.apply(me.service, Raise(reading.raised))
         for member in members.all if DRAINED not in reading.unclear else ():
             drained = member.backend.name in reading.drained
             if member.drained is not drained:
@@ -372,8 +375,12 @@ class Replication:
         # its workers do. One that is out answers nothing until then.
         joins = me.seq if me.joined or me.joining is None else me.joining.seq
 
+        vote = own.vote
+        if vote is not None and not reading.knows_floors:
+            vote = replace(vote, least=None)  # an older release reads no vote with it, and takes no step
+
         def text(ack: int) -> str:
-            return write_live(ack, own.vote, idle, view.service, transparent=own.transparent)
+            return write_live(ack, vote, idle, view.service, transparent=own.transparent)
 
         return Situation(
             me=me,
@@ -520,6 +527,8 @@ class Replication:
             reading = self._readings.services[service]
             if reading.problem:
                 raise StoreError(f"{service}: {reading.problem}")
+            if isinstance(command, Raise) and command.floor is not None and not reading.knows_floors:
+                raise CommandRefused("a live replica knows no floors: update all replicas first")
             members = self._snapshot_holder.current.fleet.member_sets[service]
             transaction = written_command(reading, command, members, self.id)
             if transaction is None or await self._store.commit(transaction) is not None:

@@ -91,6 +91,8 @@ def format_state(
                 for backend, known in saved.advertisements.items()
             },
         }
+        if saved.raised is not None:  # an earlier release drops it: it offers everything
+            entry["floor"] = dialect.scheme.format(saved.raised)
         if saved.negotiates_legacy:
             entry["legacy"] = "refuse"
         if record is not None:
@@ -236,6 +238,7 @@ def _is_entry(entry: object) -> bool:
     return (
         _has(entry, dialect=str, scheme=list, versions=list, policy=str | None, at_least=str | None)
         and _has(entry, cut=bool, pin=str | None, drained=list, advertisements=dict)
+        and isinstance(entry.get("floor"), str | None)
         and all(isinstance(name, str) for name in entry["drained"])
         and all(map(_is_range, entry["versions"]))
         and all(map(_is_advertisement, entry["advertisements"].values()))
@@ -273,7 +276,9 @@ def _saved_state(
     scheme = service.dialect.scheme
     try:
         versions = _version_set(entry["versions"], before, scheme)
-        pin = None if entry["pin"] is None else scheme.require(entry["pin"])
+        pin, raised = (
+            None if entry.get(key) is None else scheme.require(entry[key]) for key in ("pin", "floor")
+        )
         advertisements = {
             backend: SavedAdvertisement(
                 known["url"],
@@ -301,6 +306,7 @@ def _saved_state(
         advertisements,
         cut=entry["cut"],
         negotiates_legacy=entry.get("legacy") == "refuse",
+        raised=raised,
     )
 
 

@@ -36,6 +36,8 @@ class Vote:
     gives: VersionSet
     """Versions that the replica's offer policy gives by the backends that it sees."""
     cap: Version | None = None
+    least: Version | None = None
+    """Floor in the replica's file; None: it has none, or a live replica could not read it."""
 
 
 @final
@@ -52,12 +54,19 @@ class LiveReplica:
 
 
 class Target(NamedTuple):
-    """Goal of the steps of an agreed record: the policy, versions and limit that they lead to."""
+    """Goal of the steps of an agreed record: the policy, versions and limits that they lead to."""
 
     rule: str
     state: VersionSet
     limit: Version | None
     """Highest version that the steps may offer to clients; None: the highest of `state`."""
+    floor: Version | None = None
+    """Lowest such version, unless that leaves nothing; None: the lowest of `state`."""
+
+    @property
+    def wanted(self) -> VersionSet:
+        """Versions on offer when the agreed record has reached this target."""
+        return self.state.within(self.limit, self.floor)
 
 
 FIRST_SEQ: Final = 1
@@ -69,6 +78,7 @@ def next_record(
     registered: Collection[str],
     pin: Version | None,
     scheme: Scheme,
+    raised: Version | None = None,
 ) -> AgreedRecord | None:
     """The agreed record that follows `record`; None: nothing is to be changed, or something is still awaited.
     `live` and `registered` are by replica id. All values are of one moment of the store."""
@@ -77,14 +87,27 @@ def next_record(
     if not live or len(votes) < len(live) or any(replica.ack != seq for replica in live.values()):
         return None
     all_attached = all(replica in live for replica in registered)
-    return step(record, target(record, votes, pin, scheme), scheme, all_attached=all_attached)
+    return step(record, target(record, votes, pin, scheme, raised), scheme, all_attached=all_attached)
 
 
-def target(record: AgreedRecord | None, votes: Sequence[Vote], pin: Version | None, scheme: Scheme) -> Target:
-    """The policy, versions and limit that `votes`, of every live replica, agree on."""
+def target(
+    record: AgreedRecord | None,
+    votes: Sequence[Vote],
+    pin: Version | None,
+    scheme: Scheme,
+    raised: Version | None = None,
+) -> Target:
+    """The policy, versions and limits that `votes`, of every live replica, agree on. `pin` and `raised`: the
+    operator's limits at run time, in place of those in the replicas' files."""
     rule, state = _agreed_state(record, votes, scheme)
     caps = [vote.cap for vote in votes if vote.cap is not None]
-    return Target(rule, state, min(caps, default=None) if pin is None else pin)
+    floors = [vote.least for vote in votes if vote.least is not None]
+    return Target(
+        rule,
+        state,
+        min(caps, default=None) if pin is None else pin,
+        max(floors, default=None) if raised is None else raised,
+    )
 
 
 def _agreed_state(
@@ -110,8 +133,7 @@ def step(
     `all_attached`: every registered replica is live, so a version may become refused."""
     if record is None or record.is_empty:
         return _begun(record, towards)
-    state = towards.state
-    wanted = state if towards.limit is None else state.up_to(towards.limit)
+    state, wanted = towards.state, towards.wanted
     offered, accepted, opened = record.offered, record.accepted, record.open
     staying, rising = offered & wanted, (accepted - offered) & wanted
     after = replace(

@@ -1,7 +1,7 @@
 """The record that all replicas of a service share about its offer, and its form in a store.
 
 Four sets of versions give the level of each version on the ladder (`core.agreement.ladder`). Reading is
-strict: a replica that cannot read all of a record follows no part of it. `pin` and `drained` are not in it.
+strict: a replica that cannot read all of a record follows no part of it. Operators' words are not in it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from gateway.errors import SkewgateError
 FORM: Final = 1
 """Number of the format in which this release writes records. Raised when an older one could misread them."""
 
-FORMS: Final = frozenset({FORM})
+FLOOR_FORM: Final = 2
+"""Number of the format while a floor holds: a release without floors must not follow such a record."""
+
+FORMS: Final = frozenset({FORM, FLOOR_FORM})
 """Numbers of the record formats that this release reads and writes."""
 
 MAX_ITEMS: Final = 4096
@@ -135,7 +138,7 @@ def read_record(value: object, dialect: str, scheme: Scheme) -> AgreedRecord:
         raise UnreadableRecord("it is no object")
     form = value.get("form")
     if type(form) is not int or form not in FORMS:
-        raise UnreadableRecord(f"its form is {_quoted(form)}, and this release reads form {FORM}")
+        raise UnreadableRecord(f"its form is {_quoted(form)}, and this release reads {sorted(FORMS)}")
     if lacking := [key for key in _KEYS if key not in value]:
         raise UnreadableRecord(f"it lacks `{lacking[0]}`")
     if foreign := [key for key in value if key not in _KEYS]:
@@ -194,10 +197,10 @@ def read_rule(value: object) -> str:
     return value
 
 
-def form_for_all(forms: Collection[Collection[int]]) -> int | None:
-    """The lowest record format that all live replicas read; None: there is none, or this release lacks it."""
+def form_for_all(forms: Collection[Collection[int]], at_least: int = FORM) -> int | None:
+    """The lowest record format from `at_least` on that this release and all live replicas read, or None."""
     common = frozenset.intersection(*map(frozenset, forms)) if forms else frozenset()
-    lowest = min(common, default=None)
+    lowest = min((form for form in common if form >= at_least), default=None)
     return lowest if lowest in FORMS else None
 
 

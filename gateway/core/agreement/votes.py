@@ -3,7 +3,7 @@
 Each replica has an offer state of its own, whose versions are those of the record. Beside them it remembers
 since when its policy has given more, and what has fallen. `offer_state.advance` moves the versions of a
 service that stands alone; here the vote names what to keep and add, and the ladder moves them. Time is a
-parameter. No pin enters here.
+parameter. No pin and no raised floor enters here.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def vote(
     if not members.all_probed and not at_once:
         # A backend was added whose first probe has not ended: this replica moves nothing.
         rule = policy_text(service) if record is None else record.rule
-        return Vote(rule, state, NO_VERSIONS, state, service.ceiling)
+        return Vote(rule, state, NO_VERSIONS, state, service.ceiling, service.floor)
     floor = _floor(state, service, members)
     given = policy_set(service, members)
     if not floor:
@@ -74,7 +74,7 @@ def vote(
     else:
         stood = [part.versions for part in offer_state.pending if part.due(service.stabilization) <= now]
         want = joined(floor, reduce(or_, stood, NO_VERSIONS), service.dialect.scheme) - floor
-    return Vote(policy_text(service), floor, want, given, service.ceiling)
+    return Vote(policy_text(service), floor, want, given, service.ceiling, service.floor)
 
 
 def wanted(
@@ -88,8 +88,7 @@ def wanted(
     own = vote(offer_state, record, service, members, float("-inf") if now is None else now)
     if own is None:
         return None
-    towards = target(record, [own], members.pin, service.dialect.scheme)
-    return towards.state if towards.limit is None else towards.state.up_to(towards.limit)
+    return target(record, [own], members.pin, service.dialect.scheme, members.raised).wanted
 
 
 def votes_transparent(

@@ -220,6 +220,7 @@ def _offer(view: ServiceView, scheme: Scheme) -> dict[str, Any]:
         "ceiling": None if offer.ceiling is None else scheme.format(offer.ceiling),
         # That of this client (`offer.for`), by which min and max are cut; None: it has none.
         "own_ceiling": None if own is None else scheme.format(own),
+        "floor": None if offer.floor is None else scheme.format(offer.floor),
         "phase": offer.phase.value,
         "transparent": offer.transparent,
     }

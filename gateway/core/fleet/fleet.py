@@ -120,6 +120,14 @@ class Pin:
 
 @final
 @dataclass(frozen=True, slots=True)
+class Raise:
+    """Command: set a floor at run time in place of the configuration's; None removes it."""
+
+    floor: Version | None
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Drain:
     """Command: take a backend out of service, or put it back if `drained` is False."""
 
@@ -127,7 +135,7 @@ class Drain:
     drained: bool = True
 
 
-OperatorCommand: TypeAlias = Pin | Drain
+OperatorCommand: TypeAlias = Pin | Raise | Drain
 
 
 ObservedFact: TypeAlias = tuple[str, str, Fact]
@@ -183,17 +191,17 @@ class Fleet:
             return self
         match command:
             case Pin(ceiling):
-                if ceiling == members.pin:
-                    return self
-                return self._with({service: replace(members, pin=ceiling)})
+                commanded = replace(members, pin=ceiling)
+            case Raise(floor):
+                commanded = replace(members, raised=floor)
             case Drain(backend, drained):
                 at = members.positions.get(backend)
                 if at is None or members.all[at].drained is drained:
                     return self
-                changed = {at: replace(members.all[at], drained=drained)}
-                return self._with({service: members.with_members(changed)})
+                commanded = members.with_members({at: replace(members.all[at], drained=drained)})
             case _:
                 assert_never(command)
+        return self if commanded.knows_the_same(members) else self._with({service: commanded})
 
     def _with(self, member_sets: Mapping[str, MemberSet]) -> Fleet:
         return Fleet(with_items(self.member_sets, member_sets))
@@ -201,15 +209,19 @@ class Fleet:
 
 def configured_member_set(service: Service, known: MemberSet | None) -> MemberSet:
     """The member set of a configured service. A backend keeps its `known` facts if its name, address, dialect
-    and scheme are the same. Drained backends and the pin are kept, too."""
+    and scheme are the same. Drained backends, the pin and the raised floor are kept, too."""
     before = known or MemberSet(())
     members = tuple(_member(service, backend, before) for backend in service.backends)
-    pin = before.pin
-    if pin is not None and before.scheme_id != service.scheme_id:
-        # It stays if it has the same meaning in the scheme of `service`.
-        scheme = service.earlier_scheme(before.scheme_id)
-        pin = None if scheme is None else service.dialect.scheme.parse(scheme.format(pin))
-    return MemberSet(members, pin, service.scheme_id, undiscovered=service.undiscovered)
+    pin, raised = (_version_anew(each, service, before) for each in (before.pin, before.raised))
+    return MemberSet(members, pin, raised, service.scheme_id, undiscovered=service.undiscovered)
+
+
+def _version_anew(version: Version | None, service: Service, before: MemberSet) -> Version | None:
+    """The version of a command, if it has the same meaning in the scheme of `service`; else None."""
+    if version is None or before.scheme_id == service.scheme_id:
+        return version
+    scheme = service.earlier_scheme(before.scheme_id)
+    return None if scheme is None else service.dialect.scheme.parse(scheme.format(version))
 
 
 def _member(service: Service, backend: Backend, before: MemberSet) -> Member:

@@ -65,8 +65,10 @@ class MemberSet:
 
     all: tuple[Member, ...]
     pin: Version | None = None
+    raised: Version | None = None
+    """Floor set at run time in place of the configuration's; None: that one holds."""
     scheme_id: tuple[object, ...] = ()
-    """Dialect and scheme in which the operator's ceiling `pin` was read; in another it has no meaning."""
+    """Dialect and scheme in which `pin` and `raised` were read; in another they have no meaning."""
     undiscovered: bool = False
     """Whether some source of backends has neither answered nor failed yet, so that more may come at once."""
     positions: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
@@ -123,6 +125,7 @@ class MemberSet:
         return MemberSet(
             everyone,
             self.pin,
+            self.raised,
             self.scheme_id,
             self.undiscovered,
             positions=self.positions,
@@ -143,8 +146,8 @@ class MemberSet:
         return tuple(summaries), groups
 
     def knows_the_same(self, other: MemberSet) -> bool:
-        """Whether the same is known of all members, and pinned, as in `other`, a state of this set."""
-        return self.mark is other.mark and self.pin == other.pin
+        """Whether the same is known of all members, and commanded, as in `other`, a state of this set."""
+        return self.mark is other.mark and self.pin == other.pin and self.raised == other.raised
 
     def others_than(self, before: MemberSet) -> Iterator[Member]:
         """Members of the service that are other objects than in the earlier set `before`."""

@@ -1,8 +1,8 @@
 """The offer of a service, with its reasons, and the phase of its upgrade.
 
 Everything that clients see comes from this one offer: range headers, documents, refusals. It is the offer
-state (`core.fleet.offer_state`) under the ceiling, compared with the versions that the fleet serves at this
-moment. No time enters here, and nothing here chooses a backend (`core.decision.selection`).
+state (`core.fleet.offer_state`) between floor and ceiling, compared with the versions that the fleet serves
+now. No time enters here, and nothing here chooses a backend (`core.decision.selection`).
 """
 
 from __future__ import annotations
@@ -72,6 +72,11 @@ class Offer:
     ceiling: Version | None = None
     pinned: bool = False
     """Whether the ceiling is a pin, set at run time in place of the configuration's."""
+    floor: Version | None = None
+    raised: bool = False
+    """Whether the floor was set at run time in place of the configuration's."""
+    suspended: bool = False
+    """Whether the floor hides nothing, because everything would be beneath it (a roll-back)."""
     held: Held = NOT_HELD
     guaranteed: VersionSet = NO_VERSIONS
     reachable: VersionSet = NO_VERSIONS
@@ -92,7 +97,9 @@ def form_offer(service: Service, members: MemberSet, offer_state: OfferState) ->
     sets = served_sets(members)
     serving = [group.summary for group in members.groups if group.summary.in_service]
     ceiling = service.ceiling if members.pin is None else members.pin
-    versions = offer_state.versions if ceiling is None else offer_state.versions.up_to(ceiling)
+    floor = service.floor if members.raised is None else members.raised
+    below = offer_state.versions.within(ceiling, None)
+    versions = below.within(None, floor)
     unserved = versions - union(_advertised(summary) for summary in serving if not _is_away(summary))
     transparent = is_transparent(service, members, offer_state)
     known = any(group.summary.advertised is not None for group in members.groups)
@@ -100,7 +107,7 @@ def form_offer(service: Service, members: MemberSet, offer_state: OfferState) ->
         phase = Phase.UNKNOWN
     elif any(each != sets[0][0] for each, _ in sets) or unserved:
         phase = Phase.MIXED
-    elif versions != offer_state.versions:
+    elif below != offer_state.versions:
         phase = Phase.CAPPED
     elif offer_state.pending:
         phase = Phase.STABILIZING
@@ -112,7 +119,10 @@ def form_offer(service: Service, members: MemberSet, offer_state: OfferState) ->
         phase=phase,
         ceiling=ceiling,
         pinned=members.pin is not None,
-        held=_held(service, members, offer_state, versions, unserved),
+        floor=floor,
+        raised=members.raised is not None,
+        suspended=floor is not None and bool(versions) and floor > versions.highest,
+        held=_held(service, members, offer_state, below, versions, unserved),
         guaranteed=held_by_at_least(sets, sum(number for _, number in sets)),
         reachable=union(each for each, _ in sets),
         transparent=transparent,
@@ -175,12 +185,18 @@ def is_transparent(service: Service, members: MemberSet, offer_state: OfferState
 
 
 def _held(
-    service: Service, members: MemberSet, offer_state: OfferState, versions: VersionSet, unserved: VersionSet
+    service: Service,
+    members: MemberSet,
+    offer_state: OfferState,
+    below: VersionSet,
+    versions: VersionSet,
+    unserved: VersionSet,
 ) -> Held:
-    """The rule that holds the offer: the first row that applies in semantics, Rolling upgrade. `versions`:
-    those on offer. `unserved`: those of them that are served only by members out of service or down."""
-    if versions != offer_state.versions:
-        return Held(HeldRule.CEILING, offer_state.versions - versions)
+    """The rule that holds the offer: the first row that applies in semantics, Rolling upgrade. `below`: the
+    versions under the ceiling. `versions`: those on offer. `unserved`: those of them that are served only by
+    members out of service or down. A floor holds nothing: it is there to stay."""
+    if below != offer_state.versions:
+        return Held(HeldRule.CEILING, offer_state.versions - below)
     if offer_state.pending:
         return Held(HeldRule.STABILIZATION, offer_state.pending_versions)
     if not versions:
@@ -194,7 +210,7 @@ def _held(
         return Held(HeldRule.STATE, unserved, _names(members, keeping))
     sets = [each for each, _ in served_sets(members)]
     highest = max((each.highest for each in sets), default=None)
-    if more := union(each for each in sets if each.highest == highest) - versions:
+    if more := union(each for each in sets if each.highest == highest) - below:
         return Held(_HELD_BACK_BY[service.policy], more, _lacking(members, more))
     if beyond := versions - policy_set(service, members):
         return Held(HeldRule.STATE, beyond, _lacking(members, beyond))

@@ -194,6 +194,7 @@ class SavedState:
     record: AgreedRecord | None = None
     """Agreed record that the workers held; None: one worker served alone, or nothing was decided."""
     registered: Registered | None = None
+    raised: Version | None = None
 
 
 EMPTY = OfferState()

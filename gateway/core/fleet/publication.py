@@ -36,7 +36,7 @@ _MEMBER_FIELDS: Final = tuple(
     for field in fields(Member)
     if field.init and field.name not in ("service", "backend", "scheme_id")
 )
-_SET_FIELDS: Final = ("pin", "undiscovered")
+_SET_FIELDS: Final = ("pin", "raised", "undiscovered")
 _VIEW_FIELDS: Final = ("offer_state", "agreed")
 
 

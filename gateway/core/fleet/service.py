@@ -191,6 +191,8 @@ class Service:
     """Announced end of old versions; None: nothing is announced."""
     paces: Paces = NO_PACES
     """Lower ceilings of named clients."""
+    floor: Version | None = None
+    """Lowest version on offer, unless an operator sets another at run time (`MemberSet.raised`)."""
     default_version: DefaultVersion | None = None
     """Meaning of a request without a version; None: the dialect's default."""
     negotiates_legacy: bool = False
@@ -269,6 +271,12 @@ class Service:
     @property
     def effective_default_version(self) -> DefaultVersion:
         return self.default_version or self.dialect.default_version
+
+    @property
+    def written_for(self) -> Version | None:
+        """Version on which clients that name none rely; None: the file has another rule for them."""
+        default = self.default_version
+        return self.dialect.written_for if default is None else default.constant
 
     @property
     def effective_retry_after(self) -> bool:

@@ -26,6 +26,7 @@ from gateway.core.fleet.fleet import (
     Fleet,
     ObservedFact,
     Pin,
+    Raise,
     configured_member_set,
 )
 from gateway.core.fleet.member_set import MemberSet, names_of_others, with_items
@@ -368,6 +369,7 @@ def _saved(view: ServiceView, members: MemberSet) -> SavedState:
     return SavedState(
         versions=offer_state.versions,
         pin=members.pin,
+        raised=members.raised,
         drained=frozenset(member.backend.name for member in members.all if member.drained),
         policy=service.policy_and_number,
         advertisements=MappingProxyType(advertisements),
@@ -465,7 +467,8 @@ def _restored(members: MemberSet, service: Service, saved: SavedState, now: floa
         and known.url == backend.url
         and backend.declared is None
     ]
-    fleet = Fleet({name: members}).observe_all(facts).fleet.apply(name, Pin(saved.pin))
+    fleet = Fleet({name: members}).observe_all(facts).fleet
+    fleet = fleet.apply(name, Pin(saved.pin)).apply(name, Raise(saved.raised))
     for backend_name in sorted(saved.drained):
         fleet = fleet.apply(name, Drain(backend_name))
     return fleet.member_sets[name]

@@ -204,6 +204,12 @@ class VersionSet:
         """The versions at and above `floor`."""
         return self & type(self)((VersionRange(floor, NEWEST),))
 
+    def within(self, ceiling: Version | None, floor: Version | None) -> Self:
+        """The versions from `floor` to `ceiling`. A floor that would leave nothing is suspended."""
+        below = self if ceiling is None else self.up_to(ceiling)
+        left = below if floor is None else below.down_to(floor)
+        return left if left.ranges else below
+
     def format(self, scheme: Scheme) -> str:
         """The set as text for people: `1.1-1.58, 1.60`; the empty set is `none`."""
         return ", ".join(one.format(scheme) for one in self.ranges) or "none"

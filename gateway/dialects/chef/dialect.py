@@ -138,6 +138,7 @@ class Chef(Dialect):
     owned_response = frozenset({HEADER_FOLDED})
     vary: tuple[str, ...] = (HEADER,)
     default_version = DefaultVersion(DefaultKind.CONSTANT, ZERO)
+    written_for: Version | None = ZERO
     legacy_versions = VersionSet.only(ZERO)
     releases = RELEASES
     configuration_rules = ConfigurationRules(path_is_signed=True)

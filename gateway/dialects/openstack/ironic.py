@@ -156,6 +156,7 @@ class Ironic(MicroversionDialect):
     owned_request = reads
     owned_response = frozenset({VERSION_FOLDED, MINIMUM_FOLDED, MAXIMUM_FOLDED})
     vary: tuple[str, ...] = (STANDARD, VERSION_HEADER)
+    written_for: Version | None = Version(1, 1)
     legacy_versions = VersionSet.only(Version(1, 1))
     releases = RELEASES
     # Every python-ironicclient that retries, and Nova's driver with it, raise TypeError at a `Retry-After`.

@@ -157,6 +157,7 @@ class Nova(MicroversionDialect):
     vary: tuple[str, ...] = (STANDARD, NOVA_HEADER)
     vary_separately = True
     # v2.0 is another API beside the microversions, not the lowest of them: it has no version for the offer.
+    written_for: Version | None = Version(2, 1)
     legacy_versions = VersionSet()
     releases = RELEASES
     direct_paths: tuple[DirectPaths, ...] = (DirectPaths("/v2.1/"),)

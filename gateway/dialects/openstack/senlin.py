@@ -119,6 +119,7 @@ class Senlin(MicroversionDialect):
     owned_request = frozenset({STANDARD_FOLDED})
     owned_response = frozenset({STANDARD_FOLDED})
     vary: tuple[str, ...] = (STANDARD,)
+    written_for: Version | None = Version(1, 0)
     legacy_versions = VersionSet.only(Version(1, 0))
     releases = RELEASES
     direct_paths: tuple[DirectPaths, ...] = (DirectPaths("/v1/"),)

@@ -177,6 +177,14 @@ def _check_default_version(service: Service, node: Node | None, findings: Findin
             f"all be refused",
             "lower the default version or raise the ceiling",
         )
+    later = dialect.version_match is VersionMatch.NEAREST_LATER
+    if service.floor is not None and version < service.floor and not later:
+        findings.contradiction(
+            node,
+            f"the floor is {dialect.scheme.format(service.floor)}: requests without a version would all be "
+            f"refused",
+            "raise the default version or lower the floor",
+        )
     served = [backend.declared for backend in service.backends if backend.declared is not None]
     if not served or len(served) < len(service.backends) or service.sources:
         return  # a backend that is probed may serve any version

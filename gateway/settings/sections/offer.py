@@ -10,7 +10,7 @@ from typing import Final, final
 
 from gateway.core.dialect import DefaultKind, DefaultVersion, Dialect
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.service import ALL_BACKENDS, AtLeast, Policy
+from gateway.core.fleet.service import ALL_BACKENDS, AtLeast, Policy, Service
 from gateway.core.versions.version import Version
 from gateway.keys.kinds import Either, ListOf, Text, reject, section
 from gateway.keys.texts import LINE, VERSION, WAIT, one_of
@@ -100,6 +100,12 @@ class WrittenOffer:
         "or a certificate decides.",
         reason="All clients are offered the same.",
         example=[{"clients": ["nova-cron"], "ceiling": "1.72", "until": "2099-06-30"}],
+    )
+    floor: str | None = VERSION.key(
+        None,
+        "The lowest version on offer. It is suspended while all versions that could be on offer are lower.",
+        reason="What backends serve is offered.",
+        example="1.40",
     )
 
 
@@ -195,6 +201,40 @@ def read_ceiling(
             "raise the ceiling",
         )
     return ceiling
+
+
+def read_floor(text: str | None, dialect: Dialect, node: Node | None, findings: Findings) -> Version | None:
+    """The lowest version that may be offered; None: no floor. `node`: the key."""
+    return None if text is None else read_version(text, dialect, node, findings)
+
+
+def check_floor(service: Service, node: Node | None, findings: Findings) -> None:
+    """Report a floor that would leave nothing, or clients without a rule. `node`: the key `floor`."""
+    if (floor := service.floor) is None:
+        return
+    dialect = service.dialect
+    declared = [backend.declared for backend in service.backends if backend.declared]
+    all_declared = len(declared) == len(service.backends) and not service.sources
+    highest = max((versions.highest for versions in declared), default=None) if all_declared else None
+    own = min((each.ceiling for each in service.paces.paces), default=None)
+    limits = (
+        (service.ceiling, "the ceiling"),
+        (highest, "the highest declared version"),
+        (own, "one in `for`"),
+    )
+    for limit, what in limits:
+        if limit is not None and floor > limit:
+            findings.contradiction(
+                node, f"{what} is {dialect.scheme.format(limit)}: nothing would be offered", "lower the floor"
+            )
+            return
+    written_for = dialect.written_for if service.default_version is None else None
+    if written_for is not None and floor > written_for:
+        findings.contradiction(
+            node,
+            f"clients that name no version rely on {dialect.scheme.format(written_for)}, which is beneath",
+            f'add `default_version: minimum`, `refused`, or a version: "{dialect.scheme.format(floor)}"',
+        )
 
 
 def _read_release(

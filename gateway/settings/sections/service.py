@@ -30,9 +30,11 @@ from gateway.settings.sections.headers import Headers, read_header_edits
 from gateway.settings.sections.lifecycle import WrittenLifecycle, read_lifecycle
 from gateway.settings.sections.offer import (
     WrittenOffer,
+    check_floor,
     read_at_least,
     read_ceiling,
     read_default_version,
+    read_floor,
     read_releases,
 )
 from gateway.settings.sections.operation import WrittenOperation, read_operations
@@ -258,6 +260,7 @@ class _ServiceReader:
             dialect, at_least, replace(timeouts, **written.timeouts), replace(limits, **written.limits)
         )
         check_rules(service, node, findings)
+        check_floor(service, child(node, "offer", "floor"), findings)
         return service
 
     def _service(self, dialect: Dialect, at_least: AtLeast, timeouts: Timeouts, limits: Limits) -> Service:
@@ -286,6 +289,7 @@ class _ServiceReader:
             ceiling=ceiling,
             lifecycle=read_lifecycle(written.lifecycle, dialect, ceiling, child(node, "lifecycle"), findings),
             paces=read_paces(offer.for_, ceiling, backends, dialect, child(node, "offer"), findings),
+            floor=read_floor(offer.floor, dialect, child(node, "offer", "floor"), findings),
             default_version=read_default_version(
                 written.default_version, dialect, child(node, "default_version"), findings
             ),
@@ -316,6 +320,7 @@ class _ServiceReader:
             child(self.node, "offer", "ceiling"),
             child(self.node, "lifecycle", "deprecated", "below"),
             child(self.node, "lifecycle", "sunset", "below"),
+            child(self.node, "offer", "floor"),
             child(self.node, "default_version"),
             *(child(self.node, "offer", "for", at, "ceiling") for at in range(len(self.written.offer.for_))),
             *(

@@ -175,6 +175,10 @@ class OfOffers(Group, level=SERVICE, as_configured=True):
         {"phase": tuple(Phase)},
         read=lambda it, now: {phase: it.offer.phase is phase for phase in Phase},
     )
+    floor_suspended = gauge(
+        "Whether the floor is suspended, because everything that could be on offer is beneath it.",
+        read=lambda it, now: it.offer.suspended,
+    )
     offer_held = gauge(
         "Rule that holds the offer: 1 for that rule, 0 for the others; all 0 if nothing holds it.",
         {"rule": tuple(HeldRule)},

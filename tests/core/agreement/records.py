@@ -73,4 +73,5 @@ def votes(draw: st.DrawFn, scheme: Scheme, state: VersionSet) -> Vote:
         want,
         draw(sets(scheme)),
         draw(st.none() | st.sampled_from(universe(scheme))),
+        draw(st.none() | st.sampled_from(universe(scheme))),
     )

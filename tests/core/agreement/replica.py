@@ -117,7 +117,9 @@ class LadderedTimeline(Timeline):
             found = [each.vote(self.name, at) for each in self.replicas]
             live = {str(number): LiveReplica(seq, *each) for number, each in enumerate(found)}
             self.last_vote, self.transparent = found[0]
-            after = next_record(self.record, live, list(live), members.pin, one.dialect.scheme)
+            after = next_record(
+                self.record, live, list(live), members.pin, one.dialect.scheme, members.raised
+            )
             if after is not None:
                 self.record = after
             self._adopt(at, live)

@@ -40,20 +40,24 @@ def vote(floor: VersionSet, want: VersionSet = NO_VERSIONS, **more: object) -> V
 
 
 def after(
-    before: AgreedRecord | None, *all_votes: Vote | None, pin: Version | None = None, away: bool = False
+    before: AgreedRecord | None,
+    *all_votes: Vote | None,
+    pin: Version | None = None,
+    raised: Version | None = None,
+    away: bool = False,
 ) -> AgreedRecord | None:
     """The next record, if all have acknowledged the one before."""
     seq = 0 if before is None else before.seq
     live = {str(at): LiveReplica(seq, one) for at, one in enumerate(all_votes)}
-    return next_record(before, live, [*live, *(["away"] if away else [])], pin, XY)
+    return next_record(before, live, [*live, *(["away"] if away else [])], pin, XY, raised)
 
 
 def climbed(
-    before: AgreedRecord | None, *all_votes: Vote, pin: Version | None = None
+    before: AgreedRecord | None, *all_votes: Vote, pin: Version | None = None, raised: Version | None = None
 ) -> list[tuple[str, ...]]:
     """All further records, as texts of offered, accepted and open."""
     found = []
-    while (following := after(before, *all_votes, pin=pin)) is not None:
+    while (following := after(before, *all_votes, pin=pin, raised=raised)) is not None:
         before = following
         found.append(tuple(each.format(XY) for each in (before.offered, before.accepted, before.open)))
         assert len(found) < 20
@@ -231,6 +235,45 @@ def test_a_pin_is_a_view_of_the_state() -> None:
     assert climbed(pinned, vote(minors(1, 9)))[-1] == ("1.1-1.9",) * 3
 
 
+def test_a_floor_hides_what_is_beneath_it_by_one_level_a_step() -> None:
+    keeps = vote(minors(1, 9))
+
+    assert climbed(record(minors(1, 9)), keeps, keeps, raised=Version(1, 4)) == [
+        ("1.4-1.9", "1.1-1.9", "1.1-1.9"),
+        ("1.4-1.9", "1.4-1.9", "1.1-1.9"),
+        ("1.4-1.9", "1.4-1.9", "1.4-1.9"),
+    ]
+
+
+def test_a_floor_is_a_view_of_the_state() -> None:
+    raised = after(record(minors(1, 9)), vote(minors(1, 9)), raised=Version(1, 4))
+
+    assert raised is not None
+    assert raised.state == minors(1, 9)
+    assert climbed(raised, vote(minors(1, 9)))[-1] == ("1.1-1.9",) * 3
+
+
+def test_the_first_higher_floor_of_a_file_counts_and_a_raised_one_overrides_all() -> None:
+    low, high = vote(minors(1, 9), least=Version(1, 2)), vote(minors(1, 9), least=Version(1, 4))
+
+    assert climbed(record(minors(1, 9)), low, high, vote(minors(1, 9)))[-1] == ("1.4-1.9",) * 3
+    assert climbed(record(minors(1, 9)), low, high, raised=Version(1, 3))[-1] == ("1.3-1.9",) * 3
+
+
+def test_what_is_beneath_a_floor_is_not_refused_while_a_registered_replica_is_away() -> None:
+    undecided = replace(record(minors(1, 9)), offered=minors(4, 9), accepted=minors(4, 9))
+
+    assert after(undecided, vote(minors(1, 9)), raised=Version(1, 4), away=True) is None
+
+
+def test_a_floor_that_would_leave_nothing_is_suspended() -> None:
+    keeps = vote(minors(1, 3))
+
+    assert climbed(record(minors(1, 9)), keeps, raised=Version(1, 4))[-1] == ("1.1-1.3",) * 3
+    again = vote(minors(1, 3), minors(4, 9))
+    assert climbed(record(minors(1, 3)), again, raised=Version(1, 4))[-1] == ("1.4-1.9",) * 3
+
+
 # --- transparent -------------------------------------------------------------------------------------------
 
 
@@ -260,6 +303,7 @@ def test_a_step_moves_each_version_by_one_level_at_most(scheme: Scheme, data: st
         data.draw(st.sampled_from(("guaranteed", "reachable"))),
         data.draw(sets(scheme)),
         data.draw(st.none() | st.sampled_from(universe(scheme))),
+        data.draw(st.none() | st.sampled_from(universe(scheme))),
     )
     all_attached = data.draw(st.booleans())
 
@@ -283,12 +327,18 @@ def test_steps_towards_the_same_end_come_to_rest_there(scheme: Scheme, data: st.
     now = data.draw(st.none() | records(scheme))
     state = data.draw(sets(scheme))
     limit = data.draw(st.none() | st.sampled_from(universe(scheme)))
+    floor = data.draw(st.none() | st.sampled_from(universe(scheme)))
+    towards = Target("guaranteed", state, limit, floor)
     steps = 0
-    while (found := step(now, Target("guaranteed", state, limit), scheme, all_attached=True)) is not None:
+    while (found := step(now, towards, scheme, all_attached=True)) is not None:
         now, steps = found, steps + 1
         assert steps < 20
 
-    wanted = state if limit is None else state.up_to(limit)
+    below = state if limit is None else state.up_to(limit)
+    wanted = VersionSet.only(
+        *(one for one in universe(scheme) if one in below and (not floor or one >= floor))
+    )
+    wanted = wanted or below
     if now is None:
         assert not state
     else:
@@ -304,12 +354,14 @@ def test_only_unions_and_intersections_of_votes_count(scheme: Scheme, data: st.D
     some = data.draw(st.lists(votes(scheme, before.state), min_size=1, max_size=3))
     same_rule = [replace(one, rule=some[0].rule) for one in some]
     caps = [one.cap for one in some if one.cap is not None]
+    floors = [one.least for one in some if one.least is not None]
     together = Vote(
         some[0].rule,
         union(one.floor for one in some),
         reduce(and_, (one.want for one in some)),
         union(one.gives for one in some),
         min(caps, default=None),
+        max(floors, default=None),
     )
 
     assert target(before, same_rule, None, scheme) == target(before, [together], None, scheme)

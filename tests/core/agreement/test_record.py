@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.agreement.record import (
+    FLOOR_FORM,
     FORM,
     MAX_ITEMS,
     AgreedRecord,
@@ -87,7 +88,7 @@ def test_what_is_written_is_read(scheme: Scheme, data: st.DataObject) -> None:
         ([], "it is no object"),
         ("doc", "it is no object"),
         ({}, "its form is 'None'"),
-        (written(form=2), "its form is '2', and this release reads form 1"),
+        (written(form=3), "its form is '3', and this release reads [1, 2]"),
         (written(form="1"), "its form is '1'"),
         (written(form=True), "its form is 'True'"),
         (written(leader="a"), "a foreign key, 'leader'"),
@@ -183,15 +184,27 @@ def test_a_name_that_the_writing_scheme_lacks_is_nonsense() -> None:
 
 @pytest.mark.parametrize(
     "forms, form",
-    [([[1]], 1), ([[1], [1, 2]], 1), ([[1, 2], [2]], None), ([[1], [2]], None), ([[]], None), ([], None)],
+    [([[1]], 1), ([[1], [1, 2]], 1), ([[1, 2], [2]], 2), ([[1], [2]], None), ([[3]], None), ([], None)],
 )
 def test_a_writer_uses_the_lowest_form_that_all_read(forms: list[list[int]], form: int | None) -> None:
     assert form_for_all(forms) == form
 
 
 def test_a_form_that_this_release_does_not_know_is_not_written() -> None:
-    with pytest.raises(ValueError, match="form 2"):
-        write_record(EXAMPLE, "toy", XY, FORM + 1)
+    with pytest.raises(ValueError, match="form 3"):
+        write_record(EXAMPLE, "toy", XY, FLOOR_FORM + 1)
+
+
+@pytest.mark.parametrize("forms, form", [([[1, 2], [1, 2, 3]], 2), ([[1], [1, 2]], None), ([[3]], None)])
+def test_while_a_floor_holds_the_form_is_one_that_all_read(forms: list[list[int]], form: int | None) -> None:
+    assert form_for_all(forms, FLOOR_FORM) == form
+
+
+def test_a_record_is_the_same_in_both_forms() -> None:
+    for form in (FORM, FLOOR_FORM):
+        assert read_record(write_record(EXAMPLE, "toy", XY, form), "toy", XY) == read_record(
+            write_record(EXAMPLE, "toy", XY), "toy", XY
+        )
 
 
 @pytest.mark.parametrize(
