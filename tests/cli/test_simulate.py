@@ -156,6 +156,8 @@ def test_a_removed_backend(recorded: Make, capfd: pytest.CaptureFixture[str]) ->
         ("0s}", "0s, ceiling: '1.4'}", 3, "refused"),
         ("      - {name: old, url: 'http://127.0.0.1:1'}\n", "", 0, "then 1.1-1.90"),
         ("0s}", "0s, policy: reachable}", 0, "then 1.1-1.90"),
+        ("0s}", "0s, floor: '1.3'}\n    default_version: minimum", 0, "then 1.3-1.58"),
+        ("0s}", "0s, floor: '1.6'}\n    default_version: minimum", 3, "refused"),
         ("http://127.0.0.1:2", "http://127.0.0.1:3", 4, "not known yet: what new serves"),
         ("    offer", "    match: {path: /x}\n    offer", 4, "`match` changes"),
         ("10.0.0.0/8", "10.0.0.0/9", 4, "`clients` changes"),

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, final
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.decision.negotiation import negotiate
 from gateway.core.decision.routing import Routes
-from gateway.core.dialect import Refusal, RequestedKind, RequestedVersion
+from gateway.core.dialect import DefaultKind, DefaultVersion, Refusal, RequestedKind, RequestedVersion
 from gateway.core.fleet.fleet import Fleet
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
@@ -160,6 +160,8 @@ def judge(view: ServiceView, row: RowKey) -> Judgement | None:
         )
     requested = RequestedVersion(RequestedKind(row.requested), asked, row.asked, row.signed)
     default, match = service.effective_default_version, service.dialect.version_match
+    if default.kind is DefaultKind.REFUSED and row.result == _SERVED:  # it was for a document
+        default = DefaultVersion(DefaultKind.MINIMUM)
     version = negotiate(requested, offer.versions, default, match)
     if isinstance(version, Refusal):
         return Judgement(version.reason.value)

@@ -208,6 +208,13 @@ def test_a_higher_minimum_refuses_some_and_moves_those_without_a_version() -> No
     assert found["incomplete"] == []
 
 
+def test_a_document_is_served_without_a_version_even_if_others_are_refused() -> None:
+    before = view(default_version=DefaultVersion(DefaultKind.REFUSED))
+    rows = record(row("", version="1.1"), row("", result="malformed", version=""))
+
+    assert who(answer(rows, 30, before, None)) == [("osc", "1.1", "", "removed", 10)]
+
+
 def test_a_lower_maximum_moves_latest() -> None:
     before = view()
     found = answer(record(row("latest"), row("1.5")), 30, before, changed(before, "max", "1.4", 1.0))
