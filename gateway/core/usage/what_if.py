@@ -52,8 +52,11 @@ def changed(view: ServiceView, change: str, value: str, now: float) -> ServiceVi
         if len(left) == len(service.backends):
             raise SkewgateError(f"{service.name} has no backend {value!a}")
         return reconfigured(view, replace(service, backends=left, written=""), now)
-    cut = offer.versions.down_to if change == "min" else offer.versions.up_to
-    return view.with_offer(replace(offer, versions=cut(service.dialect.scheme.require(value))))
+    end, versions = service.dialect.scheme.require(value), offer.versions
+    if change == "min" and offer.floor is not None and end < offer.floor:  # a lower floor offers more
+        versions = view.offer_state.versions.within(offer.ceiling, None)
+    cut = versions.down_to if change == "min" else versions.up_to
+    return view.with_offer(replace(offer, versions=cut(end)))
 
 
 def reconfigured(view: ServiceView, service: Service, now: float) -> ServiceView:

@@ -215,6 +215,15 @@ def test_a_document_is_served_without_a_version_even_if_others_are_refused() -> 
     assert who(answer(rows, 30, before, None)) == [("osc", "1.1", "", "removed", 10)]
 
 
+def test_a_floor_that_is_not_as_high_as_the_present_one_moves_those_without_a_version() -> None:
+    before = view(floor=XY.require("1.4"))
+    rows = row("", version="1.4"), row("1.4"), row("1.2", result="below_min", version="")
+    found = answer(record(*rows), 30, before, changed(before, "min", "1.2", 1.0))
+
+    assert (found["offer_before"], found["offer_after"]) == ("1.4-1.5", "1.2-1.5")
+    assert who(found) == [("osc", "1.4", "1.2", "served", 10)]
+
+
 def test_a_lower_maximum_moves_latest() -> None:
     before = view()
     found = answer(record(row("latest"), row("1.5")), 30, before, changed(before, "max", "1.4", 1.0))
