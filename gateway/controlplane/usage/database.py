@@ -18,18 +18,12 @@ from uuid import uuid4
 
 from gateway.controlplane.state.keeper import wall_offset
 from gateway.controlplane.state.text import format_state
-from gateway.controlplane.usage.reading import (
-    DAY,
-    FORMAT,
-    UNWRITTEN,
-    count_of,
-    days_between,
-    is_unwritten,
-    read_record,
-)
+from gateway.controlplane.usage import reading
+from gateway.controlplane.usage.reading import FORMAT, count_of, days_between, read_record
 from gateway.core.agreement.record import AgreedRecord
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.usage.record import NO_PRODUCT, OTHER, Count, Gap, RowKey, Scope, UsageRecord, UsageReport
+from gateway.core.usage.summary import DAY
 from gateway.core.versions.ranges import VersionSet, union
 from gateway.core.versions.version import Scheme
 from gateway.settings.sections.usage import UsageSettings
@@ -117,7 +111,7 @@ class Database:
         self._advertised: dict[str, tuple[Scheme, VersionSet]] = {}
         """Versions that a backend has ever advertised to this process, by service."""
         self._saved: object = None
-        self._unwritten = self._lost_before = is_unwritten(path)
+        self._unwritten = self._lost_before = reading.is_unwritten(path)
 
     def commit(self, batch: Batch, *, last: bool = False) -> bool:
         """Add a batch in one transaction; `last`: the run ends in order. Returns whether today is incomplete.
@@ -236,7 +230,7 @@ class Database:
                 latest, self._began, "nothing was recorded for a while: the gateway was stopped, or usage off"
             )
         if self._lost_before:
-            self._mark(latest, self._began, UNWRITTEN)
+            self._mark(latest, self._began, reading.UNWRITTEN)
             self._lost_before = False
         first = today - self._settings.keep
         db.execute("DELETE FROM counts WHERE day < ? OR requests = 0", (first,))

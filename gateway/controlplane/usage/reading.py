@@ -18,12 +18,11 @@ from time import time
 from typing import Any, Final
 
 from gateway.core.usage.record import Count, Gap, Period, RowKey, Scope, Source, UsageRecord
+from gateway.core.usage.summary import DAY
 from gateway.errors import SkewgateError
 
 FORMAT: Final = 1
 """Version of the tables, as `user_version` of the database."""
-DAY: Final = 86_400
-"""Seconds of a UTC day."""
 CRASHED: Final = "a gateway has not ended in order, or is still running: its last requests may be missing"
 """Reason of the gap that a run leaves from its last transaction on."""
 
