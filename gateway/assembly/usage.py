@@ -30,10 +30,13 @@ async def usage(plan: Plan, agreed: GatewayAgreement, late_parts: LateParts) -> 
 
     def state(now: float) -> Batch:
         engine, agreement, reloader = late_parts.engine_report(), agreed.report(), late_parts.reloader
-        rows = {} if engine is None else engine.rows
+        # Without an answer of the engine it is not known which rows it goes on with.
+        carried = (
+            [] if engine is None else [each for each in engine.rows if engine.rows[each] or engine.problem]
+        )
         return Batch(
             now=now,
-            gaps=[Gap(int(now // DAY), each, Scope.ALL, BY_ENGINE) for each in rows if rows[each]],
+            gaps=[Gap(int(now // DAY), each, Scope.ALL, BY_ENGINE) for each in carried],
             snapshot=plan.known.snapshot_holder.current,
             records=agreed.agreement.to_save(),
             config=plan.settings.hash if reloader is None else reloader.config.hash,

@@ -260,9 +260,11 @@ async def test_a_gateway_without_a_place_keeps_its_record_in_memory() -> None:
 class Engine:
     """Stands in for an engine that has rows for one of two services."""
 
+    problem = ""
+
     def report(self) -> EngineReport:
         rows = {"baremetal": 3, "compute": 0}
-        return EngineReport("haproxy", "2.9", 1, "", rows, {}, 0, (), {}, 0, 0)
+        return EngineReport("haproxy", "2.9", 1, self.problem, rows, {}, 0, (), {}, 0, 0)
 
 
 async def test_what_an_engine_carries_is_a_gap_of_its_services() -> None:
@@ -270,10 +272,13 @@ async def test_what_an_engine_carries_is_a_gap_of_its_services() -> None:
         keeper, late_parts = gateway.parts.late_parts.usage, gateway.parts.late_parts
         assert keeper is not None
         assert (await keeper.read(None, None)).gaps == ()
-        late_parts.engine = cast(Any, Engine())
+        late_parts.engine = engine = cast(Any, Engine())
         gaps = (await keeper.read(None, None)).gaps
+        engine.problem = "it does not answer, and may still have earlier rows"
+        unknown = (await keeper.read(None, None)).gaps
         late_parts.engine = None
     assert {gap.service for gap in gaps} == {"baremetal"}
+    assert {gap.service for gap in unknown} == {"baremetal", "compute"}
     assert {gap.scope for gap in gaps} == {Scope.ALL}
 
 
