@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from gateway.assembly.agreements import GatewayAgreement, LateParts
@@ -23,6 +24,8 @@ async def usage(plan: Plan, agreed: GatewayAgreement, late_parts: LateParts) -> 
     """Keeps the record of usage (`LateParts.usage`), unless it is off. Raises `ForeignFileError`."""
     settings, taken = plan.settings.usage, plan.handover.taken
     if settings is None:
+        with suppress(OSError):  # by the time of the file, the next run knows of this one (`is_unwritten`)
+            os.utime(f"{plan.settings.state}.usage", (0, 0), follow_symlinks=False)
         yield
         return
     path = settings.path or (None if plan.settings.state is None else f"{plan.settings.state}.usage")

@@ -493,6 +493,15 @@ def test_a_run_that_could_never_write_is_missed(path: Path) -> None:
         assert (gap.day, gap.scope) == (TODAY, Scope.ALL)
 
 
+def test_a_run_that_was_kept_in_memory_is_missed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_ended_run(path, CREATE)
+    with monkeypatch.context() as patched:
+        patched.setattr(usage_database, "_file_system", lambda _: "nfs4")
+        of_ended_run(path, LIST, now=NOW + 60)
+    of_ended_run(path, CREATE, now=NOW + 120)
+    assert [gap.day for gap in read_files([path], None, None).gaps] == [TODAY]
+
+
 def test_an_export_from_a_full_disk_is_incomplete(path: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
     with database_of(path) as database:

@@ -249,6 +249,15 @@ async def test_a_gateway_without_a_record_writes_none(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*usage*"))  # noqa: ASYNC240 - a temporary folder
 
 
+async def test_a_short_run_without_a_record_is_missed(tmp_path: Path) -> None:
+    file = Path(f"{tmp_path / 'state.json'}.usage")
+    for more in ("", "\nusage: off"):
+        text = CONFIGURATION.format(more=f"state: {tmp_path / 'state.json'}{more}", url="http://127.0.0.1:1")
+        async with gateway_of(text):
+            pass
+        assert bool(read_files([file], None, None).gaps) is bool(more)
+
+
 async def test_a_gateway_without_a_place_keeps_its_record_in_memory() -> None:
     text = CONFIGURATION.format(more="", url="http://127.0.0.1:1")
     async with gateway_of(text) as gateway:

@@ -280,6 +280,7 @@ class Database:
                 if getattr(problem, "sqlite_errorname", "").startswith(_PASSING):
                     raise
                 _log.warning("%s cannot be used, so usage is kept in memory: %s", self._path, problem)
+                self._flag(unwritten=True)
                 self._path = None
             except sqlite3.DatabaseError as problem:
                 self._set_aside(problem, now)
