@@ -15,7 +15,8 @@ import h11
 
 from gateway.core.http.message import allowed_protocols, carries_requests, read_protocols
 from gateway.dataplane.exchange.tunnel import agreed_protocol
-from gateway.dataplane.http1.fields import HEAD_END
+from gateway.dataplane.http1.chunked import ChunkedDecoder
+from gateway.dataplane.http1.fields import CHUNKED, HEAD_END
 from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.response_head import read_response_head
 from gateway.errors import FramingError
@@ -161,6 +162,10 @@ async def _passes_everything_on(
     assert len(fields) == 2
     assert set(asked_for[0].replace(b" ", b"").split(b",")) <= {b"websocket", b"tcp"}
     body = begin.partition(HEAD_END)[2]
+    if asked.head.framing == CHUNKED:
+        decoder = ChunkedDecoder()
+        decoder.feed(body)
+        body = decoder.rest
     assert asked.body or rest == body or client.closing or transport.closing, "bytes to the backend differ"
     passed = _rest_after_switch(client.written)
     assert passed is not None
