@@ -21,7 +21,7 @@ from gateway.controlplane.name_lookup import (
     Found,
     NameLookup,
 )
-from tests.kit.name_servers import AAAA, NXDOMAIN, SERVFAIL, SILENT, A, NameServer, name_server
+from tests.kit.name_servers import AAAA, NXDOMAIN, SERVFAIL, SILENT, A, NameServer, name_server, name_servers
 
 NAME = "api.fleet.test"
 
@@ -99,7 +99,7 @@ async def test_a_response_too_long_for_a_datagram_comes_over_tcp(tmp_path: Path)
 
 
 async def test_the_next_name_server_is_asked_when_the_first_says_nothing(tmp_path: Path) -> None:
-    async with name_server() as silent, name_server("127.0.0.2", silent.port) as server:
+    async with name_servers("127.0.0.1", "127.0.0.2") as (silent, server):
         silent.code = SILENT
         server.addresses[NAME] = ("192.0.2.7",)
         lookup = lookup_of(tmp_path, server, "search .\nnameserver 127.0.0.1\nnameserver 127.0.0.2")
@@ -186,7 +186,7 @@ async def test_localhost_is_never_asked_of_a_name_server(tmp_path: Path, name: s
 
 
 async def test_resolv_conf_is_read_again_when_it_changes(tmp_path: Path) -> None:
-    async with name_server() as first, name_server("127.0.0.2", first.port) as second:
+    async with name_servers("127.0.0.1", "127.0.0.2") as (first, second):
         first.addresses[NAME], second.addresses[NAME] = ("192.0.2.1",), ("192.0.2.2",)
         lookup, file = lookup_of(tmp_path, first), tmp_path / "resolv.conf"
 
@@ -208,7 +208,7 @@ async def test_without_resolv_conf_the_name_server_is_on_this_machine(tmp_path: 
 
 async def test_without_a_name_server_in_resolv_conf_the_rest_of_it_counts(tmp_path: Path) -> None:
     """The name server is on this machine then, whatever the file said before."""
-    async with name_server() as server, name_server("127.0.0.2", server.port) as before:
+    async with name_servers("127.0.0.1", "127.0.0.2") as (server, before):
         server.addresses["api.fleet.one.test"] = ("192.0.2.7",)
         lookup = lookup_of(tmp_path, server, "nameserver 127.0.0.2")
         assert await lookup("api.fleet") == Failed(NO_SUCH_NAME)

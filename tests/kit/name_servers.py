@@ -6,9 +6,10 @@ It is written from RFC 1035 and shares no code with the library by which the gat
 from __future__ import annotations
 
 import asyncio
+import errno
 import struct
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from ipaddress import ip_address
 from typing import Final
 
@@ -129,8 +130,35 @@ class _Datagrams(asyncio.DatagramProtocol):
 
 
 @asynccontextmanager
+async def name_servers(*hosts: str, port: int = 0) -> AsyncIterator[Sequence[NameServer]]:
+    """Running name servers at one port. Port 0: any that is free for both transports at all addresses."""
+    async with AsyncExitStack() as stack:
+        while True:
+            async with AsyncExitStack() as attempt:
+                found = port
+                servers = []
+                try:
+                    for host in hosts:
+                        servers.append(await attempt.enter_async_context(_serving(host, found)))
+                        found = servers[0].port
+                except OSError as error:
+                    if port or error.errno != errno.EADDRINUSE:
+                        raise
+                    continue
+                stack.push_async_exit(attempt.pop_all())
+                break
+        yield servers
+
+
+@asynccontextmanager
 async def name_server(host: str = LOOPBACK, port: int = 0) -> AsyncIterator[NameServer]:
-    """A running name server. Port 0: any that is free for both transports."""
+    """A running name server. Port 0: as in `name_servers`."""
+    async with name_servers(host, port=port) as (server,):
+        yield server
+
+
+@asynccontextmanager
+async def _serving(host: str, port: int) -> AsyncIterator[NameServer]:
     server = NameServer()
     async with serving(server.serve_stream, host, port) as streams:
         server.port = streams.port
