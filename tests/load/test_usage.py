@@ -35,7 +35,6 @@ from tests.load.usage_testbed import (
     shuffled,
 )
 
-LOAD: Final = [pytest.mark.load, pytest.mark.timeout(300)]
 LOUD: Final = 100_000
 INVENTED: Final = 10_000
 RARE: Final = asks("rare", "1.1", 1)
