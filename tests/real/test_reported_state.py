@@ -119,6 +119,8 @@ def test_status_shows_what_holds_the_offer(guaranteed: Testbed) -> None:
         "max": OLD.top,
         "policy": "guaranteed",
         "ceiling": None,
+        "floor": None,
+        "floor_suspended": False,
         "held_by": ["old"],
         "held_rule": "guaranteed",
         "held_by_replicas": [],
