@@ -74,6 +74,17 @@ def test_a_restart_with_refuse_offers_at_once_what_was_offered() -> None:
     assert state(it) == ("1.1", False)
 
 
+def test_after_a_restart_it_ends_at_once_even_if_the_reload_adds_a_backend() -> None:
+    """The round of probes after the restart has ended, and no later backend begins another one."""
+    it = timeline("a", "b", negotiates_legacy=True)
+    it.probe(OLD_ALONE)
+    it.restart(configured(refuse=True))
+    it.probe(OLD_ALONE)
+    it.reload(service("a", "b", "c", stabilization=STABILIZATION))
+
+    assert state(it) == ("none", True)
+
+
 @pytest.mark.parametrize("how", ["reload", "restart"])
 def test_an_offer_with_newer_backends_stays(how: str) -> None:
     """Also where they count as the same as a legacy one: they negotiate."""

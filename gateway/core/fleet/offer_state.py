@@ -334,7 +334,16 @@ def _updated(before: OfferState, service: Service, members: MemberSet, now: floa
         # The first probe of a backend is missing: the versions stay, and nothing is pending.
         return replace(offer_state, pending=())
     versions, falls = _shrink(offer_state, service, members)
-    offer_state = replace(offer_state, versions=versions, falls=falls, cut=False, removed=NO_VERSIONS)
+    # A restored state is initialized before its first round of probes has ended.
+    round_ended = now if offer_state.round_ended is None else offer_state.round_ended
+    offer_state = replace(
+        offer_state,
+        round_ended=round_ended,
+        versions=versions,
+        falls=falls,
+        cut=False,
+        removed=NO_VERSIONS,
+    )
     if not versions:
         return _formed(offer_state, service, members, now)
     pending = pending_beyond(offer_state, service, members, now)
