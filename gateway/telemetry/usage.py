@@ -122,7 +122,7 @@ class UsageCounter:
     def find(
         self, resolution: Resolution, record: RequestRecord, fields: bytes, method: str, result: str = ""
     ) -> UsageSubtotal:
-        """Where a request counts. `result`: if it is not that of the resolution."""
+        """Find or make the subtotal of a request. `result`: if it is not that of the resolution."""
         begins = fields.lower().find(_AGENT)
         if begins < 0:
             begins, line, agent = 0, fields, b""

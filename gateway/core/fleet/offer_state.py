@@ -352,16 +352,16 @@ def _updated(before: OfferState, service: Service, members: MemberSet, now: floa
 
 def first_round(offer_state: OfferState, service: Service, members: MemberSet, now: float) -> OfferState:
     """The offer state before the first offer; `initialized` if that is to be made now. It waits
-    `stabilization` for backends that did not answer in the first round. Legacy backends
-    alone make one only if the service says so."""
+    `stabilization` for backends that did not answer in the first round. Legacy backends alone make one
+    only if the service says so."""
     round_ended = now if offer_state.round_ended is None and members.all_probed else offer_state.round_ended
     if round_ended is None:
         return offer_state
     answered = sum(group.number for group in members.groups if group.summary.advertised is not None)
-    versioned = _any_offering(service, members)
-    legacy_alone = offer_state.legacy_alone or (answered > 0 and not versioned)
+    offering = _any_offering(service, members)
+    legacy_alone = offer_state.legacy_alone or (answered > 0 and not offering)
     waited = answered == len(members.all) or now >= round_ended + service.stabilization
-    initialized = versioned and (legacy_alone or (members.all_probed and waited))
+    initialized = offering and (legacy_alone or (members.all_probed and waited))
     return replace(offer_state, round_ended=round_ended, legacy_alone=legacy_alone, initialized=initialized)
 
 

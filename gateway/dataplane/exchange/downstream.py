@@ -31,7 +31,7 @@ class Downstream:
     """Whether the client does not take what was written."""
     pools: ConnectionPools
     subtotal: UsageSubtotal | None
-    """Where the last request of the client connection counts in the record of usage."""
+    """Subtotal of usage in which the last request of the client connection counts; None: there is none."""
 
     def await_body(self) -> None:
         """Begin to wait for a request body from the client."""

@@ -131,7 +131,7 @@ class Exchange(AttemptOwner):
         self._counted: CountedRequest | None = None
         """Count of this request in its client's limits; None: it is not counted."""
         self._subtotal: UsageSubtotal | None = None
-        """Where this request counts in the record of usage; None: nowhere."""
+        """Subtotal of usage in which this request counts; None: it is not counted, or moves no more."""
         self._keep_alive = True
         self._chunked = False
         self._started = context.clock()
