@@ -11,8 +11,8 @@ from gateway.assembly.agreements import GatewayAgreement, LateParts
 from gateway.assembly.plan import Plan
 from gateway.controlplane.usage.database import Batch, Database
 from gateway.controlplane.usage.keeper import UsageKeeper
+from gateway.core.days import DAY
 from gateway.core.usage.record import Gap, Scope
-from gateway.core.usage.summary import DAY
 from gateway.runtime.file_trust import real_path, require_all_own, trusted_users
 
 BY_ENGINE = "requests that the engine carries are not seen by the gateway"

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
+from gateway.core.days import DAY
 from gateway.errors import CertificateError
 from gateway.runtime.process import end_tasks
 from gateway.settings.sections.listen import Listen
@@ -26,7 +27,7 @@ from gateway.tls.values import WARN_BEFORE, ServerTls
 INTERVAL: Final = 5.0
 """Seconds between two checks for changed certificates. One takes a few microseconds for each file."""
 ADMIN: Final = "the admin listener"
-WARN_AGAIN: Final = 86_400.0
+WARN_AGAIN: Final = float(DAY)
 """Seconds between two warnings that the same certificate is about to expire."""
 
 _log = logging.getLogger("skewgate.tls")
@@ -123,7 +124,7 @@ class CertificateWatch:
                 if left <= 0:
                     _log.error("the certificate %s has expired: its peers refuse it", path)
                 else:
-                    _log.warning("the certificate %s expires in %d days", path, left // 86_400)
+                    _log.warning("the certificate %s expires in %d days", path, left // DAY)
 
 
 def names_of(listen: Sequence[Listen]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias, final
 
 from gateway.core.clients import product_of
+from gateway.core.days import DAY
 from gateway.core.decision.decision import NegotiationResult, Resolution
 from gateway.core.usage.operations import count_operations
 from gateway.core.usage.record import NO_PRODUCT, OTHER, Count, Gap, RowKey, Scope, UsageReport
@@ -29,7 +30,6 @@ MAX_PRODUCTS: Final = 1_000
 MAX_LINE: Final = 2_048
 """Bytes of a `User-Agent` that are read, and of a line by which a subtotal is found again."""
 
-DAY: Final = 86_400
 _ERRORS: Final = 400
 _AGENT: Final = b"\r\nuser-agent:"
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})

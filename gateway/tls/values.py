@@ -7,10 +7,11 @@ from math import inf
 from time import time
 from typing import Final, final
 
+from gateway.core.days import DAY
 from gateway.keys.kinds import ListOf, section, without
 from gateway.keys.texts import FILE_PATH, FLAG, one_of
 
-WARN_BEFORE: Final = 14 * 86_400.0
+WARN_BEFORE: Final = 14.0 * DAY
 """Seconds before the expiry of a certificate during which a warning says so."""
 
 

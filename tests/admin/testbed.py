@@ -25,10 +25,10 @@ from gateway.controlplane.reload import ReloadResult
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.usage.database import Batch, Database
 from gateway.controlplane.usage.keeper import UsageKeeper
+from gateway.core.days import DAY
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import OperatorCommand
 from gateway.core.usage.record import Count, Gap, RowKey, UsageReport
-from gateway.core.usage.summary import DAY
 from gateway.keys.secrets import Secret
 from gateway.runtime.compiled import build_info
 from gateway.settings import Limits

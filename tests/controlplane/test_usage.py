@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from gateway.controlplane.usage import database as usage_database
 from gateway.controlplane.usage.database import Batch, Database
 from gateway.controlplane.usage.reading import UsageError, read_files
+from gateway.core.days import DAY
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.usage.record import OTHER, Count, Gap, RowKey, Scope, UsageRecord, UsageReport
-from gateway.core.usage.summary import DAY
 from gateway.settings.sections.usage import UsageSettings
 from tests.controlplane.fakes import service
 from tests.kit.ironic import holder_of, learn, upto

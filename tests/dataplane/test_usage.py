@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from ipaddress import ip_network
 from typing import Any, Final
 
+from gateway.core.days import DAY
 from gateway.core.fleet.admission import Access, ClientLimits, Maintenance
 from gateway.core.usage.record import Count, Gap, RowKey, Scope
-from gateway.telemetry.usage import DAY, UsageCounter
+from gateway.telemetry.usage import UsageCounter
 from tests.dataplane.test_passive_observations import rolled_back
 from tests.dataplane.upgrades import ALLOWED, ASKS, echo
 from tests.kit.backends import serve

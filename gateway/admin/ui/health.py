@@ -10,6 +10,7 @@ from gateway.admin import views
 from gateway.admin.ui.model import HealthCard
 from gateway.admin.ui.offer import cut, duration, without_address
 from gateway.controlplane.change_log import is_blocked, reason_held, unserved, why_unserved
+from gateway.core.days import DAY
 from gateway.core.fleet.backend import Freshness, Member, MemberSummary
 from gateway.core.fleet.member_set import MemberSet
 from gateway.core.fleet.snapshot import ServiceView
@@ -30,7 +31,7 @@ MAX_REASONS: Final = 3
 MAX_PROBLEMS: Final = 20
 """Maximum problems shown as sentences; the others are only counted."""
 
-EXPIRES_SOON: Final = 14 * 86_400.0
+EXPIRES_SOON: Final = 14.0 * DAY
 """Seconds before its expiry from which on a certificate is a problem."""
 
 

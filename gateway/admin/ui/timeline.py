@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from gateway.admin.ui.health import named
 from gateway.admin.ui.model import EventRow
 from gateway.admin.ui.offer import without_address
+from gateway.core.days import DAY
 from gateway.telemetry.history import Event
 
 OPERATOR: Final = "operator"
@@ -32,7 +33,6 @@ KINDS: Final = {
 
 MINUTE: Final = 60
 HOUR: Final = 3600
-DAY: Final = 86_400
 
 UNITS: Final = (
     MINUTE,

@@ -21,9 +21,9 @@ from gateway.controlplane.state.text import format_state
 from gateway.controlplane.usage import reading
 from gateway.controlplane.usage.reading import FORMAT, count_of, days_between, read_record
 from gateway.core.agreement.record import AgreedRecord
+from gateway.core.days import DAY
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.usage.record import NO_PRODUCT, OTHER, Count, Gap, RowKey, Scope, UsageRecord, UsageReport
-from gateway.core.usage.summary import DAY
 from gateway.core.versions.ranges import VersionSet, union
 from gateway.core.versions.version import Scheme
 from gateway.settings.sections.usage import UsageSettings

@@ -17,8 +17,8 @@ from pathlib import Path
 from time import time
 from typing import Any, Final
 
+from gateway.core.days import DAY
 from gateway.core.usage.record import Count, Gap, Period, RowKey, Scope, Source, UsageRecord
-from gateway.core.usage.summary import DAY
 from gateway.errors import SkewgateError
 
 FORMAT: Final = 1

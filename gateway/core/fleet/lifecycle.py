@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final, final
 
+from gateway.core.days import midnight
 from gateway.core.http.message import Header
 from gateway.core.versions.version import Scheme, Version
 
@@ -29,7 +30,7 @@ class Line:
     @property
     def timestamp(self) -> int:
         """Beginning of the line's day in seconds since the epoch."""
-        return (self.day - date(1970, 1, 1)).days * 86_400
+        return midnight(self.day)
 
 
 @final

@@ -13,10 +13,10 @@ from math import inf
 from typing import Final, final
 
 from gateway.core.clients import Client
+from gateway.core.days import DAY, midnight
 from gateway.core.http.message import Header, normalize_name
 from gateway.core.versions.version import Version
 
-_EPOCH: Final = date(1970, 1, 1).toordinal()
 _PRIVATE: Final[tuple[Header, ...]] = (("Cache-Control", "private"),)
 
 
@@ -33,7 +33,7 @@ class Pace:
     @property
     def ends_at(self) -> float:
         """End of the last day in seconds since the epoch; infinity: there is none."""
-        return inf if self.until is None else (self.until.toordinal() - _EPOCH + 1) * 86_400.0
+        return inf if self.until is None else float(midnight(self.until) + DAY)
 
 
 @final

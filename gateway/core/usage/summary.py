@@ -14,6 +14,7 @@ from datetime import date
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
+from gateway.core.days import DAY
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.usage.record import Count, RowKey, Scope, UsageRecord
 
@@ -26,7 +27,6 @@ NOT_REFUSED: Final = frozenset({"", NegotiationResult.SERVED, NegotiationResult.
 _KINDS: Final = {"": "not negotiated", "latest": "latest", "none": "no version", "malformed": "malformed"}
 _LISTED: Final = 3
 """Maximum versions that `asked_for` lists; of more it has the first and the last."""
-DAY: Final = 86_400
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _NUMBERS: Final = re.compile(r"[0-9]{1,18}(?:[.-][0-9]{1,18})*", re.ASCII)
 

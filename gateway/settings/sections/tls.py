@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import final
 
+from gateway.core.days import DAY
 from gateway.core.fleet.backend import BackendTls
 from gateway.errors import CertificateError
 from gateway.keys.addresses import HOST
@@ -141,7 +142,7 @@ def check_pair(files: CertificateFiles, node: Node | None, findings: Findings) -
         findings.warn(
             child(node, "certificate"),
             "expires-soon",
-            f"the certificate expires in {max(0, int(left // 86_400))} days",
+            f"the certificate expires in {max(0, int(left // DAY))} days",
             "renew it; the gateway reads files that have changed by itself",
         )
 

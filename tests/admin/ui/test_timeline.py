@@ -7,7 +7,8 @@ import logging
 import pytest
 
 from gateway.admin.ui.model import EventRow
-from gateway.admin.ui.timeline import DAY, HOUR, MAX_TICKS, SHORTEST, Span, Timeline, event_rows, timeline
+from gateway.admin.ui.timeline import HOUR, MAX_TICKS, SHORTEST, Span, Timeline, event_rows, timeline
+from gateway.core.days import DAY
 from gateway.telemetry.history import Event
 
 NOON = 1_790_000_000.0 // DAY * DAY + 12 * HOUR
