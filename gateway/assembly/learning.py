@@ -16,12 +16,12 @@ from typing import Final, final
 
 from gateway.assembly.parts import Parts
 from gateway.assembly.plan import Plan
+from gateway.controlplane.calendar_watch import CalendarWatch
 from gateway.controlplane.certificate_watch import CertificateWatch
 from gateway.controlplane.config_watch import ConfigWatch
 from gateway.controlplane.prober import Prober
 from gateway.controlplane.reload import Reloader
 from gateway.controlplane.snapshot_holder import StabilizationTimer
-from gateway.controlplane.sunset_watch import watch_sunsets
 from gateway.runtime.process import end_tasks
 from gateway.settings import Loaded, Settings, read_file
 from gateway.settings.own_addresses import own_addresses
@@ -143,8 +143,9 @@ async def watching(parts: Parts) -> AsyncIterator[Signals]:
     """Watches certificates and configuration files, and acts on signals, also during the drain."""
     plan, signals = parts.plan, Signals(parts.plane, parts.reloader)
     async with AsyncExitStack() as stack:
-        sunsets = asyncio.get_running_loop().create_task(watch_sunsets(plan.known.snapshot_holder))
-        stack.push_async_callback(end_tasks, sunsets)
+        calendar_watch = CalendarWatch(plan.known.snapshot_holder)
+        calendar_watch.start()
+        stack.callback(calendar_watch.close)
         parts.certificate_watch.start()
         stack.push_async_callback(parts.certificate_watch.close)
         stack.push_async_callback(signals.close)

@@ -1,0 +1,45 @@
+"""The calendar of a service: the dated moments of its configuration, each with its sentence for the log.
+
+`controlplane.calendar_watch` logs an entry once, when its moment comes. Nothing here reads a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, TypeAlias, final
+
+from gateway.core.fleet.service import Service
+
+Level: TypeAlias = Literal["info", "warning", "error"]
+
+
+@final
+class Entry(NamedTuple):
+    """A moment that a configuration names, and what happens then."""
+
+    at: float
+    """Seconds since the epoch."""
+    level: Level
+    """Severity of the line in the log."""
+    sentence: str
+
+
+def calendar(service: Service, after: float) -> Iterator[Entry]:
+    """Entries of a service later than `after`, in order. The iterator may be endless."""
+    once = [*_sunset(service), *_own_paces(service)]
+    return iter(sorted(entry for entry in once if entry.at > after))
+
+
+def _sunset(service: Service) -> Iterator[Entry]:
+    if (sunset := service.sunset) is not None:
+        below = service.dialect.scheme.format(sunset.below)
+        text = f"the sunset of the versions below {below} has come; they are still served"
+        yield Entry(sunset.timestamp, "error", text)
+
+
+def _own_paces(service: Service) -> Iterator[Entry]:
+    for pace in service.paces.paces:
+        if pace.until is not None:
+            clients = ", ".join(pace.clients)
+            text = f"the own pace of {clients} has ended: offered what all others are from now on"
+            yield Entry(pace.ends_at, "warning", text)
