@@ -10,7 +10,7 @@ import pytest
 from tests.architecture.source import ROOT
 from tests.docs.walkthrough import Step, missing_line, shell, steps
 
-PAGES = ("README.md", "docs/demo.md", "docs/tutorial.md", "docs/usage.md")
+PAGES = ("README.md", "docs/demo.md", "docs/tutorial.md", "docs/usage.md", "docs/lifecycle.md")
 
 
 @pytest.mark.engines

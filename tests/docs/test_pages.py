@@ -64,7 +64,7 @@ def test_commands_can_be_given(name: str, tmp_path: Path, monkeypatch: pytest.Mo
                 command.make_context(verb, rest, parent=above).close()  # raises for what it does not take
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/dialects.md", "docs/tutorial.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/dialects.md", "docs/tutorial.md", "docs/lifecycle.md"])
 def test_configurations_can_be_used(name: str) -> None:
     texts = [block.text for block in blocks(page(name)) if block.language == "yaml"]
 

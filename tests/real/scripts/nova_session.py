@@ -1,12 +1,15 @@
 """Makes calls with one python-novaclient, as `session` says.
 
 Of the plan also: `version` (`2.N`, or `2.latest` for the lower one of the client's newest version and the
-maximum in the server's document, as its command line chose it). The endpoint is that of `/v2.1`.
+maximum in the server's document, as its command line chose it; if that fails, this is the only result). The
+endpoint is that of `/v2.1`.
 """
+
+import sys
 
 from keystoneauth1 import session, token_endpoint
 from novaclient import api_versions, client
-from session import plan, run, tell
+from session import plan, result_of, run, tell
 
 link = session.Session(auth=token_endpoint.Token(plan["endpoint"], "admin"))
 
@@ -15,10 +18,18 @@ def connect(version):
     return client.Client(version, session=link, endpoint_override=plan["endpoint"])
 
 
-version = plan["version"]
-if version.endswith("latest"):
-    found = api_versions.discover_version(connect("2.1"), api_versions.APIVersion(version))
-    version = found.get_string()
+def chosen(version):
+    if version.endswith("latest"):
+        found = api_versions.discover_version(connect("2.1"), api_versions.APIVersion(version))
+        version = found.get_string()
+    return version
+
+
+begun = result_of(chosen, plan["version"])
+if "error" in begun:
+    tell([begun], version=None)
+    sys.exit()
+version = begun["value"]
 nova = connect(version)
 
 

@@ -7,7 +7,7 @@ documents); `retries` of a 503; `tls` (`cacert`, `cert` and `key`, or none).
 from typing import Any
 
 import openstack
-from session import endpoint_of, plan, run, tell
+from session import announced_by, endpoint_of, plan, run, tell
 
 settings = {} if plan["version"] is None else {"baremetal_default_microversion": plan["version"]}
 connection = openstack.connect(
@@ -28,6 +28,7 @@ def describe(node: Any) -> dict[str, Any]:
 
 CALLS = {
     "discover": lambda _: endpoint_of(connection.baremetal),
+    "announced": lambda _: announced_by(connection.baremetal),
     "create": lambda name: describe(connection.baremetal.create_node(driver="fake-hardware", name=name)),
     "show": lambda name: describe(connection.baremetal.get_node(name)),
     "list": lambda _: [node.name for node in connection.baremetal.nodes()],

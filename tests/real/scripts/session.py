@@ -35,6 +35,12 @@ def endpoint_of(proxy):
     }
 
 
+def announced_by(proxy):
+    """The next minimum that an openstacksdk proxy has found in the document of its service, and its day."""
+    found = proxy.get_endpoint_data()
+    return {"next": ".".join(map(str, found.next_min_version or ())), "from": found.not_before}
+
+
 def tell(results, **more):
     """Print the line."""
     print(json.dumps({"results": results, **more}))
