@@ -124,6 +124,22 @@ async def test_the_same_is_said_where_nobody_can_be_reached(tmp_path: Path) -> N
                 assert sum(pair.past and pair.haproxy.status == 503 for pair in pairs) > 5, service
 
 
+async def test_the_end_of_versions_is_the_same_on_both_ways(tmp_path: Path) -> None:
+    """What the floor refuses is refused, what is deprecated is announced, and only the rest goes past."""
+    async with (
+        running_members() as ports,
+        running_gateway(configuration(services("reachable", ports, ending=True))) as gateway,
+        running_engine(gateway, tmp_path) as engine,
+    ):
+        for service in FLEETS:
+            pairs = await ask(service, 300, gateway, engine.port)
+            assert_equal(pairs)
+            announced = [pair for pair in pairs if pair.haproxy.values("Deprecation")]
+            assert len(announced) > 5, service
+            assert not any(pair.past for pair in announced)
+            assert sum(pair.past and bool(pair.haproxy.values(MEMBER_HEADER)) for pair in pairs) > 5, service
+
+
 async def test_a_refusal_of_a_member_reaches_no_client(tmp_path: Path) -> None:
     """The new member has become an old one, and nobody knows it yet: what it refuses, in its own words, is
     503 on both ways. To HEAD a server says nothing that the gateway could read: there it may pass."""

@@ -45,18 +45,25 @@ class Fleet:
                 lines.append(f"{name}: {own}")
         return lines
 
-    def service(self, policy: str, ports: Mapping[str, int], ceiling: str = "") -> str:
-        """The service in the configuration, with the members at these ports of loopback."""
+    def service(
+        self, policy: str, ports: Mapping[str, int], ceiling: str = "", *, ending: bool = False
+    ) -> str:
+        """The service in the configuration, with the members at these ports of loopback. `ending`: all below
+        the highest version is deprecated, and what is below the highest of the old members has gone."""
         backends = ", ".join(
             f"{{name: {name}, url: 'http://127.0.0.1:{port}', "
             f"versions: '{self.lowest}-{self.highest(kind_of(name))}'}}"
             for name, port in ports.items()
         )
         limit = f", ceiling: '{ceiling}'" if ceiling else ""
+        line = f"{{below: '{self.new}', since: 2026-01-15, link: 'https://docs.example/old'}}"
+        if ending:
+            limit += f", floor: '{self.old}'"
+        lifecycle = f", lifecycle: {{deprecated: {line}}}, default_version: minimum" if ending else ""
         options = self.api.configuration.split(", operations:")[0]
         return (
             f"  {self.api.name}: {{{options}, match: {{host: {self.api.host}}}, "
-            f"offer: {{policy: {policy}, stabilization: 0s{limit}}}, backends: [{backends}]}}"
+            f"offer: {{policy: {policy}, stabilization: 0s{limit}}}{lifecycle}, backends: [{backends}]}}"
         )
 
     @property
@@ -91,6 +98,6 @@ FLEETS: Final[Mapping[str, Fleet]] = {
 """By the name of the service."""
 
 
-def services(policy: str, ports: Mapping[str, Mapping[str, int]]) -> str:
+def services(policy: str, ports: Mapping[str, Mapping[str, int]], *, ending: bool = False) -> str:
     """All services as YAML, below the key `services`. `ports`: by service and member."""
-    return "\n".join(fleet.service(policy, ports[name]) for name, fleet in FLEETS.items())
+    return "\n".join(fleet.service(policy, ports[name], ending=ending) for name, fleet in FLEETS.items())
