@@ -52,29 +52,40 @@ class Bed(NamedTuple):
         await self.gateway.offers(SERVICE, text)
 
 
-def _service(name: str, path: str, servers: Mapping[str, IronicServer]) -> str:
+QUICK: Final = "    offer: {stabilization: 300ms}\n"
+
+
+def _service(name: str, path: str, servers: Mapping[str, IronicServer], keys: str = QUICK) -> str:
     backends = "".join(
         f"      - {{name: {each}, url: 'http://127.0.0.1:{server.port}'}}\n"
         for each, server in servers.items()
     )
     return (
         f"  {name}:\n    dialect: ironic\n    match: {{path: {path}}}\n    probe: {{interval: 200ms}}\n"
-        f"    offer: {{stabilization: 300ms}}\n    backends:\n{backends}"
+        f"{keys}    backends:\n{backends}"
     )
 
 
 @asynccontextmanager
 async def running(
-    folder: Path, *, token: str | None = TOKEN, upgraded: Sequence[str] = ("api-4",), workers: int = 1
+    folder: Path,
+    *,
+    token: str | None = TOKEN,
+    upgraded: Sequence[str] = ("api-4",),
+    workers: int = 1,
+    other: str = QUICK,
+    clients: str = "",
 ) -> AsyncIterator[Bed]:
-    """A gateway that is ready. `upgraded`: servers of the first service that begin with the new release."""
+    """A gateway that is ready. `upgraded`: servers of the first service that begin with the new release;
+    `other`: lines of the second one; `clients`: lines of that section."""
     servers = {name: IronicServer(name) for name in (*NAMES, *OTHER_NAMES)}
     for name, server in servers.items():
         await server.start(NEW if name in upgraded or name in OTHER_NAMES else OLD)
     gateway = GatewayProcess(folder, token=token, workers=workers)
     gateway.configure(
         _service(SERVICE, "/", {name: servers[name] for name in NAMES})
-        + _service(OTHER, f"/{OTHER}", {name: servers[name] for name in OTHER_NAMES})
+        + _service(OTHER, f"/{OTHER}", {name: servers[name] for name in OTHER_NAMES}, other)
+        + clients
     )
     try:
         await gateway.start()

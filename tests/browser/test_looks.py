@@ -4,14 +4,14 @@ finds nothing. A picture of each is kept (SKEWGATE_SCREENSHOTS)."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Literal
+from typing import Final, Literal
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from tests.browser import axe, look
-from tests.browser.bed import Bed, running
+from tests.browser.bed import OTHER, Bed, running
 from tests.browser.operator import (
     ask_for_pin,
     backend,
@@ -24,13 +24,28 @@ from tests.browser.tabs import NARROW, WIDE, Tabs
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
+# A service whose old versions end in every way that there is.
+ENDING: Final = """\
+    default_version: minimum
+    offer: {floor: "1.31", for: [{clients: [cron, nightly-report], ceiling: "1.58", until: 2099-06-30}]}
+    lifecycle:
+      deprecated: {below: "1.46", since: 2026-01-15, link: "https://docs.example/baremetal/deprecations"}
+      sunset: {below: "1.40", at: 2099-06-30, link: "https://docs.example/baremetal/deprecations"}
+"""
+CLIENTS: Final = """\
+clients:
+  - {name: cron, user_agent: cron}
+  - {name: nightly-report, header: {X-Job: report}}
+"""
+
 See = Callable[[str], Awaitable[None]]
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="module")
 async def bed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bed]:
     """In the middle of an upgrade, with something of everything that a page can show."""
-    async with running(tmp_path_factory.mktemp("looks"), upgraded=[]) as started:
+    folder = tmp_path_factory.mktemp("looks")
+    async with running(folder, upgraded=[], other=ENDING, clients=CLIENTS) as started:
         for version, times, agent in (
             ("1.58", 60, "python-ironicclient"),
             ("1.31", 25, "nova-compute/30.1.0"),
@@ -81,6 +96,9 @@ async def test_every_state_can_be_read(
     await expect(connection(page)).to_contain_text("live")
     await see("overview")
     await see_explanations(page, see)
+    await page.goto(bed.page(f"/ui/services/{OTHER}"))
+    await expect(connection(page)).to_contain_text("live")
+    await see("service-ending")
     await page.goto(bed.page("/ui/services/spam"))
     await see("no-such-service")
     assert found == [], "\n".join(found)
