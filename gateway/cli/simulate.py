@@ -22,7 +22,7 @@ import click
 from gateway.cli import admin_client, known_names
 from gateway.cli.admin_client import AdminOptions
 from gateway.cli.command import file_option, find_config, output_option, usage_error, verb
-from gateway.cli.usage import db_option, exported, since_option
+from gateway.cli.usage import db_option, exported, shown_client, since_option
 from gateway.core.usage.record import OTHER
 from gateway.core.usage.summary import Question, QuestionError, asked_for
 from gateway.runtime.terminal import Paint, Style, TableCell, plain, table
@@ -30,6 +30,7 @@ from gateway.runtime.terminal import Paint, Style, TableCell, plain, table
 NOBODY, SOMEBODY, AS_FAR_AS_KNOWN = 0, 3, 4
 COLUMNS: Final = ("CLIENT", "ASKED FOR", "NOW", "THEN", "REQUESTS", "LAST SEEN")
 _WIDEST: Final = 23
+_OTHER: Final = f"({OTHER})"
 _UNBROKEN: Final = "\xa0"
 """Blank inside an operation, at which no line ends."""
 _THEN: Final = {"unavailable": "503", "removed": "404", "transparent": "any version"}
@@ -52,7 +53,7 @@ _THEN: Final = {"unavailable": "503", "removed": "404", "transparent": "any vers
     "--ack",
     metavar="FILE",
     type=click.File(encoding="utf-8", errors="replace"),
-    help="names of clients, one a line, that are shown and do not count",
+    help="clients, one a line as they are shown, that do not count",
 )
 @db_option
 @output_option
@@ -112,10 +113,10 @@ def _answer(
 
 def exit_code(found: Mapping[str, Any], acknowledged: Collection[str]) -> int:
     """Return the exit code of an answer if these clients do not count. `other` may be several clients."""
-    clients = {one["client"] for one in found["affected"]}
+    clients = {shown_client(one) for one in found["affected"]}
     if clients - set(acknowledged):
         return SOMEBODY
-    unknown = found["incomplete"] or (OTHER in clients and found["incomplete_by_client"])
+    unknown = found["incomplete"] or (_OTHER in clients and found["incomplete_by_client"])
     return AS_FAR_AS_KNOWN if unknown else NOBODY
 
 
@@ -134,17 +135,17 @@ def page_lines(found: Mapping[str, Any], acknowledged: Collection[str], paint: P
         text = ", ".join(each.replace(" ", _UNBROKEN) for each in operations)
         filled = textwrap.fill(text, 80, initial_indent="  ", subsequent_indent="  ", max_lines=3)
         yield filled.replace(_UNBROKEN, " ")
-    if OTHER in acknowledged:
+    if _OTHER in acknowledged:
         reasons += found["incomplete_by_client"]
     if reasons:
         yield paint("\nNOT CERTAIN: requests may be missing, or cannot be judged", Style.RED)
     for reason in reasons:
         yield textwrap.fill(plain(reason), 80, initial_indent="  ", subsequent_indent="    ")
-    counted = [one for one in affected if one["client"] not in acknowledged]
+    counted = [one for one in affected if shown_client(one) not in acknowledged]
     refused, all_affected = (
         sum(one["requests"] for one in counted if every or not one["then"]) for every in (False, True)
     )
-    clients = len({one["client"] for one in counted})
+    clients = len({shown_client(one) for one in counted})
     result = f"{clients} client{'s' * (clients > 1)} affected: {refused} requests refused, "
     result += f"{all_affected - refused} moved to another version"
     nobody = f"nobody{' else' * bool(affected)} is affected{', as far as is known' * bool(reasons)}"
@@ -152,8 +153,8 @@ def page_lines(found: Mapping[str, Any], acknowledged: Collection[str], paint: P
 
 
 def _row(one: Mapping[str, Any], acknowledged: Collection[str]) -> list[TableCell]:
-    client = plain(one["client"] if one["named"] else f"({one['client']})")
-    if one["client"] in acknowledged:
+    client = plain(shown_client(one))
+    if shown_client(one) in acknowledged:
         client = f"[ack] {client}"
     return [
         client if len(client) <= _WIDEST else f"{client[: _WIDEST - 1]}…",

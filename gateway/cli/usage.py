@@ -111,7 +111,7 @@ def _lines(found: Mapping[str, Any], paint: Paint) -> Iterator[str]:
     addresses = [", ".join(row["addresses"]) for row in rows]
     columns: dict[str, list[str]] = {
         "SERVICE": [row["service"] for row in rows if is_of_several],
-        "CLIENT": [row[CLIENT] if row["named"] else f"({row[CLIENT]})" for row in rows if by == CLIENT],
+        "CLIENT": [shown_client(row) for row in rows if by == CLIENT],
         "OPERATION": [row[by] for row in rows if by == OPERATION],
         "ASKED FOR": [asked_for(row) for row in rows],
         "CLIENTS": [_clients(list(row["clients"])) for row in rows if by != CLIENT],
@@ -129,6 +129,11 @@ def _lines(found: Mapping[str, Any], paint: Paint) -> Iterator[str]:
         yield paint("\nINCOMPLETE: requests may be missing here, or be counted under `other`", Style.RED)
         for reason in found["incomplete"]:
             yield textwrap.fill(plain(reason), 80, initial_indent="  ", subsequent_indent="    ")
+
+
+def shown_client(row: Mapping[str, Any]) -> str:
+    """Return a client as it is shown: its name, or the product of a client without a name as `(curl)`."""
+    return str(row[CLIENT] if row["named"] else f"({row[CLIENT]})")
 
 
 def _clients(names: Sequence[str]) -> str:

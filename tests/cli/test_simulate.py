@@ -105,7 +105,7 @@ def test_clients_that_somebody_has_spoken_to_do_not_count(
     recorded: Make, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     ack = tmp_path / "spoken.txt"
-    ack.write_text("# by mail\ncurl   # 3 May\n\n")
+    ack.write_text("# by mail\n(curl)   # 3 May\ncurl\n\n")
     options = ["simulate", "baremetal", "--min", "1.6", "--ack", str(ack)]
 
     assert main([*options, *recorded(ROW)]) == 0
@@ -114,6 +114,8 @@ def test_clients_that_somebody_has_spoken_to_do_not_count(
     assert shown.endswith("\n\nnobody else is affected\n")
     assert main([*options, *recorded(ROW, OSC, name="both")]) == 3
     assert "1 client affected: 0 requests refused, 12 " in capfd.readouterr().out
+    ack.write_text("(openstacksdk)\n(curl)")
+    assert main([*options, *recorded(OSC, name="named")]) == 3
 
 
 def test_as_far_as_is_known(recorded: Make, capfd: pytest.CaptureFixture[str]) -> None:
@@ -310,18 +312,19 @@ def test_a_failure_is_no_answer(
         ([], [], [], ["200 products"], 0),
         ([], [], ["a crash"], [], 4),
         (["curl"], [], ["a crash"], [], 3),
-        (["curl"], ["curl"], [], ["200 products"], 0),
-        (["curl"], ["curl"], ["a crash"], [], 4),
-        (["curl", OTHER], ["curl"], [], [], 3),
-        ([OTHER], [OTHER], [], [], 0),
-        ([OTHER], [OTHER], [], ["200 products"], 4),
+        (["curl"], ["curl"], [], [], 3),
+        (["curl"], ["(curl)"], [], ["200 products"], 0),
+        (["curl"], ["(curl)"], ["a crash"], [], 4),
+        (["curl", OTHER], ["(curl)"], [], [], 3),
+        ([OTHER], [f"({OTHER})"], [], [], 0),
+        ([OTHER], [f"({OTHER})"], [], ["200 products"], 4),
     ],
 )
 def test_exit_codes(
     clients: list[str], acknowledged: list[str], incomplete: list[str], by_client: list[str], code: int
 ) -> None:
     found: dict[str, Any] = {
-        "affected": [{"client": each} for each in clients],
+        "affected": [{"client": each, "named": False} for each in clients],
         "incomplete": incomplete,
         "incomplete_by_client": by_client,
     }
