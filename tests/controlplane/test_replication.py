@@ -23,7 +23,7 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.settings import AgreementSettings, EtcdSettings
 from tests.controlplane.memory_store import MemoryCluster
-from tests.core.builders import service, upto, v
+from tests.core.builders import legacy, service, upto, v
 from tests.kit.clocks import run
 
 SETTINGS = AgreementSettings(EtcdSettings(("http://127.0.0.1:2379",)), "here", ttl=3.0, forget=60.0)
@@ -414,6 +414,32 @@ def test_a_reload_adds_and_removes_services() -> None:
             here.replicas[0].hears(9)
             await here.all_offer(9)
             await one.replication.close()
+
+    run(main())
+
+
+def test_back_to_transparent_it_goes_down_the_ladder_and_waits_for_one_that_is_away() -> None:
+    def reloaded(replica: Replica) -> None:
+        replica.holder.update(replica.holder.configured([service("api-1")]).snapshot)
+
+    async def main() -> None:
+        async with site() as here:
+            for _ in range(3):
+                one = await here.joins(service("api-1", negotiates_legacy=True), highest=None)
+                one.holder.observe("toy", "api-1", ProbeSucceeded(legacy("1.1"), one.clock()))
+            await here.all_offer(1)
+            *others, away = here.replicas
+            away.store.link.up = False
+            await here.until(lambda: not away.attached())
+            for each in others:
+                reloaded(each)
+            await here.passes(5)
+            assert all(each.offered() == upto(1).versions for each in here.replicas)
+
+            away.store.link.up = True
+            await here.until(away.attached)
+            reloaded(away)
+            await here.until(lambda: all(each.agreed().transparent for each in here.replicas))
 
     run(main())
 

@@ -87,7 +87,11 @@ def next_record(
     if not live or len(votes) < len(live) or any(replica.ack != seq for replica in live.values()):
         return None
     all_attached = all(replica in live for replica in registered)
-    return step(record, target(record, votes, pin, scheme, raised), scheme, all_attached=all_attached)
+    towards = target(record, votes, pin, scheme, raised)
+    if record is not None and not towards.state and not all_attached:
+        # What would be left could end nowhere: it would be 503 until the last one is back.
+        towards = towards._replace(state=record.state)
+    return step(record, towards, scheme, all_attached=all_attached)
 
 
 def target(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import reduce
 from operator import or_
+from typing import Final
 
 from gateway.core.agreement.ladder import Vote, target
 from gateway.core.agreement.record import AgreedRecord, decides_nothing
@@ -24,9 +25,14 @@ from gateway.core.fleet.offer_state import (
     last_reports,
     pending_beyond,
     policy_set,
+    taken_back,
+    takes_back,
 )
 from gateway.core.fleet.service import Policy, Service
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, joined, unbroken
+
+_LEGACY: Final = ", legacy"
+"""End of a rule under which legacy backends alone may make an offer (`legacy: refuse`)."""
 
 
 def remember(
@@ -36,6 +42,8 @@ def remember(
     same object if nothing changes. Call it when something is `vote_due`: what was due before counts."""
     state = NO_VERSIONS if record is None else record.state
     after = replace(offer_state, falls=offer_state.falls.at(now))
+    if after.initialized and decides_nothing(record) and _takes_back(record, service, members):
+        after = taken_back(after)
     if not after.initialized:
         after = _first_round(after, record, service, members, now)
     if after.versions != state:
@@ -65,16 +73,21 @@ def vote(
     at_once = offer_state.legacy_alone and not state
     if not members.all_probed and not at_once:
         # A backend was added whose first probe has not ended: this replica moves nothing.
-        rule = policy_text(service) if record is None else record.rule
+        rule = _rule(service) if record is None else record.rule
         return Vote(rule, state, NO_VERSIONS, state, service.ceiling, service.floor)
+    if record is not None and _takes_back(record, service, members):
+        return Vote(record.rule, NO_VERSIONS, NO_VERSIONS, NO_VERSIONS, service.ceiling, service.floor)
     floor = _floor(state, service, members)
+    # Only another policy cuts the state, not another word on legacy backends.
     given = policy_set(service, members)
+    if record is not None and is_of_policy(record.rule, service):
+        given = state
     if not floor:
         want = formed_versions(service, members)
     else:
         stood = [part.versions for part in offer_state.pending if part.due(service.stabilization) <= now]
         want = joined(floor, reduce(or_, stood, NO_VERSIONS), service.dialect.scheme) - floor
-    return Vote(policy_text(service), floor, want, given, service.ceiling, service.floor)
+    return Vote(_rule(service), floor, want, given, service.ceiling, service.floor)
 
 
 def wanted(
@@ -117,6 +130,21 @@ def policy_text(service: Service) -> str:
     if policy is not Policy.AT_LEAST or at_least is None:
         return policy.value
     return f"{policy.value} {at_least.number}{'%' if at_least.percent else ''}"
+
+
+def is_of_policy(rule: str, service: Service) -> bool:
+    """Whether the rule of a record names the service's offer policy."""
+    return rule.removesuffix(_LEGACY) == policy_text(service)
+
+
+def _rule(service: Service) -> str:
+    """The rule for which a replica votes: its policy, and whether legacy backends alone may make an offer."""
+    return policy_text(service) + _LEGACY * service.negotiates_legacy
+
+
+def _takes_back(record: AgreedRecord | None, service: Service, members: MemberSet) -> bool:
+    """Whether a replica would have no offer any more because only `legacy: refuse` has made it."""
+    return record is not None and record.rule.endswith(_LEGACY) and takes_back(service, members)
 
 
 def _first_round(

@@ -234,10 +234,8 @@ def reconfigured(
     keep their time if the new policy gives them. Legacy backends alone are transparent again if the new
     service says so. Call `advance` under the old configuration first.
     """
-    known = [group.summary for group in members.groups if group.summary.advertised is not None]
-    legacy_alone = bool(known) and all(summary.legacy for summary in known)
-    if legacy_alone and before.negotiates_legacy and not service.negotiates_legacy:
-        offer_state = OfferState(round_ended=offer_state.round_ended, legacy_alone=True)
+    if before.negotiates_legacy and takes_back(service, members):
+        offer_state = taken_back(offer_state)
     commanded = replace(
         offer_state,
         cut=offer_state.cut or before.policy_and_number != service.policy_and_number,
@@ -261,12 +259,21 @@ def read_anew(offer_state: OfferState, before: Scheme, scheme: Scheme) -> OfferS
     )
 
 
-def restored(saved: SavedState, service: Service) -> OfferState:
-    """Offer state of a gateway that starts with this saved state."""
-    policy, known = service.policy_and_number, saved.advertisements.values()
-    declared = any(backend.declared for backend in service.backends)
-    legacy_alone = bool(known) and not declared and all(each.advertisement.legacy for each in known)
-    if legacy_alone and saved.negotiates_legacy and not service.negotiates_legacy:
+def takes_back(service: Service, members: MemberSet) -> bool:
+    """Whether a service is transparent again that had `legacy: refuse`: it knows only legacy backends."""
+    known = [group.summary for group in members.groups if group.summary.advertised is not None]
+    return not service.negotiates_legacy and bool(known) and all(summary.legacy for summary in known)
+
+
+def taken_back(offer_state: OfferState) -> OfferState:
+    """The offer state as it was before legacy backends alone made the first offer."""
+    return OfferState(round_ended=offer_state.round_ended, legacy_alone=True)
+
+
+def restored(saved: SavedState, service: Service, members: MemberSet) -> OfferState:
+    """Offer state of a gateway that starts with this saved state. `members` have what was known."""
+    policy = service.policy_and_number
+    if saved.negotiates_legacy and takes_back(service, members):
         return EMPTY
     return OfferState(
         saved.versions, initialized=bool(saved.versions), cut=saved.cut or (saved.policy or policy) != policy

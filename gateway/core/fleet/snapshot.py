@@ -354,7 +354,7 @@ def _saved(view: ServiceView, members: MemberSet) -> SavedState:
     cut = offer_state.cut
     if agreed is not None and agreed.voting and agreed.record is not None:
         # The file may be read by one that stands alone.
-        cut = agreed.record.rule != votes.policy_text(service)
+        cut = not votes.is_of_policy(agreed.record.rule, service)
     advertisements = {
         member.backend.name: SavedAdvertisement(
             member.backend.url,
@@ -441,7 +441,7 @@ def _configured(
     else:
         # One of several replicas begins by what the others agree on, or by the saved record.
         alone = saved is not None and (agreed is None or not agreed.voting)
-        offer_state = restored(saved, service) if saved is not None and alone else EMPTY
+        offer_state = restored(saved, service, members) if saved is not None and alone else EMPTY
         offer_state = _brought_up(offer_state, service, members, agreed, now)
     return ServiceView.of(service, members, offer_state, agreed, now), members
 

@@ -292,14 +292,48 @@ def test_refusing_replicas_offer_what_legacy_backends_count_as_once_all_refuse()
     assert it.reload(1, refusing) == "1.1"
 
 
-def test_between_replicas_an_offer_of_legacy_backends_alone_stays() -> None:
+def legacy_offer() -> tuple[Cluster, Service]:
+    """Two replicas with `legacy: refuse` that offer 1.1, and the service without that key."""
     refusing = service("a", "b", stabilization=STABILIZATION, negotiates_legacy=True)
     it = Cluster(refusing, refusing)
-    it.probe(*[{"a": legacy("1.1"), "b": legacy("1.1")}] * 2)
-    passing = service("a", "b", stabilization=STABILIZATION)
+    assert it.probe(*[{"a": legacy("1.1"), "b": legacy("1.1")}] * 2) == "1.1"
+    return it, service("a", "b", stabilization=STABILIZATION)
 
-    assert [it.reload(at, passing) for at in (0, 1)] == ["1.1", "1.1"]
-    assert not any(one.transparent for one in it.live())
+
+def test_an_offer_of_legacy_backends_alone_is_taken_back_once_no_replica_refuses() -> None:
+    it, passing = legacy_offer()
+
+    assert [it.reload(at, passing) for at in (0, 1)] == ["1.1", "none"]
+    assert all_transparent(it.record, it.live())
+    assert it.probe({"a": UPTO_5}, {"a": UPTO_5}) == "1.1", "negotiated, as ever"
+    for _ in range(3):
+        it.probe(*[{"a": legacy("1.1")}] * 2)
+    assert it.offer() == "1.1", "a fleet that went back to legacy stays negotiated"
+
+
+def test_replicas_that_have_never_seen_the_offer_being_made_take_it_back() -> None:
+    it, passing = legacy_offer()
+    it.replicas = [Replica(passing), Replica(passing)]
+
+    assert it.probe(*[{"a": legacy("1.1"), "b": legacy("1.1")}] * 2) == "none"
+    assert all_transparent(it.record, it.live())
+
+
+def test_one_that_sees_newer_backends_keeps_the_offer() -> None:
+    it, passing = legacy_offer()
+    it.reload(0, passing)
+    it.probe({}, {"a": UPTO_5})
+
+    assert it.reload(1, passing) == "1.1"
+
+
+def test_the_word_on_legacy_backends_cuts_nothing() -> None:
+    """1.6-1.9 stay on offer after a roll-back to 1.5, as without a reload."""
+    it = upgraded()
+    it.probe(*[{"a": UPTO_5}] * 2)
+    refusing = service("a", "b", stabilization=STABILIZATION, negotiates_legacy=True)
+
+    assert [it.reload(at, refusing) for at in (0, 1)] == [NEW, NEW]
 
 
 # --- time, texts -------------------------------------------------------------------------------------------
