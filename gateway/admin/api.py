@@ -27,6 +27,7 @@ from gateway.admin.ui.routes import add_page_routes
 from gateway.admin.ui.sessions import Sessions
 from gateway.admin.ui.sign_in import add_sign_in_routes
 from gateway.admin.usage import add_usage_routes
+from gateway.admin.waiting import add_wait_route
 from gateway.telemetry.process_stats import collect_stats
 
 MAX_BODY: Final = 64 * 1024
@@ -51,6 +52,7 @@ def create_app(context: AdminContext, *, clock: Callable[[], float] = monotonic)
     app.router.add_post("/-/reload", endpoints.reload)
     add_command_routes(app.router, context)
     add_usage_routes(app.router, context)
+    add_wait_route(app.router, context)
     app[PAGE_RESPONSES] = PageResponses()
     add_sign_in_routes(app, context.access, sessions, wrong_tokens)
     add_control_routes(app, context, sessions)

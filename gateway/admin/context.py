@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, final
 
+from gateway.controlplane.fresh_facts import FreshFacts
 from gateway.controlplane.reload import ReloadResult
 from gateway.controlplane.usage.keeper import UsageKeeper
 from gateway.core.decision.decision import DocumentKey
@@ -98,3 +99,5 @@ class AdminContext:
     commands: Commands
     access: AdminAccess
     usage: UsageKeeper | None = None
+    facts: FreshFacts | None = None
+    """Probes that operators ask for; None: this gateway probes nothing."""

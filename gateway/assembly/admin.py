@@ -22,6 +22,7 @@ from gateway.admin import (
     create_metrics_app,
 )
 from gateway.assembly.parts import Parts
+from gateway.controlplane.fresh_facts import FreshFacts
 from gateway.controlplane.worker_agreement import WORKERS
 from gateway.core.fleet.fleet import OperatorCommand
 from gateway.runtime.compiled import build_info
@@ -95,6 +96,9 @@ def admin_context(parts: Parts) -> AdminContext:
         commands=_commands(parts),
         access=_access(parts),
         usage=parts.late_parts.usage,
+        facts=FreshFacts(
+            plan.known.snapshot_holder, parts.prober, parts.late_parts.in_flight, parts.agreed.replication
+        ),
     )
 
 

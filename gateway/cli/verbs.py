@@ -25,6 +25,7 @@ VERBS: Final[Mapping[str, str]] = {
     "lower": "remove a service's raised floor",
     "drain": "take a backend out of service; requests in flight are finished",
     "enable": "put a drained backend back into service",
+    "wait": "wait until a version is offered, an upgrade is complete, or a backend is ready",
     "forget": "end the registration of a replica that will not come back",
     "reload": "reload the configuration of a running gateway",
     "healthcheck": "check whether a running gateway is ready",

@@ -89,6 +89,8 @@ class _Target:
     """Event that is set when a probe is wanted at once."""
     prompted_for: float = float("-inf")
     """Newest `Member.probe_wanted_at` that has set `prompt`: each prompts only one probe."""
+    asked: bool = False
+    """Whether an operator has asked for a probe that has not begun yet."""
     probing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -132,6 +134,10 @@ class Prober:
         self._tasks: set[asyncio.Task[None]] = set()
         self.last_probe_at: dict[Key, float] = {}
         """Unix time at which the last finished probe of each backend was sent."""
+        self._ended: dict[Key, float] = {}
+        """Time at which the last probe of each backend was sent whose result is known here."""
+        self._answered: dict[Key, float] = {}
+        """Time at which the last probe of each backend was sent that it has answered."""
         self._probe_client: ProbeClient | None = None
 
     async def start(self) -> None:
@@ -170,6 +176,23 @@ class Prober:
         for target in [each for each in self._targets.values() if each.service.name in services]:
             await target.probed.wait()
         self._snapshot_holder.apply_batch()
+
+    def probe_now(self, service: str, *, unanswered_since: float = math.inf) -> float:
+        """Probe each backend of a service now, unless it has answered a probe that was sent at
+        `unanswered_since` or later. Returns the present time."""
+        for key, target in self._targets.items():
+            if key[0] == service and not self.has_answered(key, unanswered_since):
+                target.asked = True
+                target.prompt.set()
+        return self._clock()
+
+    def has_ended(self, key: Key, since: float) -> bool:
+        """Whether the result of a probe is known that was sent to a backend at `since` or later."""
+        return self._ended.get(key, -math.inf) >= since
+
+    def has_answered(self, key: Key, since: float) -> bool:
+        """Whether a backend has answered a probe that was sent to it at `since` or later."""
+        return self._answered.get(key, -math.inf) >= since
 
     async def close(self) -> None:
         """Stop all probes, also those under way."""
@@ -217,7 +240,8 @@ class Prober:
     def _drop(self, key: Key) -> None:
         target = self._targets.pop(key)
         target.probed.set()
-        self.last_probe_at.pop(key, None)
+        for times in (self.last_probe_at, self._ended, self._answered):
+            times.pop(key, None)
         # A cancelled task keeps its frames, and they keep the target: together with its tasks it would be a
         # cycle, which only the collector frees.
         tasks, target.tasks = target.tasks, ()
@@ -232,13 +256,15 @@ class Prober:
             await self._sleep(pause(target.failures, target.service.probe.interval, self._rng))
 
     async def _probe_when_prompted(self, key: Key, target: _Target) -> None:
-        """Probe a backend whenever a response has cast doubt on it. Regular probes keep their times."""
+        """Probe a backend whenever a response casts doubt on it, or an operator asks. Regular probes keep
+        their times."""
         while True:
             await target.prompt.wait()
             async with target.probing:
                 target.prompt.clear()
+                asked, target.asked = target.asked, False
                 member = self._member(key)
-                if member is None or member.probe_wanted_at is None:
+                if not asked and (member is None or member.probe_wanted_at is None):
                     continue  # the probe that was under way has cleared it up
                 await self._probe(key, target, prompted=True)
             await asyncio.sleep(self._prompted_spacing)
@@ -268,8 +294,10 @@ class Prober:
         """Send one probe to a backend and batch the fact from it, dated by the time of the first request."""
         assert self._probe_client is not None
         if target.backend.declared is not None:
-            self._declare_again(key, target, self._clock(), prompted=prompted)
+            sent = self._clock()
+            self._declare_again(key, target, sent, prompted=prompted)
             await self._check_health(key, target)
+            self._ended[key] = self._answered[key] = sent
             return
         async with self._under_way:
             sent, sent_wall = self._clock(), self._wall()
@@ -282,10 +310,12 @@ class Prober:
                 target.failures = 0
                 self._snapshot_holder.batch(*key, ProbeSucceeded(found, sent, prompted, document))
                 await self._check_health(key, target)
+                self._answered[key] = sent
             case ProbeFault(reason, detail):
                 target.failures += 1
                 self._metrics.count(OfBackend.probe_failures, reason, service=key[0], backend=key[1])
                 self._snapshot_holder.batch(*key, ProbeFailed(detail, sent))
+        self._ended[key] = sent
 
     async def _check_health(self, key: Key, target: _Target) -> None:
         """Send a backend's health check, if it has one. Without an answer the last result stays."""

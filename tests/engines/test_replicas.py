@@ -83,6 +83,25 @@ async def test_commands_hold_for_all(bed: Bed) -> None:
     await bed.commanded(bed.replicas[2], "POST", "backends/api-1/enable")
 
 
+async def test_wait_holds_when_every_live_replica_sees_it_by_new_probes(bed: Bed) -> None:
+    """One that is stopped says nothing new, and counts until it is live no more."""
+    where = ("--admin", bed.replicas[0].admin)
+    await bed.upgrade()
+    uniform = await call("wait", "baremetal", "--phase", "uniform", "--offer", NEW.text, *where)
+    await bed.commanded(bed.replicas[1], "POST", "backends/api-1/drain")
+    drained = await call("wait", "baremetal", "--backend", "api-1", "--drained", *where)
+    stopped = bed.replicas[2].process
+    assert stopped is not None
+    stopped.send_signal(signal.SIGSTOP)
+    serves = ("wait", "baremetal", "--backend", "api-2", "--serves", NEW.text, *where)
+    others = await call(*serves)
+    stopped.send_signal(signal.SIGCONT)
+
+    assert (uniform.code, uniform.out) == (0, "baremetal: offers 1.1-1.90, phase uniform\n")
+    assert (drained.code, drained.out) == (0, "baremetal/api-1: serves 1.1-1.90, drained\n")
+    assert others.code == 0  # after the stopped one has ceased to be live
+
+
 async def test_a_floor_is_raised_and_lowered_for_all_also_with_one_away(bed: Bed) -> None:
     beneath, above = "1.10", "1.30"
     async with bed.watch() as watch:

@@ -13,6 +13,7 @@ from enum import Enum
 from hashlib import sha256
 from typing import Final, NamedTuple, final
 
+from gateway.controlplane.replication.sight import Sight
 from gateway.core.agreement.ladder import LiveReplica, Vote
 from gateway.core.agreement.record import (
     FORMS,
@@ -168,6 +169,48 @@ def read_raised(text: str, scheme: Scheme) -> Version | None:
     try:
         found = _object(text)
         return read_version(found.get("version"), scheme, "raised") if found.get("by") == "command" else None
+    except UnreadableRecord:
+        return None
+
+
+def write_beat(number: int, sights: Mapping[str, tuple[int, Sight, Scheme]]) -> str:
+    """Format a beat for the store: its number, and this replica's answers to the last questions, by service
+    with the question's revision. Releases that know no questions read no text of a beat."""
+    if not sights:
+        return str(number)
+    answers = {
+        name: {
+            **{key: sorted(value) for key, value in sight._asdict().items() if isinstance(value, frozenset)},
+            "asked": revision,
+            "phase": sight.phase,
+            "serves": {each: write_versions(versions, scheme) for each, versions in sight.serves.items()},
+        }
+        for name, (revision, sight, scheme) in sights.items()
+    }
+    return _text({"beat": number, "answers": answers})
+
+
+def read_sight(text: str, service: str, question: int, scheme: Scheme) -> Sight | None:
+    """Parse a replica's answer to a question about a service, or to a later one; None: its beat has none."""
+    try:
+        beat = read_json(text)
+        answers = beat.get("answers") if isinstance(beat, dict) else None
+        match answers.get(service) if isinstance(answers, dict) else None:
+            case {
+                "asked": int() as asked,
+                "phase": str() as phase,
+                "serves": dict() as serves,
+                "unanswered": [*unanswered],
+                "unprobed": [*unprobed],
+                "idle": [*idle],
+            } if asked >= question:
+                versions = {
+                    str(each): read_versions(found, scheme, "serves") for each, found in serves.items()
+                }
+                names = (frozenset(map(str, each)) for each in (unanswered, unprobed, idle))
+                return Sight(phase, versions, *names)
+            case _:
+                return None
     except UnreadableRecord:
         return None
 

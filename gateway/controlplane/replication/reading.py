@@ -42,6 +42,8 @@ PIN: Final = "pin"
 RAISED: Final = "raised"
 DRAINED: Final = "drained"
 GONE: Final = "gone"
+PROBE: Final = "probe"
+"""Key that is written to ask all replicas for probes of the service; its revision is the question."""
 LIVE: Final = "live/"
 KNOWN: Final = "known/"
 
@@ -62,6 +64,7 @@ class Beat(NamedTuple):
     """Revision of the replica's beat in the store; 0: none."""
     seen_at: float
     """Time at which the replica's beat was seen, by the local clock of deadlines."""
+    text: str = ""
 
 
 @final
@@ -172,7 +175,7 @@ def read_service(
                 unreadable.append(name.removeprefix(LIVE))
         elif name.startswith(KNOWN):
             known[name.removeprefix(KNOWN)] = read_replica_info(entry.text)
-        elif name != GONE:
+        elif name not in {GONE, PROBE}:
             foreign.append(prefix + name)
     return Reading(
         service=service,
@@ -248,15 +251,15 @@ class Readings:
         """Read replicas' beats. Returns the services in which time alone may decide. Raises `StoreError`."""
         entries = (await self._store.read(self.beats_prefix)).entries
         now = self._boot_time()
-        found = {key.removeprefix(self.beats_prefix): entry.revision for key, entry in entries.items()}
+        found = {key.removeprefix(self.beats_prefix): entry for key, entry in entries.items()}
         for reading in self.services.values():
             for each in (*reading.live, *reading.unreadable):
-                found.setdefault(each, 0)
+                found.setdefault(each, Entry("", 0))
         quiet = set()
-        for each, revision in found.items():
+        for each, (text, revision) in found.items():
             known = self.beats.get(each)
             if known is None or known.revision != revision:
-                self.beats[each] = Beat(revision, now)
+                self.beats[each] = Beat(revision, now, text)
             else:
                 quiet.add(each)
         self.beats = {each: beat for each, beat in self.beats.items() if each in found}

@@ -23,7 +23,13 @@ from typing import Final, final
 from uuid import uuid4
 
 from gateway.controlplane.replication.clocks import Clocks, system_clocks
-from gateway.controlplane.replication.entries import ReplicaInfo, write_live, write_replica_info
+from gateway.controlplane.replication.entries import (
+    ReplicaInfo,
+    read_sight,
+    write_beat,
+    write_live,
+    write_replica_info,
+)
 from gateway.controlplane.replication.membership import NEVER, Membership
 from gateway.controlplane.replication.plans import (
     FIRST_BEAT,
@@ -37,9 +43,10 @@ from gateway.controlplane.replication.plans import (
     own_commands,
     written_command,
 )
-from gateway.controlplane.replication.reading import DRAINED, PIN, RAISED, Reading, Readings
+from gateway.controlplane.replication.reading import DRAINED, PIN, PROBE, RAISED, Reading, Readings
 from gateway.controlplane.replication.reports import make_report
 from gateway.controlplane.replication.saving import Saving
+from gateway.controlplane.replication.sight import ANSWERED_FOR, Sight, Sights
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.stores.store import (
     MAX_OPERATIONS,
@@ -56,6 +63,7 @@ from gateway.core.agreement.record import AgreedRecord
 from gateway.core.fleet.fleet import Drain, OperatorCommand, Pin, Raise
 from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.versions.version import Scheme
 from gateway.errors import CommandRefused
 from gateway.runtime.process import end_tasks
 from gateway.settings import AgreementSettings
@@ -101,6 +109,10 @@ class Replication:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.id = uuid4().hex[:16]
+        self.facts: Sights | None = None
+        """What operators ask all replicas about; None: this replica probes nothing yet."""
+        self._questions: dict[str, tuple[int, float]] = {}
+        """Last question about each service: its revision, and when its probes were asked for."""
         self._snapshot_holder = snapshot_holder
         self._store = store
         self._settings = settings
@@ -311,7 +323,7 @@ class Replication:
 
     async def _commit_beat(self, guards: tuple[Guard, ...]) -> bool:
         self._beats += 1
-        key, text = self._beat_key, str(self._beats)
+        key, text = self._beat_key, write_beat(self._beats, self._answers())
         revision = await self._store.commit(Transaction(guards, {key: text}))
         if revision is None:
             return False
@@ -321,6 +333,19 @@ class Replication:
     async def _read_all(self) -> None:
         self._dirty |= await self._readings.read(self._members)
         self._dirty &= self._members.keys()
+        for name, reading in self._readings.services.items():
+            question = reading.revision_of(reading.key(PROBE))
+            if self.facts is not None and question != self._questions.get(name, (0, 0.0))[0]:
+                self._questions[name] = question, self.facts.probe(name)
+
+    def _answers(self) -> dict[str, tuple[int, Sight, Scheme]]:
+        """This replica's answers to the last questions, for its beat."""
+        views, facts, oldest = self._snapshot_holder.current.views, self.facts, self._clock() - ANSWERED_FOR
+        return {
+            name: (question, facts.sight(name, at), views[name].service.dialect.scheme)
+            for name, (question, at) in self._questions.items()
+            if facts is not None and question and at > oldest and name in views
+        }
 
     def _compare(self, me: Membership, reading: Reading) -> None:
         """Update a membership by what was read from the store, and apply the commands of operators in it."""
@@ -536,6 +561,28 @@ class Replication:
                 self._snapshot_holder.apply(service, command)
                 return
         raise StoreError(f"{service}: another replica wrote at the same time; try again")
+
+    async def request_probes(self, service: str) -> int:
+        """Ask all live replicas to probe a service. Returns the question's revision. Raises `StoreError`."""
+        question = await self._store.commit(
+            Transaction((), {f"{self._readings.prefix}{service}/{PROBE}": self.id})
+        )
+        self._hinted()
+        if question is None:
+            raise StoreError("the store did not take the question")
+        return question
+
+    def sights(self, service: str, question: int) -> Mapping[str, Sight | None]:
+        """Answers of the other live replicas to a question, by their ids; None: not answered yet."""
+        reading, beats = self._readings.services.get(service), self._readings.beats
+        if reading is None:
+            return {}
+        others = {*reading.live, *reading.unreadable} - {self.id}
+        scheme = reading.service.dialect.scheme
+        return {
+            each: read_sight(beats[each].text, service, question, scheme) if each in beats else None
+            for each in sorted(others)
+        }
 
     async def forget(self, replica: str) -> bool:
         """End a replica's registration. False: it is live, or not registered. Raises `StoreError`."""

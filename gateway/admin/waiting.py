@@ -1,0 +1,172 @@
+"""`POST /services/NAME/wait`: responds when a condition holds on every live replica, or after some seconds.
+
+A condition holds only by probes that were sent after the first request of a wait: see
+`controlplane.fresh_facts`. Its response has the name of the question, `asked`, which further requests repeat.
+A gateway that does not know it, because it has just started, asks anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, final
+
+from aiohttp import web
+
+from gateway.admin import views
+from gateway.admin.commands import member_of, pending_for, read_ceiling, view_of
+from gateway.admin.context import AdminContext
+from gateway.admin.responses import json_response
+from gateway.admin.ui.offer import held
+from gateway.admin.ui.page_responses import read_query
+from gateway.controlplane.fresh_facts import FreshFacts
+from gateway.controlplane.replication.sight import Sight
+from gateway.controlplane.stores.store import StoreError
+from gateway.core.fleet.offer import Phase
+from gateway.core.fleet.snapshot import ServiceView
+from gateway.core.versions.version import Version
+
+WAIT: Final = 5.0
+"""Seconds after which a condition that does not hold is answered: a stopping gateway waits for no handler."""
+CHECK: Final = 0.2
+"""Seconds between two checks without a change of the snapshot: requests in flight and other replicas make
+none."""
+REPEAT: Final = 1.0
+"""Seconds after which backends that have not answered are probed again."""
+UNCONFIRMED: Final = ("not every worker and replica has acknowledged yet",)
+PARAMETERS: Final = ("offer", "phase", "backend", "serves", "drained", "asked", "seconds")
+
+
+@final
+class Wanted(NamedTuple):
+    """Conditions that an operator waits for: all that are given must hold."""
+
+    offer: Version | None = None
+    """Version that must be on offer."""
+    phase: str | None = None
+    backend: str | None = None
+    serves: Version | None = None
+    """Version that `backend` must serve."""
+    drained: bool = False
+    """Whether `backend` must be drained, with no request in flight."""
+
+
+def add_wait_route(router: web.UrlDispatcher, context: AdminContext) -> None:
+    """Adds the endpoint that waits for a condition."""
+
+    async def wait(request: web.Request) -> web.StreamResponse:
+        await request.read()
+        if context.facts is None:
+            raise web.HTTPNotFound(text="this gateway probes no backends")
+        service = request.match_info["service"]
+        query = read_query(request, PARAMETERS)
+        wanted = _read_wanted(view_of(context, service), query)
+        seconds = query.get("seconds", f"{WAIT:g}")
+        if not re.fullmatch("[0-9]{1,9}", seconds):
+            raise web.HTTPBadRequest(text="`seconds` must be a whole number")
+        wait_for = min(float(seconds), WAIT)
+        return json_response(
+            await _wait(context, context.facts, service, wanted, query.get("asked", ""), wait_for)
+        )
+
+    router.add_post("/services/{service}/wait", wait)
+
+
+def _read_wanted(view: ServiceView, query: Mapping[str, str]) -> Wanted:
+    """Reads conditions from a query. Raises 400 and 404."""
+    phase, backend = query.get("phase"), query.get("backend")
+    if phase is not None and phase not in {each.value for each in Phase}:
+        raise web.HTTPBadRequest(text=f"`phase` must be one of {', '.join(each.value for each in Phase)}")
+    if backend is not None:
+        member_of(view, backend)
+    offer, serves = (
+        read_ceiling(view.service, "version", query[name]) if name in query else None
+        for name in ("offer", "serves")
+    )
+    wanted = Wanted(offer, phase, backend, serves, "drained" in query)
+    if (backend is None) != (serves is None and not wanted.drained) or wanted == Wanted():
+        raise web.HTTPBadRequest(
+            text="give `offer`, `phase`, or `backend` with `serves` or `drained`: something to wait for"
+        )
+    return wanted
+
+
+async def _wait(
+    context: AdminContext, facts: FreshFacts, service: str, wanted: Wanted, asked: str, seconds: float
+) -> dict[str, object]:
+    """Waits until the conditions hold, at most for some seconds. Makes the response."""
+    loop = asyncio.get_running_loop()
+    waits: Sequence[str] = ()
+    try:
+        if not facts.knows(asked, service):
+            asked = await facts.request(service)
+        async with asyncio.timeout(seconds):
+            again = loop.time() + REPEAT
+            while waits := await _waits_for(context, facts, service, wanted, asked):
+                await facts.changed(CHECK)
+                if loop.time() >= again:
+                    facts.repeat(asked)
+                    again = loop.time() + REPEAT
+    except TimeoutError:
+        waits = _all_reasons(context, facts, asked, view_of(context, service), wanted) or UNCONFIRMED
+    except StoreError as error:
+        waits = (f"the store that replicas share does not respond: {error}",)
+    ended: dict[str, object] = {"asked": asked, "holds": not waits, "waits_for": list(waits)}
+    return ended | ({} if waits else {"status": views.status(context.status())})
+
+
+async def _waits_for(
+    context: AdminContext, facts: FreshFacts, service: str, wanted: Wanted, asked: str
+) -> Sequence[str]:
+    """What the conditions still wait for, as sentences; empty: they hold now, and everywhere."""
+    if wanted.drained:
+        await context.refresh(counters=False)
+    waits = _all_reasons(context, facts, asked, view_of(context, service), wanted)
+    if waits:
+        return waits
+    if pending := await pending_for(context, service):
+        return [f"not acknowledged yet by {', '.join(pending)}"]
+    # While that was waited for, something else may have changed.
+    return _all_reasons(context, facts, asked, view_of(context, service), wanted)
+
+
+def _all_reasons(
+    context: AdminContext, facts: FreshFacts, asked: str, view: ServiceView, wanted: Wanted
+) -> Sequence[str]:
+    report, name = context.agreement(), view.service.name
+    found: list[str] = []
+    if report is not None and not report.services[name].attached:
+        found.append(f"this replica is detached: {report.store_error or report.services[name].problem}")
+    status = context.status().service(name)
+    why = "" if status is None else held(status)
+    for replica, sight in facts.sights(asked).items():
+        whose = "" if report is None or not replica else f"{report.name_of(replica)}: "
+        found += [f"{whose}{text}" for text in reasons(wanted, view, sight, why if not whose else "")]
+    return found
+
+
+def reasons(wanted: Wanted, view: ServiceView, sight: Sight | None, why: str = "") -> Sequence[str]:
+    """Why conditions do not hold by what one replica sees, as sentences; empty: they hold. `why`: what holds
+    the offer."""
+    if sight is None:
+        return ["it has not said yet what it sees; a replica of an older release never does"]
+    found, form, because = [], view.service.dialect.scheme.format, f": {why}" if why else ""
+    if wanted.phase is not None and sight.unanswered:
+        found.append(f"no probe that was sent since is answered by {', '.join(sorted(sight.unanswered))}")
+    elif wanted.phase is not None and sight.phase != wanted.phase:
+        found.append(f"the phase is {sight.phase}{because}")
+    if wanted.offer is not None and sight.unprobed:
+        found.append(f"no probe that was sent since has ended at {', '.join(sorted(sight.unprobed))}")
+    elif wanted.offer is not None and wanted.offer not in view.offer.versions:
+        found.append(f"{form(wanted.offer)} is not on offer{because}")
+    if wanted.serves is not None and wanted.backend not in sight.serves:
+        found.append(f"no probe that was sent since is answered by {wanted.backend}")
+    elif wanted.serves is not None and wanted.serves not in sight.serves[wanted.backend or ""]:
+        serves = sight.serves[wanted.backend or ""].format(view.service.dialect.scheme) or "no version"
+        found.append(f"{wanted.backend} serves {serves}")
+    if wanted.drained and wanted.backend not in sight.idle:
+        member = view.members.member(wanted.backend or "")
+        is_drained = member is not None and member.drained
+        found.append(f"{wanted.backend} {'has requests in flight' if is_drained else 'is not drained'}")
+    return found

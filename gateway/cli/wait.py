@@ -1,0 +1,147 @@
+"""`skewgate wait`: returns when a condition holds on every live replica, by probes sent after it began.
+
+The gateway judges, and answers as soon as the condition holds (`admin.waiting`). A gateway that is replaced
+meanwhile is asked again. `skewgate roll` waits in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from math import ceil
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+import click
+
+from gateway.cli import admin_client
+from gateway.cli.admin_client import AdminClient, AdminOptions
+from gateway.cli.command import usage_error, verb
+from gateway.cli.operator_commands import offer_line, options, print_state, service_argument
+from gateway.errors import AdminError, TextRefused, TokenError
+from gateway.keys.texts import read_duration
+from gateway.runtime.terminal import plain, print_error, span
+
+PAUSE: Final = 0.5
+"""Seconds until a gateway that did not respond is asked again."""
+LONGEST: Final = 5
+"""Seconds for which one request waits. The gateway answers sooner when the condition holds."""
+MISTAKES: Final = frozenset({400, 404})
+"""Statuses for a condition that can never hold: an unknown service or backend, or a wrong version."""
+
+Query = Sequence[tuple[str, str]]
+
+
+class Waited(NamedTuple):
+    """Result of a wait: the state in which the condition held, or what it still waits for."""
+
+    state: dict[str, Any] | None
+    waits_for: Sequence[str] = ()
+
+
+class _MistakeError(AdminError):
+    """Error: the condition can never hold."""
+
+
+def _duration(text: str) -> float:
+    try:
+        return read_duration(text)
+    except TextRefused:
+        raise ValueError("must be a duration, such as 90s, 10m or 1h") from None
+
+
+def timeout_option(default: str, text: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Add `--timeout`, a duration that is given in seconds."""
+    return click.option(
+        "--timeout", metavar="DURATION", type=_duration, default=default, show_default=True, help=text
+    )
+
+
+@verb(
+    "wait",
+    "Give --offer, --phase, or --backend with --serves or --drained; all that are given must hold, by probes "
+    "that were sent after this began. When the time is over it prints what it still waits for, and the exit "
+    "code is 1.",
+)
+@options
+@service_argument
+@click.option("--offer", metavar="VERSION", help="the version is offered")
+@click.option("--phase", metavar="PHASE", help="the upgrade is in this phase: `uniform` is its end")
+@click.option("--backend", metavar="BACKEND", help="backend for --serves and --drained")
+@click.option("--serves", metavar="VERSION", help="the backend serves the version")
+@click.option("--drained", is_flag=True, help="the backend is drained and has no request in flight")
+@timeout_option("10m", "maximum time, as `90s` or `10m`")
+def wait(
+    *,
+    where: AdminOptions,
+    output: str,
+    service: str,
+    backend: str | None,
+    drained: bool,
+    timeout: float,
+    **versions: str | None,
+) -> int:
+    """Wait until a condition holds on every live replica."""
+    given = [(name, text) for name, text in versions.items() if text is not None]
+    if (backend is not None) != (drained or versions["serves"] is not None):
+        usage_error("--backend goes with --serves or --drained")
+    query = [*given, *([("backend", backend)] if backend is not None else []), *[("drained", "")] * drained]
+    if not query:
+        usage_error("give --offer, --phase, or --backend with --serves or --drained")
+    admin = admin_client.find(where)
+    try:
+        state, waits_for = until_holds(admin, service, query, timeout)
+    except _MistakeError as mistake:
+        usage_error(str(mistake))
+    if state is None:
+        print_error(f"{service}: the time is over, and it still waits: {plain('; '.join(waits_for))}")
+        return 1
+    print_state(output, admin, state, lambda: _line(state, service, backend))
+    return 0
+
+
+def until_holds(admin: AdminClient, service: str, query: Query, timeout: float) -> Waited:
+    """Wait until the conditions in `query` hold. Raises `AdminError` if they never can, or if no gateway
+    responds at first."""
+    end, asked, waits_for = time.monotonic() + timeout, "", ["for a first answer of the gateway"]
+    while True:
+        try:
+            # The first answer comes at once: from then on a gateway that does not respond is being replaced.
+            seconds = min(LONGEST, max(0, ceil(end - time.monotonic()))) if asked else 0
+            answer = _request(admin, service, [*query, ("asked", asked), ("seconds", str(seconds))])
+        except (_MistakeError, TokenError):
+            raise
+        except AdminError as problem:
+            if not asked:
+                raise
+            waits_for = [str(problem)]
+            time.sleep(PAUSE)
+        else:
+            if answer["holds"]:
+                return Waited(admin_client.require_state(admin.url, answer["status"]))
+            asked, waits_for = str(answer["asked"]), [str(each) for each in answer["waits_for"]]
+        if time.monotonic() >= end:
+            return Waited(None, waits_for)
+
+
+def _request(admin: AdminClient, service: str, query: Query) -> dict[str, Any]:
+    path = f"/services/{quote(service, safe='')}/wait"
+    status, body = admin.request("POST", path, query)
+    try:
+        answer = admin_client.document_of(admin.url, path, status, body)
+    except AdminError:
+        if status in MISTAKES:
+            raise _MistakeError(str(json.loads(body)["error"])) from None
+        raise
+    if not {"holds", "asked", "waits_for"} <= answer.keys():
+        raise AdminError(admin_client.NO_GATEWAY.format(url=admin.url))
+    return answer
+
+
+def _line(state: dict[str, Any], service: str, backend: str | None) -> str:
+    if backend is None:
+        return offer_line(state, service)
+    found = state["services"][service]["backends"][backend]
+    drained = ", drained" if found["drained"] else ""
+    return f"{service}/{backend}: serves {span(found['min'], found['max'])}{drained}"

@@ -1,0 +1,173 @@
+"""What an operator's question for fresh probes brings, of one replica and of several."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import cast
+
+from gateway.admin.waiting import Wanted, reasons
+from gateway.controlplane.fresh_facts import FreshFacts
+from gateway.controlplane.prober import Prober
+from gateway.controlplane.replication.entries import read_sight, write_beat
+from gateway.controlplane.replication.reading import PROBE
+from gateway.controlplane.replication.sight import Sight
+from gateway.core.dialect import Advertisement
+from gateway.core.fleet.fleet import Drain, ProbeFailed, ProbeSucceeded
+from tests.controlplane.test_replication import P, Replica, Site, site
+from tests.core.builders import XY, upto, v
+from tests.kit.clocks import run
+
+KEY = ("toy", "api-1")
+API_1 = frozenset({"api-1"})
+
+
+class Answers:
+    """Stands in for the prober of one replica: its backend answers when the test says so."""
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica, self.asked, self.at = replica, 0, -1.0
+
+    def probe_now(self, service: str, *, unanswered_since: float = 0.0) -> float:
+        self.asked += 1
+        return self.replica.clock()
+
+    def answers(self, highest: int) -> None:
+        self.at = self.replica.clock()
+        fact = ProbeSucceeded(Advertisement(upto(highest).versions), self.at)
+        self.replica.holder.observe(*KEY, fact)
+
+    def has_ended(self, key: tuple[str, str], since: float) -> bool:
+        return key == KEY and self.at >= since
+
+    has_answered = has_ended
+
+
+def with_facts(here: Site) -> list[tuple[FreshFacts, Answers]]:
+    found = []
+    for each in here.replicas:
+        prober = Answers(each)
+        in_flight = partial(getattr, each, "in_flight")
+        facts = FreshFacts(each.holder, cast(Prober, prober), in_flight, each.replication)
+        found.append((facts, prober))
+    return found
+
+
+def all_answered(facts: FreshFacts, question: str) -> bool:
+    return all(each is not None and not each.unanswered for each in facts.sights(question).values())
+
+
+def test_every_live_replica_is_asked_and_none_answers_by_what_it_knew() -> None:
+    async def main() -> None:
+        async with site(3) as here:
+            (facts, own), *others = with_facts(here)
+            question = await facts.request("toy")
+            await here.until(lambda: all(each.asked for _, each in others))
+            await here.until(lambda: None not in facts.sights(question).values())
+            assert [each and each.unanswered for each in facts.sights(question).values()] == [API_1] * 3
+
+            for _, each in others:
+                each.answers(9)
+            own.answers(5)
+            await here.until(
+                lambda: not any(one and one.unanswered for one in facts.sights(question).values())
+            )
+            own_sight, *seen = facts.sights(question).values()
+            assert own_sight is not None
+            assert own_sight.serves == {"api-1": upto(5).versions}
+            assert [each and each.serves for each in seen] == [{"api-1": upto(9).versions}] * 2
+
+            again = await facts.request("toy")
+            await here.passes(2)
+            assert [each and each.unanswered for each in facts.sights(again).values()] == [API_1] * 3
+
+    run(main())
+
+
+def test_a_replica_that_does_not_know_the_question_has_not_answered_and_no_longer_counts_when_gone() -> None:
+    async def main() -> None:
+        async with site(2) as here:
+            older = here.replicas[1]
+            facts, _ = with_facts(here)[0]
+            older.replication.facts = None
+            question = await facts.request("toy")
+            await here.passes(3)
+            assert facts.sights(question)[older.replication.id] is None
+            await older.replication.close()
+            here.leaves(older)
+            await here.until(lambda: list(facts.sights(question)) == [""])
+
+    run(main())
+
+
+def test_two_questions_at_a_time_are_both_answered_by_the_later_one() -> None:
+    async def main() -> None:
+        async with site(2) as here:
+            (first, own), (second, other) = with_facts(here)
+            one, two = await first.request("toy"), await second.request("toy")
+            await here.passes(1)
+            own.answers(5)
+            other.answers(5)
+            await here.until(lambda: all_answered(first, one))
+            await here.until(lambda: all_answered(second, two))
+
+    run(main())
+
+
+def test_idle_is_what_every_replica_says_after_the_question() -> None:
+    async def main() -> None:
+        async with site(2) as here:
+            (facts, _), _ = with_facts(here)
+            here.replicas[1].in_flight["toy/api-1"] = 1
+            await here.replicas[0].replication.command("toy", Drain("api-1"))
+            question = await facts.request("toy")
+            await here.passes(3)
+            own, other = facts.sights(question).values()
+            assert [own and own.idle, other and other.idle] == [API_1, frozenset()]
+            here.replicas[1].in_flight.clear()
+            await here.until(lambda: all(each and each.idle for each in facts.sights(question).values()))
+
+    run(main())
+
+
+def test_the_question_is_no_foreign_key_and_a_beat_without_one_is_as_before() -> None:
+    async def main() -> None:
+        async with site(2) as here:
+            (facts, _), _ = with_facts(here)
+            beats = {key: entry.text for key, entry in here.cluster.entries.items() if ":beats/" in key}
+            assert all(text.isdigit() for text in beats.values())
+            await facts.request("toy")
+            await here.passes(2)
+            assert PROBE in here.cluster.texts(P)
+            assert not here.replicas[1].replication._readings.services["toy"].foreign
+
+    run(main())
+
+
+def test_an_answer_in_the_store_is_read_strictly() -> None:
+    sight = Sight("mixed", {"api-1": upto(5).versions}, frozenset({"api-2"}), frozenset(), frozenset())
+    text = write_beat(3, {"toy": (7, sight, XY)})
+
+    assert read_sight(text, "toy", 7, XY) == read_sight(text, "toy", 6, XY) == sight
+    assert read_sight(text, "toy", 8, XY) is None
+    assert read_sight(text, "other", 7, XY) is None
+    for damaged in ("", "12", "{", "[]", '{"answers": 3}', text.replace("1.5", "spam")):
+        assert read_sight(damaged, "toy", 7, XY) is None
+    assert json.loads(text)["beat"] == 3
+
+
+def test_a_failed_probe_answers_nothing() -> None:
+    async def main() -> None:
+        async with site(1) as here:
+            ((facts, prober),) = with_facts(here)
+            question = await facts.request("toy")
+            prober.answers(5)
+            here.replicas[0].holder.observe(*KEY, ProbeFailed("no connection", here.replicas[0].clock()))
+            sight = facts.sights(question)[""]
+            assert sight is not None
+            assert (len(sight.serves), sight.unanswered, len(sight.unprobed)) == (0, API_1, 0)
+            view = here.replicas[0].holder.current.views["toy"]
+            assert reasons(Wanted(phase="uniform"), view, sight)
+            assert not reasons(Wanted(offer=v("1.5")), view, sight)
+
+    run(main())
