@@ -15,6 +15,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from time import time
 from typing import Final, NamedTuple, final
 
 from aiohttp import web
@@ -85,7 +86,7 @@ async def raise_floor(context: AdminContext, service: str, text: str, *, confirm
     unless `confirmed`, clients without a version rely on less) and 503."""
     view = view_of(context, service)
     floor = read_ceiling(view.service, "version", text)
-    reason = above_maximum(view, floor)
+    reason = above_maximum(view, floor, time())
     if reason is None and not confirmed:
         reason = refuses_unversioned(view.service, floor)
     if reason is not None:

@@ -30,15 +30,21 @@ def beneath(view: ServiceView) -> VersionSet:
     return _state(view).within(None, view.offer.floor)
 
 
-def above_maximum(view: ServiceView, floor: Version) -> str | None:
-    """Returns why a floor is refused; None: it is not."""
+def above_maximum(view: ServiceView, floor: Version, now: float) -> str | None:
+    """Returns why a floor is refused; None: it is not. `now`: seconds since the epoch."""
     versions, scheme = _state(view).within(view.offer.ceiling, None), view.service.dialect.scheme
-    if not versions or floor <= versions.highest:
-        return None
-    return (
-        f"the floor {scheme.format(floor)} is above the maximum "
-        f"{scheme.format(versions.highest)} on offer: nothing could be served"
-    )
+    own = [
+        (f"of {', '.join(pace.clients)} (`offer.for`)", versions.up_to(pace.ceiling))
+        for pace in view.service.paces.paces
+        if now < pace.ends_at
+    ]
+    for whose, found in (("on offer", versions), *own):
+        if found and floor > found.highest:
+            return (
+                f"the floor {scheme.format(floor)} is above the maximum "
+                f"{scheme.format(found.highest)} {whose}: nothing could be served"
+            )
+    return None
 
 
 def refuses_unversioned(service: Service, floor: Version) -> str | None:

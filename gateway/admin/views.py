@@ -98,6 +98,16 @@ def _service(service: ServiceStatus) -> dict[str, Any]:
         "guaranteed": _range(offer.guaranteed, scheme),
         "reachable": _range(offer.reachable, scheme),
     }
+    if own := view.service.paces.paces:
+        shown["offer"]["for"] = [
+            {
+                "clients": list(each.clients),
+                "ceiling": scheme.format(each.ceiling),
+                "until": None if each.until is None else each.until.isoformat(),
+                "sentence": each.sentence(scheme),
+            }
+            for each in own
+        ]
     if (lifecycle := view.service.lifecycle) is not None:
         shown["lifecycle"] = {"announced": lifecycle.sentence(scheme)} | {
             name: {"below": scheme.format(line.below), "date": line.day.isoformat(), "link": line.link}

@@ -121,12 +121,10 @@ def page(document: Mapping[str, Any], now: float, paint: Paint, *, whole: bool =
         for name, service in services.items()
         for source, report in service.get("sources", {}).items()
     ]
-    announced = [
-        plain(f"{name}: {it['lifecycle']['announced']}") for name, it in worst_first if "lifecycle" in it
-    ]
+    notes = [plain(f"{name}: {note}") for name, it in worst_first for note in _notes(it)]
     rows = [_service_row(name, service) for name, service in worst_first]
     tables = [
-        "\n".join([table(SERVICE_COLUMNS, rows, paint), *announced]),
+        "\n".join([table(SERVICE_COLUMNS, rows, paint), *notes]),
         "\n".join([table(BACKEND_COLUMNS, backend_rows, paint), *left_out]),
     ]
     if source_rows:
@@ -144,6 +142,13 @@ def page(document: Mapping[str, Any], now: float, paint: Paint, *, whole: bool =
         text = f"the last reload was refused, the old configuration is in force: {plain(error)}"
         tables.append(paint(text, Style.RED))
     return "\n\n".join(tables)
+
+
+def _notes(service: Mapping[str, Any]) -> Iterator[str]:
+    """Yield sentences about a service that no column has."""
+    if "lifecycle" in service:
+        yield service["lifecycle"]["announced"]
+    yield from (each["sentence"] for each in service["offer"].get("for", ()))
 
 
 def _backend_rows(

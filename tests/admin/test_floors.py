@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import pytest
 
 from gateway.core.fleet.fleet import OperatorCommand
+from gateway.core.fleet.pace import Pace, Paces
 from gateway.core.versions.version import Version
 from gateway.errors import CommandRefused
 from tests.admin.test_commands import CEILING, offer, put, uniform
@@ -48,6 +50,38 @@ async def test_one_that_would_leave_nothing_is_409_and_so_is_a_pin_beneath_it(ad
     assert "the ceiling 1.39 is below the minimum 1.40" in await error(
         await put(testbed, {"version": "1.39"}, CEILING), 409
     )
+
+
+PACES = Paces(
+    (
+        Pace(("cron", "loop"), Version(1, 50), date(2999, 12, 31)),
+        Pace(("slow",), Version(1, 60)),
+        Pace(("old",), Version(1, 20), date(2001, 1, 1)),
+    )
+)
+
+
+async def test_one_that_would_leave_nothing_to_a_client_with_an_own_pace_is_409(admin: StartAdmin) -> None:
+    testbed = await admin(uniform(paces=PACES))
+    assert await error(await put(testbed, {"version": "1.51"}, YES), 409) == (
+        "the floor 1.51 is above the maximum 1.50 of cron, loop (`offer.for`): nothing could be served"
+    )
+    shown = await offer(await put(testbed, {"version": "1.50"}, YES))
+    assert shown["floor"] == "1.50"
+    sentences = [
+        "ceiling 1.50 for cron, loop until 2999-12-31",
+        "ceiling 1.60 for slow",
+        "ceiling 1.20 for old until 2001-01-01",
+    ]
+    assert [each["sentence"] for each in shown["for"]] == sentences
+    assert shown["for"][0] | {"sentence": ""} == {
+        "clients": ["cron", "loop"],
+        "ceiling": "1.50",
+        "until": "2999-12-31",
+        "sentence": "",
+    }
+    page = await (await testbed.send("GET", "/ui/services/baremetal")).text()
+    assert all(f"C{each[1:]}." in page for each in sentences)
 
 
 async def test_clients_without_a_version_need_a_rule_or_the_operators_word(admin: StartAdmin) -> None:

@@ -134,14 +134,14 @@ def test_status_says_who_gets_no_requests_and_why() -> None:
     assert other.endswith("its health check /x answers 503")
 
 
-def test_status_shows_the_announced_end_of_versions_below_the_services() -> None:
-    words = "below 1.20 deprecated from 2026-01-15"
-    services = {"s": {"offer": {}, "lifecycle": {"announced": words}}, "t": {"offer": {}}}
+def test_status_shows_the_announced_end_of_versions_and_own_paces_below_the_services() -> None:
+    words, pace = "below 1.20 deprecated from 2026-01-15", {"sentence": "ceiling 1.50 for cron"}
+    services = {"s": {"offer": {"for": [pace]}, "lifecycle": {"announced": words}}, "t": {"offer": {}}}
 
     shown, *_ = page({"services": services}, 0.0, Paint(io.StringIO())).split("\n\n")
 
-    assert shown.splitlines()[-1] == f"s: {words}"
-    assert shown.count("\n") == 3
+    assert shown.splitlines()[-2:] == [f"s: {words}", "s: ceiling 1.50 for cron"]
+    assert shown.count("\n") == 4
 
 
 async def test_without_known_versions_there_is_no_range(fleet: Fleet, write: Write, call_main: Call) -> None:

@@ -115,5 +115,14 @@ def test_a_day_that_has_passed_is_a_warning_that_says_what_is_in_force() -> None
     assert problem.message == "the day has passed: these clients are offered what all others are"
 
 
+@pytest.mark.parametrize("until, found", [("2001-01-01", ["passed"]), ("2999-12-31", ["contradiction"])])
+def test_a_floor_above_an_own_ceiling_leaves_nothing_while_that_is_in_force(
+    until: str, found: list[str]
+) -> None:
+    entry = f'{{clients: [cron], ceiling: "1.5", until: {until}}}'
+
+    assert [code for code, _, _ in problems(entry, offer='      floor: "1.6"\n')] == found
+
+
 def test_a_number_without_quotation_marks_is_warned_of() -> None:
     assert [code for code, _, _ in problems("{clients: [cron], ceiling: 1.50}")] == ["number"]

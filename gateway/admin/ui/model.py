@@ -49,8 +49,8 @@ class OfferCard(NamedTuple):
     pin: str
     """Version to which an operator has pinned the service; empty: there is none."""
     ceiling: str
-    announced: str
-    """Announced end of old versions: `below 1.20 sunset on 2026-12-01`; empty: there is none."""
+    notes: tuple[tuple[str, str], ...]
+    """Titles and sentences of what holds for some versions or clients: `below 1.20 sunset on 2026-12-01`."""
     floor: str
     """Floor in force, and that it is suspended if it is; empty: there is none."""
     bars: tuple[Bar, ...]

@@ -7,6 +7,7 @@ values of `model` out.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 from typing import Final, assert_never, final
@@ -121,7 +122,6 @@ def offer_card(service: ServiceStatus, drawing: Drawing) -> OfferCard:
     """Makes the texts and bars of a service's offer."""
     view, scheme = service.view, service.scheme
     offer, ceiling, missing = view.offer, view.service.ceiling, unserved(view)
-    lifecycle = view.service.lifecycle
     return OfferCard(
         range=offered(offer, scheme),
         phase=offer.phase.value,
@@ -131,11 +131,18 @@ def offer_card(service: ServiceStatus, drawing: Drawing) -> OfferCard:
         then=_then(view),
         pin="" if view.members.pin is None else scheme.format(view.members.pin),
         ceiling="" if ceiling is None else scheme.format(ceiling),
-        announced="" if lifecycle is None else lifecycle.sentence(scheme),
+        notes=tuple(_notes(view.service)),
         floor="" if offer.floor is None else f"{scheme.format(offer.floor)}{', suspended' * offer.suspended}",
         bars=drawing.bars(offer.versions - missing),
         unserved=drawing.bars(missing),
     )
+
+
+def _notes(service: Service) -> Iterator[tuple[str, str]]:
+    scheme = service.dialect.scheme
+    if service.lifecycle is not None:
+        yield "Announced", service.lifecycle.sentence(scheme)
+    yield from (("Own pace", each.sentence(scheme)) for each in service.paces.paces)
 
 
 def progress(view: ServiceView) -> str:

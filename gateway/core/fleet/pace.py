@@ -15,7 +15,7 @@ from typing import Final, final
 from gateway.core.clients import Client
 from gateway.core.days import DAY, midnight
 from gateway.core.http.message import Header, normalize_name
-from gateway.core.versions.version import Version
+from gateway.core.versions.version import Scheme, Version
 
 _PRIVATE: Final[tuple[Header, ...]] = (("Cache-Control", "private"),)
 
@@ -34,6 +34,11 @@ class Pace:
     def ends_at(self) -> float:
         """End of the last day in seconds since the epoch; infinity: there is none."""
         return inf if self.until is None else float(midnight(self.until) + DAY)
+
+    def sentence(self, scheme: Scheme) -> str:
+        """The own pace for people: `ceiling 1.72 for nova-cron until 2099-06-30`."""
+        until = "" if self.until is None else f" until {self.until}"
+        return f"ceiling {scheme.format(self.ceiling)} for {', '.join(self.clients)}{until}"
 
 
 @final
