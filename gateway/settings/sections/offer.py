@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from difflib import get_close_matches
-from time import time
 from typing import Final, final
 
 from gateway.core.dialect import DefaultKind, DefaultVersion, Dialect
@@ -217,7 +217,8 @@ def check_floor(service: Service, node: Node | None, findings: Findings) -> None
     declared = [backend.declared for backend in service.backends if backend.declared]
     all_declared = len(declared) == len(service.backends) and not service.sources
     highest = max((versions.highest for versions in declared), default=None) if all_declared else None
-    own = min((each.ceiling for each in service.paces.paces if time() < each.ends_at), default=None)
+    now = datetime.now(UTC).timestamp()
+    own = min((each.ceiling for each in service.paces.paces if now < each.ends_at), default=None)
     limits = (
         (service.ceiling, "the ceiling"),
         (highest, "the highest declared version"),
