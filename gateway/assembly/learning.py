@@ -144,7 +144,7 @@ async def watching(parts: Parts) -> AsyncIterator[Signals]:
     plan, signals = parts.plan, Signals(parts.plane, parts.reloader)
     async with AsyncExitStack() as stack:
         calendar_watch = CalendarWatch(plan.known.snapshot_holder)
-        calendar_watch.start()
+        calendar_watch.look()
         stack.callback(calendar_watch.close)
         parts.certificate_watch.start()
         stack.push_async_callback(parts.certificate_watch.close)

@@ -35,8 +35,8 @@ def with_sunset(sunset: Line | None) -> Service:
         ([(LINE, BEFORE), (LINE, BEFORE)], 0),
         ([(LINE, BEFORE), (LINE, AT), (LINE, AT), (LINE, AFTER)], 1),
         ([(LINE, AT), (LINE, AFTER)], 0),
-        ([(LINE, BEFORE), (LATER, AT)], 0),
-        ([(LINE, BEFORE), (LATER, AT), (LATER, AFTER)], 1),
+        ([(LINE, BEFORE), (LATER, BEFORE), (LATER, AT)], 0),
+        ([(LINE, BEFORE), (LATER, BEFORE), (LATER, AT), (LATER, AFTER)], 1),
         ([(LATER, AT), (None, AT), (LINE, AT), (LINE, AFTER)], 0),
         ([(LINE, BEFORE), (LINE, AFTER), (LATER, AFTER)], 1),
     ],
@@ -49,7 +49,7 @@ async def test_it_is_logged_once_when_it_comes(
     (first, now), *rest = moments
     holder = SnapshotHolder(Snapshot.configured([with_sunset(first)], now=0.0))
     watch = CalendarWatch(holder, lambda: now)
-    watch.start()
+    watch.look()
     before = first
     for sunset, now in rest:  # noqa: B007 - the clock of the watch reads it
         if sunset is before:
@@ -69,7 +69,7 @@ async def test_an_own_pace_ends_with_its_last_day(caplog: pytest.LogCaptureFixtu
     holder = SnapshotHolder(Snapshot.configured([service("a", paces=paces)], now=0.0))
     started = monotonic()
     watch = CalendarWatch(holder, lambda: 2 * DAY - 0.05 + monotonic() - started)
-    watch.start()
+    watch.look()
     await until(lambda: caplog.records)
     watch.close()
 
