@@ -174,7 +174,8 @@ class WorkerAgreement:
         if record is None and self._alone and view.offer_state.versions:
             record = _at_rest(view)
         # What another process knows as legacy, it passes on without negotiation until it has ended.
-        transparent = view.offer.transparent or (self._holding and _is_legacy_alone(view))
+        alone = view.members.legacy_alone and not view.offer_state.versions
+        transparent = view.offer.transparent or (self._holding and alone)
         return Agreed(record, transparent=record is None and transparent)
 
     def _drop_records(self) -> None:
@@ -323,12 +324,6 @@ def _at_rest(view: ServiceView) -> AgreedRecord:
     offered: VersionSet = view.offer.versions
     rule = policy_text(view.service)
     return AgreedRecord(FIRST_SEQ, rule, view.offer_state.versions, offered, offered, offered)
-
-
-def _is_legacy_alone(view: ServiceView) -> bool:
-    """Whether a service offered nothing, and all its known backends are legacy, fresh or not."""
-    known = [group.summary for group in view.members.groups if group.summary.advertised is not None]
-    return not view.offer_state.versions and bool(known) and all(summary.legacy for summary in known)
 
 
 def _may_serve(view: ServiceView) -> bool:

@@ -23,10 +23,10 @@ from gateway.core.fleet.offer_state import (
     first_round,
     formed_versions,
     last_reports,
+    makes_no_offer,
     pending_beyond,
     policy_set,
     taken_back,
-    takes_back,
 )
 from gateway.core.fleet.service import Policy, Service
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, joined, unbroken
@@ -144,7 +144,7 @@ def _rule(service: Service) -> str:
 
 def _takes_back(record: AgreedRecord | None, service: Service, members: MemberSet) -> bool:
     """Whether a replica would have no offer any more because only `legacy: refuse` has made it."""
-    return record is not None and record.rule.endswith(_LEGACY) and takes_back(service, members)
+    return record is not None and record.rule.endswith(_LEGACY) and makes_no_offer(service, members)
 
 
 def _first_round(

@@ -101,6 +101,12 @@ class MemberSet:
         """Whether every source has answered or failed, and every member's first probe has ended."""
         return not self.undiscovered and all(summary.probed for summary in self.by_summary)
 
+    @property
+    def legacy_alone(self) -> bool:
+        """Whether some member is known, and all that are known are legacy. Drained and down ones count."""
+        known = [summary.legacy for summary in self.by_summary if summary.advertised is not None]
+        return bool(known) and all(known)
+
     def member(self, backend: str) -> Member | None:
         at = self.positions.get(backend)
         return None if at is None else self.all[at]

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, final
 from gateway.core.agreement.attachment import Agreed
 from gateway.core.fleet.backend import Freshness, MemberSummary
 from gateway.core.fleet.member_set import MemberSet
-from gateway.core.fleet.offer_state import OfferState, policy_set, served_sets
+from gateway.core.fleet.offer_state import OfferState, makes_no_offer, policy_set, served_sets
 from gateway.core.fleet.service import Policy, Service
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, held_by_at_least, union
 from gateway.core.versions.version import Version
@@ -174,13 +174,11 @@ def is_transparent(service: Service, members: MemberSet, offer_state: OfferState
     """Whether nothing is negotiated: the first round of probes has ended, nothing is on offer beneath the
     ceiling, and every backend in service is legacy (at least one is). A known backend that is not legacy ends
     it, even while it is drained, and `legacy: refuse` rules it out (semantics, Legacy backends)."""
-    known = [group.summary for group in members.groups if group.summary.advertised is not None]
     return (
-        not service.negotiates_legacy
+        makes_no_offer(service, members)
         and (offer_state.initialized or offer_state.round_ended is not None)
         and not offer_state.versions
-        and any(summary.in_service for summary in known)
-        and all(summary.legacy for summary in known)
+        and any(summary.in_service for summary in members.by_summary)
     )
 
 

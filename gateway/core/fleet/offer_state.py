@@ -234,7 +234,7 @@ def reconfigured(
     keep their time if the new policy gives them. Legacy backends alone are transparent again if the new
     service says so. Call `advance` under the old configuration first.
     """
-    if before.negotiates_legacy and takes_back(service, members):
+    if before.negotiates_legacy and makes_no_offer(service, members):
         offer_state = taken_back(offer_state)
     commanded = replace(
         offer_state,
@@ -259,10 +259,9 @@ def read_anew(offer_state: OfferState, before: Scheme, scheme: Scheme) -> OfferS
     )
 
 
-def takes_back(service: Service, members: MemberSet) -> bool:
-    """Whether a service is transparent again that had `legacy: refuse`: it knows only legacy backends."""
-    known = [group.summary for group in members.groups if group.summary.advertised is not None]
-    return not service.negotiates_legacy and bool(known) and all(summary.legacy for summary in known)
+def makes_no_offer(service: Service, members: MemberSet) -> bool:
+    """Whether the known backends make no first offer: all are legacy, and `legacy: refuse` is not set."""
+    return members.legacy_alone and not service.negotiates_legacy
 
 
 def taken_back(offer_state: OfferState) -> OfferState:
@@ -273,7 +272,7 @@ def taken_back(offer_state: OfferState) -> OfferState:
 def restored(saved: SavedState, service: Service, members: MemberSet) -> OfferState:
     """Offer state of a gateway that starts with this saved state. `members` have what was known."""
     policy = service.policy_and_number
-    if saved.negotiates_legacy and takes_back(service, members):
+    if saved.negotiates_legacy and makes_no_offer(service, members):
         return EMPTY
     return OfferState(
         saved.versions, initialized=bool(saved.versions), cut=saved.cut or (saved.policy or policy) != policy
@@ -436,5 +435,5 @@ def _next_join(offer_state: OfferState, service: Service) -> float | None:
 
 def _any_offering(service: Service, members: MemberSet) -> bool:
     """Whether a backend is known with which a first offer is made."""
-    summaries = (group.summary for group in members.groups if group.summary.advertised is not None)
-    return any(service.negotiates_legacy or not summary.legacy for summary in summaries)
+    is_known = any(summary.advertised is not None for summary in members.by_summary)
+    return is_known and not makes_no_offer(service, members)
