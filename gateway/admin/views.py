@@ -113,6 +113,8 @@ def _service(service: ServiceStatus) -> dict[str, Any]:
             name: {"below": scheme.format(line.below), "date": line.day.isoformat(), "link": line.link}
             for name, line in lifecycle.lines.items()
         }
+    if (skew := view.skew) is not None:
+        shown["skew"] = skew._asdict()
     if service.gateway.agreement is not None and service.agreement is not None:
         shown["agreement"] = _agreement_about(service.agreement, service.gateway.agreement)
     shown["backends"] = {each.member.backend.name: _backend(each, scheme) for each in service.backends()}

@@ -149,6 +149,8 @@ def _notes(service: Mapping[str, Any]) -> Iterator[str]:
     if "lifecycle" in service:
         yield service["lifecycle"]["announced"]
     yield from (each["sentence"] for each in service["offer"].get("for", ()))
+    if problem := service.get("skew", {}).get("problem"):
+        yield problem
 
 
 def _backend_rows(

@@ -126,6 +126,7 @@ class ChangeLog:
         limits = [text for text in _limits(view) if text not in _NO_LIMITS]
         self._write_offer_line(view, [*limits, f"offer {_offered(view)}"])
         _log_suspended(None, view)
+        _log_skew(None, view)
 
     def _log_service(self, before: ServiceView, view: ServiceView) -> None:
         scheme = view.service.dialect.scheme
@@ -149,6 +150,7 @@ class ChangeLog:
             self._log_moved(moved_from, view)
         _log_outage(before, view)
         _log_suspended(before, view)
+        _log_skew(before, view)
 
     def _log_removed_backends(self, before: ServiceView, view: ServiceView) -> None:
         for member in before.members.all:
@@ -404,6 +406,14 @@ def _log_suspended(before: ServiceView | None, view: ServiceView) -> None:
         _offer_log.error("%s: %s", name, text, extra=about(name))
     else:
         _offer_log.info("%s: the floor is not suspended any more", name, extra=about(name))
+
+
+def _log_skew(before: ServiceView | None, view: ServiceView) -> None:
+    """Log when releases in service get too far apart, and when they are not any more."""
+    was, problem = (each.skew.problem if each and each.skew else None for each in (before, view))
+    if problem != was:
+        level, name = logging.WARNING if problem else logging.INFO, view.service.name
+        _offer_log.log(level, "%s: %s", name, problem or "no release is too new any more", extra=about(name))
 
 
 def _flapping(before: ServiceView, view: ServiceView) -> str:

@@ -399,6 +399,10 @@ class Dialect(ABC):
     """Versions that a backend without versions stands for in a mixed fleet; empty: not in the offer."""
     releases: Mapping[str, Version] = {}
     """Highest version of each release of the API, by the release's name, for ceilings."""
+    release_order: tuple[str, ...] = ()
+    """Names of the API's releases, from the oldest; empty: `releases` of the service gives the order."""
+    skip_level: tuple[str, ...] = ()
+    """Releases between each of which and the next of them an upgrade is supported, past those in between."""
 
     retry_after: bool = True
     """Default of a service's `retry_after`: whether a 503 carries `Retry-After`. Some clients break on it."""

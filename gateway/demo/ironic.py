@@ -1,4 +1,4 @@
-"""API servers of the demonstration that negotiate versions as Ironic 13.0 and 24.1 do.
+"""API servers of the demonstration that negotiate versions as Ironic 21.4 and 24.1 do.
 
 Both know only Ironic's own header (releases before 25.0 ignore `OpenStack-API-Version`), and store no nodes.
 This module must not know the gateway: these are foreign servers that run in the same process.
@@ -18,7 +18,7 @@ SERVED: Final = "X-OpenStack-Ironic-API-Version"
 LOWEST: Final = "X-OpenStack-Ironic-API-Minimum-Version"
 HIGHEST: Final = "X-OpenStack-Ironic-API-Maximum-Version"
 
-OLD: Final = Release("Train (13.0)", 58)
+OLD: Final = Release("Antelope (21.4)", 82)
 NEW: Final = Release("Caracal (24.1)", 90)
 
 

@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gateway.demo.ironic import NEW, OLD, SERVED, IronicServer
+from gateway.demo.ironic import NEW, SERVED, IronicServer
 from tests.browser.gateway import TOKEN, GatewayProcess
+from tests.kit.fleets import OLD
 
 SERVICE: Final = "baremetal"
 OTHER: Final = "staging"

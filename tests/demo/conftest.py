@@ -15,7 +15,7 @@ ServerClient: TypeAlias = TestClient[web.Request, web.Application]
 
 
 class Fleet(NamedTuple):
-    """A client of the old server (1.1-1.58) and one of the new server (1.1-1.90)."""
+    """A client of the old server (1.1-1.82) and one of the new server (1.1-1.90)."""
 
     old: ServerClient
     new: ServerClient

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gateway.demo.scene import BackendScene, ClientScene, DemoEvent, FrontScene, Scene, ServiceScene
 
-OLD, NEW = "Train (13.0)", "Caracal (24.1)"
-LOW = 58 / 90
+OLD, NEW = "Antelope (21.4)", "Caracal (24.1)"
+LOW = 82 / 90
 
 
 def backend(
@@ -24,16 +24,16 @@ def baremetal(new: int = 2, *, state: str = "upgrading") -> ServiceScene:
         if number < new:
             backends.append(backend(name, NEW, 1.0, "1.1-1.90", requests=1420))
         elif number == new:
-            backends.append(backend(name, NEW, LOW, "1.1-1.58", state=state, requests=0))
+            backends.append(backend(name, NEW, LOW, "1.1-1.82", state=state, requests=0))
         else:
-            backends.append(backend(name, OLD, LOW, "1.1-1.58", requests=97))
+            backends.append(backend(name, OLD, LOW, "1.1-1.82", requests=97))
     whole = new == 4
     return ServiceScene(
         name="baremetal",
-        offer="1.1-1.90" if whole else "1.1-1.58",
+        offer="1.1-1.90" if whole else "1.1-1.82",
         share=1.0 if whole else LOW,
         phase="uniform" if whole else "mixed",
-        held="" if whole else f"1.59-1.90 waits for {', '.join(each.name for each in backends[new:])}",
+        held="" if whole else f"1.83-1.90 waits for {', '.join(each.name for each in backends[new:])}",
         backends=tuple(backends),
     )
 
@@ -64,7 +64,7 @@ CLIENTS = (
 )
 
 EVENTS = (
-    DemoEvent(1, 1.2, "baremetal offers 1.1-1.58", "offer"),
+    DemoEvent(1, 1.2, "baremetal offers 1.1-1.82", "offer"),
     DemoEvent(2, 4.0, "api-1 stops for its upgrade", "step"),
     DemoEvent(3, 5.1, "api-1 serves 1.1-1.90", "backend"),
     DemoEvent(4, 7.9, "api-2 stops for its upgrade", "step"),

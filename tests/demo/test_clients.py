@@ -90,7 +90,7 @@ async def test_the_new_client_does_as_ironicclient_does(
     assert seen == [
         ("/v1/nodes", "1.115"),
         ("/v1", ""),
-        *[("/v1/nodes", "1.58")] * 3,
+        *[("/v1/nodes", "1.82")] * 3,
     ]
     assert [each.result for each in found] == [Result.REFUSED, *[Result.ANSWERED] * 4]
 
@@ -125,7 +125,7 @@ def shop_of(newest: str, status: int, served: str = "") -> Respond:
 
 
 def newest_goes_back() -> Respond:
-    newest = iter(("1.90", "1.58"))
+    newest = iter(("1.90", "1.82"))
 
     def respond(request: web.BaseRequest) -> web.Response:
         version = next(newest)
@@ -134,7 +134,7 @@ def newest_goes_back() -> Respond:
     return respond
 
 
-OLD_RANGE = {LOWEST: "1.1", HIGHEST: "1.58"}
+OLD_RANGE = {LOWEST: "1.1", HIGHEST: "1.82"}
 
 
 WRONG = "served another version"
@@ -144,7 +144,7 @@ BROKEN = "a version shown before was refused"
 @pytest.mark.parametrize(
     "kind, respond, reason, otherwise",
     [
-        (UnversionedClient, fixed(200, {SERVED: "1.58", **OLD_RANGE}), "not the oldest version", Result.LOST),
+        (UnversionedClient, fixed(200, {SERVED: "1.82", **OLD_RANGE}), "not the oldest version", Result.LOST),
         (UnversionedClient, fixed(200, OLD_RANGE), "not the oldest version", Result.LOST),
         (UnversionedClient, fixed(503, {}), "status 503", Result.REFUSED),
         (UnversionedClient, fixed(404, {}), "status 404", Result.LOST),
@@ -154,7 +154,7 @@ BROKEN = "a version shown before was refused"
         (OldClient, fixed(504, {}), "status 504", Result.REFUSED),
         (
             LatestClient,
-            fixed(200, {SERVED: "1.58", LOWEST: "1.1", HIGHEST: "1.90"}),
+            fixed(200, {SERVED: "1.82", LOWEST: "1.1", HIGHEST: "1.90"}),
             "not the newest version",
             Result.LOST,
         ),

@@ -21,11 +21,11 @@ LINE = re.compile(
     re.MULTILINE,
 )
 COURSE = [
-    ("offer", "baremetal offers 1.1-1.58: uniform"),
+    ("offer", "baremetal offers 1.1-1.82: uniform"),
     ("offer", "catalog offers 1-4: uniform"),
     ("step", "api-1 stops for its upgrade"),
     ("step", "api-1 is upgraded to Caracal (24.1)"),
-    ("offer", "baremetal offers 1.1-1.58: mixed"),
+    ("offer", "baremetal offers 1.1-1.82: mixed"),
     ("step", "catalog-1 stops for its upgrade"),
     ("step", "catalog-1 is upgraded to 3.0"),
     ("offer", "catalog offers 1-4: mixed"),
@@ -39,7 +39,7 @@ COURSE = [
     ("offer", "catalog offers 1-7: uniform"),
     ("step", "api-4 stops for its upgrade"),
     ("step", "api-4 is upgraded to Caracal (24.1)"),
-    ("offer", "baremetal offers 1.1-1.58: stabilizing"),
+    ("offer", "baremetal offers 1.1-1.82: stabilizing"),
     ("offer", "baremetal offers 1.1-1.90: uniform"),
 ]
 

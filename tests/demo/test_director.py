@@ -57,13 +57,13 @@ async def upgraded(director: Director, names: list[str]) -> None:
 async def test_it_begins_with_a_uniform_fleet_and_shows_all_of_it(running: Director) -> None:
     scene = running.scene()
 
-    assert offers(scene) == ("1.1-1.58", "1-4")
+    assert offers(scene) == ("1.1-1.82", "1-4")
     assert [each.phase for each in scene.fronts[0].services] == ["uniform", "uniform"]
     assert {each.freshness for each in backends(scene).values()} == {"fresh"}
     assert list(backends(scene)) == [*(f"api-{number}" for number in range(1, 5)), "catalog-1", "catalog-2"]
     assert scene.paused
     assert scene.step == "0 of 12: nothing is upgraded yet"
-    assert [each.share for each in scene.fronts[0].services] == [58 / 90, 4 / 7]
+    assert [each.share for each in scene.fronts[0].services] == [82 / 90, 4 / 7]
     await seen(running, lambda scene: scene.fronts[0].answered > 0, "clients are answered")
 
 
@@ -75,8 +75,8 @@ async def test_next_takes_one_step_and_the_offer_waits_for_all(running: Director
 
     scene = running.scene()
     service = scene.fronts[0].services[0]
-    assert (service.offer, service.phase) == ("1.1-1.58", "mixed")
-    assert service.held == "1.59-1.90 waits for api-2, api-3, api-4"
+    assert (service.offer, service.phase) == ("1.1-1.82", "mixed")
+    assert service.held == "1.83-1.90 waits for api-2, api-3, api-4"
     assert scene.step == "2 of 12: api-1 is upgraded to Caracal (24.1)"
     assert running.lost == 0
 
@@ -90,9 +90,9 @@ async def test_a_complete_upgrade_that_is_rolled_back_loses_nothing(running: Dir
     await seen(running, lambda scene: backends(scene)["catalog-1"].serves == "1-4", "the old one answers")
     await seen(running, lambda scene: offers(scene) == ("1.1-1.90", "1-4"), "no catalog is new any more")
     running.do(KeyCommand.ROLL_BACK)
-    await seen(running, lambda scene: offers(scene) == ("1.1-1.58", "1-4"), "nothing new is left")
+    await seen(running, lambda scene: offers(scene) == ("1.1-1.82", "1-4"), "nothing new is left")
 
-    assert running.scene().step.startswith("0 of 12: api-1 is rolled back to Train")
+    assert running.scene().step.startswith("0 of 12: api-1 is rolled back to Antelope")
     assert running.scene().fronts[0].lost == 0
     running.do(KeyCommand.ROLL_BACK)
     await until(lambda: bool(told(running, "nothing to roll back")), "it says so")
@@ -227,11 +227,11 @@ async def test_what_haproxy_loses_is_no_loss_of_the_gateway() -> None:
 
 
 async def test_what_the_gateway_loses_is_counted_and_told(running: Director) -> None:
-    running._sides[0].add(NewClient, "1.58", ApiResponse(0), Judgement(Result.LOST, "no response"))
+    running._sides[0].add(NewClient, "1.82", ApiResponse(0), Judgement(Result.LOST, "no response"))
 
     scene = running.scene().fronts[0]
     assert (running.lost, scene.lost, scene.losses) == (1, 1, (("no response", 1),))
-    assert next(each for each in scene.clients if each.kind == "new").last_loss == "1.58: no response"
+    assert next(each for each in scene.clients if each.kind == "new").last_loss == "1.82: no response"
 
 
 async def test_the_usual_admin_port_is_taken_if_it_is_free(capfd: pytest.CaptureFixture[str]) -> None:

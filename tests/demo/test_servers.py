@@ -24,12 +24,12 @@ from tests.kit.waiting import until
 @pytest.mark.parametrize(
     "path, version, expected, text",
     [
-        ("/", "", (200, None), '"min_version": "1.1", "version": "1.58"'),
-        ("/", "1.999", (200, None), '"version": "1.58"'),
-        ("/v1", "", (200, "1.1"), '"version": "1.58"'),
+        ("/", "", (200, None), '"min_version": "1.1", "version": "1.82"'),
+        ("/", "1.999", (200, None), '"version": "1.82"'),
+        ("/v1", "", (200, "1.1"), '"version": "1.82"'),
         ("/v1/nodes", "", (200, "1.1"), '{"nodes": []}'),
         ("/v1/nodes", "1.31", (200, "1.31"), '{"nodes": []}'),
-        ("/v1/nodes", "LATEST", (200, "1.58"), '{"nodes": []}'),
+        ("/v1/nodes", "LATEST", (200, "1.82"), '{"nodes": []}'),
         ("/v1/nodes", "1.999", (406, None), "minor version is not supported by this service. The"),
         ("/v1/nodes", "2.1", (406, None), "Mutually exclusive versions requested."),
         ("/v1/nodes", "spam", (406, None), "Invalid value for X-OpenStack-Ironic-API-Version header"),
@@ -157,7 +157,7 @@ async def test_a_promise_is_kept_while_some_server_serves_it() -> None:
         now = 30.0
         second.hang()
         assert not fleet.could_serve(BAREMETAL, 90, 20.0)
-        assert fleet.could_serve(BAREMETAL, 58, 10.0)
+        assert fleet.could_serve(BAREMETAL, 82, 10.0)
         await second.come_back()
         assert not fleet.could_serve(BAREMETAL, 90, 20.0)  # there was a moment without
         for each in others:

@@ -40,6 +40,7 @@ services:
   baremetal:
     dialect: ironic
     lifecycle: {{sunset: {{below: "1.20", at: 2999-12-31}}}}
+    skew: {{releases: 1}}
     backends:
       - {{name: old, url: "http://127.0.0.1:9", versions: 1.1-1.58, max_connections: 8}}
       - {{name: new, url: "http://127.0.0.1:9"}}

@@ -22,9 +22,9 @@ from typing import Any, Final, NamedTuple
 
 import aiohttp
 
-from gateway.demo.ironic import HIGHEST, NEW, OLD, SERVED
+from gateway.demo.ironic import HIGHEST, NEW, SERVED
 from tests.engines.etcd_cluster import Cluster, Link, etcd_cluster, relay
-from tests.kit.fleets import Fleet, brief_session, running_fleet
+from tests.kit.fleets import OLD, Fleet, brief_session, running_fleet
 from tests.kit.networks import free_port
 from tests.kit.processes import TIMEOUT, finish, start
 

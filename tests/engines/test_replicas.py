@@ -18,8 +18,9 @@ import pytest
 from aiohttp import web
 
 from gateway.core.fleet.offer_state import MAX_DOUBLINGS
-from gateway.demo.ironic import NEW, OLD
+from gateway.demo.ironic import NEW
 from tests.engines.replicas import STABILIZATION, TTL, Bed, Replica, Watch, ask, namespace, replicas, run
+from tests.kit.fleets import OLD
 from tests.kit.processes import call, finish, start
 
 pytestmark = pytest.mark.engines

@@ -11,9 +11,10 @@ import pytest
 
 from gateway.assembly import serving
 from gateway.dataplane.edge.listening_sockets import Inherited
-from gateway.demo.ironic import NEW, OLD, SERVED, IronicServer
+from gateway.demo.ironic import NEW, SERVED, IronicServer
 from gateway.handover.inheritance import Inheritance
 from tests.handover.conftest import House
+from tests.kit.fleets import OLD
 
 
 @pytest.fixture

@@ -16,13 +16,14 @@ import pytest
 from gateway.assembly import Gateway
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dataplane.edge.listening_sockets import Inherited
-from gateway.demo.ironic import NEW, OLD, IronicServer
+from gateway.demo.ironic import NEW, IronicServer
 from gateway.handover.inheritance import Inheritance
 from gateway.handover.take_over import TakenOver
 from gateway.workers.publisher import offers
 from gateway.workers.supervisor import Timing, WorkerProcesses
 from tests.handover.conftest import House
 from tests.handover.test_activation import ask
+from tests.kit.fleets import OLD
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.processes

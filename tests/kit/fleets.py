@@ -1,16 +1,18 @@
-"""The two servers of the demonstration, which many tests have behind a gateway, and an HTTP client."""
+"""Two servers as in the demonstration, which many tests have behind a gateway, and an HTTP client."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import aiohttp
 
-from gateway.demo.ironic import NEW, OLD, IronicServer
+from gateway.demo.ironic import NEW, IronicServer
 from gateway.demo.servers import Release
 from tests.kit.networks import LOOPBACK
+
+OLD: Final = Release("Train (13.0)", 58)
 
 
 class Fleet(NamedTuple):

@@ -174,6 +174,7 @@ def with_value(path: Path, value: object) -> dict[str, Any]:
     if path[-2:-1] == ("[]",) and path[-1] in OF_SOURCES:  # instead of a URL
         place = {} if path[-1] in ("dns", "srv", "file") else {"dns": "http://a.example:1"}
         service["backends"] = [{**place, path[-1]: value}]
+    _complete_skew(service)
     _complete_lifecycle(service.get("lifecycle", {}))
     _complete_paces(whole, service.get("offer"))
     _complete_tls(whole, service["backends"][0] if service["backends"] else {})
@@ -188,6 +189,12 @@ def _complete_clients(whole: dict[str, Any]) -> dict[str, Any]:
             whole["listen"] = [{"tls": {}}]
             _complete_tls(whole, {})
     return whole
+
+
+def _complete_skew(service: dict[str, Any]) -> None:
+    """A distance of releases needs their order."""
+    if "skew" in service:
+        service["releases"] = {"first": "1.1", "second": "1.2"}
 
 
 def _complete_lifecycle(lifecycle: dict[str, dict[str, str]]) -> None:

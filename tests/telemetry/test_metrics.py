@@ -44,7 +44,7 @@ CONTRACT: Final = {
     for group in GROUPS
     if group not in SOMETIMES
     for series in group.series
-    if series not in (BackendState.backend_leaving, OfOffers.sunset_timestamp_seconds)
+    if series not in (BackendState.backend_leaving, OfOffers.sunset_timestamp_seconds, OfOffers.skew_releases)
 }
 """Names and types of all others."""
 

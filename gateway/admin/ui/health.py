@@ -152,6 +152,8 @@ def service_problems(service: ServiceStatus) -> Iterator[Problem]:
         yield _some("failing their health check", unhealthy, view, why=lambda member: member.unhealthy)
     if out := [member.backend.name for member in members.all if member.key in ejected] if ejected else []:
         yield _some("ejected", out, view)
+    if (skew := view.skew) and skew.problem:
+        yield Problem(ATTENTION, skew.problem)
     for each in service.sources:
         if each.error:
             yield Problem(ATTENTION, f"the source {cut(each.source)} does not respond: {cut(each.error)}")

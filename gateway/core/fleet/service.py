@@ -21,6 +21,7 @@ from gateway.core.fleet.failures import DEFAULT_EJECTION, DEFAULT_RETRY, Ejectio
 from gateway.core.fleet.lifecycle import Lifecycle, Line
 from gateway.core.fleet.limits import DEFAULT_LIMITS, Limits
 from gateway.core.fleet.pace import NO_PACES, Paces
+from gateway.core.fleet.skew import Skew
 from gateway.core.fleet.source import Source
 from gateway.core.fleet.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from gateway.core.http.header_edits import HeaderEdits
@@ -201,6 +202,7 @@ class Service:
     """Whether a 503 carries `Retry-After`; None: the dialect's default."""
     releases: Mapping[str, Version] = field(default_factory=lambda: MappingProxyType({}))
     """Highest version of each release by its name, in addition to `Dialect.releases`."""
+    skew: Skew | None = None
     operations: Operations = NO_OPERATIONS
     probe: Probe = DEFAULT_PROBE
     retry: Retry = DEFAULT_RETRY

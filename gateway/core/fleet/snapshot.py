@@ -44,6 +44,7 @@ from gateway.core.fleet.offer_state import (
     restored,
 )
 from gateway.core.fleet.service import Service
+from gateway.core.fleet.skew import ReleaseOrder, SkewState
 from gateway.core.http.message import UNTRUSTED_HEADERS
 from gateway.core.versions import ranges
 from gateway.core.versions.version import Version
@@ -137,6 +138,12 @@ class ServiceView:
             narrow = replace(view, offer=part, own_ceiling=pace.ceiling)
             own |= dict.fromkeys(pace.clients, (narrow, pace.ends_at))
         return replace(view, own=MappingProxyType(own)) if own else view
+
+    @property
+    def skew(self) -> SkewState | None:
+        """How far apart the releases in service are; None: nobody watches it."""
+        it, order = self.service, ReleaseOrder(self.service.dialect, self.service.releases)
+        return None if it.skew is None else order.state(self.members, it.skew.releases)
 
     def for_client(self, name: str, wall_time: float) -> ServiceView:
         """View of the service that a client of this name has at `wall_time`, in seconds since the epoch."""

@@ -282,6 +282,11 @@ class MicroversionDialect(Dialect):
     """Abstract base class of all OpenStack dialects."""
 
     scheme: Scheme = MICROVERSION
+    release_order = tuple(  # of the last one no version is known yet
+        "kilo liberty mitaka newton ocata pike queens rocky stein train ussuri victoria wallaby "  # noqa: SIM905
+        "xena yoga zed 2023.1 2023.2 2024.1 2024.2 2025.1 2025.2 2026.1 2026.2 2027.1".split()
+    )
+    skip_level: tuple[str, ...] = ("2023.1", "2024.1", "2025.1", "2026.1", "2027.1")  # SLURP releases
     default_version = DefaultVersion(DefaultKind.MINIMUM)
     method_parameter: str | None = "_method"
 

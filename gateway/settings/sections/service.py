@@ -19,6 +19,7 @@ from gateway.core.fleet.connections import REUSE, Reuse
 from gateway.core.fleet.failures import EJECTION_OR_OFF, RETRY, Ejection, Retry
 from gateway.core.fleet.limits import SERVICE_LIMITS, Limits
 from gateway.core.fleet.service import MATCH, PROBE, AtLeast, Match, Policy, Probe, Service
+from gateway.core.fleet.skew import SKEW, ReleaseOrder, Skew
 from gateway.core.fleet.timeouts import SERVICE_TIMEOUTS, Timeouts
 from gateway.core.http.message import PROTOCOL_PATTERN, carries_requests
 from gateway.keys.kinds import SHARED, ListOf, Table, Text, matching, reject, section
@@ -108,6 +109,7 @@ class WrittenService:
         reason="The dialect's table has the public releases.",
         example={"our-build-7": "1.90"},
     )
+    skew: Skew | None = SKEW.key(None, reason="Only the operator knows it.", example={"releases": 1})
     default_version: str | None = VERSION.key(
         None,
         "The version for requests without one: minimum or maximum (of the offer), refused, or a version. "
@@ -269,6 +271,9 @@ class _ServiceReader:
         backends, sources = read_backends(written.backends, dialect, node, findings)
         releases = read_releases(written.releases, dialect, child(node, "releases"), findings)
         known_releases = {**dialect.releases, **releases}
+        if written.skew is not None and len(ReleaseOrder(dialect, releases).known) < 2:
+            message = "the order of releases is not known: fewer than two have a highest version"
+            findings.contradiction(child(node, "skew"), message, "add `releases: {NAME: VERSION, ...}`")
         request_edits, response_edits = read_header_edits(
             written.headers, dialect, child(node, "headers"), findings
         )
@@ -296,6 +301,7 @@ class _ServiceReader:
             negotiates_legacy=written.legacy == "refuse",
             retry_after=written.retry_after,
             releases=releases,
+            skew=written.skew,
             operations=read_operations(written.operations, dialect, child(node, "operations"), findings),
             probe=written.probe,
             retry=written.retry,

@@ -179,6 +179,11 @@ class OfOffers(Group, level=SERVICE, as_configured=True):
         "Whether the floor is suspended, because everything that could be on offer is beneath it.",
         read=lambda it, now: it.offer.suspended,
     )
+    skew_releases = gauge(
+        "Upgrade steps by which the newest release in service is too far ahead of the oldest (`skew`).",
+        read=lambda it, now: it.skew and max(0, it.skew.releases - it.skew.supported),
+        sparse=True,
+    )
     offer_held = gauge(
         "Rule that holds the offer: 1 for that rule, 0 for the others; all 0 if nothing holds it.",
         {"rule": tuple(HeldRule)},
