@@ -35,7 +35,7 @@ def above_maximum(view: ServiceView, floor: Version, now: float) -> str | None:
     versions, scheme = _state(view).within(view.offer.ceiling, None), view.service.dialect.scheme
     own = [
         (f"of {', '.join(pace.clients)} (`offer.for`)", versions.up_to(pace.ceiling))
-        for pace in view.service.paces.paces
+        for pace in view.service.paces
         if now < pace.ends_at
     ]
     for whose, found in (("on offer", versions), *own):

@@ -98,7 +98,7 @@ def _service(service: ServiceStatus) -> dict[str, Any]:
         "guaranteed": _range(offer.guaranteed, scheme),
         "reachable": _range(offer.reachable, scheme),
     }
-    if own := view.service.paces.paces:
+    if own := view.service.paces:
         shown["offer"]["for"] = [
             {
                 "clients": list(each.clients),
@@ -115,6 +115,16 @@ def _service(service: ServiceStatus) -> dict[str, Any]:
         }
     if (skew := view.skew) is not None:
         shown["skew"] = skew._asdict()
+    if view.service.bridges:
+        shown["bridge"] = [
+            {
+                "clients": each.clients,
+                "match": each.match,
+                "until": str(each.until),
+                "sentence": each.sentence(),
+            }
+            for each in view.service.bridges
+        ]
     if service.gateway.agreement is not None and service.agreement is not None:
         shown["agreement"] = _agreement_about(service.agreement, service.gateway.agreement)
     shown["backends"] = {each.member.backend.name: _backend(each, scheme) for each in service.backends()}

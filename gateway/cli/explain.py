@@ -138,7 +138,7 @@ def _facts(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         floor = f", floor {offer['floor']}" if offer.get("floor") else ""
         yield "offer", f"{ends} ({offer['policy']}{ceiling}{floor}), phase {offer['phase']}"
     if explanation.get("version"):
-        yield "version", explanation["version"]
+        yield "version", explanation.get("bridged") or explanation["version"]
     yield from (("announces", ": ".join(header)) for header in explanation.get("announces") or ())
     if operation := explanation.get("operation"):
         exists = "exists" if operation["exists"] else "does not exist"

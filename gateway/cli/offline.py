@@ -38,9 +38,9 @@ from gateway.settings import Settings
 from gateway.telemetry.metrics import Metrics
 
 _JUDGED_OR_HARMLESS: Final = frozenset(
-    "name backends policy at_least stabilization ceiling floor paces lifecycle default_version "  # noqa: SIM905
-    "negotiates_legacy releases operations maintenance retry_after probe retry ejection timeouts reuse "
-    "response_edits written sources undiscovered".split()
+    "name backends policy at_least stabilization ceiling floor paces bridges naming lifecycle "  # noqa: SIM905
+    "default_version negotiates_legacy releases operations maintenance retry_after probe retry ejection "
+    "timeouts reuse response_edits written sources undiscovered".split()
 )
 """Fields of `Service` whose change is a part of the answer, or refuses nobody."""
 

@@ -148,7 +148,7 @@ def _notes(service: Mapping[str, Any]) -> Iterator[str]:
     """Yield sentences about a service that no column has."""
     if "lifecycle" in service:
         yield service["lifecycle"]["announced"]
-    yield from (each["sentence"] for each in service["offer"].get("for", ()))
+    yield from (each["sentence"] for each in (*service["offer"].get("for", ()), *service.get("bridge", ())))
     if problem := service.get("skew", {}).get("problem"):
         yield problem
 

@@ -1,6 +1,6 @@
 """Names of clients: the rules of `clients`, and the product of a `User-Agent`.
 
-A name says who has sent a request. It has no part in the decision about it.
+A name says who has sent a request. It decides only where a service has an own pace or a bridge for it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from functools import lru_cache
 from typing import Final, TypeAlias, final
 
 from gateway.core.fleet.admission import Access, IpAddress, Network
-from gateway.core.http.message import FORWARDING, HOP_BY_HOP, UNLISTABLE, fields_named, normalize_name
+from gateway.core.http.message import (
+    FORWARDING,
+    HOP_BY_HOP,
+    UNLISTABLE,
+    Header,
+    fields_named,
+    normalize_name,
+)
 from gateway.core.usage.record import NO_PRODUCT, OTHER
 from gateway.keys.addresses import NETWORK
 from gateway.keys.kinds import TEXT, Either, ListOf, Table, Text, matching, reject, section
@@ -255,6 +262,32 @@ CLIENT: Final = section(
     Client, "A rule that names clients. All of its conditions must hold; it needs at least one."
 )
 NO_CLIENTS: Final = Clients()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """Rules of `clients` that decide whether a request has a name with an own pace or a bridge, in order."""
+
+    rules: tuple[Client, ...] = ()
+
+    def vary(self, listed: Iterable[str]) -> tuple[str, ...]:
+        """Request headers that decide about a name, without those `listed` for other reasons."""
+        names = [name for rule in self.rules for name in rule.header]
+        if any(rule.products for rule in self.rules):
+            names.append("User-Agent")
+        known = {normalize_name(name) for name in listed}
+        found = {normalize_name(name): name for name in names}
+        return tuple(name for normalized, name in found.items() if normalized not in known)
+
+    @property
+    def private(self) -> tuple[Header, ...]:
+        """The header of every response if an address or a certificate decides: no shared cache sees those."""
+        shown = any(rule.networks or rule.identities for rule in self.rules)
+        return (("Cache-Control", "private"),) if shown else ()
+
+
+NO_NAMES: Final = Naming()
 
 
 def _has_all(found: Sequence[tuple[str, str]], wanted: Sequence[tuple[str, str]]) -> bool:

@@ -38,6 +38,7 @@ ALL_SETS_UP_TO: Final = 4
 """Largest number of members for which every subset is a route set: four members have 15."""
 _FAILURES: Final = (Failure.CONNECT, Failure.NO_REPLY, Failure.REPLY_TIMEOUT)
 _CLIENT_ERRORS: Final = range(400, 500)
+_NO_CLIENTS: Final = "an engine does not know which client sends a request"
 _VERSION_HEADERS_ONLY: Final = "an engine reads versions only in headers that hold nothing else"
 
 
@@ -276,7 +277,8 @@ def inexpressible(service: Service) -> Inexpressible | None:
     reasons = (
         (("dialect",), not dialect.direct_paths or dialect.target_has_version, _VERSION_HEADERS_ONLY),
         (("match", "path"), has_path, "an engine routes by host, not by path prefix"),
-        (("offer", "for"), bool(service.paces.paces), "an engine does not know which client sends a request"),
+        (("offer", "for"), bool(service.paces), _NO_CLIENTS),
+        (("bridge",), bool(service.bridges), _NO_CLIENTS),
         (("operations",), bool(service.operations), "an engine does not look up operations"),
         (("headers",), edits_headers, "an engine does not change other headers"),
         (("access",), service.has_rules, "an engine does not check the client of a request"),

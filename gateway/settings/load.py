@@ -21,7 +21,7 @@ from gateway.settings.own_addresses import check_own_addresses
 from gateway.settings.schema import file_section, keys_of
 from gateway.settings.sections.admin import check_admin
 from gateway.settings.sections.agreement import read_agreement
-from gateway.settings.sections.clients import check_clients
+from gateway.settings.sections.clients import check_clients, resolve_names
 from gateway.settings.sections.file import (
     check_limits,
     check_matches,
@@ -30,7 +30,6 @@ from gateway.settings.sections.file import (
 )
 from gateway.settings.sections.include import Included, add_included
 from gateway.settings.sections.listen import read_listeners
-from gateway.settings.sections.pace import resolve_paces
 from gateway.settings.sections.service import SERVICE, read_services
 from gateway.settings.sections.state import check_state_path
 from gateway.settings.sections.usage import check_usage
@@ -222,7 +221,7 @@ def _read(
     services = read_services(
         written.services, written.timeouts, written.limits, services_node, dialects, findings
     )
-    services = resolve_paces(services, written.clients, root, findings)
+    services = resolve_names(services, written.clients, root, findings)
     check_matches(services, root, findings)
     check_untrusted_headers(services, root, findings)
     check_clients(written.clients, listen, root, findings)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from json.encoder import encode_basestring_ascii as _escaped
 from typing import Final, Literal, TypeAlias, TypeVar, final
 
-from gateway.core.decision.decision import NegotiationResult
+from gateway.core.decision.decision import EXECUTED, NegotiationResult
 from gateway.core.dialect import RequestedKind
 from gateway.errors import StartupError
 from gateway.telemetry.line_writer import STDOUT, LineWriter
@@ -253,7 +253,7 @@ class AccessLog:
     def _new_ending(self, ending: _Ending) -> str:
         """Formats the last part of a log line, from status to reason, and caches it."""
         status, service, backend, attempts, reason, (requested, version, negotiated, result) = ending
-        served = version if status and result is NegotiationResult.SERVED else ""
+        served = version if status and result in EXECUTED else ""
         names = (requested, negotiated or version, served, result, reason)
         as_json = self._format == "json"
         write = _json_text if as_json else _word

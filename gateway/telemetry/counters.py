@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias, final
 
-from gateway.core.decision.decision import NegotiationResult
+from gateway.core.decision.decision import EXECUTED, NegotiationResult
 from gateway.core.dialect import RequestedKind
 from gateway.core.fleet.backend import Member
 from gateway.core.fleet.offer import Offer
@@ -157,7 +157,7 @@ class ServiceCounters(OwnerCounters):
         subtotal = self.subtotals[key] = Subtotal(code)
         if result is not None:
             subtotal.negotiation = (requested or _NOT_READ, result)
-            if result is NegotiationResult.SERVED:
+            if result in EXECUTED:
                 subtotal.version = self._counted_version(version, view)
                 if view is not None:
                     parsed = view.service.dialect.scheme.parse(version)

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, final
 
 from gateway.core.clients import product_of
 from gateway.core.days import DAY
-from gateway.core.decision.decision import NegotiationResult, Resolution
+from gateway.core.decision.decision import EXECUTED, NegotiationResult, Resolution
 from gateway.core.usage.operations import count_operations
 from gateway.core.usage.record import NO_PRODUCT, OTHER, Count, Gap, RowKey, Scope, UsageReport
 from gateway.telemetry.request_record import RequestRecord
@@ -33,7 +33,7 @@ MAX_LINE: Final = 2_048
 _ERRORS: Final = 400
 _AGENT: Final = b"\r\nuser-agent:"
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-_VERSIONED: Final = frozenset({NegotiationResult.SERVED, NegotiationResult.UNAVAILABLE})
+_VERSIONED: Final = EXECUTED | {NegotiationResult.UNAVAILABLE}
 _Key: TypeAlias = tuple[Resolution, bytes, str, str, str, str]
 """Resolution, User-Agent, client's name, method, result if it is not that of the resolution, address."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.core.fleet.fleet import OperatorCommand
-from gateway.core.fleet.pace import Pace, Paces
+from gateway.core.fleet.pace import Pace
 from gateway.core.versions.version import Version
 from gateway.errors import CommandRefused
 from tests.admin.test_commands import CEILING, offer, put, uniform
@@ -52,12 +52,10 @@ async def test_one_that_would_leave_nothing_is_409_and_so_is_a_pin_beneath_it(ad
     )
 
 
-PACES = Paces(
-    (
-        Pace(("cron", "loop"), Version(1, 50), date(2999, 12, 31)),
-        Pace(("slow",), Version(1, 60)),
-        Pace(("old",), Version(1, 20), date(2001, 1, 1)),
-    )
+PACES = (
+    Pace(("cron", "loop"), Version(1, 50), date(2999, 12, 31)),
+    Pace(("slow",), Version(1, 60)),
+    Pace(("old",), Version(1, 20), date(2001, 1, 1)),
 )
 
 

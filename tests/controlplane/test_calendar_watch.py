@@ -11,8 +11,10 @@ import pytest
 from gateway.controlplane.calendar_watch import CalendarWatch
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.days import DAY
+from gateway.core.fleet.bridge import Bridge, BridgeMatch
+from gateway.core.fleet.calendar import calendar
 from gateway.core.fleet.lifecycle import Lifecycle, Line
-from gateway.core.fleet.pace import Pace, Paces
+from gateway.core.fleet.pace import Pace
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from tests.core.builders import service, v
@@ -65,7 +67,7 @@ async def test_it_is_logged_once_when_it_comes(
 
 async def test_an_own_pace_ends_with_its_last_day(caplog: pytest.LogCaptureFixture) -> None:
     """The watch looks at the moment itself, not a minute later."""
-    paces = Paces((Pace(("cron", "loop"), v("1.5"), date(1970, 1, 2)), Pace(("slow",), v("1.2"))))
+    paces = (Pace(("cron", "loop"), v("1.5"), date(1970, 1, 2)), Pace(("slow",), v("1.2")))
     holder = SnapshotHolder(Snapshot.configured([service("a", paces=paces)], now=0.0))
     started = monotonic()
     watch = CalendarWatch(holder, lambda: 2 * DAY - 0.05 + monotonic() - started)
@@ -75,4 +77,16 @@ async def test_an_own_pace_ends_with_its_last_day(caplog: pytest.LogCaptureFixtu
 
     assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
         ("WARNING", "toy: the own pace of cron, loop has ended: offered what all others are from now on")
+    ]
+
+
+def test_a_bridge_is_warned_of_30_and_7_days_before_and_at_its_end() -> None:
+    bridge = Bridge(("ci", "old"), BridgeMatch.NEAREST_LATER, date(1970, 4, 10))
+    entries = [*calendar(service("a", bridges=(bridge,)), 0.0)]
+
+    is_bridged = "ci and old are bridged to the nearest later version until 1970-04-10"
+    assert [(entry.at / DAY, entry.level, entry.sentence) for entry in entries] == [
+        (70, "warning", f"in 30 days the bridge ends: {is_bridged}; then what they ask for is refused"),
+        (93, "warning", f"in 7 days the bridge ends: {is_bridged}; then what they ask for is refused"),
+        (100, "warning", "the bridge of ci, old has ended: what they ask for is refused now"),
     ]

@@ -14,10 +14,10 @@ import pytest
 from gateway.controlplane.replication.entries import config_digest, read_live, write_live
 from gateway.controlplane.replication.reading import Readings
 from gateway.core.agreement.record import UnreadableRecord
-from gateway.core.clients import CertificateNames, Client, subject_of
+from gateway.core.clients import CertificateNames, Client, Naming, subject_of
 from gateway.core.fleet.fleet import Drain, Pin
 from gateway.core.fleet.lifecycle import Lifecycle, Line
-from gateway.core.fleet.pace import Pace, Paces
+from gateway.core.fleet.pace import Pace
 from gateway.core.fleet.service import Service
 from tests.controlplane.memory_store import MemoryCluster
 from tests.controlplane.test_replication import P, Replica, Site, site
@@ -247,7 +247,7 @@ def test_the_digest_is_that_of_values_and_not_of_releases() -> None:
         _with(Earlier(), negotiates_legacy=True),
         *(_with(Earlier(), lifecycle=Lifecycle(None, Line(v("1.3"), day))) for day in DAYS),
         *(
-            _with(Earlier(), paces=Paces((Pace(("a",), v(own), until),), rules))
+            _with(Earlier(), paces=(Pace(("a",), v(own), until),), naming=Naming(rules))
             for own, until, rules in (
                 ("1.3", None, ()),
                 ("1.2", None, ()),

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from gateway.core.agreement.attachment import Agreed
 from gateway.core.agreement.record import AgreedRecord
-from gateway.core.clients import Client
+from gateway.core.clients import Client, Naming
 from gateway.core.decision.decision import Answer, Decision, DecisionCache, Forward, Refuse, decide
 from gateway.core.decision.explanation import explain
 from gateway.core.decision.response import rewrite_head
 from gateway.core.dialect import DefaultKind, DefaultVersion, Links, VersionMatch
-from gateway.core.fleet.pace import Pace, Paces
+from gateway.core.fleet.pace import Pace
 from gateway.core.fleet.service import Policy
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.header_edits import HeaderEdits
@@ -28,13 +28,14 @@ from gateway.dataplane.documents.rewrite_cache import RewriteCache
 from tests.core.builders import Toy, snapshot, upto, v
 
 RULES: Final = (Client("old", "curl"), Client("older", header={"X-Team": "x"}))
-PACES: Final = Paces((Pace(("old",), v("1.6")), Pace(("older",), v("1.3"), date(1970, 1, 2))), RULES)
+PACES: Final = (Pace(("old",), v("1.6")), Pace(("older",), v("1.3"), date(1970, 1, 2)))
 ENDS: Final = 2 * 86_400.0
 NAMES: Final = ("", "old", "older", "unheard")
 
 
-def fleet(paces: Paces = PACES, **more: Any) -> Snapshot:
-    return snapshot({"a": upto(9, 2), "b": upto(9, 2)}, paces=paces, **more)
+def fleet(paces: tuple[Pace, ...] = PACES, rules: tuple[Client, ...] = RULES, **more: Any) -> Snapshot:
+    naming = Naming(rules if paces else ())
+    return snapshot({"a": upto(9, 2), "b": upto(9, 2)}, paces=paces, naming=naming, **more)
 
 
 def send(
@@ -126,7 +127,7 @@ def test_the_own_pace_ends_with_its_day() -> None:
 def test_clients_of_one_ceiling_share_decisions_and_names_are_in_no_key() -> None:
     names = tuple(f"c{number}" for number in range(50))
     base, cache = (
-        fleet(Paces((Pace(names[:25], v("1.6")), Pace(names[25:], v("1.4"))), RULES)),
+        fleet((Pace(names[:25], v("1.6")), Pace(names[25:], v("1.4")))),
         no_decisions(),
     )
     for name in names:
@@ -137,7 +138,7 @@ def test_clients_of_one_ceiling_share_decisions_and_names_are_in_no_key() -> Non
 
 
 def test_an_own_ceiling_beneath_the_offer_leaves_nothing_and_refuses_nothing_for_ever() -> None:
-    base = fleet(Paces((Pace(("old",), v("1.1")),), RULES))
+    base = fleet((Pace(("old",), v("1.1")),))
 
     assert [served(send(base, version, "old")) for version in ("1.1", "1.3", "latest", None)] == [
         "unavailable"
@@ -197,12 +198,12 @@ def headers_of(base: Snapshot, name: str, version: str = "1.3") -> list[Header]:
 @pytest.mark.parametrize("version", ["1.3", "1.1"])
 def test_every_response_to_everybody_varies_on_the_headers_that_decide(name: str, version: str) -> None:
     assert headers_of(fleet(), name, version) == [("Vary", "X-Version, X-Team, User-Agent")]
-    assert headers_of(fleet(Paces()), name, version) == [("Vary", "X-Version")]
+    assert headers_of(fleet(()), name, version) == [("Vary", "X-Version")]
 
 
 def test_it_is_private_where_an_address_or_a_certificate_decides() -> None:
     rules = (Client("near", networks=(ip_network("10.0.0.0/8"),)), Client("old", header={"x_version": "1.3"}))
-    base = fleet(Paces((Pace(("old",), v("1.6")),), rules))
+    base = fleet((Pace(("old",), v("1.6")),), rules)
     for name in NAMES:
         for version in ("1.3", "1.1"):
             assert headers_of(base, name, version) == [
@@ -214,7 +215,7 @@ def test_it_is_private_where_an_address_or_a_certificate_decides() -> None:
 def test_configured_headers_cannot_make_it_public() -> None:
     rules = (Client("old", networks=(ip_network("10.0.0.0/8"),)),)
     edits = HeaderEdits(set=(("Cache-Control", "public"),))
-    base = fleet(Paces((Pace(("old",), v("1.6")),), rules), response_edits=edits)
+    base = fleet((Pace(("old",), v("1.6")),), rules, response_edits=edits)
 
     assert ("Cache-Control", "private") in headers_of(base, "", "1.1")
 
@@ -270,7 +271,8 @@ def test_what_a_client_is_told_contains_what_it_is_served(
     ]
     base = snapshot(
         {"a": upto(bounds[1], bounds[0]), "b": upto(10)},
-        paces=Paces(tuple(paces), RULES),
+        paces=tuple(paces),
+        naming=Naming(RULES),
         ceiling=None if ceiling is None else v(f"1.{ceiling}"),
         dialect=Toy(DefaultVersion(default), match=match),
         policy=policy,

@@ -3,15 +3,20 @@ written and at no other time."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import date
+
 import pytest
 
 from gateway.core.agreement.attachment import Agreed
 from gateway.core.agreement.record import AgreedRecord
+from gateway.core.clients import Client, Clients, Naming
+from gateway.core.fleet.bridge import Bridge, BridgeMatch
 from gateway.dataplane.limits.refusals import Refusals
 from tests.kit.backends import serve
 from tests.kit.ironic import versions
 from tests.kit.messages import VERSION_FIELD, request
-from tests.kit.workers import Gateway, Testbed
+from tests.kit.workers import Gateway, Testbed, service_of
 
 OFFERED = versions("1.1-1.90")
 RECORD = AgreedRecord(3, "guaranteed", OFFERED, OFFERED, OFFERED, OFFERED)
@@ -96,6 +101,24 @@ async def test_without_other_replicas_nobody_looks_at_the_clock(
     assert (await asked(gateway, "1.91"))[0] == 406
     assert (await asked(gateway, "1.31"))[0] == 200
     assert clock.looks == 0
+
+
+async def test_a_request_is_bridged_until_the_deadline_and_then_it_gets_503(testbed: Testbed) -> None:
+    """Others may offer the version by now, so neither is final: a refusal, or what takes its place."""
+    bridge = Bridge(("ci",), BridgeMatch.NEAREST, date(2099, 12, 31))
+    rules = (Client("ci", user_agent="ci"),)
+    clock, backend = BootClock(), await testbed.backend(serve)
+    gateway = await testbed.started(Gateway(service_of(backend, bridges=(bridge,), naming=Naming(rules))))
+    gateway.worker.context.refusals = Refusals(clock)
+    gateway.worker.context.refusals.deadlines = {"baremetal": 100.5}
+    gateway.snapshot_holder.agree({"baremetal": Agreed(RECORD, voting=True)})
+    gateway.snapshot_holder.current = replace(gateway.snapshot_holder.current, clients=Clients(rules))
+    assert (await asked(gateway, "1.91", "User-Agent: ci/1"))[0] == 200
+
+    clock.now = 100.5
+    assert (await asked(gateway, "1.91", "User-Agent: ci/1"))[0] == 503
+    record = gateway.records[-1]
+    assert (str(record.result), record.reason) == ("unavailable", "unavailable")
 
 
 async def test_what_is_served_costs_no_look_at_the_clock(testbed: Testbed) -> None:

@@ -67,8 +67,8 @@ ACCESS_LOG: Final = (
     LogField(
         "result",
         "word",
-        "What came of negotiating: `served`, `below_min`, `above_max`, `malformed`, `unavailable` or "
-        "`transparent`.",
+        "What came of negotiating: `served`, `below_min`, `above_max`, `malformed`, `unavailable`, "
+        "`bridged` or `transparent`.",
         "nothing was negotiated",
     ),
     LogField(

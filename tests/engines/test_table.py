@@ -19,7 +19,7 @@ from gateway.core.dialect import Advertisement, Dialect
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import Drain
 from gateway.core.fleet.lifecycle import Lifecycle, Line
-from gateway.core.fleet.pace import Pace, Paces
+from gateway.core.fleet.pace import Pace
 from gateway.core.fleet.service import Match, Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import RequestHead, normalize_name, render
@@ -160,7 +160,7 @@ def test_a_route_set_with_another_address_has_another_name() -> None:
     [
         ({"match": Match(path="/baremetal")}, ("match", "path")),
         ({"dialect": Toy()}, ("dialect",)),
-        ({"paces": Paces((Pace(("a",), Version(1, 5)),))}, ("offer", "for")),
+        ({"paces": (Pace(("a",), Version(1, 5)),)}, ("offer", "for")),
     ],
 )
 def test_what_cannot_be_expressed_has_a_reason(change: dict[str, object], key: tuple[str, ...]) -> None:

@@ -37,11 +37,11 @@ def test_own_paces_as_they_are_written() -> None:
         .services
     )
 
-    assert service.paces.paces == (
+    assert service.paces == (
         Pace(("cron",), Version(1, 5), date(2099, 6, 30)),
         Pace(("cron2", "nova"), Version(1, 7)),
     )
-    assert [rule.name for rule in service.paces.rules] == ["first", "cron", "nova", "cron2"]
+    assert [rule.name for rule in service.naming.rules] == ["first", "cron", "nova", "cron2"]
 
 
 def test_rules_behind_the_last_one_with_a_pace_do_not_decide() -> None:
@@ -51,8 +51,8 @@ def test_rules_behind_the_last_one_with_a_pace_do_not_decide() -> None:
         .services
     )
 
-    assert service.paces.rules == (Client("first", header={"X-Team": "a"}), Client("cron", "curl"))
-    assert (service.paces.vary(()), service.paces.private) == (("X-Team", "User-Agent"), ())
+    assert service.naming.rules == (Client("first", header={"X-Team": "a"}), Client("cron", "curl"))
+    assert (service.naming.vary(()), service.naming.private) == (("X-Team", "User-Agent"), ())
 
 
 def test_a_change_of_a_deciding_rule_is_a_change_of_the_service() -> None:

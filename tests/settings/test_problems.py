@@ -444,6 +444,7 @@ def test_every_code_is_explained_and_tried() -> None:
     of_files |= {"engine"}  # tests/cli/test_check_engine.py
     of_files |= {"misleading"}  # tests/cli/test_check.py
     of_files |= {"sunset-passed"}  # tests/settings/test_lifecycle.py
+    of_files |= {"ends-soon"}  # tests/settings/test_bridge.py
     of_files |= {"passed"}  # tests/settings/test_pace.py
     assert tried | of_files == CODES.keys()
 

@@ -176,7 +176,7 @@ def with_value(path: Path, value: object) -> dict[str, Any]:
         service["backends"] = [{**place, path[-1]: value}]
     _complete_skew(service)
     _complete_lifecycle(service.get("lifecycle", {}))
-    _complete_paces(whole, service.get("offer"))
+    _complete_names(whole, service)
     _complete_tls(whole, service["backends"][0] if service["backends"] else {})
     return _complete_clients(_complete_agreement(_complete_include(whole)))
 
@@ -203,11 +203,16 @@ def _complete_lifecycle(lifecycle: dict[str, dict[str, str]]) -> None:
         line |= {"below": "1.46", {"deprecated": "since"}.get(name, "at"): "2099-06-30", **line}
 
 
-def _complete_paces(whole: dict[str, Any], offer: Any) -> None:
-    """An own pace is of named clients, and has a ceiling."""
+def _complete_names(whole: dict[str, Any], service: dict[str, Any]) -> None:
+    """An own pace is of named clients, and has a ceiling; a bridge has a match and a day."""
+    offer, bridge = service.get("offer"), {"clients": ["a"], "match": "nearest", "until": "2099-06-30"}
     if isinstance(offer, dict) and "for" in offer:
         offer["for"] = [{"clients": ["a"], "ceiling": "1.72", **each} for each in offer["for"]]
-        names = [name for pace in offer["for"] for name in pace["clients"]]
+    if "bridge" in service:
+        service["bridge"] = [bridge | each for each in service["bridge"]]
+    entries = (offer.get("for") if isinstance(offer, dict) else None) or service.get("bridge", [])
+    names = [name for each in entries for name in each["clients"]]
+    if names:
         whole["clients"] = [{"name": name, "user_agent": name} for name in names]
 
 

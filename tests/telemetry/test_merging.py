@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.decision.decision import NegotiationResult
+from gateway.core.decision.decision import EXECUTED, NegotiationResult
 from gateway.core.dialect import RequestedKind
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.failures import EjectionReason
@@ -348,7 +348,7 @@ def test_requests_are_counted_as_a_plain_count_finds_them(history: list[RequestR
         if count
     }
     assert found == counted_plainly(history)
-    served = [each for each in history if each.service == "a" and each.result is NegotiationResult.SERVED]
+    served = [each for each in history if each.service == "a" and each.result in EXECUTED]
     assert sum(process.metrics.served()["a"].values()) == len(served)
 
 

@@ -142,7 +142,8 @@ def _notes(service: Service) -> Iterator[tuple[str, str]]:
     scheme = service.dialect.scheme
     if service.lifecycle is not None:
         yield "Announced", service.lifecycle.sentence(scheme)
-    yield from (("Own pace", each.sentence(scheme)) for each in service.paces.paces)
+    yield from (("Own pace", each.sentence(scheme)) for each in service.paces)
+    yield from (("Bridge", each.sentence()) for each in service.bridges)
 
 
 def progress(view: ServiceView) -> str:

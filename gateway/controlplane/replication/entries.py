@@ -6,7 +6,7 @@ Read strictly: an entry with anything unexpected is no vote. Values in, values o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date
 from enum import Enum
@@ -26,7 +26,8 @@ from gateway.core.agreement.record import (
     write_versions,
 )
 from gateway.core.decision.operations import Operation
-from gateway.core.fleet.pace import Paces
+from gateway.core.fleet.bridge import Bridge
+from gateway.core.fleet.pace import Pace
 from gateway.core.fleet.service import Service
 from gateway.core.versions.version import Scheme, Version
 
@@ -230,7 +231,8 @@ def config_digest(service: Service) -> str:
         "operations": sorted(_operation(each) for each in service.operations.listed),
         "match": [sorted(service.match.hosts), service.match.path],
         **({"legacy": "refuse"} if service.negotiates_legacy else {}),
-        **({"paces": _paces(service.paces)} if service.paces.paces else {}),
+        **({"paces": _named(service, service.paces)} if service.paces else {}),
+        **({"bridges": _named(service, service.bridges)} if service.bridges else {}),
         **({} if service.floor is None else {"floor": _plain(service.floor)}),
     }
     if service.lifecycle is not None:
@@ -239,9 +241,10 @@ def config_digest(service: Service) -> str:
     return sha256(text.encode("ascii")).hexdigest()[:16]
 
 
-def _paces(paces: Paces) -> object:
+def _named(service: Service, entries: Sequence[Pace] | Sequence[Bridge]) -> object:
+    """Plain form of what named clients have, with the rules that name them."""
     return [
-        [[list(one.clients), _plain(one.ceiling), str(one.until)] for one in paces.paces],
+        _plain(entries),
         [
             [
                 rule.name,
@@ -252,7 +255,7 @@ def _paces(paces: Paces) -> object:
                 if (names := rule.certificate)
                 else [],
             ]
-            for rule in paces.rules
+            for rule in service.naming.rules
         ],
     ]
 

@@ -55,7 +55,7 @@ from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.fleet.timeouts import Timeouts
 from gateway.core.http.header_edits import HeaderEdits
-from gateway.core.http.message import Request, RequestHead, Response, as_mapping, render
+from gateway.core.http.message import Header, Request, RequestHead, Response, as_mapping, render
 from gateway.core.http.request_ids import RequestIds
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
@@ -102,6 +102,12 @@ class NegotiationResult(StrEnum):
     MALFORMED = "malformed"
     UNAVAILABLE = "unavailable"
     TRANSPARENT = "transparent"
+    BRIDGED = "bridged"
+    """Result: the requested version is not on offer, and a bridge led to another one."""
+
+
+EXECUTED = frozenset({NegotiationResult.SERVED, NegotiationResult.BRIDGED})
+"""Negotiation results of requests that a backend executes at the negotiated version."""
 
 
 @final
@@ -126,6 +132,8 @@ class Resolution:
     offered: VersionSet | None = None
     detached_response: Response | None = None
     """Response 503 in place of the version refusal once this replica is detached; None: there is none."""
+    bridged: str = ""
+    """Requested and negotiated version of a bridged request, as `1.24 -> 1.44`; empty: it is not bridged."""
     missing_operation: Operation | None = None
     """Operation that does not exist in the negotiated version. Such a resolution is not cached."""
     version_text: str = field(init=False)
@@ -172,8 +180,19 @@ class Resolution:
         for name, value in derived.items():
             object.__setattr__(self, name, value)
 
+    @property
+    def bridged_header(self) -> tuple[Header, ...]:
+        """The header of every response to a bridged request; empty for others."""
+        return (("X-Skewgate-Bridged", self.bridged),) if self.bridged else ()
 
-_NEGOTIATED = frozenset({NegotiationResult.SERVED, NegotiationResult.UNAVAILABLE})
+    @property
+    def bridge_direction(self) -> str:
+        """Whether a bridged request is executed at a later version, `up`, or at an earlier one, `down`."""
+        asked = None if self.requested is None else self.requested.version
+        return "up" if asked is not None and self.version is not None and asked < self.version else "down"
+
+
+_NEGOTIATED = EXECUTED | {NegotiationResult.UNAVAILABLE}
 """Negotiation results that mean, with a version, that it is on offer, even if no backend serves it now."""
 
 
@@ -253,7 +272,7 @@ def decide(
     table that the caller keeps from call to call; entries of a view that is no longer current are ignored.
     `throttled`: services whose rate-limited endpoints have answered too often. `cached_documents`: those that
     the caller can answer. `held_back`, `leases`: as for `selection.select`. `client_name`, `wall_time`: name
-    of the client and seconds since the epoch, which decide about its own pace.
+    of the client and seconds since the epoch, which decide about its own pace and its bridge.
     """
     method, path, query = head.method, head.path, head.query
     # 3. Route.
@@ -264,7 +283,7 @@ def decide(
     if client_name and view.own:
         view = view.for_client(client_name, wall_time)
     path = route.local(path)
-    # 4, 5, and the candidates of 6: `resolve`, cached by service and own ceiling, endpoint, selected fields.
+    # 4, 5, and the candidates of 6: `resolve`, cached by the key of the view, endpoint, selected fields.
     dialect = view.service.dialect
     methods: tuple[str, ...] = (method,)
     if dialect.method_override or (query and _may_name_method(query, dialect.method_parameter)):
@@ -317,7 +336,7 @@ def _missing_operation(
     missing = MissingOperation(version, requested, resolution.offered, operation.refusal)
     below = operation.versions.begins_after(version)
     response = view.service.dialect.refuse_operation(missing)
-    response = response.with_headers(*view.service.announcement(version))
+    response = response.with_headers(*view.service.announcement(version), *resolution.bridged_header)
     return replace(
         resolution,
         result=NegotiationResult.BELOW_MIN if below else NegotiationResult.ABOVE_MAX,
@@ -382,9 +401,16 @@ def resolve(
             response=unavailable(view, requested),
             offered=offered,
         )
+    bridged = ""
     if isinstance(negotiated, Refusal):
-        response = for_client(view, dialect.refuse(negotiated, endpoint, headers))
-        return _refused_version(view, endpoint, negotiated, response)
+        refusal, negotiated = negotiated, None
+        if view.bridge is not None and not endpoint.document:  # who is refused may ask for the range
+            negotiated = view.bridge.version_for(refusal, dialect.scheme)
+        if negotiated is None:
+            response = for_client(view, dialect.refuse(refusal, endpoint, headers))
+            return _refused_version(view, endpoint, refusal, response)
+        assert refusal.version is not None
+        bridged = f"{dialect.scheme.format(refusal.version)} -> {dialect.scheme.format(negotiated)}"
     # 6. Candidates, and the header lines with which either kind gets the negotiated version.
     if requested.signed:  # the signature covers the version fields: route by them, and do not change them
         request_field_lines = legacy_request_field_lines = render(fields)
@@ -398,8 +424,9 @@ def resolve(
         request_field_lines,
         legacy_request_field_lines,
         requested=requested,
-        result=NegotiationResult.SERVED,
+        result=NegotiationResult.BRIDGED if bridged else NegotiationResult.SERVED,
         version=negotiated,
+        bridged=bridged,
     )
 
 
@@ -473,6 +500,12 @@ def as_detached(refuse: Refuse) -> Refuse:
     return Refuse(refuse.resolution, response, NegotiationResult.UNAVAILABLE)
 
 
+def unbridged(resolution: Resolution) -> Refuse:
+    """The 503 to a bridged request at a replica whose deadline has passed, as `as_detached`."""
+    response = unavailable(resolution.view, resolution.requested)
+    return Refuse(resolution, response, NegotiationResult.UNAVAILABLE)
+
+
 def _forward(
     view: ServiceView,
     endpoint: Endpoint,
@@ -483,6 +516,7 @@ def _forward(
     requested: RequestedVersion | None = None,
     result: NegotiationResult | None = None,
     version: Version | None = None,
+    bridged: str = "",
 ) -> Resolution:
     """The resolution of a request that may be forwarded; without candidates its response is 503.
     `legacy_request_field_lines` None: the same as `request_field_lines`."""
@@ -507,6 +541,7 @@ def _forward(
         request_field_lines=request_field_lines,
         legacy_request_field_lines=legacy_lines,
         offered=offered,
+        bridged=bridged,
     )
 
 

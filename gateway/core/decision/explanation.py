@@ -102,7 +102,7 @@ def explain(
             "decision": "unrouted",
             "because": "no service matches this host and path",
             **dict.fromkeys(("service", "dialect", "route", "local_path", "endpoint", "requested", "offer")),
-            **dict.fromkeys(("result", "version", "operation")),
+            **dict.fromkeys(("result", "version", "bridged", "operation")),
             "status": 404,
             **dict.fromkeys(("candidates", "left_out", "sends", "sends_legacy", "announces"), ()),
             "response": None,
@@ -145,6 +145,8 @@ def _routed(head: Request, route: Route, decision: _Routed, load: Load) -> dict[
         # As skewgate_negotiations_total would count it; None where nothing is negotiated.
         "result": None if resolution.result is None else resolution.result.value,
         "version": None if _outside(resolution) else resolution.version_text or None,
+        # `X-Skewgate-Bridged` of the response: requested and negotiated version; None: it is not bridged.
+        "bridged": resolution.bridged or None,
         # Response headers about the end of the version, unless the backend or `headers` has them.
         "announces": () if _outside(resolution) else view.service.announcement(resolution.version),
         "operation": _operation(resolution, head, path),
@@ -246,19 +248,30 @@ def _because(resolution: Resolution, decision: _Routed) -> str:
             return "no version is negotiated at this endpoint: any backend that can answer it may get it"
         return "no version is negotiated at this endpoint, but no backend can answer it"
     if _outside(resolution):
-        return f"{_refused_version(requested, resolution.version_text)} is not in the offer {offered}"
+        refused = _refused_version(requested, resolution.version_text)
+        return f"{refused} is not in the offer {offered}{_NOT_BRIDGED if view.bridge else ''}"
     if resolution.version is None:
         return _undecided(view)
-    negotiated = (
-        f"{_REQUESTED[requested.kind]} leads to {resolution.version_text} of the offer {offered}"
-        if resolution.version in view.offer.versions
-        else f"all replicas accept {resolution.version_text}, and show the offer {offered}"
-    )
+    negotiated = _negotiated(resolution, requested, offered)
     if resolution.missing_operation is not None:
         return f"{negotiated}, but {resolution.missing_operation.format(view.service.dialect.scheme)}"
     if isinstance(decision, Forward):
         return negotiated
     return f"{negotiated}, but no backend in service can execute it"
+
+
+_NOT_BRIDGED: Final = ", and the bridge of this client does not lead anywhere from this request"
+
+
+def _negotiated(resolution: Resolution, requested: RequestedVersion, offered: str) -> str:
+    assert resolution.version is not None
+    text, bridge = resolution.version_text, resolution.view.bridge
+    if resolution.bridged and bridge is not None:
+        asked = _refused_version(requested, resolution.bridged.partition(" ")[0])
+        return f"{asked} is not in the offer {offered}, but {bridge.sentence()}, which leads to {text}"
+    if resolution.version in resolution.view.offer.versions:
+        return f"{_REQUESTED[requested.kind]} leads to {text} of the offer {offered}"
+    return f"all replicas accept {text}, and show the offer {offered}"
 
 
 def _offered(view: ServiceView) -> str:

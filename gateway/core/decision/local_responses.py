@@ -75,7 +75,7 @@ def for_client(view: ServiceView, response: Response) -> Response:
     service, edits = view.service, view.service.response_edits
     response = response.with_headers(*vary_header(service.vary, separately=service.dialect.vary_separately))
     response = response if edits is None else edits.edit_response(response)
-    return response.with_headers(*service.paces.private)
+    return response.with_headers(*service.naming.private)
 
 
 def vary_header(names: Sequence[str], *, separately: bool) -> tuple[Header, ...]:

@@ -74,11 +74,10 @@ def rewrite_head(
     written = dialect.write_response(response)
     vary = vary_lines(all_values(headers, "vary"), service.vary, separately=dialect.vary_separately)
     shown = named if mismatch or missing else negotiated
-    passthrough = (
-        (name, value) for name, value in fields if name not in dialect.owned_response and name != "vary"
-    )
+    announced = service.announcement(shown, fields)
+    rest = [(name, value) for name, value in fields if name not in dialect.owned_response and name != "vary"]
     return ResponseRewrite(
-        render((*written, *vary, *service.paces.private, *service.announcement(shown, fields), *passthrough)),
+        render((*written, *resolution.bridged_header, *vary, *service.naming.private, *announced, *rest)),
         served,
         fact,
         mismatch,

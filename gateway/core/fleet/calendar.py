@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias, final
 
+from gateway.core.days import DAY
+from gateway.core.fleet.bridge import WARNED
 from gateway.core.fleet.service import Service
 
 Level: TypeAlias = Literal["info", "warning", "error"]
@@ -26,7 +28,7 @@ class Entry(NamedTuple):
 
 def calendar(service: Service, after: float) -> Iterator[Entry]:
     """Entries of a service later than `after`, in order. The iterator may be endless."""
-    once = [*_sunset(service), *_own_paces(service)]
+    once = [*_sunset(service), *_own_paces(service), *_bridges(service)]
     return iter(sorted(entry for entry in once if entry.at > after))
 
 
@@ -38,8 +40,17 @@ def _sunset(service: Service) -> Iterator[Entry]:
 
 
 def _own_paces(service: Service) -> Iterator[Entry]:
-    for pace in service.paces.paces:
+    for pace in service.paces:
         if pace.until is not None:
             clients = ", ".join(pace.clients)
             text = f"the own pace of {clients} has ended: offered what all others are from now on"
             yield Entry(pace.ends_at, "warning", text)
+
+
+def _bridges(service: Service) -> Iterator[Entry]:
+    for bridge in service.bridges:
+        for days in (WARNED, 7):
+            text = f"in {days} days the bridge ends: {bridge.sentence()}; then what they ask for is refused"
+            yield Entry(bridge.ends_at - days * DAY, "warning", text)
+        text = f"the bridge of {', '.join(bridge.clients)} has ended: what they ask for is refused now"
+        yield Entry(bridge.ends_at, "warning", text)

@@ -12,15 +12,17 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Final, final
 
+from gateway.core.clients import NO_NAMES, Naming
 from gateway.core.decision.operations import NO_OPERATIONS, Operations
 from gateway.core.dialect import DefaultVersion, Dialect, ProbePaths
 from gateway.core.fleet.admission import NO_CLIENT_LIMITS, Access, ClientLimits, Maintenance
 from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.bridge import Bridge
 from gateway.core.fleet.connections import DEFAULT_REUSE, Reuse
 from gateway.core.fleet.failures import DEFAULT_EJECTION, DEFAULT_RETRY, Ejection, Retry
 from gateway.core.fleet.lifecycle import Lifecycle, Line
 from gateway.core.fleet.limits import DEFAULT_LIMITS, Limits
-from gateway.core.fleet.pace import NO_PACES, Paces
+from gateway.core.fleet.pace import Pace
 from gateway.core.fleet.skew import Skew
 from gateway.core.fleet.source import Source
 from gateway.core.fleet.timeouts import DEFAULT_TIMEOUTS, Timeouts
@@ -190,8 +192,12 @@ class Service:
     ceiling: Version | None = None
     lifecycle: Lifecycle | None = None
     """Announced end of old versions; None: nothing is announced."""
-    paces: Paces = NO_PACES
-    """Lower ceilings of named clients."""
+    paces: tuple[Pace, ...] = ()
+    """Lower ceilings of named clients. A client is named in at most one, as in `bridges`."""
+    bridges: tuple[Bridge, ...] = ()
+    """Bridges of named clients, whose refused versions are executed at another one."""
+    naming: Naming = NO_NAMES
+    """Rules that name the clients of `paces` and `bridges`."""
     floor: Version | None = None
     """Lowest version on offer, unless an operator sets another at run time (`MemberSet.raised`)."""
     default_version: DefaultVersion | None = None
@@ -261,9 +267,9 @@ class Service:
 
     @property
     def vary(self) -> tuple[str, ...]:
-        """Names that `Vary` lists on every response: those of the dialect, and of an own pace of clients."""
+        """Names that `Vary` lists on every response: those of the dialect, and those that name clients."""
         listed = self.dialect.vary
-        return (*listed, *self.paces.vary(listed)) if self.paces.rules else listed
+        return (*listed, *self.naming.vary(listed)) if self.naming.rules else listed
 
     @property
     def has_rules(self) -> bool:

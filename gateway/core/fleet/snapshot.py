@@ -20,6 +20,7 @@ from gateway.core.clients import NO_CLIENTS, Client, Clients
 from gateway.core.decision.routing import Routes
 from gateway.core.decision.selection import Candidates, SelectionTable
 from gateway.core.dialect import Endpoint
+from gateway.core.fleet.bridge import Bridge
 from gateway.core.fleet.fleet import (
     AdvertisementRestored,
     Drain,
@@ -43,6 +44,7 @@ from gateway.core.fleet.offer_state import (
     reconfigured,
     restored,
 )
+from gateway.core.fleet.pace import Pace
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.skew import ReleaseOrder, SkewState
 from gateway.core.http.message import UNTRUSTED_HEADERS
@@ -81,17 +83,22 @@ class ServiceView:
     """State of the service that replicas or workers agree on; None: this gateway stands alone."""
     own_ceiling: Version | None = None
     """Ceiling of the clients whose view this is; None: it is everybody's."""
-    own: Mapping[str, tuple[ServiceView, float]] = field(default_factory=lambda: MappingProxyType({}))
-    """Views of clients with an own pace, by name, each with the Unix time at which it ends."""
+    bridge: Bridge | None = None
+    """Bridge of the clients whose view this is; None: they have none."""
+    own: Mapping[str, tuple[tuple[ServiceView, float], ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """Views of clients with an own pace or a bridge, by name, each with the Unix time at which it ends."""
     key: str = field(init=False)
     """Key of cached decisions: views of one service with different offers have different ones."""
 
     def __post_init__(self) -> None:
-        """Make the key of the service's name and the own ceiling. A name has no blank."""
-        own, scheme = self.own_ceiling, self.service.dialect.scheme
-        object.__setattr__(
-            self, "key", self.service.name if own is None else f"{self.service.name} {scheme.format(own)}"
-        )
+        """Make the key of the service's name, the own ceiling and the bridge. A name has no blank."""
+        key, own, bridge = self.service.name, self.own_ceiling, self.bridge
+        if own is not None or bridge is not None:
+            ceiling = "" if own is None else self.service.dialect.scheme.format(own)
+            key = f"{key} {ceiling} {'' if bridge is None else self.service.bridges.index(bridge)}"
+        object.__setattr__(self, "key", key)
 
     @classmethod
     def of(
@@ -127,16 +134,30 @@ class ServiceView:
             due=at,
             agreed=agreed,
         )
-        return view.with_offer(offer) if service.paces.paces else view
+        return view.with_offer(offer) if service.paces or service.bridges else view
 
     def with_offer(self, offer: Offer) -> ServiceView:
-        """A copy of the service's view with another offer, of which clients with an own pace get a part."""
+        """A copy of the service's view with another offer, and with the views of clients that have an own
+        pace, so that they get a part of it, or a bridge."""
         view = replace(self, offer=offer, own=MappingProxyType({}))
-        own: dict[str, tuple[ServiceView, float]] = {}
-        for pace in self.service.paces.paces:
-            part = replace(offer, versions=offer.versions.up_to(pace.ceiling))
-            narrow = replace(view, offer=part, own_ceiling=pace.ceiling)
-            own |= dict.fromkeys(pace.clients, (narrow, pace.ends_at))
+        paces = {name: each for each in self.service.paces for name in each.clients}
+        bridges = {name: each for each in self.service.bridges for name in each.clients}
+        made: dict[tuple[Pace | None, Bridge | None], ServiceView] = {}
+        own: dict[str, tuple[tuple[ServiceView, float], ...]] = {}
+        for name in paces | bridges:
+            pace, bridge = paces.get(name), bridges.get(name)
+            periods = []
+            for end in sorted({each.ends_at for each in (pace, bridge) if each is not None}):
+                pace = pace if pace and end <= pace.ends_at else None
+                bridge = bridge if bridge and end <= bridge.ends_at else None
+                if (pace, bridge) not in made:
+                    narrow = replace(view, bridge=bridge)
+                    if pace is not None:
+                        part = replace(offer, versions=offer.versions.up_to(pace.ceiling))
+                        narrow = replace(narrow, offer=part, own_ceiling=pace.ceiling)
+                    made[pace, bridge] = narrow
+                periods.append((made[pace, bridge], end))
+            own[name] = tuple(periods)
         return replace(view, own=MappingProxyType(own)) if own else view
 
     @property
@@ -147,8 +168,10 @@ class ServiceView:
 
     def for_client(self, name: str, wall_time: float) -> ServiceView:
         """View of the service that a client of this name has at `wall_time`, in seconds since the epoch."""
-        found = self.own.get(name)
-        return self if found is None or wall_time >= found[1] else found[0]
+        for view, end in self.own.get(name, ()):
+            if wall_time < end:
+                return view
+        return self
 
     def with_agreed(self, agreed: Agreed | None, now: float) -> ServiceView:
         """A copy of the service's view with another agreed state, which decides its requests from now on."""
@@ -209,7 +232,7 @@ class Snapshot:
     untrusted_headers: tuple[str, ...] = UNTRUSTED_HEADERS
     """Header patterns, some with `*` at the end, that are dropped from peers that are not trusted."""
     clients: Clients = NO_CLIENTS
-    """Rules that name clients. Decisions depend on a name only where it has an own pace."""
+    """Rules that name clients. Decisions depend on a name only where it has an own pace or a bridge."""
     dues: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     """Times at which offers change next without a new fact, by service. Most services have none."""
 

@@ -15,13 +15,13 @@ from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from gateway.core.days import DAY
-from gateway.core.decision.decision import NegotiationResult
+from gateway.core.decision.decision import EXECUTED, NegotiationResult
 from gateway.core.usage.record import Count, RowKey, Scope, UsageRecord
 
 CLIENT, VERSION, OPERATION = BY = ("client", "version", "operation")
 """What the rows of an answer can stand for."""
 
-NOT_REFUSED: Final = frozenset({"", NegotiationResult.SERVED, NegotiationResult.TRANSPARENT})
+NOT_REFUSED: Final = EXECUTED | {"", NegotiationResult.TRANSPARENT}
 """Values of `RowKey.result` for requests that were not refused."""
 
 _KINDS: Final = {"": "not negotiated", "latest": "latest", "none": "no version", "malformed": "malformed"}
@@ -139,6 +139,8 @@ def _fits(key: RowKey, question: Question, order: Order) -> bool:
     if question.below is None:
         return True
     version, limit = version_of(key), order(question.below)
+    if key.result == NegotiationResult.BRIDGED:
+        version = min(version, key.asked, key=order)
     if limit[0] or question.service is None:
         raise QuestionError("`below` must be a version of one service, and this `service` must be given")
     # What cannot be compared may be below, unless it was refused for being above the offer.

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, final
 
 from gateway.core.days import DAY
-from gateway.core.decision.decision import NegotiationResult
+from gateway.core.decision.decision import EXECUTED, NegotiationResult
 from gateway.core.decision.negotiation import negotiate
 from gateway.core.decision.routing import Routes
 from gateway.core.dialect import DefaultKind, DefaultVersion, Refusal, RequestedKind, RequestedVersion
@@ -131,7 +131,7 @@ def _affected_and_unclear(
         counts = now.version or now.result == NegotiationResult.TRANSPARENT
         if counts and (now.version != then.version or then.result not in {now.result, _SERVED}):
             what = {name: getattr(row, name) for name in ("client", "named", "requested", "asked")}
-            executed_at = then.version if then.result == _SERVED else ""
+            executed_at = then.version if then.result in EXECUTED else ""
             what |= {"now": now.version, "then": executed_at, "result": then.result}
             empty = {"requests": 0, "last": 0.0, "operations": Counter[str]()}
             one = affected.setdefault(tuple(what.values()), what | empty)
@@ -166,15 +166,21 @@ def judge(view: ServiceView, row: RowKey) -> Judgement | None:
     default, match = service.effective_default_version, service.dialect.version_match
     if default.kind is DefaultKind.REFUSED and row.result == _SERVED:  # it was for a document
         default = DefaultVersion(DefaultKind.MINIMUM)
-    version = negotiate(requested, offer.versions, default, match)
-    if isinstance(version, Refusal):
-        return Judgement(version.reason.value)
+    version, result = negotiate(requested, offer.versions, default, match), _SERVED
     method, _, path = row.operation.partition(" ")
+    if isinstance(version, Refusal):
+        refused = Judgement(version.reason.value)
+        found = None if view.bridge is None else view.bridge.version_for(version, scheme)
+        if found is None or service.dialect.endpoint(method, path, "").document:
+            return refused
+        if path.endswith("…"):
+            return None  # documents are never bridged
+        version, result = found, NegotiationResult.BRIDGED
     operation = None if path.endswith("…") else service.operations.find(method, path)
     if operation is not None and version not in operation.versions:
         return Judgement("missing_operation")
     served = version in offer.reachable  # else nobody in service serves it: 503
-    return Judgement(_SERVED if served else NegotiationResult.UNAVAILABLE, scheme.format(version))
+    return Judgement(result if served else NegotiationResult.UNAVAILABLE, scheme.format(version))
 
 
 def _judge_unnegotiated(view: ServiceView, row: RowKey) -> Judgement | None:

@@ -94,7 +94,7 @@ class CachedDocument:
         )
         edits = resolution.response_edits
         response = response if edits is None else edits.edit_response(response)
-        return response.with_headers(*service.paces.private)
+        return response.with_headers(*service.naming.private)
 
     def shown_version(self, offered: VersionSet) -> Version | None:
         """Version that clients are shown for this document; None: it had none, or none that is on offer."""

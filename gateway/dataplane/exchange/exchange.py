@@ -32,6 +32,7 @@ from gateway.core.decision.decision import (
     Unrouted,
     decide,
     reselect,
+    unbridged,
 )
 from gateway.dataplane.documents.buffered import location_lines
 from gateway.dataplane.documents.cached import key_of_request
@@ -177,6 +178,9 @@ class Exchange(AttemptOwner):
                 decision.methods[0],
                 request.path,
             )
+        if self.resolution.bridged:
+            direction = self.resolution.bridge_direction
+            context.metrics.count(OfService.bridged_requests, direction, service=self.record.service)
         context.in_flight_by_service[self.record.service] += 1
         self.stage = ADMITTED
         if request.upgrade:
@@ -217,6 +221,8 @@ class Exchange(AttemptOwner):
             record.requested = resolution.requested_kind
             if not record.request_id:
                 record.request_id = context.request_ids.of(resolution, request)
+            if resolution.bridged and not context.refusals.may_refuse(resolution):
+                return unbridged(resolution)
             if type(decision) is Forward:
                 self.path = decision.path
                 self.methods = decision.methods

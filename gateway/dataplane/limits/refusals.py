@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import final
 
-from gateway.core.decision.decision import Refuse, as_detached
+from gateway.core.decision.decision import Refuse, Resolution, as_detached
 from gateway.runtime.process import boot_time
 
 
@@ -27,12 +27,13 @@ class Refusals:
     def in_time(self, refuse: Refuse) -> Refuse:
         """Return `refuse`, the refusal of a version, or its replacement after the deadline: then a replica
         refuses no version, because the others may offer it."""
-        resolution = refuse.resolution
+        return refuse if self.may_refuse(refuse.resolution) else as_detached(refuse)
+
+    def may_refuse(self, resolution: Resolution) -> bool:
+        """Return whether this replica may refuse versions of the service now: its deadline is ahead."""
         agreed = resolution.view.agreed
-        if (
+        return (
             agreed is None
             or not agreed.voting
             or self._clock() < self.deadlines.get(resolution.service, float("-inf"))
-        ):
-            return refuse
-        return as_detached(refuse)
+        )

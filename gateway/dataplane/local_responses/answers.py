@@ -86,6 +86,7 @@ def answer_to_failure(failure: Failure, resolution: Resolution) -> LocalAnswer:
         resolution.view, failure_error(failure, resolution.offered, resolution.requested)
     )
     closes = FAILURES[failure].is_of_client
+    response = response.with_headers(*resolution.bridged_header)  # it may have been executed
     return LocalAnswer(response, failure, closes, NegotiationResult.UNAVAILABLE)
 
 

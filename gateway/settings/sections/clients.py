@@ -1,13 +1,17 @@
-"""`clients`: rules that no request could match."""
+"""`clients`: rules that no request could match, and names that services use."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from hashlib import sha256
 
-from gateway.core.clients import Client
+from gateway.core.clients import Client, Naming
+from gateway.core.fleet.service import Service
 from gateway.settings.sections.listen import Listen
 from gateway.settings.yaml.findings import Findings
-from gateway.settings.yaml.tree import MappingNode, child
+from gateway.settings.yaml.tree import MappingNode, Node, Scalar, SequenceNode, child
 
 
 def check_clients(
@@ -33,3 +37,46 @@ def check_clients(
             place = child(node, "certificate")
             message, hint = "no listener asks for certificates", "set `listen[].tls.client_ca`"
             findings.warn(place, "never-matches", message, hint)
+
+
+def resolve_names(
+    services: Sequence[Service], clients: Sequence[Client], root: MappingNode, findings: Findings
+) -> tuple[Service, ...]:
+    """The services with the rules that decide who has an own pace or a bridge; reports unknown names."""
+    return tuple(
+        _with_rules(service, clients, root, findings) if service.paces or service.bridges else service
+        for service in services
+    )
+
+
+def _with_rules(
+    service: Service, clients: Sequence[Client], root: MappingNode, findings: Findings
+) -> Service:
+    node = child(root, "services", service.name)
+    used = {
+        *_names_in(child(node, "offer", "for"), clients, findings),
+        *_names_in(child(node, "bridge"), clients, findings),
+    }
+    last = max((index for index, client in enumerate(clients) if client.name in used), default=-1)
+    rules = tuple(clients[: last + 1])  # the first match counts: earlier ones decide, too
+    written = sha256(f"{service.written} {rules}".encode("utf-8", "surrogatepass")).hexdigest()
+    return replace(service, naming=Naming(rules), written=written if service.written else "")
+
+
+def _names_in(entries: Node | None, clients: Sequence[Client], findings: Findings) -> set[str]:
+    """The names of clients in all `entries` of a key; reports those that are unknown or repeated."""
+    known = {client.name for client in clients}
+    seen: dict[str, Node | None] = {}
+    for entry in entries.items if isinstance(entries, SequenceNode) else ():
+        names = child(entry, "clients")
+        for item in names.items if isinstance(names, SequenceNode) else ():
+            name = item.text if isinstance(item, Scalar) else ""
+            if name not in known and not item.broken and not findings.is_dropped("clients"):
+                close = get_close_matches(name, known, n=1)
+                hint = f"did you mean {close[0]}?" if close else "add an entry with this name to `clients`"
+                findings.bad_value(item, "no entry of `clients` has this name", hint)
+            elif name in seen:
+                line = findings.line_of(seen[name] or item, item)
+                findings.contradiction(item, f"this client is named already ({line})", "name it once")
+            seen.setdefault(name, item)
+    return set(seen)

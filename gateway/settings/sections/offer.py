@@ -218,7 +218,7 @@ def check_floor(service: Service, node: Node | None, findings: Findings) -> None
     all_declared = len(declared) == len(service.backends) and not service.sources
     highest = max((versions.highest for versions in declared), default=None) if all_declared else None
     now = datetime.now(UTC).timestamp()
-    own = min((each.ceiling for each in service.paces.paces if now < each.ends_at), default=None)
+    own = min((each.ceiling for each in service.paces if now < each.ends_at), default=None)
     limits = (
         (service.ceiling, "the ceiling"),
         (highest, "the highest declared version"),

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from difflib import get_close_matches
-from hashlib import sha256
 from typing import final
 
-from gateway.core.clients import Client
 from gateway.core.dialect import Dialect
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.pace import Pace, Paces
-from gateway.core.fleet.service import Service
+from gateway.core.fleet.pace import Pace
 from gateway.core.versions.version import Version
 from gateway.keys.kinds import ListOf, Text
 from gateway.keys.texts import DAY, NAME, VERSION
 from gateway.settings.sections.versions import read_version
 from gateway.settings.yaml.findings import Findings
-from gateway.settings.yaml.tree import MappingNode, Node, Scalar, SequenceNode, child
+from gateway.settings.yaml.tree import Node, child
 
 
 @final
@@ -56,8 +52,8 @@ def read_paces(
     dialect: Dialect,
     node: Node | None,
     findings: Findings,
-) -> Paces:
-    """The own paces of clients, whose names `resolve_paces` checks. `node`: the key `offer`."""
+) -> tuple[Pace, ...]:
+    """The own paces of clients, whose names `resolve_names` checks. `node`: the key `offer`."""
     scheme, paces = dialect.scheme, []
     declared = [backend.declared for backend in backends if backend.declared]
     lowest = min((one.lowest for one in declared), default=None) if len(declared) == len(backends) else None
@@ -89,40 +85,4 @@ def read_paces(
                 "write a later day, or remove the entry",
             )
         paces.append(Pace(each.clients, own, each.until))
-    return Paces(tuple(paces))
-
-
-def resolve_paces(
-    services: Sequence[Service], clients: Sequence[Client], root: MappingNode, findings: Findings
-) -> tuple[Service, ...]:
-    """The services with the rules of `clients` that decide who has an own pace; reports unknown names."""
-    return tuple(
-        _with_rules(service, clients, root, findings) if service.paces.paces else service
-        for service in services
-    )
-
-
-def _with_rules(
-    service: Service, clients: Sequence[Client], root: MappingNode, findings: Findings
-) -> Service:
-    known = {client.name for client in clients}
-    seen: dict[str, Node | None] = {}
-    entries = child(root, "services", service.name, "offer", "for")
-    for entry in entries.items if isinstance(entries, SequenceNode) else ():
-        names = child(entry, "clients")
-        for item in names.items if isinstance(names, SequenceNode) else ():
-            name = item.text if isinstance(item, Scalar) else ""
-            if name not in known and not item.broken and not findings.is_dropped("clients"):
-                close = get_close_matches(name, known, n=1)
-                hint = f"did you mean {close[0]}?" if close else "add an entry with this name to `clients`"
-                findings.bad_value(item, "no entry of `clients` has this name", hint)
-            elif name in seen:
-                line = findings.line_of(seen[name] or item, item)
-                findings.contradiction(item, f"this client is named already ({line})", "name it once")
-            seen.setdefault(name, item)
-    last = max((index for index, client in enumerate(clients) if client.name in seen), default=-1)
-    rules = tuple(clients[: last + 1])  # the first match counts: earlier ones decide, too
-    written = sha256(f"{service.written} {rules}".encode("utf-8", "surrogatepass")).hexdigest()
-    return replace(
-        service, paces=replace(service.paces, rules=rules), written=written if service.written else ""
-    )
+    return tuple(paces)

@@ -26,6 +26,7 @@ from gateway.keys.kinds import SHARED, ListOf, Table, Text, matching, reject, se
 from gateway.keys.texts import FLAG, LINE, VERSION, one_of
 from gateway.settings.sections.access import WrittenAccess, read_access
 from gateway.settings.sections.backend import BACKEND, WrittenBackend, check_backends, read_backends
+from gateway.settings.sections.bridge import WrittenBridge, read_bridges
 from gateway.settings.sections.dialect import check_rules, read_dialect
 from gateway.settings.sections.headers import Headers, read_header_edits
 from gateway.settings.sections.lifecycle import WrittenLifecycle, read_lifecycle
@@ -102,6 +103,13 @@ class WrittenService:
         {},
         reason="Nothing is deprecated.",
         example={"deprecated": {"below": "1.46", "since": "2026-01-15"}},
+    )
+    bridge: tuple[WrittenBridge, ...] = ListOf(section(WrittenBridge, title="Bridge")).key(
+        (),
+        "Clients that cannot be changed: where a version would be refused to them, the nearest one on offer "
+        "is served. `X-Skewgate-Bridged` in the response names both. Bodies are not converted.",
+        reason="A request is executed at the version that it asks for, or not at all.",
+        example=[{"clients": ["old-ci"], "match": "nearest_later", "until": "2099-06-30"}],
     )
     releases: Mapping[str, str] = Table(LINE, VERSION).key(
         {},
@@ -294,6 +302,7 @@ class _ServiceReader:
             ceiling=ceiling,
             lifecycle=read_lifecycle(written.lifecycle, dialect, ceiling, child(node, "lifecycle"), findings),
             paces=read_paces(offer.for_, ceiling, backends, dialect, child(node, "offer"), findings),
+            bridges=read_bridges(written.bridge, child(node, "bridge"), findings),
             floor=read_floor(offer.floor, dialect, child(node, "offer", "floor"), findings),
             default_version=read_default_version(
                 written.default_version, dialect, child(node, "default_version"), findings

@@ -52,6 +52,7 @@ CODES: Final[Mapping[str, str]] = {
     "duplicate-match": "two services that match the same requests, or a host that is listed twice",
     "duplicate-release": "a release that the dialect already has, with another version",
     "duplicate-url": "two backends of a service with the same URL (warning)",
+    "ends-soon": "a bridge that ends within 30 days (warning)",
     "engine": "a service that an engine cannot serve (`check --engine` only)",
     "own-address": "a backend that is the gateway itself",
     "reserved-header": "a header that the dialect or the gateway itself needs",

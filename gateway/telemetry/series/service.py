@@ -118,6 +118,10 @@ class OfService(Group, level=SERVICE):
         {"version": UpTo(MAX_VERSIONS)},
     )
     deprecated_requests = counter("Requests served at a version whose end is announced (`lifecycle`).")
+    bridged_requests = counter(
+        "Requests executed at another version than the requested one (`bridge`): a later one is up.",
+        {"direction": ("up", "down")},
+    )
     offer_changes = counter(
         "Moves of an end of the offer.",
         {"bound": ("min", "max"), "direction": ("up", "down")},

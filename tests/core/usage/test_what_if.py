@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 
 from gateway.core.agreement.attachment import Agreed
 from gateway.core.agreement.record import AgreedRecord
+from gateway.core.clients import Client, Naming
 from gateway.core.decision.decision import Forward, Refuse, decide
 from gateway.core.decision.operations import NO_OPERATIONS, OperationRule, Operations, PathTemplate
 from gateway.core.dialect import Advertisement, DefaultKind, DefaultVersion, VersionMatch
 from gateway.core.fleet.admission import Maintenance
+from gateway.core.fleet.bridge import Bridge, BridgeMatch
 from gateway.core.fleet.fleet import Pin
-from gateway.core.fleet.pace import Pace, Paces
+from gateway.core.fleet.pace import Pace
 from gateway.core.fleet.service import Policy
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.http.message import RequestHead
@@ -71,15 +73,15 @@ def who(found: Mapping[str, Any]) -> list[tuple[str, str, str, str, int]]:
 # --- one row is judged as its request was ------------------------------------------------------------------
 
 
-def decided(base: Snapshot, path: str, version: str | None) -> tuple[str, str]:
+def decided(base: Snapshot, path: str, version: str | None, client: str = "") -> tuple[str, str]:
     """Result and version with which a request is decided; no version if it is refused."""
     head = RequestHead("GET", path, "", () if version is None else (("x-version", version),))
-    decision = decide(base, head, "", {}, 0, {})
+    decision = decide(base, head, "", {}, 0, {}, client_name=client)
     assert isinstance(decision, Forward | Refuse)
     resolution = decision.resolution
     if resolution.missing_operation is not None:
         return "missing_operation", ""
-    if resolution.result in {"served", "unavailable"}:
+    if resolution.result in {"served", "unavailable", "bridged"}:
         return resolution.result or "", resolution.version_text
     return resolution.result or "", ""
 
@@ -137,6 +139,17 @@ def test_a_row_is_judged_as_its_request(
     now = snapshot({"old": old, "new": new}, **more)
 
     assert as_pair(judge(now.views["toy"], row_of(now, *request))) == decided(now, *request)
+
+
+@given(ranges, services, requests, st.sampled_from(BridgeMatch))
+def test_a_row_of_a_bridged_client_is_judged_as_its_request(
+    served: Advertisement, more: dict[str, Any], request: tuple[str, str | None], match: BridgeMatch
+) -> None:
+    bridge = Bridge(("ci",), match, date(1970, 1, 1))
+    now = snapshot({"one": served}, bridges=(bridge,), naming=Naming((Client("ci", "curl"),)), **more)
+    own = now.views["toy"].for_client("ci", 0.0)
+
+    assert as_pair(judge(own, row_of(now, *request))) == decided(now, *request, client="ci")
 
 
 @given(ranges, services, requests, st.sampled_from(["min", "max"]), st.integers(1, 10))
@@ -232,7 +245,7 @@ def test_a_lower_maximum_moves_latest() -> None:
 
 
 def test_an_own_pace_refuses_and_moves_its_client_alone() -> None:
-    paces = Paces((Pace(("cron",), XY.require("1.3"), date(1970, 1, 1) + timedelta(days=TODAY)),))
+    paces = (Pace(("cron",), XY.require("1.3"), date(1970, 1, 1) + timedelta(days=TODAY)),)
     before, after = view(), view(paces=paces)
     rows = [
         row(asked, each, named=named)
@@ -245,6 +258,19 @@ def test_an_own_pace_refuses_and_moves_its_client_alone() -> None:
     assert who(answer(record(*rows), 30, after, before)) == [("cron", "1.3", "1.5", "served", 10)]
     ended = record(*rows, until=TODAY + 1)
     assert who(answer(ended, 30, before, after)) == []
+
+
+def test_a_bridge_moves_its_client_where_others_are_refused() -> None:
+    bridge = Bridge(("ci",), BridgeMatch.NEAREST, date(1970, 1, 1) + timedelta(days=TODAY))
+    before = view(bridges=(bridge,))
+    rows = [row(asked, client, named=True) for client in ("ci", "osc") for asked in ("1.2", "1.4")]
+
+    found = answer(record(*rows), 30, before, changed(before, "min", "1.3", 1.0))
+    assert who(found) == [("ci", "1.2", "1.3", "bridged", 10), ("osc", "1.2", "", "below_min", 10)]
+    folded = record(row("1.2", "ci", named=True, operation="GET /…"))
+    assert answer(folded, 30, before, changed(before, "min", "1.3", 1.0))["incomplete"] == [
+        "10 requests cannot be judged: not known what they asked for, or what will be on offer"
+    ]
 
 
 def test_days_and_operations_of_one_client_are_added_up() -> None:
