@@ -127,3 +127,11 @@ def seconds(low: float, high: float) -> Callable[[str], float]:
         return number
 
     return read
+
+
+def header_line(text: str) -> tuple[str, str]:
+    """Read a header, written `Name: value`."""
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip() or not text.isprintable() or not text.isascii():
+        raise ValueError("must be 'Name: value'")
+    return name.strip(), value.strip()

@@ -16,19 +16,12 @@ import click
 
 from gateway.cli import admin_client
 from gateway.cli.admin_client import AdminOptions
-from gateway.cli.command import find_config, output_option, read_settings, usage_error, verb
+from gateway.cli.command import find_config, header_line, output_option, read_settings, usage_error, verb
 from gateway.core.http.message import METHOD, Header, method_of_text
 from gateway.runtime.terminal import Paint, Style, TableCell, plain, span, table
 
 CANDIDATE_COLUMNS: Final = ("BACKEND", "TRIED", "FRESHNESS", "SERVES", "IN FLIGHT", "URL", "WHY")
 LEFT_OUT_COLUMNS: Final = ("BACKEND", "FRESHNESS", "SERVES", "WHY NOT")
-
-
-def _header(text: str) -> Header:
-    name, colon, value = text.partition(":")
-    if not colon or not name.strip() or "\n" in text or "\r" in text:
-        raise ValueError("must be 'Name: value'")
-    return name.strip(), value.strip()
 
 
 def _method(text: str) -> str:
@@ -56,7 +49,7 @@ def _path(text: str) -> str:
     "-H",
     "--header",
     multiple=True,
-    type=_header,
+    type=header_line,
     metavar="'Name: value'",
     help="header of the request",
 )

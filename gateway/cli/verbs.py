@@ -19,6 +19,7 @@ VERBS: Final[Mapping[str, str]] = {
     "status": "show services, offers, the phase of the upgrade, and backends",
     "usage": "show which client uses which version, and what may be missing",
     "simulate": "show which clients a change would refuse or move to another version",
+    "rehearse": "send safe requests at two versions to one server, and compare the answers",
     "pin": "limit a service's offer to a version or a release",
     "unpin": "remove a service's pin",
     "raise": "raise the lowest version that a service offers, if nobody needs less",

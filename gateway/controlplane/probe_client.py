@@ -104,10 +104,18 @@ class ProbeClient:
     async def _send(
         self, request: ProbeRequest, service: Service, backend: Backend
     ) -> ProbeResponse | ProbeFault:
-        """Send one request of a probe. Only here, exceptions of the libraries become texts for operators."""
         head = _request_head(request, service, backend)
+        return await self.exchange(
+            lambda: ProbeConnection(head, service.limits.document, _why_unusable), service, backend
+        )
+
+    async def exchange(
+        self, make: Callable[[], ProbeConnection], service: Service, backend: Backend
+    ) -> ProbeResponse | ProbeFault:
+        """Send one request on a connection that `make` makes for each address. The caller sets a deadline.
+        Only here, exceptions of the libraries become texts for operators."""
         try:
-            connection = await self._connect(head, service, backend)
+            connection = await self._connect(make, service, backend)
         except OSError as error:
             return _no_connection(backend, error)
         try:
@@ -117,23 +125,24 @@ class ProbeClient:
                 return _no_connection(backend, error)
             return ProbeFault("protocol", f"the connection broke: {printable(reason_of(error), 200)}")
 
-    async def _connect(self, head: bytes, service: Service, backend: Backend) -> ProbeConnection:
+    async def _connect(
+        self, make: Callable[[], ProbeConnection], service: Service, backend: Backend
+    ) -> ProbeConnection:
         """Connect to the first address of the backend that accepts. Each has an equal share of the time, and
         so has the response: a silent address does not keep the others from being tried."""
         if backend.socket_path:
-            return await self._connect_to("", head, service, backend)
+            return await self._connect_to("", make(), service, backend)
         *others, last = await self._resolve(backend.host)
         for address in others:
             with suppress(OSError):  # a TimeoutError is one, too
                 async with asyncio.timeout(service.probe.timeout / (len(others) + 2)):
-                    return await self._connect_to(address, head, service, backend)
-        return await self._connect_to(last, head, service, backend)
+                    return await self._connect_to(address, make(), service, backend)
+        return await self._connect_to(last, make(), service, backend)
 
     async def _connect_to(
-        self, address: str, head: bytes, service: Service, backend: Backend
+        self, address: str, connection: ProbeConnection, service: Service, backend: Backend
     ) -> ProbeConnection:
         loop, tls = asyncio.get_running_loop(), backend.tls
-        connection = ProbeConnection(head, service.limits.document, _why_unusable)
         try:
             if backend.socket_path:
                 await loop.create_unix_connection(lambda: connection, backend.socket_path)
@@ -157,12 +166,14 @@ class ProbeClient:
         return connection
 
 
+def default_host(backend: Backend) -> str:
+    """The `Host` of a request that is for the backend itself."""
+    return backend.authority.removesuffix(":80" if backend.tls is None else ":443")
+
+
 def _request_head(request: ProbeRequest, service: Service, backend: Backend) -> bytes:
     """The head of a probe's request. Of two headers with one name the operator's counts."""
-    default_port = ":80" if backend.tls is None else ":443"
-    headers = CIMultiDict[str](
-        {"Host": backend.authority.removesuffix(default_port), "User-Agent": "skewgate"}
-    )
+    headers = CIMultiDict[str]({"Host": default_host(backend), "User-Agent": "skewgate"})
     headers.update(request.headers)
     headers.update(service.probe.headers)
     headers["Accept-Encoding"] = "identity"

@@ -1,4 +1,4 @@
-"""One GET request of a probe on a connection of its own, and the response to it.
+"""One request of a probe on a connection of its own, and the response to it.
 
     create_connection -> connection_made: the request is sent -> llhttp reads the response -> `response`
 
@@ -31,15 +31,23 @@ CheckHead: TypeAlias = Callable[[int, Headers], ProbeFault | None]
 @final
 class ProbeConnection(asyncio.Protocol):
     """Connection of a probe. Sends `request` when it is made; a body has at most `max_body` bytes. It closes
-    itself when `response` is done."""
+    itself when `response` is done. `bodiless`: the response ends with its head, as that to a HEAD."""
 
-    def __init__(self, request: bytes, max_body: int, check_head: CheckHead) -> None:
+    def __init__(
+        self,
+        request: bytes,
+        max_body: int,
+        check_head: CheckHead = lambda status, headers: None,
+        *,
+        bodiless: bool = False,
+    ) -> None:
         self.response: asyncio.Future[ProbeResponse | ProbeFault]
         """The response, or what is wrong with it; an `OSError` if the connection broke."""
         self.response = asyncio.get_running_loop().create_future()
         self._request = request
         self._max_body = max_body
         self._check_head = check_head
+        self._bodiless = bodiless
         self._transport: asyncio.Transport
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         """llhttp; None when the connection has ended, since the two hold each other."""
@@ -103,6 +111,8 @@ class ProbeConnection(asyncio.Protocol):
         fault = self._check_head(status, self._headers)
         if fault is not None:
             self._finish(fault)
+        elif self._bodiless:
+            self.on_message_complete()
 
     def on_body(self, piece: bytes) -> None:
         self._body += piece

@@ -23,7 +23,7 @@ EXIT_CODES: Final = (
     ("0", "success; after `run`, a complete drain"),
     ("1", "failure at run time: no gateway responds, it refuses, a decision of `test` differs"),
     ("2", "bad usage, or a configuration with an error"),
-    ("3", "`simulate`: somebody is affected"),
+    ("3", "`simulate`: somebody is affected; `rehearse`: something is changed or refused"),
     ("4", "`simulate`: nobody is affected as far as is known"),
 )
 VARIABLES: Final = (

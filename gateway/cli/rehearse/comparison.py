@@ -1,0 +1,125 @@
+"""Comparison of one server's answers to a request at an older and a newer version, without values. Pure.
+
+A path such as `$.nodes[*].extra.*` has `[*]` for items of a list, and `*` for keys that are data. A report
+may be shown to anybody, so a key in doubt counts as data. What differs between the answers at the older
+version changes by itself, and does not count.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Sequence
+from enum import StrEnum
+from itertools import zip_longest
+from typing import Final, NamedTuple, TypeAlias, final
+
+from gateway.core.dialect import ProbeResponse
+
+Difference: TypeAlias = tuple[str, str]
+"""A path, and what is there at the newer version: `added`, `changed` or `removed`."""
+Answer: TypeAlias = ProbeResponse | str
+"""An answer, or the reason why there is none that can be compared."""
+
+_MISSING: Final = object()
+_NAME: Final = re.compile(r"(?!(?=.*[0-9])[0-9a-fA-F-]{8})[A-Za-z_$@][A-Za-z0-9_$:-]{0,63}")
+"""Key of an object, unless it looks like an id."""
+_CONSTANT: Final = re.compile(r"[A-Z][A-Z0-9_]*")
+_FREE: Final = frozenset({"addresses", "annotations", "driver_info", "driver_internal_info", "extra"}) | {
+    *("extra_specs", "instance_info", "labels", "metadata", "properties", "system_metadata")
+}
+"""Members of known APIs, in lower case, in which clients and operators keep what they like."""
+
+
+class Result(StrEnum):
+    """Result for a request or an operation, the worst one last."""
+
+    NOT_COMPARED = "not compared"
+    SAME = "the same"
+    ADDITIONS = "only additions"
+    CHANGED = "changed"
+    STATUS = "status differs"
+    REFUSED = "refused"
+
+
+@final
+class Comparison(NamedTuple):
+    """Comparison of the answers to one request."""
+
+    result: Result
+    why: str = ""
+    differences: frozenset[Difference] = frozenset()
+    unstable: frozenset[str] = frozenset()
+    """Paths that differ between the answers at the older version alone."""
+
+
+def judge(older: Sequence[Answer], newer: Answer) -> Comparison:
+    """Compare answers at the older version, at least two, with the one at the newer version."""
+    answers = [each for each in (*older, newer) if not isinstance(each, str)]
+    if len(answers) <= len(older):
+        return Comparison(
+            Result.NOT_COMPARED, next(each for each in (*older, newer) if isinstance(each, str))
+        )
+    *before, then = (each.status for each in answers)
+    status = before[0]
+    if before.count(status) < len(before):
+        return Comparison(Result.NOT_COMPARED, "its status changes by itself")
+    if status in {401, 403, 407, 429} or status >= 500 or (status >= 400 and then >= 400):
+        return Comparison(Result.NOT_COMPARED, f"status {status}")
+    if status != then:
+        result = Result.REFUSED if status < 400 <= then < 500 else Result.STATUS
+        return Comparison(result, f"{status}, then {then}")
+    if all(each.body == answers[0].body for each in answers):
+        return Comparison(Result.SAME)
+    try:
+        first, *others, last = (json.loads(each.body) for each in answers)
+    except (ValueError, RecursionError):
+        return Comparison(Result.NOT_COMPARED, "not JSON")
+    unstable = frozenset(path for each in others for path, _ in differences(first, each))
+    found = frozenset(each for each in differences(first, last) if each[0] not in unstable)
+    kinds = {kind for _, kind in found}
+    result = Result.CHANGED if kinds - {"added"} else Result.ADDITIONS if kinds else Result.SAME
+    return Comparison(result, "", found, unstable)
+
+
+def differences(
+    before: object, after: object, path: str = "$", *, free: bool = False
+) -> Iterator[Difference]:
+    """Differences between two bodies. `free`: all keys below are data."""
+    if before is _MISSING or after is _MISSING:
+        yield path, "added" if before is _MISSING else "removed"
+    elif isinstance(before, dict) and isinstance(after, dict):
+        keys = dict.fromkeys((*before, *after))
+        hidden = free or _are_data(keys) or _is_map(before) or _is_map(after)
+        for key in keys:
+            place = f"{path}.{'*' if hidden else key}"
+            pair = before.get(key, _MISSING), after.get(key, _MISSING)
+            yield from differences(*pair, place, free=free or key.lower() in _FREE)
+    elif isinstance(before, list) and isinstance(after, list):
+        for one, other in _paired(before, after):
+            yield from differences(one, other, f"{path}[*]", free=free)
+    elif before != after or isinstance(before, bool) != isinstance(after, bool):  # to Python, true is 1
+        yield path, "changed"
+
+
+def _are_data(keys: Collection[str]) -> bool:
+    """Whether one of the keys is no name, or all are constants, as resource classes and traits are."""
+    return not all(map(_NAME.fullmatch, keys)) or bool(keys and all(map(_CONSTANT.fullmatch, keys)))
+
+
+def _is_map(found: dict[str, object]) -> bool:
+    """Whether all values, of several, are objects with the same keys."""
+    shapes = {frozenset(each) if isinstance(each, dict) else None for each in found.values()}
+    return len(found) > 1 and len(shapes) == 1 and None not in shapes
+
+
+def _paired(before: Sequence[object], after: Sequence[object]) -> Iterator[tuple[object, object]]:
+    """Items of two lists: those with the same identity, or else at the same place."""
+    for name in ("uuid", "id", "name", "rel"):
+        one, other = (
+            {str(each[name]): each for each in items if isinstance(each, dict) and name in each}
+            for items in (before, after)
+        )
+        if one and len(one) == len(before) and len(other) == len(after):
+            return ((one.get(key, _MISSING), other.get(key, _MISSING)) for key in {**one, **other})
+    return zip_longest(before, after, fillvalue=_MISSING)
