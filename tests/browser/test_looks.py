@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session"), py
 ENDING: Final = """\
     default_version: minimum
     offer: {floor: "1.31", for: [{clients: [cron, nightly-report], ceiling: "1.58", until: 2099-06-30}]}
+    bridge: [{clients: [appliance], match: nearest_later, until: 2099-06-30}]
     lifecycle:
       deprecated: {below: "1.46", since: 2026-01-15, link: "https://docs.example/baremetal/deprecations"}
       sunset: {below: "1.40", at: 2099-06-30, link: "https://docs.example/baremetal/deprecations"}
@@ -36,6 +37,7 @@ CLIENTS: Final = """\
 clients:
   - {name: cron, user_agent: cron}
   - {name: nightly-report, header: {X-Job: report}}
+  - {name: appliance, user_agent: appliance}
 """
 
 See = Callable[[str], Awaitable[None]]

@@ -36,6 +36,9 @@ def lifecycle(below: str) -> str:
     )
 
 
+BRIDGE: Final = "[{clients: [all], match: nearest_later, until: 2099-12-31}]"
+
+
 @final
 class Front:
     """A gateway with one service, and the recorder through which its clients come."""
@@ -62,6 +65,10 @@ class Front:
         self._read += len(found)
         return found
 
+    def bridged(self) -> list[str | None]:
+        """What each response since the last call says about a bridge."""
+        return [each.response.get("X-Skewgate-Bridged") for each in self.exchanges() if each.response]
+
     def announced(self) -> list[bool]:
         """Whether each response since the last call announces the end of its version."""
         return [
@@ -73,7 +80,8 @@ class Front:
 
 @asynccontextmanager
 async def in_front_of(service: str, port: int, **keys: str) -> AsyncIterator[Front]:
-    async with gateway_of(configuration(service_of(service, [port], **keys))) as gateway:
+    clients = "clients:\n  - {name: all, networks: [127.0.0.0/8]}\n"
+    async with gateway_of(configuration(service_of(service, [port], **keys)) + clients) as gateway:
         testbed = Testbed(gateway, [], "", service)
         await testbed.until(lambda view: view.offer.phase is Phase.UNIFORM)
         with Recorder(service, gateway.addresses[0][1]) as recorder:
@@ -112,6 +120,20 @@ async def test_ironics_clients_under_a_raised_floor(
         assert "only supports a minimum of 1.46 and a maximum of 1.115" in configured.text
 
 
+async def test_ironics_clients_over_a_bridge(servers: dict[str, RunningServer], clients: Clients) -> None:
+    async with in_front_of("baremetal", servers["new"].port, bridge=BRIDGE) as front:
+        front.raise_to(1, 46)
+        calls = [("create", "bridged"), ("show", "bridged"), ("delete", "bridged")]
+        session = await front.session(clients.ironicclient, calls, "1.30")
+        assert not any(each.error for each in session.results), session
+        assert session.version == "1.30", "it does not know"
+        assert front.bridged() == ["1.30 -> 1.46"] * 3
+        assert (await front.command(clients.baremetal, "node", "list", version="1.30")).code == 0
+        assert front.bridged() == ["1.30 -> 1.46"]
+        configured = (await front.session(clients.sdk, LIST, "1.30")).only_error()
+        assert configured.error == "ConfigException", "it asks for the range first"
+
+
 # --- Nova --------------------------------------------------------------------------------------------------
 
 
@@ -135,3 +157,12 @@ async def test_novas_clients_while_the_end_is_announced_and_under_a_raised_floor
             assert "Minimum is 2.40 and maximum is 2.104." in refused.text
         assert (await front.session(compute_clients.nova, LIST, "2.60")).values() == [[]]
         assert (await front.session(compute_clients.compute_sdk, LIST)).values() == [[]]
+
+
+async def test_novas_clients_over_a_bridge(nova_port: int, compute_clients: ComputeClients) -> None:
+    async with in_front_of("compute", nova_port, dialect="nova", bridge=BRIDGE) as front:
+        front.raise_to(2, 40)
+        assert (await front.session(compute_clients.nova, LIST, "2.30")).values() == [[]]
+        assert front.bridged() == ["2.30 -> 2.40"]
+        refused = (await front.session(compute_clients.nova, LIST, "2.latest")).only_error()
+        assert refused.error == "NotAcceptable", "a document is never bridged"
