@@ -27,6 +27,7 @@ from gateway.admin.effects import (
     below_minimum,
     hides_nothing,
     leaves_unserved,
+    only_served_by,
     refuses_unversioned,
 )
 from gateway.admin.responses import json_response
@@ -100,9 +101,15 @@ async def lower_floor(context: AdminContext, service: str) -> CommandResult:
     return await _apply(context, service, Raise(None))
 
 
-async def set_drained(context: AdminContext, service: str, backend: str, *, drained: bool) -> CommandResult:
-    """Drains a backend, whose requests in flight finish, or enables it. Raises 404 and 503."""
-    member_of(view_of(context, service), backend)
+async def set_drained(
+    context: AdminContext, service: str, backend: str, *, drained: bool, stays_served: bool = False
+) -> CommandResult:
+    """Drains a backend, whose requests in flight finish, or enables it. Raises 404, 409 (`stays_served`: a
+    version on offer would have no backend left that can serve it) and 503."""
+    member = member_of(view := view_of(context, service), backend)
+    if stays_served and drained and (unserved := only_served_by(view, member)):
+        versions = unserved.format(view.service.dialect.scheme)
+        raise web.HTTPConflict(text=f"no other backend that is up and in service serves {versions}")
     warning_of = leaves_unserved if drained else _no_warning
     return await _apply(context, service, Drain(backend, drained=drained), warning_of)
 
@@ -190,9 +197,11 @@ class _CommandEndpoints:
     async def set_drained(self, request: web.Request) -> web.StreamResponse:
         await request.read()
         names = request.match_info
-        drained = names["verb"] == "drain"
+        drained, stays_served = names["verb"] == "drain", "served" in request.query
         return self._status(
-            await set_drained(self._context, names["service"], names["backend"], drained=drained)
+            await set_drained(
+                self._context, names["service"], names["backend"], drained=drained, stays_served=stays_served
+            )
         )
 
     def _status(self, result: CommandResult) -> web.StreamResponse:

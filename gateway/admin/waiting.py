@@ -35,7 +35,7 @@ none."""
 REPEAT: Final = 1.0
 """Seconds after which backends that have not answered are probed again."""
 UNCONFIRMED: Final = ("not every worker and replica has acknowledged yet",)
-PARAMETERS: Final = ("offer", "phase", "backend", "serves", "drained", "asked", "seconds")
+PARAMETERS: Final = ("offer", "phase", "backend", "answers", "serves", "drained", "asked", "seconds")
 
 
 @final
@@ -46,6 +46,8 @@ class Wanted(NamedTuple):
     """Version that must be on offer."""
     phase: str | None = None
     backend: str | None = None
+    answers: bool = False
+    """Whether `backend` must answer a probe."""
     serves: Version | None = None
     """Version that `backend` must serve."""
     drained: bool = False
@@ -84,12 +86,12 @@ def _read_wanted(view: ServiceView, query: Mapping[str, str]) -> Wanted:
         read_ceiling(view.service, "version", query[name]) if name in query else None
         for name in ("offer", "serves")
     )
-    wanted = Wanted(offer, phase, backend, serves, "drained" in query)
-    if (backend is None) != (serves is None and not wanted.drained) or wanted == Wanted():
+    of_backend = "answers" in query or serves is not None, "drained" in query
+    if (backend is None) is any(of_backend) or not (offer or phase or backend):
         raise web.HTTPBadRequest(
-            text="give `offer`, `phase`, or `backend` with `serves` or `drained`: something to wait for"
+            text="give `offer`, `phase`, or `backend` with `answers`, `serves` or `drained`"
         )
-    return wanted
+    return Wanted(offer, phase, backend, of_backend[0], serves, of_backend[1])
 
 
 async def _wait(
@@ -160,7 +162,7 @@ def reasons(wanted: Wanted, view: ServiceView, sight: Sight | None, why: str = "
         found.append(f"no probe that was sent since has ended at {', '.join(sorted(sight.unprobed))}")
     elif wanted.offer is not None and wanted.offer not in view.offer.versions:
         found.append(f"{form(wanted.offer)} is not on offer{because}")
-    if wanted.serves is not None and wanted.backend not in sight.serves:
+    if wanted.answers and wanted.backend not in sight.serves:
         found.append(f"no probe that was sent since is answered by {wanted.backend}")
     elif wanted.serves is not None and wanted.serves not in sight.serves[wanted.backend or ""]:
         serves = sight.serves[wanted.backend or ""].format(view.service.dialect.scheme) or "no version"

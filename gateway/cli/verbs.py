@@ -27,6 +27,7 @@ VERBS: Final[Mapping[str, str]] = {
     "drain": "take a backend out of service; requests in flight are finished",
     "enable": "put a drained backend back into service",
     "wait": "wait until a version is offered, an upgrade is complete, or a backend is ready",
+    "roll": "upgrade the members of a service one by one, each with a command",
     "forget": "end the registration of a replica that will not come back",
     "reload": "reload the configuration of a running gateway",
     "healthcheck": "check whether a running gateway is ready",
@@ -42,6 +43,7 @@ MODULES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("pin", "unpin", "drain", "enable", "forget", "reload"), "operator_commands"),
     **dict.fromkeys(("raise", "lower"), "floors"),
     **dict.fromkeys(("version", "schema", "completion"), "about"),
+    "roll": "roll.command",
 }
 """Modules that several verbs share, by verb. Every other verb is in the module of its own name."""
 

@@ -44,7 +44,8 @@ class _MistakeError(AdminError):
     """Error: the condition can never hold."""
 
 
-def _duration(text: str) -> float:
+def read_timeout(text: str) -> float:
+    """Read a duration of the command line. Raises `ValueError`."""
     try:
         return read_duration(text)
     except TextRefused:
@@ -54,21 +55,21 @@ def _duration(text: str) -> float:
 def timeout_option(default: str, text: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Add `--timeout`, a duration that is given in seconds."""
     return click.option(
-        "--timeout", metavar="DURATION", type=_duration, default=default, show_default=True, help=text
+        "--timeout", metavar="DURATION", type=read_timeout, default=default, show_default=True, help=text
     )
 
 
 @verb(
     "wait",
-    "Give --offer, --phase, or --backend with --serves or --drained; all that are given must hold, by probes "
-    "that were sent after this began. When the time is over it prints what it still waits for, and the exit "
+    "Give --offer, --phase or --backend; all that are given must hold, by probes that were sent after this "
+    "began. When the time is over it prints what it still waits for, and the exit "
     "code is 1.",
 )
 @options
 @service_argument
 @click.option("--offer", metavar="VERSION", help="the version is offered")
 @click.option("--phase", metavar="PHASE", help="the upgrade is in this phase: `uniform` is its end")
-@click.option("--backend", metavar="BACKEND", help="backend for --serves and --drained")
+@click.option("--backend", metavar="BACKEND", help="the backend answers; or see --serves, --drained")
 @click.option("--serves", metavar="VERSION", help="the backend serves the version")
 @click.option("--drained", is_flag=True, help="the backend is drained and has no request in flight")
 @timeout_option("10m", "maximum time, as `90s` or `10m`")
@@ -84,11 +85,13 @@ def wait(
 ) -> int:
     """Wait until a condition holds on every live replica."""
     given = [(name, text) for name, text in versions.items() if text is not None]
-    if (backend is not None) != (drained or versions["serves"] is not None):
-        usage_error("--backend goes with --serves or --drained")
-    query = [*given, *([("backend", backend)] if backend is not None else []), *[("drained", "")] * drained]
+    if backend is None and (drained or versions["serves"] is not None):
+        usage_error("--serves and --drained need --backend")
+    query = [*given, *[("drained", "")] * drained]
+    if backend is not None:
+        query += [("backend", backend), *[("answers", "")] * (not drained)]
     if not query:
-        usage_error("give --offer, --phase, or --backend with --serves or --drained")
+        usage_error("give --offer, --phase or --backend")
     admin = admin_client.find(where)
     try:
         state, waits_for = until_holds(admin, service, query, timeout)
@@ -101,9 +104,11 @@ def wait(
     return 0
 
 
-def until_holds(admin: AdminClient, service: str, query: Query, timeout: float) -> Waited:
-    """Wait until the conditions in `query` hold. Raises `AdminError` if they never can, or if no gateway
-    responds at first."""
+def until_holds(
+    admin: AdminClient, service: str, query: Query, timeout: float, *, patient: bool = False
+) -> Waited:
+    """Wait until the conditions in `query` hold. Raises `AdminError` if they never can or, unless `patient`,
+    if no gateway responds at first."""
     end, asked, waits_for = time.monotonic() + timeout, "", ["for a first answer of the gateway"]
     while True:
         try:
@@ -113,7 +118,7 @@ def until_holds(admin: AdminClient, service: str, query: Query, timeout: float) 
         except (_MistakeError, TokenError):
             raise
         except AdminError as problem:
-            if not asked:
+            if not (asked or patient):
                 raise
             waits_for = [str(problem)]
             time.sleep(PAUSE)

@@ -1,0 +1,316 @@
+"""The verb `roll`: carries out the plan of a rolling upgrade, one member after the other, and reports it.
+
+    drain -> idle -> command -> fresh probe -> enable -> gate -> journal
+
+A gateway that is replaced meanwhile is asked again. Whatever fails, the member stays drained, and the journal
+says so.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from shutil import which
+from typing import Any, Final, NamedTuple, final
+
+import click
+
+from gateway.cli import admin_client
+from gateway.cli.admin_client import AdminClient, AdminOptions
+from gateway.cli.command import file_option, usage_error, verb
+from gateway.cli.operator_commands import BackendName, offer_line, service_argument
+from gateway.cli.roll.gate import Counts, GateResult, Limits, judge, lost, peers, read_counts, since
+from gateway.cli.roll.plan import Plan, Planned, make_plan
+from gateway.cli.roll.progress import Progress, read_progress
+from gateway.cli.usage import shown_client
+from gateway.cli.wait import PAUSE, read_timeout, timeout_option, until_holds
+from gateway.errors import AdminError, TokenError
+from gateway.runtime.terminal import plain, print_error, span
+
+TICK: Final = 1.0
+"""Seconds between two looks at a member in the gate."""
+SKIPPED: Final = "warning: {} is skipped: somebody else has drained it"
+REPLACED: Final = 503
+"""Status of commands to a gateway while another takes over from it."""
+
+
+def _gate_option(name: str, kind: Any, default: object, text: str) -> Callable[..., Any]:  # noqa: ANN401
+    """Return one option of the gate, with its default."""
+    return click.option(f"--gate{name}", type=kind, default=default, show_default=True, help=text)
+
+
+@verb(
+    "roll",
+    "For each member of the service, the oldest version first: drain it, wait until it is idle, run the "
+    "command, wait until it answers a probe that was sent after that, enable it, and judge it by requests. "
+    "A step that fails ends it with exit code 1, and leaves the member drained; run again, it goes on "
+    "there.\n\nIn the command, {name} and {url} stand for the member. It is run without a shell.",
+)
+@admin_client.options
+@service_argument
+@click.option("--exec", "command", metavar="COMMAND", required=True, help="command that upgrades a member")
+@click.option("--expect", metavar="VERSION", help="version that each member must serve after its upgrade")
+@click.option("--before", metavar="COMMAND", help="command that is run once, before the first member")
+@click.option("--after", metavar="COMMAND", help="command that is run once, after the last member")
+@timeout_option("10m", "maximum time of each wait")
+@_gate_option("", read_timeout, "60s", "time for which a member is judged: no request lost, no ejection")
+@_gate_option("-requests", click.IntRange(1), Limits().requests, "fewer say nothing about 5xx, and pass")
+@_gate_option("-points", click.FloatRange(0), Limits().points, "percentage points of 5xx above the others")
+@click.option("--allow-unserved", is_flag=True, help="also drain the last member that serves a version")
+@click.option("--dry-run", is_flag=True, help="print the plan, and which clients will notice")
+@file_option("--journal", "progress", text="what is done; default: the report's name with .json")
+@file_option("--report", text="file for the report, in Markdown")
+def roll(
+    *,
+    where: AdminOptions,
+    service: str,
+    dry_run: bool,
+    progress: Path | None,
+    report: Path | None,
+    gate: float,
+    gate_requests: int,
+    gate_points: float,
+    **options: Any,  # noqa: ANN401 - those of `_Options`
+) -> int:
+    """Upgrade all members of a service. Raises `AdminError`."""
+    options |= {name: _words(options[name]) for name in ("command", "before", "after")}
+    path = progress or (report or Path(f"roll-{service}.md")).with_suffix(".json")
+    if path == report:
+        usage_error("give the journal another name than the report")
+    limits = Limits(gate, gate_requests, gate_points)
+    admin = admin_client.find(where)
+    if service not in admin.status()["services"]:  # without a retry: there may be no gateway
+        usage_error(f"there is no service {service!r}")
+    one = _Roll(admin, read_progress(path, service), path, report, limits, _Options(**options))
+    return one.show() if dry_run else one.run()
+
+
+def _words(text: str | None) -> Sequence[str]:
+    """Split a command into words. Bad usage if it cannot be one."""
+    try:
+        words = shlex.split(text or "")
+    except ValueError as problem:
+        usage_error(f"{text!r} is no command: {problem}")
+    if text is not None and (not words or ("{" not in words[0] and which(words[0]) is None)):
+        usage_error(f"{text!r} is no command: {words[0] if words else 'it'} is not found")
+    return words
+
+
+@final
+class _Options(NamedTuple):
+    """Options of the verb that say how members are upgraded."""
+
+    command: Sequence[str]
+    before: Sequence[str]
+    after: Sequence[str]
+    expect: str | None
+    timeout: float
+    allow_unserved: bool
+
+
+@final
+class _Roll:
+    """One run of a rolling upgrade."""
+
+    def __init__(
+        self,
+        admin: AdminClient,
+        progress: Progress,
+        path: Path,
+        report: Path | None,
+        limits: Limits,
+        options: _Options,
+    ) -> None:
+        self._admin, self._progress, self._path, self._report = admin, progress, path, report
+        self._limits, self._options = limits, options
+        self._service: dict[str, Any] = {}
+        """The service in the status that was read last."""
+
+    def _plan(self) -> Plan:
+        self._refresh()
+        plan = make_plan(self._service, self._progress.finished, self._progress.drained)
+        for name in plan.skipped:
+            print_error(SKIPPED.format(name))
+        if problem := (self._service.get("skew") or {}).get("problem"):
+            print_error(f"warning: {plain(problem)}")
+        return plan
+
+    def show(self) -> int:
+        """Print the plan, and which clients will notice the upgrade."""
+        for each in self._plan().members:
+            print(f"{each.name} ({each.range}): {plain(shlex.join(each.words(self._options.command)))}")
+        rows = (row for row in self._usage() if row["requested"] == "latest")
+        names = sorted({f"{plain(shown_client(row))} ({row['requests']} requests)" for row in rows})
+        print(f"a higher maximum changes `latest` for: {', '.join(names) or 'nobody, as far as is known'}")
+        return 0
+
+    def run(self) -> int:
+        """Upgrade every member that is planned, and return the exit code."""
+        plan, refused, name, progress = self._plan(), self._refused(), "", self._progress
+        progress.write(self._path)  # rather now than when a member is drained
+        try:
+            if self._options.before and not progress.prepared:
+                _execute(self._options.before)
+            progress.prepared = True
+            for number, each in enumerate(plan.members, 1):
+                name = each.name
+                self._refresh()
+                if self._service["backends"][name]["drained"] and progress.drained != name:
+                    plan.skipped.append(name)
+                    print_error(SKIPPED.format(name))
+                    continue
+                self._member(each, f"[{number}/{len(plan.members)}] {name}")
+            name = ""
+            if self._options.after:
+                _execute(self._options.after)
+            progress.complete = not plan.skipped
+        except (AdminError, KeyboardInterrupt) as problem:
+            self._advise(name, str(problem) or "interrupted")
+            return 1
+        finally:
+            for client, number in self._refused().items():
+                if number > (before := refused.get(client, 0)):
+                    progress.refused[client] = progress.refused.get(client, 0) + number - before
+            progress.write(self._path, self._report)
+        print(offer_line({"services": {progress.service: self._service}}, progress.service))
+        print(f"{len(progress.finished)} members upgraded, {progress.lost} requests lost; see {self._path}")
+        return 0
+
+    def _advise(self, name: str, problem: str) -> None:
+        """Print what has failed, and what to do."""
+        print_error(plain(f"{name or 'roll'} failed: {problem}"))
+        done = self._progress.finished
+        if name:
+            stays = "stays drained" if self._progress.drained == name else "is in service"
+            print_error(f"{name} {stays}; finished: {', '.join(done) or 'none'}")
+        print_error("next: mend the cause, and run the same command again: it goes on there")
+        print_error(
+            "to go back: `skewgate pin` the old maximum if the offer has risen, then `roll` the old release "
+            f"out to {', '.join([*done, name] if name else done)} with another --journal"
+        )
+
+    def _member(self, member: Planned, title: str) -> None:
+        """Upgrade one member. Raises `AdminError`."""
+        progress, options, name = self._progress, self._options, member.name
+        began, before, result, judged = time.monotonic(), self._counts(), "failed", GateResult("-")
+        try:
+            print(f"{title} ({member.range}): drain", flush=True)
+            self._drain(name)
+            self._wait(name, "drained")
+            _execute(member.words(options.command))
+            self._wait(name, "serves" if options.expect else "answers", options.expect or "")
+            self._order("enable", name)
+            progress.drained = ""
+            progress.write(self._path)
+            print(f"{title}: enabled, judged for {self._limits.seconds:g} s", flush=True)
+            judged = self._gate(name)
+            if not judged.passes:
+                with suppress(AdminError):  # by now it may be the last one that serves a version
+                    self._drain(name)
+                raise AdminError(f"gate: {judged.text}")
+            result = "upgraded"
+            progress.finished.append(name)
+            print(f"{title}: {result}; {judged.text}", flush=True)
+        finally:
+            counts = since(before, self._counts())
+            self._refresh()
+            offer, backend = self._service["offer"], self._service["backends"].get(name, {})
+            step = {
+                "member": name,
+                "before": member.range,
+                "after": span(backend.get("min"), backend.get("max"), "no version"),
+                "seconds": round(time.monotonic() - began),
+                "result": result,
+                "gate": judged.text,
+                "offer": span(offer["min"], offer["max"]),
+                "held": f"{offer['held_rule'] or ''} {', '.join(offer['held_by'])}".strip(),
+                "lost": lost(counts),
+            }
+            progress.steps.append(step)
+            progress.write(self._path)
+
+    def _drain(self, name: str) -> None:
+        """Drain a member, unless it is the last one that serves a version. Raises `AdminError`."""
+        self._progress.drained = name  # before it is: a run that is killed now knows its own drain
+        self._progress.write(self._path)
+        try:
+            self._order("drain", name, [] if self._options.allow_unserved else [("served", "")])
+        except AdminError:
+            self._progress.drained = ""
+            raise
+
+    def _gate(self, name: str) -> GateResult:
+        before, end = self._counts(), time.monotonic() + self._limits.seconds
+        while True:
+            self._refresh()
+            backend = self._service["backends"].get(name)
+            if backend is None or (ejected := backend.get("ejected")):
+                return GateResult("removed" if backend is None else f"ejected: {ejected['reason']}")
+            counts = since(before, self._counts())
+            judged = judge(counts, name, peers(self._service, name), self._limits)
+            if lost(counts) or time.monotonic() >= end:
+                return judged
+            time.sleep(min(TICK, max(0.0, end - time.monotonic())))
+
+    def _wait(self, name: str, condition: str, value: str = "") -> None:
+        query = [("backend", name), (condition, value)]
+        waited = until_holds(self._admin, self._progress.service, query, self._options.timeout, patient=True)
+        if waited.state is None:
+            raise AdminError("; ".join(waited.waits_for))
+
+    def _usage(self) -> Sequence[dict[str, Any]]:
+        """Return usage by client; empty if it is not known."""
+        query = [("service", self._progress.service), ("by", "client")]
+        with suppress(AdminError):
+            response = self._admin.request("GET", "/usage", query)
+            rows: Sequence[dict[str, Any]]
+            rows = admin_client.document_of(self._admin.url, "/usage", *response)["rows"]
+            return rows
+        return ()
+
+    def _refused(self) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for row in self._usage():
+            found[shown_client(row)] += row["refused"]
+        return found
+
+    def _refresh(self) -> None:
+        self._service = self._document("GET", "/status")["services"][self._progress.service]
+
+    def _counts(self) -> Counts:
+        return read_counts(self._send("GET", "/metrics")[1].decode(), self._progress.service)
+
+    def _order(self, command: str, name: str, query: Sequence[tuple[str, str]] = ()) -> None:
+        self._document("POST", BackendName(self._progress.service, name).path(command), query)
+
+    def _document(self, method: str, path: str, query: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
+        return admin_client.document_of(self._admin.url, path, *self._send(method, path, query))
+
+    def _send(self, method: str, path: str, query: Sequence[tuple[str, str]] = ()) -> tuple[int, bytes]:
+        """Send a request, again and again while the gateway is being replaced: all are idempotent."""
+        end = time.monotonic() + self._options.timeout
+        while True:
+            try:
+                status, body = self._admin.request(method, path, query)
+                if status != REPLACED or time.monotonic() >= end:
+                    return status, body
+            except AdminError as problem:
+                if isinstance(problem, TokenError) or time.monotonic() >= end:
+                    raise
+            time.sleep(PAUSE)
+
+
+def _execute(words: Sequence[str]) -> None:
+    """Run a command, with the output of this process. Raises `AdminError` if it fails."""
+    print(f"$ {plain(shlex.join(words))}", flush=True)
+    try:
+        code = subprocess.run(words, stdin=subprocess.DEVNULL, check=False).returncode  # noqa: S603
+    except OSError as problem:
+        raise AdminError(f"the command cannot be started: {problem.strerror}") from None
+    if code:
+        raise AdminError(f"the command ended with {code}")

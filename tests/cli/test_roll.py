@@ -1,0 +1,250 @@
+"""`skewgate roll`: a rolling upgrade by one command, over real sockets, and what stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import aiohttp
+import click
+import pytest
+import yaml
+from aiohttp import web
+
+from gateway.assembly import Gateway
+from gateway.cli import skewgate
+from gateway.cli.roll import command
+from gateway.cli.roll.gate import GateResult
+from gateway.core.fleet.fleet import Drain
+from gateway.demo.ironic import NEW, SERVED, IronicServer
+from gateway.demo.servers import Release
+from tests.cli.conftest import Call
+from tests.cli.test_wait import gateway_of
+from tests.kit.fleets import OLD
+from tests.kit.networks import LOOPBACK
+from tests.kit.processes import ROOT
+
+pytestmark = pytest.mark.processes
+
+CALL = "import sys, urllib.request as r; r.urlopen(sys.argv[1], timeout=60)"
+"""A program that calls a URL, and fails if the answer is an error."""
+
+
+class Installer:
+    """What the command of a roll calls: it replaces a server's release, or fails as the test says."""
+
+    def __init__(self, servers: list[IronicServer]) -> None:
+        self.servers = {each.name: each for each in servers}
+        self.calls: list[str] = []
+        self.fails_at = ""
+        self.called: Callable[[str], None] = lambda name: None
+        self.release: Release = NEW
+        self.port = 0
+
+    @property
+    def command(self) -> str:
+        return f"{sys.executable} -c '{CALL}' http://{LOOPBACK}:{self.port}/{{name}}"
+
+    async def handle(self, request: web.Request) -> web.Response:
+        name = request.path[1:]
+        self.calls.append(name)
+        self.called(name)
+        if name == self.fails_at:
+            return web.Response(status=500)
+        if (server := self.servers.get(name)) is not None:
+            await server.stop()
+            await server.start(self.release)
+        return web.Response()
+
+
+class Bed(NamedTuple):
+    gateway: Gateway
+    servers: list[IronicServer]
+    installer: Installer
+    folder: Path
+    call: Call
+
+    async def roll(self, *more: str) -> tuple[int, str, str]:
+        where = ("--admin", self.gateway.admin_url, "--journal", str(self.folder / "journal.json"))
+        command = ("--exec", self.installer.command, "--gate", "100ms")
+        return await self.call("roll", "baremetal", *where, *command, *more)
+
+    def journal(self) -> dict[str, object]:
+        found = json.loads((self.folder / "journal.json").read_text())
+        assert isinstance(found, dict)
+        return found
+
+
+@asynccontextmanager
+async def bed_of(
+    folder: Path, session: aiohttp.ClientSession, call: Call, *releases: Release
+) -> AsyncIterator[Bed]:
+    async with AsyncExitStack() as stack:
+        servers = [IronicServer(f"api-{number}") for number in range(1, len(releases) + 1)]
+        for server, release in zip(servers, releases, strict=True):
+            await server.start(release)
+            stack.push_async_callback(server.close)
+        installer = Installer(servers)
+        app = web.Application()
+        app.router.add_get("/{name}", installer.handle)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        await web.TCPSite(runner, LOOPBACK, 0).start()
+        installer.port = runner.addresses[0][1]
+        entries = [f"{{name: {each.name}, url: 'http://{LOOPBACK}:{each.port}'}}" for each in servers]
+        gateway = await stack.enter_async_context(gateway_of(folder, entries, session))
+        yield Bed(gateway, servers, installer, folder, call)
+
+
+@pytest.fixture
+async def bed(tmp_path: Path, session: aiohttp.ClientSession, call_main: Call) -> AsyncIterator[Bed]:
+    async with bed_of(tmp_path, session, call_main, OLD, OLD, OLD) as bed:
+        yield bed
+
+
+async def test_every_member_is_upgraded_and_the_report_says_when_the_offer_moved(
+    bed: Bed, session: aiohttp.ClientSession
+) -> None:
+    host, port = bed.gateway.addresses[0]
+    statuses = set()
+
+    async def clients() -> None:
+        while True:
+            async with session.get(f"http://{host}:{port}/v1/nodes", headers={SERVED: "1.31"}) as response:
+                statuses.add(response.status)
+            await asyncio.sleep(0.01)
+
+    load = asyncio.create_task(clients())
+    report = bed.folder / "report.md"
+    before = f"{sys.executable} -c '{CALL}' http://{LOOPBACK}:{bed.installer.port}/before"
+    code, out, _ = await bed.roll(
+        *("--expect", NEW.text, "--report", str(report), "--before", before),
+        *("--after", before.replace("/before", "/after")),
+    )
+    load.cancel()
+
+    assert code == 0
+    assert bed.installer.calls == ["before", "api-1", "api-2", "api-3", "after"]
+    assert "baremetal: offers 1.1-1.90, phase uniform\n3 members upgraded, 0 requests lost" in out
+    assert statuses == {200}
+    assert bed.journal()["complete"] is True
+    text = report.read_text()
+    assert "complete. Lost 0, in 3 steps." in text
+    assert "| api-1 | 1.1-1.58 | 1.1-1.90 |" in text
+    assert "guaranteed api-2, api-3" in text
+    assert max(map(len, out.splitlines())) <= 400  # the command itself is long
+
+
+async def test_a_command_that_fails_stops_it_and_a_second_run_goes_on_there(bed: Bed) -> None:
+    bed.installer.fails_at = "api-2"
+    failed, _, err = await bed.roll()
+    drained = [each.drained for each in bed.gateway.snapshot_holder.current.views["baremetal"].members.all]
+    first_run = bed.journal()
+    # A finished member that shows the old range again, as one that is pinned by its own configuration.
+    await bed.servers[0].stop()
+    await bed.servers[0].start(OLD)
+    bed.installer.fails_at = ""
+    again, out, _ = await bed.roll()
+
+    assert (failed, again) == (1, 0)
+    assert "api-2 failed: the command ended with 1" in err
+    assert "api-2 stays drained; finished: api-1" in err
+    assert "to go back: " in err
+    assert drained == [False, True, False]
+    assert (first_run["finished"], first_run["drained"]) == (["api-1"], "api-2")
+    assert bed.installer.calls == ["api-1", "api-2", "api-2", "api-3"]
+    assert "[1/2] api-2" in out
+
+
+async def test_members_that_somebody_else_has_drained_are_skipped_by_name(bed: Bed) -> None:
+    """Also one that was drained since the upgrade began."""
+    await bed.call("drain", "baremetal/api-2", "--admin", bed.gateway.admin_url)
+
+    def drain_another(name: str) -> None:
+        bed.gateway.snapshot_holder.apply("baremetal", Drain("api-3"))
+
+    bed.installer.called = drain_another
+    code, _, err = await bed.roll("--allow-unserved")
+
+    assert code == 0
+    assert bed.installer.calls == ["api-1"]
+    assert "warning: api-2 is skipped: somebody else has drained it" in err
+    assert "warning: api-3 is skipped: somebody else has drained it" in err
+    assert bed.journal()["complete"] is False
+
+
+async def test_the_oldest_comes_first_and_the_last_of_a_version_is_not_drained(
+    tmp_path: Path, session: aiohttp.ClientSession, call_main: Call
+) -> None:
+    async with bed_of(tmp_path, session, call_main, NEW, OLD) as bed:
+        dry, plan, _ = await bed.roll("--dry-run")
+        code, _, _ = await bed.roll()
+    assert (dry, code) == (0, 0)
+    assert plan.index("api-2 (1.1-1.58)") < plan.index("api-1 (1.1-1.90)")
+    assert bed.installer.calls == ["api-2", "api-1"]
+
+    other = tmp_path / "one"
+    other.mkdir()
+    async with bed_of(other, session, call_main, OLD) as bed:
+        refused, _, err = await bed.roll()
+        allowed, _, _ = await bed.roll("--allow-unserved")
+    assert (refused, allowed) == (1, 0)
+    assert "no other backend that is up and in service serves 1.1-1.58" in err
+    assert bed.installer.calls == ["api-1"]
+
+
+async def test_a_member_that_the_gate_does_not_pass_is_drained_again(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "judge", lambda *_: GateResult("1000 requests, 9.0 % 5xx, others 0.0 %"))
+    code, _, err = await bed.roll()
+
+    drained = [each.drained for each in bed.gateway.snapshot_holder.current.views["baremetal"].members.all]
+    assert (code, drained) == (1, [True, False, False])
+    assert "api-1 failed: gate: 1000 requests, 9.0 % 5xx, others 0.0 %" in err
+    assert "api-1 stays drained; finished: none" in err
+
+
+async def test_a_member_that_does_not_serve_what_is_expected_stays_drained(bed: Bed) -> None:
+    bed.installer.release = OLD
+    code, _, err = await bed.roll("--expect", NEW.text, "--timeout", "1s")
+
+    assert code == 1
+    assert "api-1 failed: api-1 serves 1.1-1.58" in err
+    assert bed.installer.calls == ["api-1"]
+
+
+@pytest.mark.parametrize(
+    "argv, why",
+    [
+        (("--exec", "no-such-program {name}"), "is no command: no-such-program is not found"),
+        (("--exec", "'"), "is no command"),
+        (("--exec", "true", "--gate", "soon"), "must be a duration"),
+        (("--exec", "true", "--report", "a.json"), "another name than the report"),
+    ],
+)
+async def test_bad_usage_is_exit_2(call_main: Call, argv: tuple[str, ...], why: str) -> None:
+    ended = await call_main("roll", "baremetal", *argv)
+
+    assert (ended.code, ended.out) == (2, "")
+    assert why in ended.err
+
+
+def test_the_tasks_for_ansible_are_commands_that_exist() -> None:
+    """Their arguments are read as the command line reads them."""
+    tasks = yaml.safe_load((ROOT / "deploy/ansible/upgrade-member.yaml").read_text())
+    argvs = [task["ansible.builtin.command"]["argv"] for task in tasks if "delegate_to" in task]
+
+    for program, *argv in argvs:
+        values = [word.replace("{{ expect }}", "1.90").replace("{{ ", "").replace(" }}", "") for word in argv]
+        name, found, rest = skewgate.resolve_command(click.Context(skewgate), values)
+        assert found is not None
+        assert (program, name) == ("skewgate", argv[0])
+        found.make_context(argv[0], rest)
+    assert [argv[1] for argv in argvs] == ["drain", "wait", "enable"]
