@@ -403,9 +403,8 @@ def resolve(
         )
     bridged = ""
     if isinstance(negotiated, Refusal):
-        refusal, negotiated = negotiated, None
-        if view.bridge is not None and not endpoint.document:  # who is refused may ask for the range
-            negotiated = view.bridge.version_for(refusal, dialect.scheme)
+        refusal = negotiated
+        negotiated = view.bridged(refusal, endpoint)
         if negotiated is None:
             response = for_client(view, dialect.refuse(refusal, endpoint, headers))
             return _refused_version(view, endpoint, refusal, response)

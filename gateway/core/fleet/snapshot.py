@@ -19,7 +19,7 @@ from gateway.core.agreement.ladder import Vote
 from gateway.core.clients import NO_CLIENTS, Client, Clients
 from gateway.core.decision.routing import Routes
 from gateway.core.decision.selection import Candidates, SelectionTable
-from gateway.core.dialect import Endpoint
+from gateway.core.dialect import Endpoint, Refusal
 from gateway.core.fleet.bridge import Bridge
 from gateway.core.fleet.fleet import (
     AdvertisementRestored,
@@ -172,6 +172,14 @@ class ServiceView:
             if wall_time < end:
                 return view
         return self
+
+    def bridged(self, refusal: Refusal, endpoint: Endpoint) -> Version | None:
+        """Version at which a bridge has a request executed in place of its refusal; None: it is refused. So
+        is a document, unless its version is in the path: who is refused may ask for it without one."""
+        dialect = self.service.dialect
+        if self.bridge is None or (endpoint.document and not dialect.target_has_version):
+            return None
+        return self.bridge.version_for(refusal, dialect.scheme)
 
     def with_agreed(self, agreed: Agreed | None, now: float) -> ServiceView:
         """A copy of the service's view with another agreed state, which decides its requests from now on."""

@@ -169,12 +169,11 @@ def judge(view: ServiceView, row: RowKey) -> Judgement | None:
     version, result = negotiate(requested, offer.versions, default, match), _SERVED
     method, _, path = row.operation.partition(" ")
     if isinstance(version, Refusal):
-        refused = Judgement(version.reason.value)
-        found = None if view.bridge is None else view.bridge.version_for(version, scheme)
-        if found is None or service.dialect.endpoint(method, path, "").document:
-            return refused
+        found = view.bridged(version, service.dialect.endpoint(method, path, ""))
+        if found is None:
+            return Judgement(version.reason.value)
         if path.endswith("…"):
-            return None  # documents are never bridged
+            return None  # not every document is bridged
         version, result = found, NegotiationResult.BRIDGED
     operation = None if path.endswith("…") else service.operations.find(method, path)
     if operation is not None and version not in operation.versions:

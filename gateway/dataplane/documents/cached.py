@@ -94,7 +94,7 @@ class CachedDocument:
         )
         edits = resolution.response_edits
         response = response if edits is None else edits.edit_response(response)
-        return response.with_headers(*service.naming.private)
+        return response.with_headers(*service.naming.private, *resolution.bridged_header)
 
     def shown_version(self, offered: VersionSet) -> Version | None:
         """Version that clients are shown for this document; None: it had none, or none that is on offer."""
@@ -163,7 +163,7 @@ class CachedDocuments:
         return LocalAnswer(
             response,
             LocalReason.KNOWN_DOCUMENT,
-            result=NegotiationResult.SERVED,
+            result=NegotiationResult.BRIDGED if resolution.bridged else NegotiationResult.SERVED,
             version=cached.version_text(resolution),
         )
 

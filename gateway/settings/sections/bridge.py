@@ -29,8 +29,8 @@ class WrittenBridge:
     match: BridgeMatch = field(
         metadata=member_of(BridgeMatch).required(
             "The version on offer that counts. nearest_later lifts what is below the offer; nearest_earlier "
-            "lowers what is above it; nearest does both. Requests without a version, malformed or signed "
-            "ones, and those for documents are never bridged.",
+            "lowers what is above it; nearest does both. Never bridged: requests without a version, "
+            "malformed and signed ones, and documents without a version in their path.",
             reason="Only the operator knows which differences these clients can bear.",
             example="nearest_later",
         )
