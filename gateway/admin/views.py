@@ -109,7 +109,7 @@ def _service(service: ServiceStatus) -> dict[str, Any]:
             for each in own
         ]
     if (lifecycle := view.service.lifecycle) is not None:
-        shown["lifecycle"] = {"announced": lifecycle.sentence(scheme)} | {
+        shown["lifecycle"] = {"announced": lifecycle.sentence(scheme, service.gateway.now)} | {
             name: {"below": scheme.format(line.below), "date": line.day.isoformat(), "link": line.link}
             for name, line in lifecycle.lines.items()
         }

@@ -19,6 +19,8 @@ from typing import Final, final
 from gateway.controlplane.certificate_watch import CertificateWatch
 from gateway.controlplane.discovery.discovery import Discovery, Retargetable
 from gateway.controlplane.snapshot_holder import Configured, SnapshotHolder
+from gateway.core.fleet.brownouts import Window
+from gateway.core.fleet.lifecycle import Line
 from gateway.core.fleet.limits import SERVICE_LIMITS
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.timeouts import SERVICE_TIMEOUTS
@@ -157,6 +159,9 @@ class Reloader:
             return self._refuse(loaded, loaded.errors)
         if restart := tuple(_changed(self._started, settings)):
             return self._refuse(loaded, [_needs_restart(key, loaded) for key in restart], restart)
+        if opened := _brownouts(settings, self._wall()) - _brownouts(self.settings, self._wall()):
+            text = "a brown-out would begin or change at once; write a later time, or restart the gateway"
+            return self._refused([f"{name}: {text}" for name in sorted(name for name, *_ in opened)])
         try:
             contexts = await asyncio.to_thread(read_contexts, backends_tls(settings.services))
         except CertificateError as error:  # a file has changed since it was checked
@@ -218,6 +223,16 @@ def _needs_restart(key: str, loaded: Loaded) -> Problem:
         "restart the gateway, or restore the old value; the old file stays in force",
         width=at.width,
     )
+
+
+def _brownouts(settings: Settings, now: float) -> set[tuple[str, Window, Line | None, bool]]:
+    """Open brown-outs: service, window, and what is refused."""
+    found = [
+        (one.name, one.lifecycle, one.lifecycle.brownout_at(now))
+        for one in settings.services
+        if one.lifecycle
+    ]
+    return {(name, window, each.deprecated, each.unsafe) for name, each, window in found if window}
 
 
 def _changed(started: Settings, wanted: Settings) -> Iterator[str]:

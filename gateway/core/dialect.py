@@ -122,18 +122,22 @@ class RefusalReason(StrEnum):
     BELOW_MIN = "below_min"
     ABOVE_MAX = "above_max"
     MALFORMED = "malformed"
+    BROWNOUT = "brownout"
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Refusal of a requested version that leads to no version on offer."""
+    """Refusal of a requested version: it leads to no version on offer, or is in a brown-out."""
 
     reason: RefusalReason
     requested: RequestedVersion
     version: Version | None
-    """Requested version, or the constant of the default version; None: malformed."""
+    """Requested version, or the constant of the default version; None: malformed. In a brown-out the version
+    that would be executed."""
     offered: VersionSet
+    text: str = ""
+    """Sentences for the client in place of the dialect's own; empty: the dialect's."""
 
 
 @final

@@ -61,7 +61,7 @@ def off() -> Text[None]:
 # --- numbers, durations, sizes
 
 DURATION_PATTERN: Final = "[0-9]{1,9}(?:ms|s|m|h)"
-_DAY: Final = "(?:19[7-9][0-9]|[2-9][0-9]{3})-[0-9]{2}-[0-9]{2}"
+DAY_PATTERN: Final = "(?:19[7-9][0-9]|[2-9][0-9]{3})-[0-9]{2}-[0-9]{2}"
 _DURATION: Final = re.compile(r"([0-9]{1,9})(ms|s|m|h)", re.ASCII)
 _SIZE: Final = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)", re.ASCII)
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -112,7 +112,7 @@ def read_wait(text: str, otherwise: str = "") -> float:
 def read_day(text: str) -> date:
     """Read a day of the calendar: `2026-12-01`."""
     with suppress(ValueError):
-        if re.fullmatch(_DAY, text, re.ASCII):
+        if re.fullmatch(DAY_PATTERN, text, re.ASCII):
             return date.fromisoformat(text)
     return reject("not a day of the calendar since 1970", "write YYYY-MM-DD; it begins at 00:00 UTC")
 
@@ -257,7 +257,7 @@ DURATION: Final = Text(read_duration, matching(DURATION_PATTERN))
 WAIT: Final = Text(read_wait, matching(DURATION_PATTERN))
 PERCENTAGE: Final = Text(read_percentage, {"type": "string", "pattern": "^(?:[1-9][0-9]?|100)%$"})
 FLAG: Final = Text(read_flag, {"type": "boolean"})
-DAY: Final = Text(read_day, matching(_DAY))
+DAY: Final = Text(read_day, matching(DAY_PATTERN))
 NAME: Final = written_as(
     NAME_PATTERN,
     "a name must have 1 to 64 letters, digits, `_`, `.` or `-`",

@@ -33,7 +33,7 @@ MAX_LINE: Final = 2_048
 _ERRORS: Final = 400
 _AGENT: Final = b"\r\nuser-agent:"
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-_VERSIONED: Final = EXECUTED | {NegotiationResult.UNAVAILABLE}
+_VERSIONED: Final = EXECUTED | {NegotiationResult.UNAVAILABLE, NegotiationResult.BROWNOUT}
 _Key: TypeAlias = tuple[Resolution, bytes, str, str, str, str]
 """Resolution, User-Agent, client's name, method, result if it is not that of the resolution, address."""
 

@@ -226,11 +226,13 @@ def explained_json(
     target: str,
     headers: Iterable[Header] = (),
     load: Load = NO_LOAD,
+    *,
+    wall_time: float = 0.0,
 ) -> dict[str, Any]:
     """The explanation of a request that is described by these texts, as the admin listener makes it."""
     table = NameTable.for_requests(snapshot.selected_names)
     head = read_described(method, target, headers, table, Limits())
-    return explain(snapshot, head, head.host, load)
+    return explain(snapshot, head, head.host, load, wall_time=wall_time)
 
 
 def explained(

@@ -154,8 +154,10 @@ def test_the_refusal_of_an_operation_is_served_at_its_version() -> None:
 
 
 def test_the_announcement_in_words() -> None:
-    assert LIFECYCLE.sentence(XY) == "below 1.5 deprecated from 2023-07-01; below 1.3 sunset on 2024-02-29"
-    assert replace(LIFECYCLE, deprecated=None).sentence(XY) == "below 1.3 sunset on 2024-02-29"
+    assert (
+        LIFECYCLE.sentence(XY, 0.0) == "below 1.5 deprecated from 2023-07-01; below 1.3 sunset on 2024-02-29"
+    )
+    assert replace(LIFECYCLE, deprecated=None).sentence(XY, 0.0) == "below 1.3 sunset on 2024-02-29"
 
 
 def test_explain_has_the_headers_where_the_end_is_announced() -> None:

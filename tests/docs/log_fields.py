@@ -68,7 +68,7 @@ ACCESS_LOG: Final = (
         "result",
         "word",
         "What came of negotiating: `served`, `below_min`, `above_max`, `malformed`, `unavailable`, "
-        "`bridged` or `transparent`.",
+        "`bridged`, `brownout` or `transparent`.",
         "nothing was negotiated",
     ),
     LogField(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
@@ -17,6 +18,7 @@ from gateway.core.decision.decision import Forward, decide
 from gateway.core.decision.routing import Routes
 from gateway.core.dialect import Advertisement, Dialect
 from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.brownouts import Schedule
 from gateway.core.fleet.fleet import Drain
 from gateway.core.fleet.lifecycle import Lifecycle, Line
 from gateway.core.fleet.pace import Pace
@@ -128,6 +130,18 @@ def test_a_version_whose_end_is_announced_is_in_no_row_however_it_was_asked_for(
     table = the_table(fleet(ironic, versions, lifecycle=Lifecycle(line)))
     assert {row.version for row in table.rows} == {f"1.{minor}" for minor in range(5, 10)}
     assert all(any(row.asked) for row in table.rows)
+
+
+def test_an_edge_of_a_brownout_changes_no_row() -> None:
+    """Deprecated versions have none, so HAProxy asks the gateway for them all the time."""
+    ironic = Ironic()
+    line = Line(ironic.scheme.require("1.5"), date(2023, 7, 1))
+    versions = VersionSet.read("1.1-1.9", ironic.scheme)
+    tables = [
+        the_table(fleet(ironic, versions, lifecycle=Lifecycle(line, None, windows, unsafe=True)))
+        for windows in ((), (Schedule(int(time.time()) - 3_600, (86_400.0,)),))
+    ]
+    assert tables[0].rows == tables[1].rows
 
 
 def test_a_route_set_that_the_engine_lacks_is_replaced_by_the_largest_one_inside_it() -> None:

@@ -95,13 +95,6 @@ def test_versions_are_those_of_the_dialect() -> None:
             "write 1.20 or less",
         ),
         (
-            "      deprecated: {below: '1.20', since: 2023-07-01}\n      brownouts: []\n",
-            "",
-            "brownouts",
-            "there is no key",
-            "",
-        ),
-        (
             "      sunset: {below: '1.20', at: 2999-12-31, enforce: true}\n",
             "",
             "enforce",

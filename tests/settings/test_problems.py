@@ -446,6 +446,7 @@ def test_every_code_is_explained_and_tried() -> None:
     of_files |= {"sunset-passed"}  # tests/settings/test_lifecycle.py
     of_files |= {"ends-soon"}  # tests/settings/test_bridge.py
     of_files |= {"passed"}  # tests/settings/test_pace.py
+    of_files |= {"brownout"}  # tests/settings/test_brownouts.py
     assert tried | of_files == CODES.keys()
 
 

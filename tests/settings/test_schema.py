@@ -197,9 +197,16 @@ def _complete_skew(service: dict[str, Any]) -> None:
         service["releases"] = {"first": "1.1", "second": "1.2"}
 
 
-def _complete_lifecycle(lifecycle: dict[str, dict[str, str]]) -> None:
+def _complete_lifecycle(lifecycle: dict[str, Any]) -> None:
     """Each line needs a version and a day."""
+    if {"brownouts", "unsafe"} & lifecycle.keys():
+        lifecycle.setdefault("deprecated", {"since": "2026-01-15"})
+        for entry in lifecycle.get("brownouts", ()):
+            begins = {"weekly": "tue 10:00", "from": "2099-07-07"} if {"weekly", "from"} & {*entry} else {}
+            entry |= {"for": "5m", **(begins or {"at": "2099-07-07T10:00Z"}), **entry}
     for name, line in lifecycle.items():
+        if name not in {"deprecated", "sunset"}:
+            continue
         line |= {"below": "1.46", {"deprecated": "since"}.get(name, "at"): "2099-06-30", **line}
 
 

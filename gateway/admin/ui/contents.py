@@ -92,6 +92,7 @@ RESULTS: Final = {
     NegotiationResult.BELOW_MIN: "below the offer",
     NegotiationResult.ABOVE_MAX: "above the offer",
     NegotiationResult.MALFORMED: "not a version",
+    NegotiationResult.BROWNOUT: "deprecated, in a brown-out",
     NegotiationResult.UNAVAILABLE: "on offer, but no backend could serve it",
 }
 """Texts for refused requests by the result of their negotiation."""

@@ -131,17 +131,17 @@ def offer_card(service: ServiceStatus, drawing: Drawing) -> OfferCard:
         then=_then(view),
         pin="" if view.members.pin is None else scheme.format(view.members.pin),
         ceiling="" if ceiling is None else scheme.format(ceiling),
-        notes=tuple(_notes(view.service)),
+        notes=tuple(_notes(view.service, service.gateway.now)),
         floor="" if offer.floor is None else f"{scheme.format(offer.floor)}{', suspended' * offer.suspended}",
         bars=drawing.bars(offer.versions - missing),
         unserved=drawing.bars(missing),
     )
 
 
-def _notes(service: Service) -> Iterator[tuple[str, str]]:
+def _notes(service: Service, now: float) -> Iterator[tuple[str, str]]:
     scheme = service.dialect.scheme
     if service.lifecycle is not None:
-        yield "Announced", service.lifecycle.sentence(scheme)
+        yield "Announced", service.lifecycle.sentence(scheme, now)
     yield from (("Own pace", each.sentence(scheme)) for each in service.paces)
     yield from (("Bridge", each.sentence()) for each in service.bridges)
 

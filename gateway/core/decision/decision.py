@@ -7,6 +7,7 @@ The numbers in the bodies are the stops of docs/ARCHITECTURE.md:
     4  read the requested version                        `resolve`, cached
     5  negotiate                                         `resolve`, cached
        does the operation exist in that version?         `decide`, for every request
+       is the version refused now, in a brown-out?       `decide`, for every request
     6  find the candidates                               `resolve`, cached
        select one of them                                `decide`, for every request
 
@@ -26,13 +27,11 @@ from enum import StrEnum
 from typing import NamedTuple, TypeAlias, final
 
 from gateway.core.decision.local_responses import (
-    RETRY_AFTER,
-    THROTTLED_RETRY_AFTER,
-    error_response,
     for_client,
+    local_answer,
     maintenance_response,
     unavailable,
-    with_retry_after,
+    version_refusal,
 )
 from gateway.core.decision.negotiation import exact_version, negotiate, negotiate_agreed
 from gateway.core.decision.operations import Operation, Operations, possible_methods
@@ -41,7 +40,6 @@ from gateway.core.dialect import (
     DefaultKind,
     DefaultVersion,
     Endpoint,
-    GatewayError,
     MissingOperation,
     Refusal,
     RefusalReason,
@@ -49,13 +47,14 @@ from gateway.core.dialect import (
     RequestedVersion,
 )
 from gateway.core.fleet.backend import Member
+from gateway.core.fleet.lifecycle import Lifecycle
 from gateway.core.fleet.limits import Limits
 from gateway.core.fleet.member_set import MemberSet
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.fleet.timeouts import Timeouts
 from gateway.core.http.header_edits import HeaderEdits
-from gateway.core.http.message import Header, Request, RequestHead, Response, as_mapping, render
+from gateway.core.http.message import Header, Request, Response, as_mapping, render
 from gateway.core.http.request_ids import RequestIds
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
@@ -85,6 +84,7 @@ def document_key(
 
 
 DOCUMENT_METHODS = frozenset({"GET", "HEAD"})
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 MAX_CACHED_REQUEST_SIZE = 512
 """Most bytes of a request's version headers for its decision to be cached: no real version is longer."""
@@ -104,6 +104,7 @@ class NegotiationResult(StrEnum):
     TRANSPARENT = "transparent"
     BRIDGED = "bridged"
     """Result: the requested version is not on offer, and a bridge led to another one."""
+    BROWNOUT = "brownout"
 
 
 EXECUTED = frozenset({NegotiationResult.SERVED, NegotiationResult.BRIDGED})
@@ -149,6 +150,8 @@ class Resolution:
     """Whether the discovery document is answered from the cache; `candidates` are for a cache miss."""
     operations: Operations | None = field(init=False)
     """Operations to check the request against; None: there are none, or no version was negotiated."""
+    brownouts: Lifecycle | None = field(init=False)
+    """Brown-outs that may refuse the request, which a backend would execute at a deprecated version."""
     timeouts: Timeouts = field(init=False)
     limits: Limits = field(init=False)
     request_edits: HeaderEdits | None = field(init=False)
@@ -160,6 +163,7 @@ class Resolution:
         service, match = self.view.service, self.view.service.match
         negotiated = self.result in _NEGOTIATED and self.version is not None
         refused = self.result not in _NEGOTIATED and self.requested is not None
+        executed_at = self.version if self.candidates.tiers and not self.endpoint.document else None
         derived = {
             "version_text": "" if self.version is None else service.dialect.scheme.format(self.version),
             "service": service.name,
@@ -172,6 +176,7 @@ class Resolution:
             and service.maintenance is None
             and self.view.prefers_cached_document(self.endpoint, self.candidates),
             "operations": (service.operations or None) if negotiated else None,
+            "brownouts": service.lifecycle if service.has_brownouts(executed_at) else None,
             "timeouts": service.timeouts,
             "limits": service.limits,
             "request_edits": service.request_edits,
@@ -272,7 +277,7 @@ def decide(
     table that the caller keeps from call to call; entries of a view that is no longer current are ignored.
     `throttled`: services whose rate-limited endpoints have answered too often. `cached_documents`: those that
     the caller can answer. `held_back`, `leases`: as for `selection.select`. `client_name`, `wall_time`: name
-    of the client and seconds since the epoch, which decide about its own pace and its bridge.
+    of the client and seconds since the epoch, which decide about own paces, bridges and brown-outs.
     """
     method, path, query = head.method, head.path, head.query
     # 3. Route.
@@ -294,12 +299,9 @@ def decide(
     if resolution is None or resolution.view is not view:
         resolution = resolve(view, endpoint, head, path, throttled)
         _store(decision_cache, key, resolution, head)
-    # 5, for every request, because the path is not in the key: does the operation exist in this version?
-    if resolution.operations is not None:
-        plain = dialect.operation_path(path)
-        missing = _missing_operation(resolution, resolution.operations, methods, plain)
-        if missing is not None:
-            return _local(missing)
+    # 5, for every request, because path and time are not in the key: is it refused for one of them?
+    if resolution.operations is not None or resolution.brownouts is not None:
+        resolution = _conditional(resolution, head, methods, path, wall_time)
     # 6. Select one of the candidates.
     if resolution.prefers_cached_document and method in DOCUMENT_METHODS:
         document = document_key(view, endpoint, path, query, forwardable=bool(resolution.candidates.tiers))
@@ -318,6 +320,26 @@ def decide(
 
 def _may_name_method(query: str, parameter: str | None) -> bool:
     return parameter is not None and ("%" in query or parameter in query)
+
+
+def _conditional(
+    resolution: Resolution, head: Request, methods: tuple[str, ...], path: str, wall_time: float
+) -> Resolution:
+    """The resolution, or the refusal of its operation, or of its version in a brown-out."""
+    if resolution.operations is not None:
+        plain = resolution.view.service.dialect.operation_path(path)
+        missing = _missing_operation(resolution, resolution.operations, methods, plain)
+        if missing is not None:
+            return missing
+    view, brownouts, requested = resolution.view, resolution.brownouts, resolution.requested
+    window = None if brownouts is None else brownouts.brownout_at(wall_time)
+    if brownouts is None or window is None or requested is None or resolution.offered is None:
+        return resolution
+    if not (brownouts.unsafe or SAFE_METHODS.issuperset((head.method, *methods))):
+        return resolution
+    text = brownouts.refusal(window.end, view.service.dialect.scheme)
+    refusal = Refusal(RefusalReason.BROWNOUT, requested, resolution.version, resolution.offered, text)
+    return _refused_version(view, resolution.endpoint, refusal, head, window.end - wall_time)
 
 
 def _missing_operation(
@@ -374,10 +396,9 @@ def resolve(
         response = maintenance_response(view, view.service.maintenance)
         return Resolution(view, endpoint, response=response, offered=offered)
     if endpoint.answered:
-        response = _answer(view, endpoint, head, path, throttled)
+        response = local_answer(view, endpoint, head, path, throttled)
         return Resolution(view, endpoint, response=response, offered=offered)
-    edits = view.service.request_edits
-    fields = head.fields if edits is None else edits.others(head.fields)
+    fields = _fields(view, head)
     if offer.transparent:
         candidates, lines = view.candidates(None, endpoint), render(fields)
         return _forward(view, endpoint, candidates, lines, result=NegotiationResult.TRANSPARENT)
@@ -406,8 +427,7 @@ def resolve(
         refusal = negotiated
         negotiated = view.bridged(refusal, endpoint)
         if negotiated is None:
-            response = for_client(view, dialect.refuse(refusal, endpoint, headers))
-            return _refused_version(view, endpoint, refusal, response)
+            return _refused_version(view, endpoint, refusal, head)
         assert refusal.version is not None
         bridged = f"{dialect.scheme.format(refusal.version)} -> {dialect.scheme.format(negotiated)}"
     # 6. Candidates, and the header lines with which either kind gets the negotiated version.
@@ -453,30 +473,11 @@ def _negotiated(
     return None if offered is None else negotiate(requested, offered, default, dialect.version_match)
 
 
-def _answer(
-    view: ServiceView, endpoint: Endpoint, head: Request, path: str, throttled: Container[str]
-) -> Response:
-    """The response at an endpoint that the gateway answers; 429 if it has answered too often."""
-    dialect, offered = view.service.dialect, view.offer.offered
-    operations, lifecycle = view.service.operations, view.service.lifecycle
-    if endpoint.rate_limited and view.service.name in throttled:
-        requested = dialect.read_requested(endpoint, as_mapping(head.fields))
-        text = "This document was requested too often."
-        error = GatewayError(429, text, THROTTLED_RETRY_AFTER, offered=offered, requested=requested)
-        return error_response(view, error)
-    local_head = RequestHead(head.method, path, head.query, head.fields)
-    if operations and lifecycle is not None:
-        operations = operations.deprecated_below(lifecycle.below)
-    response = dialect.answer(endpoint, local_head, offered, operations)
-    if response.status == 503:  # nothing is on offer yet
-        response = with_retry_after(view, response, RETRY_AFTER)
-    return for_client(view, response)
-
-
 def _refused_version(
-    view: ServiceView, endpoint: Endpoint, refusal: Refusal, response: Response
+    view: ServiceView, endpoint: Endpoint, refusal: Refusal, head: Request, seconds: float | None = None
 ) -> Resolution:
-    """The refusal of a version, with the response in its place once this replica is detached."""
+    """The refusal of a version, with the response in its place once this replica is detached. `seconds`: as
+    for `version_refusal`."""
     agreed = view.agreed is not None and refusal.reason is not RefusalReason.MALFORMED
     return Resolution(
         view,
@@ -484,10 +485,16 @@ def _refused_version(
         requested=refusal.requested,
         result=NegotiationResult(refusal.reason.value),
         version=refusal.version,
-        response=response,
-        offered=view.offer.offered,
+        response=version_refusal(view, endpoint, refusal, as_mapping(_fields(view, head)), seconds),
+        offered=refusal.offered,
         detached_response=unavailable(view, refusal.requested) if agreed else None,
     )
+
+
+def _fields(view: ServiceView, head: Request) -> tuple[Header, ...]:
+    """Selected header lines of a request, but for those that the configuration changes."""
+    edits = view.service.request_edits
+    return head.fields if edits is None else edits.others(head.fields)
 
 
 def as_detached(refuse: Refuse) -> Refuse:

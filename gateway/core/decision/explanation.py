@@ -26,7 +26,7 @@ from gateway.core.decision.decision import (
 from gateway.core.decision.operations import possible_methods
 from gateway.core.decision.routing import Route
 from gateway.core.decision.selection import ALL_REQUESTS, NO_CANDIDATES, NOBODY, Candidates, Tier, is_full
-from gateway.core.dialect import RequestedKind, RequestedVersion
+from gateway.core.dialect import RefusalReason, RequestedKind, RequestedVersion
 from gateway.core.fleet.backend import Freshness, Member
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.http.message import Request
@@ -247,6 +247,8 @@ def _because(resolution: Resolution, decision: _Routed) -> str:
         if isinstance(decision, Forward):
             return "no version is negotiated at this endpoint: any backend that can answer it may get it"
         return "no version is negotiated at this endpoint, but no backend can answer it"
+    if resolution.result is NegotiationResult.BROWNOUT:
+        return f"{_refused_version(requested, resolution.version_text)} is deprecated, and in a brown-out"
     if _outside(resolution):
         refused = _refused_version(requested, resolution.version_text)
         return f"{refused} is not in the offer {offered}{_NOT_BRIDGED if view.bridge else ''}"
@@ -448,11 +450,11 @@ def _could_serve(member: Member, resolution: Resolution) -> bool | None:
     return resolution.version in member.advertisement.versions
 
 
-_OUTSIDE = frozenset({NegotiationResult.BELOW_MIN, NegotiationResult.ABOVE_MAX, NegotiationResult.MALFORMED})
+_OUTSIDE = frozenset(map(NegotiationResult, RefusalReason))
 
 
 def _outside(resolution: Resolution) -> bool:
-    """Whether the requested version itself was refused, because it is malformed or not on offer."""
+    """Whether the version itself was refused: it is malformed, not on offer, or in a brown-out."""
     return resolution.result in _OUTSIDE and resolution.missing_operation is None
 
 

@@ -1,18 +1,18 @@
 """Responses that the gateway makes itself after routing, in the dialect's format: 503, errors, maintenance.
 
-`for_client` adds to each what all responses of a service have. Dialects make version refusals. Pure.
+`for_client` adds to each what all responses of a service have. Dialects word version refusals. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from math import ceil
 
-from gateway.core.dialect import GatewayError, RequestedVersion
+from gateway.core.dialect import Endpoint, GatewayError, Refusal, RequestedVersion
 from gateway.core.fleet.admission import Maintenance
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.http.json_body import read_json
-from gateway.core.http.message import Header, Response
+from gateway.core.http.message import Header, Request, RequestHead, Response, as_mapping
 
 RETRY_AFTER = 2
 """Seconds of `Retry-After` in a 503: about until the next probes, and the pause of OpenStack clients."""
@@ -60,6 +60,41 @@ def error_response(view: ServiceView, error: GatewayError) -> Response:
     response = view.service.dialect.error_response(error)
     if error.retry_after is not None:
         response = with_retry_after(view, response, error.retry_after)
+    return for_client(view, response)
+
+
+def version_refusal(
+    view: ServiceView,
+    endpoint: Endpoint,
+    refusal: Refusal,
+    headers: Mapping[str, str],
+    seconds: float | None = None,
+) -> Response:
+    """The response that refuses a version. `seconds`: time until it is served again; None: nobody knows."""
+    response = view.service.dialect.refuse(refusal, endpoint, headers)
+    if seconds is None:
+        return for_client(view, response)
+    response = for_client(view, with_retry_after(view, response, ceil(seconds)))
+    return response.with_headers(("Cache-Control", "no-store"))
+
+
+def local_answer(
+    view: ServiceView, endpoint: Endpoint, head: Request, path: str, throttled: Container[str]
+) -> Response:
+    """The response at an endpoint that the gateway answers; 429 if it has answered too often."""
+    dialect, offered = view.service.dialect, view.offer.offered
+    operations, lifecycle = view.service.operations, view.service.lifecycle
+    if endpoint.rate_limited and view.service.name in throttled:
+        requested = dialect.read_requested(endpoint, as_mapping(head.fields))
+        text = "This document was requested too often."
+        error = GatewayError(429, text, THROTTLED_RETRY_AFTER, offered=offered, requested=requested)
+        return error_response(view, error)
+    local_head = RequestHead(head.method, path, head.query, head.fields)
+    if operations and lifecycle is not None:
+        operations = operations.deprecated_below(lifecycle.below)
+    response = dialect.answer(endpoint, local_head, offered, operations)
+    if response.status == 503:  # nothing is on offer yet
+        response = with_retry_after(view, response, RETRY_AFTER)
     return for_client(view, response)
 
 

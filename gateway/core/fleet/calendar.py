@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import merge
 from typing import Literal, NamedTuple, TypeAlias, final
 
 from gateway.core.days import DAY
 from gateway.core.fleet.bridge import WARNED
+from gateway.core.fleet.brownouts import moment
 from gateway.core.fleet.service import Service
 
 Level: TypeAlias = Literal["info", "warning", "error"]
@@ -29,7 +31,7 @@ class Entry(NamedTuple):
 def calendar(service: Service, after: float) -> Iterator[Entry]:
     """Entries of a service later than `after`, in order. The iterator may be endless."""
     once = [*_sunset(service), *_own_paces(service), *_bridges(service)]
-    return iter(sorted(entry for entry in once if entry.at > after))
+    return merge(sorted(entry for entry in once if entry.at > after), _brownouts(service, after))
 
 
 def _sunset(service: Service) -> Iterator[Entry]:
@@ -54,3 +56,13 @@ def _bridges(service: Service) -> Iterator[Entry]:
             yield Entry(bridge.ends_at - days * DAY, "warning", text)
         text = f"the bridge of {', '.join(bridge.clients)} has ended: what they ask for is refused now"
         yield Entry(bridge.ends_at, "warning", text)
+
+
+def _brownouts(service: Service, after: float) -> Iterator[Entry]:
+    lifecycle = service.lifecycle
+    while lifecycle is not None and (window := lifecycle.window_at(after)) is not None:
+        if window.begin > after:
+            text = f"deprecated versions are refused until {moment(window.end)} (brown-out)"
+            yield Entry(window.begin, "warning", text)
+        yield Entry(window.end, "info", "the brown-out has ended: deprecated versions are served again")
+        after = window.end

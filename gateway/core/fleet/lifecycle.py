@@ -1,6 +1,6 @@
 """The announced end of versions: the lines below which they are deprecated, or are to end.
 
-A day is announced before it has come and afterwards, so nothing here reads a clock. Nothing is refused.
+A day is announced before it has come and afterwards, so nothing here reads a clock. Only brown-outs refuse.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from datetime import date
 from typing import Final, final
 
 from gateway.core.days import midnight
+from gateway.core.fleet.brownouts import Schedule, Window, moment
 from gateway.core.http.message import Header
 from gateway.core.versions.version import Scheme, Version
 
@@ -40,6 +41,10 @@ class Lifecycle:
 
     deprecated: Line | None = None
     sunset: Line | None = None
+    brownouts: tuple[Schedule, ...] = ()
+    """Windows in which deprecated versions are refused. They do not overlap, and need `deprecated`."""
+    unsafe: bool = False
+    """Whether brown-outs refuse requests that may change something, too."""
 
     @property
     def lines(self) -> Mapping[str, Line]:
@@ -64,8 +69,31 @@ class Lifecycle:
                     found.append(("Link", f'<{line.link}>; rel="{name.lower()}"'))
         return tuple(found)
 
-    def sentence(self, scheme: Scheme) -> str:
-        """The announcements for people: `below 1.20 deprecated from 2026-01-01; below 1.10 sunset on …`."""
+    def window_at(self, time: float) -> Window | None:
+        """The brown-out at a time, or else the next one; None: there is none any more."""
+        found = (each.window_at(time) for each in self.brownouts)
+        return min((window for window in found if window is not None), default=None)
+
+    def brownout_at(self, time: float) -> Window | None:
+        """The brown-out at a time; None: there is none."""
+        window = self.window_at(time)
+        return None if window is None or time < window.begin else window
+
+    def refusal(self, until: float, scheme: Scheme) -> str:
+        """Sentences for a client that a brown-out refuses: why, until when, and where to read more."""
+        line = self.deprecated
+        assert line is not None, "brown-outs are of deprecated versions"
+        below, link = scheme.format(line.below), f" See {line.link}" if line.link else ""
+        why = f"API versions below {below} are deprecated since {line.day}"
+        return f"{why}, and refused until {moment(until)} (brown-out).{link}"
+
+    def sentence(self, scheme: Scheme, now: float) -> str:
+        """The announcements for people: `below 1.20 deprecated from 2026-01-01; below 1.10 sunset on …`, and
+        the brown-out at this time or the next one."""
         verbs = {"deprecated": "deprecated from", "sunset": "sunset on"}
-        found = self.lines.items()
-        return "; ".join(f"below {scheme.format(each.below)} {verbs[key]} {each.day}" for key, each in found)
+        lines = self.lines.items()
+        found = [f"below {scheme.format(each.below)} {verbs[key]} {each.day}" for key, each in lines]
+        if (window := self.window_at(now)) is not None:
+            begins = "" if window.begin <= now else f" from {moment(window.begin)}"
+            found.append(f"brown-out{begins} until {moment(window.end)}")
+        return "; ".join(found)

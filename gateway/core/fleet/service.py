@@ -252,6 +252,16 @@ class Service:
         """Line below which versions of the service are to end; None: none is announced."""
         return None if self.lifecycle is None else self.lifecycle.sunset
 
+    @property
+    def reads_clock(self) -> bool:
+        """Whether decisions about requests depend on the time of day."""
+        return bool(self.paces or self.bridges or (self.lifecycle is not None and self.lifecycle.brownouts))
+
+    def has_brownouts(self, version: Version | None) -> bool:
+        """Whether a version is refused in brown-outs; false where no version would be executed."""
+        line = None if self.lifecycle is None or not self.lifecycle.brownouts else self.lifecycle.deprecated
+        return line is not None and version is not None and version < line.below
+
     def is_deprecated(self, version: Version | None) -> bool:
         """Whether the end of a served version is announced; false where no version was served."""
         return self.lifecycle is not None and version is not None and version < self.lifecycle.below

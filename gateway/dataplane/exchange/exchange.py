@@ -194,7 +194,7 @@ class Exchange(AttemptOwner):
     def _decide(self) -> Decision:
         request, context, record = self.request, self.context, self.record
         cached_documents: Container[DocumentKey] = context.cached_documents
-        wall_time = context.wall_clock() if record.client_name else 0.0
+        wall_time = context.wall_clock() if context.snapshots.current.reads_clock else 0.0
         while True:
             decision = decide(  # 3 to 6
                 context.snapshots.current,  # 2: taken anew when a version refusal leads here again

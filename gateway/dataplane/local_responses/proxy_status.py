@@ -23,6 +23,7 @@ class LocalReason(StrEnum):
     BELOW_MIN = "below_min"
     ABOVE_MAX = "above_max"
     MALFORMED = "malformed"
+    BROWNOUT = "brownout"
     OPERATION = "operation"
     UNAVAILABLE = "unavailable"
     THROTTLED = "throttled"
@@ -40,6 +41,7 @@ _OF_RESULT: Final = {
     NegotiationResult.BELOW_MIN: LocalReason.BELOW_MIN,
     NegotiationResult.ABOVE_MAX: LocalReason.ABOVE_MAX,
     NegotiationResult.MALFORMED: LocalReason.MALFORMED,
+    NegotiationResult.BROWNOUT: LocalReason.BROWNOUT,
 }
 
 
@@ -64,6 +66,7 @@ ERROR_TYPES: Final[dict[str, str]] = {
     LocalReason.BELOW_MIN: _CLIENT,
     LocalReason.ABOVE_MAX: _CLIENT,
     LocalReason.MALFORMED: _CLIENT,
+    LocalReason.BROWNOUT: _DENIED,
     LocalReason.OPERATION: _CLIENT,
     LocalReason.UNAVAILABLE: _UNAVAILABLE,
     LocalReason.THROTTLED: _DENIED,

@@ -204,7 +204,7 @@ class Chef(Dialect):
         lowest, highest = self._keys
         body = {
             "error": ERROR,
-            "message": f"Specified version {text} not supported",
+            "message": refusal.text or f"Specified version {text} not supported",
             lowest: refusal.offered.lowest[0],
             highest: refusal.offered.highest[0],
         }

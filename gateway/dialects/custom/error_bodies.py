@@ -131,6 +131,8 @@ class ErrorBodies:
 
 
 def _sentence(refusal: Refusal, requested: str, supported: str) -> str:
+    if refusal.text:
+        return refusal.text
     if refusal.version is not None:
         return f"Version {requested} is not supported. Supported: {supported}."
     if not requested:

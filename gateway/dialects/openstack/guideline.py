@@ -205,7 +205,7 @@ class OpenStack(MicroversionDialect):
         response = self._error(
             406,
             profile.refused_title,
-            refusal_text(profile.refused_text, refusal.version, offered),
+            refusal.text or refusal_text(profile.refused_text, refusal.version, offered),
             code=refused_code,
             header_range=offered,
             body_range=offered,

@@ -207,7 +207,8 @@ class Ironic(MicroversionDialect):
         offered = refusal.offered
         same_major = refusal.version.major == offered.lowest.major
         template = UNSUPPORTED_MINOR if same_major else _UNSUPPORTED_MAJOR
-        return _error(406, "Not Acceptable", refusal_text(template, refusal.version, offered), offered)
+        text = refusal.text or refusal_text(template, refusal.version, offered)
+        return _error(406, "Not Acceptable", text, offered)
 
     def error_response(self, error: GatewayError) -> Response:
         """An error response in Ironic's shape, with the range once it is known."""

@@ -196,7 +196,7 @@ class Nova(MicroversionDialect):
         """The response that refuses a version: 406 that echoes it and names the range; 400 if malformed."""
         if refusal.version is None:
             return _fault(400, MALFORMED.format(text=refusal.requested.text))
-        message = refusal_text(UNSUPPORTED, refusal.version, refusal.offered)
+        message = refusal.text or refusal_text(UNSUPPORTED, refusal.version, refusal.offered)
         return _fault(406, message, _version_headers(self.scheme.format(refusal.version)))
 
     def error_response(self, error: GatewayError) -> Response:

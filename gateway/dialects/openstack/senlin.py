@@ -159,7 +159,7 @@ class Senlin(MicroversionDialect):
         """The response that refuses a version, without version headers: 406, or 400 if it is malformed."""
         if refusal.version is None:
             return _malformed(refusal.requested.text, as_json=_accepts_json(headers))
-        message = refusal_text(_UNSUPPORTED, refusal.version, refusal.offered)
+        message = refusal.text or refusal_text(_UNSUPPORTED, refusal.version, refusal.offered)
         return _error(406, "Not Acceptable", message, "InvalidGlobalAPIVersion", BAD_REQUEST)
 
     def error_response(self, error: GatewayError) -> Response:

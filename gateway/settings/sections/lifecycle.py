@@ -9,8 +9,9 @@ from typing import Final
 from gateway.core.dialect import Dialect
 from gateway.core.fleet.lifecycle import Lifecycle, Line
 from gateway.core.versions.version import Version
-from gateway.keys.kinds import section
-from gateway.keys.texts import DAY, VERSION, written_as
+from gateway.keys.kinds import ListOf, section
+from gateway.keys.texts import DAY, FLAG, VERSION, written_as
+from gateway.settings.sections.brownouts import WrittenBrownout, read_brownouts
 from gateway.settings.sections.versions import read_version
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import Node, child
@@ -75,6 +76,18 @@ class WrittenLifecycle:
         reason="Nothing is to end.",
         example={"below": "1.46", "at": "2099-06-30"},
     )
+    brownouts: tuple[WrittenBrownout, ...] = ListOf(section(WrittenBrownout, title="Brownout")).key(
+        (),
+        "Times at which deprecated versions are refused, with the reason and the end. Documents are not.",
+        reason="Only the operator knows when clients may fail.",
+        example=[{"at": "2099-02-03T10:00Z", "for": "5m"}],
+    )
+    unsafe: bool = FLAG.key(
+        default=False,
+        meaning="Whether brown-outs refuse all methods, not only GET, HEAD and OPTIONS.",
+        reason="A client that fails to read does the least harm.",
+        example=True,
+    )
 
 
 def read_lifecycle(
@@ -106,4 +119,5 @@ def read_lifecycle(
     if sunset and sunset.day <= datetime.now(UTC).date():
         message = f"passed: versions below {scheme.format(sunset.below)} are still served, with this `Sunset`"
         found.warn(child(sunset_node, "at"), "sunset-passed", message, "remove it, or write a later day")
-    return Lifecycle(**lines) if lines else None
+    brownouts = read_brownouts(written.brownouts, deprecated, node, found)
+    return Lifecycle(deprecated, sunset, brownouts, written.unsafe) if lines else None

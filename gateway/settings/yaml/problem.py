@@ -44,6 +44,7 @@ CODES: Final[Mapping[str, str]] = {
     "bad-targets": "a file of backends that is not there or cannot be used (warning)",
     "bad-value": "a value that is not valid, or outside its limits",
     "bad-variable": "`${` that does not begin a variable",
+    "brownout": "a brown-out that is open now (warning)",
     "ceiling-below-minimum": "a ceiling under which nothing could be offered",
     "contradiction": "two values that exclude each other",
     "divided": "a limit that is too small to be divided among the workers (warning)",
