@@ -18,6 +18,7 @@ from gateway.core.decision.decision import Forward, decide
 from gateway.core.decision.routing import Routes
 from gateway.core.dialect import Advertisement, Dialect
 from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.bridge import Bridge, BridgeMatch
 from gateway.core.fleet.brownouts import Schedule
 from gateway.core.fleet.fleet import Drain
 from gateway.core.fleet.lifecycle import Lifecycle, Line
@@ -175,6 +176,7 @@ def test_a_route_set_with_another_address_has_another_name() -> None:
         ({"match": Match(path="/baremetal")}, ("match", "path")),
         ({"dialect": Toy()}, ("dialect",)),
         ({"paces": (Pace(("a",), Version(1, 5)),)}, ("offer", "for")),
+        ({"bridges": (Bridge(("a",), BridgeMatch.NEAREST, date(2099, 1, 1)),)}, ("bridge",)),
     ],
 )
 def test_what_cannot_be_expressed_has_a_reason(change: dict[str, object], key: tuple[str, ...]) -> None:

@@ -155,6 +155,7 @@ async def test_metrics_status_page_usage_and_explain_name_it() -> None:
     ]
     assert IS_BRIDGED[1:] in page
     assert [(row["client"], row["requests"], row["refused"]) for row in usage["rows"]] == [("ci", 2, 0)]
+    assert (usage["rows"][0]["bridged"], usage["rows"][0]["versions"]) == (2, {"1.8": 1, "1.9": 1})
     assert (explained["bridged"], explained["decision"]) == ("1.9 -> 1.30", "forward")
 
 

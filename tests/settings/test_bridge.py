@@ -76,6 +76,15 @@ def test_an_entry_that_is_wrong(entry: str, code: str, message: str) -> None:
     assert message in text
 
 
+@pytest.mark.parametrize("networks", ["0.0.0.0/0", "0.0.0.0/0, '::/0'"])
+def test_a_bridge_is_not_for_everybody(networks: str) -> None:
+    everybody = load_text(text_of(ENTRY).replace("user_agent: curl", f"networks: [{networks}]"))
+    some = load_text(text_of(ENTRY).replace("user_agent: curl", f"user_agent: curl, networks: [{networks}]"))
+
+    assert "one of these names is that of every client" in [each.message for each in everybody.problems]
+    assert some.problems == ()
+
+
 def test_a_client_has_one_bridge() -> None:
     assert problems(ENTRY, ENTRY) == [("contradiction", 2, "this client is named already (line 8)")]
 

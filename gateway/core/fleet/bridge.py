@@ -6,7 +6,7 @@ each response names both versions. Values only; `decide` asks where it would ref
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 from typing import Final, final
@@ -14,6 +14,9 @@ from typing import Final, final
 from gateway.core.days import DAY, midnight
 from gateway.core.dialect import Refusal, RequestedKind
 from gateway.core.versions.version import MajorMinor, Scheme, Semantic, Version
+from gateway.keys.kinds import ListOf, Text, section
+from gateway.keys.texts import DAY as DAY_KEY
+from gateway.keys.texts import FLAG, NAME, member_of
 
 WARNED: Final = 30
 """Days before the end of a bridge from which the operator is warned."""
@@ -33,11 +36,36 @@ class BridgeMatch(StrEnum):
 class Bridge:
     """The bridge of some named clients, up to and including a day (UTC)."""
 
-    clients: tuple[str, ...]
-    match: BridgeMatch
-    until: date
-    across_majors: bool = False
-    """Whether the version may have another number before its first dot."""
+    clients: tuple[str, ...] = field(
+        metadata=ListOf(Text(NAME.read, NAME.json), least=1).required(
+            "Names of clients, from `clients`. A client may have one bridge in a service.",
+            reason="Only the operator knows who cannot be changed.",
+            example=["old-ci"],
+        )
+    )
+    match: BridgeMatch = field(
+        metadata=member_of(BridgeMatch).required(
+            "The version on offer that counts. nearest_later lifts what is below the offer; nearest_earlier "
+            "lowers what is above it; nearest does both. Never bridged: requests without a version, "
+            "malformed and signed ones, and documents without a version in their path.",
+            reason="Only the operator knows which differences these clients can bear.",
+            example="nearest_later",
+        )
+    )
+    until: date = field(
+        metadata=DAY_KEY.required(
+            "The last day (UTC). On the next day such requests are refused. The log warns 30 and 7 days "
+            "before.",
+            reason="A bridge without an end is never taken down.",
+            example="2099-06-30",
+        )
+    )
+    across_majors: bool = FLAG.key(
+        default=False,
+        meaning="Whether the version may have another number before its first dot.",
+        reason="A new major is another API.",
+        example=True,
+    )
 
     @property
     def ends_at(self) -> float:
@@ -66,3 +94,9 @@ class Bridge:
         names = f"{', '.join(others)} and {last} are" if others else f"{last} is"
         where = ", also in another major" if self.across_majors else ""
         return f"{names} bridged to the {self.match.replace('_', ' ')} version{where} until {self.until}"
+
+
+BRIDGE: Final = section(
+    Bridge,
+    "A bridge: clients whose requests for a version that is not on offer are executed at the nearest one.",
+)

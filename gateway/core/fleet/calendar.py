@@ -51,9 +51,10 @@ def _own_paces(service: Service) -> Iterator[Entry]:
 
 def _bridges(service: Service) -> Iterator[Entry]:
     for bridge in service.bridges:
-        for days in (WARNED, 7):
-            text = f"in {days} days the bridge ends: {bridge.sentence()}; then what they ask for is refused"
-            yield Entry(bridge.ends_at - days * DAY, "warning", text)
+        text = f"days the bridge ends: {bridge.sentence()}; then what they ask for is refused"
+        yield from (
+            Entry(bridge.ends_at - days * DAY, "warning", f"in {days} {text}") for days in (WARNED, 7)
+        )
         text = f"the bridge of {', '.join(bridge.clients)} has ended: what they ask for is refused now"
         yield Entry(bridge.ends_at, "warning", text)
 

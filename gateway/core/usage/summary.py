@@ -94,6 +94,7 @@ def _row(members: Collection[tuple[RowKey, Count]], by: str, order: Order) -> di
         versions[version_of(key)] += count.requests
         clients[key.client] += count.requests
     key, _ = next(iter(members))
+    bridged = sum(count.requests for key, count in members if key.result == NegotiationResult.BRIDGED)
     return {
         "service": key.service,
         by: _subject(key, by),
@@ -101,6 +102,7 @@ def _row(members: Collection[tuple[RowKey, Count]], by: str, order: Order) -> di
         "requested": key.requested,
         "requests": sum(count.requests for _, count in members),
         "refused": sum(count.requests for key, count in members if is_refused(key)),
+        **({"bridged": bridged} if bridged else {}),
         "first": min(count.first for _, count in members),
         "last": max(count.last for _, count in members),
         "versions": {each: versions[each] for each in sorted(+versions, key=order) if each},
@@ -113,7 +115,7 @@ def asked_for(row: Mapping[str, Any]) -> str:
     """Words how the requests of an answer's row asked for their versions: `1.1, 1.31`, `latest -> 1.58`."""
     kind, names = _KINDS.get(row["requested"], ""), list(row["versions"])
     some = ", ".join(names) if len(names) <= _LISTED else f"{names[0]} to {names[-1]} ({len(names)})"
-    return " -> ".join(filter(None, (kind, some)))
+    return " -> ".join(filter(None, (kind, some))) + (" (bridged)" if row.get("bridged") else "")
 
 
 def is_refused(key: RowKey) -> bool:
@@ -122,8 +124,9 @@ def is_refused(key: RowKey) -> bool:
 
 
 def version_of(key: RowKey) -> str:
-    """Version at which the requests of a row were executed, or else the one that they asked for."""
-    return key.version or key.asked
+    """Version at which the requests of a row were executed, or else, or if they were bridged, the one that
+    they asked for."""
+    return key.asked if key.result == NegotiationResult.BRIDGED else key.version or key.asked
 
 
 def _subject(key: RowKey, by: str) -> str:
@@ -139,8 +142,6 @@ def _fits(key: RowKey, question: Question, order: Order) -> bool:
     if question.below is None:
         return True
     version, limit = version_of(key), order(question.below)
-    if key.result == NegotiationResult.BRIDGED:
-        version = min(version, key.asked, key=order)
     if limit[0] or question.service is None:
         raise QuestionError("`below` must be a version of one service, and this `service` must be given")
     # What cannot be compared may be below, unless it was refused for being above the offer.

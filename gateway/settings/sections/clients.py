@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from hashlib import sha256
+from ipaddress import ip_network
+from typing import Final
 
 from gateway.core.clients import Client, Naming
+from gateway.core.fleet.bridge import WARNED, Bridge
 from gateway.core.fleet.service import Service
 from gateway.settings.sections.listen import Listen
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import MappingNode, Node, Scalar, SequenceNode, child
+
+_ANY_ADDRESS: Final = Client("any", networks=(ip_network("0.0.0.0/0"),))
 
 
 def check_clients(
@@ -53,6 +59,8 @@ def _with_rules(
     service: Service, clients: Sequence[Client], root: MappingNode, findings: Findings
 ) -> Service:
     node = child(root, "services", service.name)
+    for index, bridge in enumerate(service.bridges):
+        _check_bridge(bridge, clients, child(node, "bridge", index), findings)
     used = {
         *_names_in(child(node, "offer", "for"), clients, findings),
         *_names_in(child(node, "bridge"), clients, findings),
@@ -61,6 +69,20 @@ def _with_rules(
     rules = tuple(clients[: last + 1])  # the first match counts: earlier ones decide, too
     written = sha256(f"{service.written} {rules}".encode("utf-8", "surrogatepass")).hexdigest()
     return replace(service, naming=Naming(rules), written=written if service.written else "")
+
+
+def _check_bridge(bridge: Bridge, clients: Sequence[Client], node: Node | None, findings: Findings) -> None:
+    """Report a bridge for everybody, and one that has ended or soon will."""
+    left, place = (bridge.until - datetime.now(UTC).date()).days, child(node, "until")
+    if left < 0:
+        message = "the day has passed: the versions that these clients ask for are refused"
+        findings.warn(place, "passed", message, "write a later day, or remove the entry")
+    elif left < WARNED:
+        message = f"in {left + 1} days the versions that these clients ask for are refused"
+        findings.warn(place, "ends-soon", message, "change the clients, or write a later day")
+    if any(client.name in bridge.clients and client.covers(_ANY_ADDRESS) for client in clients):
+        message = "one of these names is that of every client"
+        findings.contradiction(child(node, "clients"), message, "name the few that cannot be changed")
 
 
 def _names_in(entries: Node | None, clients: Sequence[Client], findings: Findings) -> set[str]:

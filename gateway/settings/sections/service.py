@@ -15,6 +15,7 @@ from typing import Any, Final, final
 
 from gateway.core.dialect import Dialect, ProbePaths
 from gateway.core.fleet.admission import CLIENT_LIMITS, MAINTENANCE, ClientLimits, Maintenance
+from gateway.core.fleet.bridge import BRIDGE, Bridge
 from gateway.core.fleet.connections import REUSE, Reuse
 from gateway.core.fleet.failures import EJECTION_OR_OFF, RETRY, Ejection, Retry
 from gateway.core.fleet.limits import SERVICE_LIMITS, Limits
@@ -26,7 +27,6 @@ from gateway.keys.kinds import SHARED, ListOf, Table, Text, matching, reject, se
 from gateway.keys.texts import FLAG, LINE, VERSION, one_of
 from gateway.settings.sections.access import WrittenAccess, read_access
 from gateway.settings.sections.backend import BACKEND, WrittenBackend, check_backends, read_backends
-from gateway.settings.sections.bridge import WrittenBridge, read_bridges
 from gateway.settings.sections.dialect import check_rules, read_dialect
 from gateway.settings.sections.headers import Headers, read_header_edits
 from gateway.settings.sections.lifecycle import WrittenLifecycle, read_lifecycle
@@ -104,7 +104,7 @@ class WrittenService:
         reason="Nothing is deprecated.",
         example={"deprecated": {"below": "1.46", "since": "2026-01-15"}},
     )
-    bridge: tuple[WrittenBridge, ...] = ListOf(section(WrittenBridge, title="Bridge")).key(
+    bridge: tuple[Bridge, ...] = ListOf(BRIDGE).key(
         (),
         "Clients that cannot be changed: where a version would be refused to them, the nearest one on offer "
         "is served. `X-Skewgate-Bridged` in the response names both. Bodies are not converted.",
@@ -302,7 +302,7 @@ class _ServiceReader:
             ceiling=ceiling,
             lifecycle=read_lifecycle(written.lifecycle, dialect, ceiling, child(node, "lifecycle"), findings),
             paces=read_paces(offer.for_, ceiling, backends, dialect, child(node, "offer"), findings),
-            bridges=read_bridges(written.bridge, child(node, "bridge"), findings),
+            bridges=written.bridge,
             floor=read_floor(offer.floor, dialect, child(node, "offer", "floor"), findings),
             default_version=read_default_version(
                 written.default_version, dialect, child(node, "default_version"), findings
