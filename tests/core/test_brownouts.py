@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from gateway.core.agreement.attachment import Agreed
 from gateway.core.agreement.record import AgreedRecord
+from gateway.core.clients import Client, Naming
 from gateway.core.decision.decision import Decision, Refuse, as_detached, decide
 from gateway.core.decision.operations import OperationRule, Operations, PathTemplate
+from gateway.core.fleet.bridge import Bridge, BridgeMatch
 from gateway.core.fleet.brownouts import Schedule, Window, moment, overlapping
 from gateway.core.fleet.calendar import calendar
 from gateway.core.fleet.lifecycle import Lifecycle, Line
@@ -185,6 +187,21 @@ def test_only_safe_methods_are_refused_unless_the_file_says_more() -> None:
     }.items():
         assert is_refused("1.4", method) is refused
         assert is_refused("1.4", method, base=unsafe)
+
+
+@pytest.mark.parametrize("below, refused", [("1.5", True), ("1.3", False)])
+def test_of_a_bridged_request_the_version_that_it_is_led_to_counts(below: str, refused: bool) -> None:
+    base = snapshot(
+        {"a": upto(9, 3)},
+        lifecycle=replace(LIFECYCLE, deprecated=Line(v(below), LINE.day)),
+        bridges=(Bridge(("cron",), BridgeMatch.NEAREST, date(2099, 1, 1)),),
+        naming=Naming((Client("cron", "cron"),)),
+    )
+    head = RequestHead("GET", "/x", "", (("x-version", "1.1"),))
+    decision = decide(base, head, "", {}, 0, {}, client_name="cron", wall_time=NOW)
+
+    assert decision.resolution.result == ("brownout" if refused else "bridged")  # type: ignore[union-attr]
+    assert decision.resolution.version == v("1.3")  # type: ignore[union-attr]
 
 
 def test_documents_and_what_is_not_negotiated_are_never_refused() -> None:

@@ -116,7 +116,9 @@ async def test_chef_refuses_writers_too_where_the_file_says_so() -> None:
 
 
 async def test_an_api_of_its_own_refuses_by_its_dates() -> None:
-    options = "{places: [{header: X-Date}], scheme: date, reply: {served: X-Served}}"
+    """In the form of its errors: what a refusal says by its template would be wrong."""
+    options = "{places: [{header: X-Date}], scheme: date, reply: {served: X-Served}, "
+    options += """refusal: {body: '{"is": "no {asked}"}'}, failure: {body: '{"is": "{detail}"}'}}"""
     versions = ("2024-01-01", "2024-06-01", "2025-01-01")
     server = Versioned(versions, lambda head: head.get("X-Date"))
     declared = f", versions: '{', '.join(versions)}'"
@@ -125,7 +127,7 @@ async def test_an_api_of_its_own_refuses_by_its_dates() -> None:
         found = [await testbed.send("/x", ("X-Date", version)) for version in versions]
 
     assert [response.status for response in found] == [400, 400, 200]
-    assert_says_why(json.loads(found[0].body)["detail"], "2025-01-01")
+    assert_says_why(json.loads(found[0].body)["is"], "2025-01-01")
 
 
 async def test_a_reload_must_not_begin_a_window_and_may_end_one(tmp_path: Path) -> None:

@@ -64,11 +64,7 @@ def error_response(view: ServiceView, error: GatewayError) -> Response:
 
 
 def version_refusal(
-    view: ServiceView,
-    endpoint: Endpoint,
-    refusal: Refusal,
-    headers: Mapping[str, str],
-    seconds: float | None = None,
+    view: ServiceView, endpoint: Endpoint, refusal: Refusal, headers: Mapping[str, str], seconds: float | None
 ) -> Response:
     """The response that refuses a version. `seconds`: time until it is served again; None: nobody knows."""
     response = view.service.dialect.refuse(refusal, endpoint, headers)

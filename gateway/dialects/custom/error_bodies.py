@@ -94,6 +94,8 @@ class ErrorBodies:
     def write_refusal(self, refusal: Refusal, status: int, hint: str = "") -> Response:
         """The response that refuses a version. `hint`: a sentence that follows the detail."""
         offered, requested = refusal.offered, refusal.requested.text
+        if refusal.text:  # no template of a refusal says more than that a version is not supported
+            return self.error.response(status, {"title": _phrase(status), "detail": refusal.text})
         if not requested and refusal.version is not None:  # the default version, which is not on offer
             requested = self.scheme.format(refusal.version)
         values = {
@@ -131,8 +133,6 @@ class ErrorBodies:
 
 
 def _sentence(refusal: Refusal, requested: str, supported: str) -> str:
-    if refusal.text:
-        return refusal.text
     if refusal.version is not None:
         return f"Version {requested} is not supported. Supported: {supported}."
     if not requested:
