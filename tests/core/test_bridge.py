@@ -27,6 +27,8 @@ from gateway.core.dialect import (
     VersionMatch,
 )
 from gateway.core.fleet.bridge import Bridge, BridgeMatch
+from gateway.core.fleet.brownouts import Schedule
+from gateway.core.fleet.lifecycle import Lifecycle, Line
 from gateway.core.fleet.pace import Pace
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import RequestHead
@@ -189,6 +191,18 @@ def test_an_operation_that_the_executed_version_lacks_is_refused_with_both_versi
 
     assert isinstance(decision, Refuse)
     assert dict(decision.response.headers)["X-Skewgate-Bridged"] == "1.2 -> 1.4"
+
+
+def test_a_brown_out_counts_for_the_version_that_would_be_executed() -> None:
+    lifecycle = Lifecycle(Line(v("1.6"), date(1970, 1, 1)), brownouts=(Schedule(100, (60.0,)),))
+    base = fleet(lifecycle=lifecycle)
+    for name, asked, before, within in (
+        ("old", "1.2", "1.2 -> 1.4", "brownout"),
+        ("ahead", "1.9", "1.9 -> 1.8", "1.9 -> 1.8"),
+    ):
+        assert got(send(base, asked, name, wall_time=99.0)) == before
+        decision = send(base, asked, name, wall_time=100.0)
+        assert (decision.result if isinstance(decision, Refuse) else got(decision)) == within
 
 
 def test_clients_of_one_bridge_share_decisions() -> None:

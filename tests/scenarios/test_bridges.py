@@ -147,7 +147,7 @@ async def test_metrics_status_page_usage_and_explain_name_it() -> None:
             usage = json.loads(await got("/usage?service=baremetal&by=client&below=1.20"))
             described = "/explain?method=GET&path=/v1/nodes&header=X-Team:ci&header=" + OWN + ":1.9"
             explained = json.loads(await got(described))
-    assert scrape.by("direction", "skewgate_bridged_requests_total") == {"up": 2, "down": 1}
+    assert scrape.by("direction", "skewgate_bridged_requests_total") == {"lifted": 2, "clamped": 1}
     assert scrape.total("skewgate_negotiations_total", result="bridged") == 3
     assert scrape.by("version", "skewgate_served_version_total")["1.30"] == 2
     assert status["services"]["baremetal"]["bridge"] == [

@@ -192,9 +192,10 @@ class Resolution:
 
     @property
     def bridge_direction(self) -> str:
-        """Whether a bridged request is executed at a later version, `up`, or at an earlier one, `down`."""
+        """`lifted`: a bridged request is executed at a later version; `clamped`: at an earlier one."""
         asked = None if self.requested is None else self.requested.version
-        return "up" if asked is not None and self.version is not None and asked < self.version else "down"
+        lifted = asked is not None and self.version is not None and asked < self.version
+        return "lifted" if lifted else "clamped"
 
 
 _NEGOTIATED = EXECUTED | {NegotiationResult.UNAVAILABLE}

@@ -119,8 +119,8 @@ class OfService(Group, level=SERVICE):
     )
     deprecated_requests = counter("Requests served at a version whose end is announced (`lifecycle`).")
     bridged_requests = counter(
-        "Requests executed at another version than the requested one (`bridge`): a later one is up.",
-        {"direction": ("up", "down")},
+        "Requests executed at another version than the requested one (`bridge`), a later or an earlier one.",
+        {"direction": ("lifted", "clamped")},
     )
     offer_changes = counter(
         "Moves of an end of the offer.",
