@@ -32,6 +32,7 @@ ENDING: Final = """\
     lifecycle:
       deprecated: {below: "1.46", since: 2026-01-15, link: "https://docs.example/baremetal/deprecations"}
       sunset: {below: "1.40", at: 2099-06-30, link: "https://docs.example/baremetal/deprecations"}
+      brownouts: [{weekly: "tue 10:00", from: 2099-05-01, for: [5m, 15m, 1h]}]
 """
 CLIENTS: Final = """\
 clients:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, final
 
 import pytest
@@ -20,8 +21,11 @@ from tests.real.clients import Clients, CommandResult, Session
 from tests.real.launcher import RunningServer
 from tests.real.recorder import Exchange, Recorder
 from tests.real.server_pool import ServerPool
-from tests.real.service_clients import ComputeClients
+from tests.real.service_clients import ComputeClients, Libraries
+from tests.scenarios.fakes import running as started
 from tests.scenarios.testbed import Testbed, configuration, service_of
+from tests.worked.fleet import WorkedTestbed, environment, example
+from tests.worked.path_servers import DockerEngine
 
 pytestmark = pytest.mark.real
 
@@ -29,11 +33,17 @@ LIST: Final = [("list", None)]
 LINK: Final = "https://docs.example/old"
 
 
-def lifecycle(below: str) -> str:
+def lifecycle(below: str, more: str = "") -> str:
     return (
         f"{{deprecated: {{below: '{below}', since: 2026-01-15, link: '{LINK}'}},"
-        f" sunset: {{below: '{below}', at: 2099-06-30, link: '{LINK}'}}}}"
+        f" sunset: {{below: '{below}', at: 2099-06-30, link: '{LINK}'}}{more}}}"
     )
+
+
+def open_window() -> str:
+    """A brown-out that has begun before the gateway starts, and lasts longer than any test."""
+    begun = datetime.now(UTC) - timedelta(minutes=5)
+    return f", brownouts: [{{at: '{begun:%Y-%m-%dT%H:%MZ}', for: 2h}}]"
 
 
 BRIDGE: Final = "[{clients: [all], match: nearest_later, until: 2099-12-31}]"
@@ -120,6 +130,23 @@ async def test_ironics_clients_under_a_raised_floor(
         assert "only supports a minimum of 1.46 and a maximum of 1.115" in configured.text
 
 
+async def test_ironics_clients_in_a_brown_out(servers: dict[str, RunningServer], clients: Clients) -> None:
+    keys = lifecycle("1.46", open_window())
+    async with in_front_of("baremetal", servers["new"].port, lifecycle=keys) as front:
+        for version in (None, "1.30"):
+            refused = (await front.session(clients.ironicclient, LIST, version)).only_error()
+            assert refused.error == "UnsupportedVersion"
+            assert "1.1 to 1.115" in refused.text, "it shows the range that it has asked for"
+        configured = (await front.session(clients.sdk, LIST, "1.30")).only_error()
+        assert configured.text.startswith("HttpException: 406"), "it reads no text of Ironic's"
+        writes = [("create", "browned-out"), ("delete", "browned-out")]
+        assert not any(
+            each.error for each in (await front.session(clients.ironicclient, writes, "1.30")).results
+        )
+        assert (await front.session(clients.ironicclient, LIST, "1.60")).values() == [[]]
+        assert (await front.session(clients.sdk, LIST)).values() == [[]]
+
+
 async def test_ironics_clients_over_a_bridge(servers: dict[str, RunningServer], clients: Clients) -> None:
     async with in_front_of("baremetal", servers["new"].port, bridge=BRIDGE) as front:
         front.raise_to(1, 46)
@@ -159,6 +186,16 @@ async def test_novas_clients_while_the_end_is_announced_and_under_a_raised_floor
         assert (await front.session(compute_clients.compute_sdk, LIST)).values() == [[]]
 
 
+async def test_novas_clients_in_a_brown_out(nova_port: int, compute_clients: ComputeClients) -> None:
+    keys = lifecycle("2.40", open_window())
+    async with in_front_of("compute", nova_port, dialect="nova", lifecycle=keys) as front:
+        refused = (await front.session(compute_clients.nova, LIST, "2.30")).only_error()
+        assert refused.error == "NotAcceptable"
+        assert "below 2.40 are deprecated since 2026-01-15" in refused.text
+        assert LINK in refused.text
+        assert (await front.session(compute_clients.nova, LIST, "2.latest")).values() == [[]]
+
+
 async def test_novas_clients_over_a_bridge(nova_port: int, compute_clients: ComputeClients) -> None:
     async with in_front_of("compute", nova_port, dialect="nova", bridge=BRIDGE) as front:
         front.raise_to(2, 40)
@@ -166,3 +203,35 @@ async def test_novas_clients_over_a_bridge(nova_port: int, compute_clients: Comp
         assert front.bridged() == ["2.30 -> 2.40"]
         refused = (await front.session(compute_clients.nova, LIST, "2.latest")).only_error()
         assert refused.error == "NotAcceptable", "a document is never bridged"
+
+
+# --- Docker ------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def dockers(more: str = "") -> AsyncIterator[WorkedTestbed]:
+    """The worked file, whose pinned clients are those of PyPI's `docker`, and a daemon as of Docker 29."""
+    daemon = DockerEngine("1.44", "1.51")
+    text = example("docker-engine", more).replace("user_agent: Traefik", "user_agent: docker-sdk-python")
+    async with started(daemon), gateway_of(text, environ=environment(daemon)) as gateway:
+        testbed = WorkedTestbed(gateway, [daemon], "", "engine")
+        await testbed.until_offered("1.44-1.51")
+        yield testbed
+
+
+async def test_docker_over_a_bridge(libraries: Libraries) -> None:
+    async with dockers() as testbed:
+        for version, executed in (("1.30", "1.44"), (None, "1.51")):
+            session = await libraries.session("docker", testbed.base, "containers", "volume", version=version)
+            assert (session.values(), session.version) == ([[], "data"], version or executed)
+            assert testbed.executed() == [executed] * 2
+
+
+async def test_docker_in_a_brown_out(libraries: Libraries) -> None:
+    more = f"    lifecycle: {lifecycle('1.46', open_window())}\n"
+    async with dockers(more) as testbed:
+        refused = (await libraries.session("docker", testbed.base, "containers", version="1.45")).only_error()
+        assert refused.error == "APIError"
+        assert "below 1.46 are deprecated since 2026-01-15" in refused.text
+        made = await libraries.session("docker", testbed.base, "volume", version="1.45")
+        assert (made.values(), testbed.executed()) == (["data"], ["1.45"]), "it changes something"

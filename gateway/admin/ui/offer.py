@@ -143,7 +143,8 @@ def _notes(service: Service, now: float) -> Iterator[tuple[str, str]]:
     if service.lifecycle is not None:
         yield "Announced", service.lifecycle.sentence(scheme, now)
     yield from (("Own pace", each.sentence(scheme)) for each in service.paces)
-    yield from (("Bridge", each.sentence()) for each in service.bridges)
+    for bridge in service.bridges:  # a name stays as it is written, so no sentence begins with it
+        yield "Bridge", f"client{'s' if len(bridge.clients) > 1 else ''} {bridge.sentence()}"
 
 
 def progress(view: ServiceView) -> str:
