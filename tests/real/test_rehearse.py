@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from gateway.cli import main
-from gateway.cli.rehearse.sending import Target, read_requests, rehearse_all
+from gateway.cli.rehearse.sending import Rehearsal, read_requests
 from gateway.core.fleet.service import Service
 from gateway.settings import Settings, read_file
 from tests.kit.networks import LOOPBACK, free_port
@@ -266,7 +266,7 @@ APIS: Final = {
 }
 
 
-class Rehearsal(NamedTuple):
+class Rehearsed(NamedTuple):
     """The service of a configuration with one server, and the paths of its objects."""
 
     service: Service
@@ -278,10 +278,9 @@ class Rehearsal(NamedTuple):
         service, named = self.service, list(names)
         require = service.dialect.scheme.require
         lines = [f"GET {self.objects[name]}" for name in named]
-        target = Target(
-            service, service.backends[0], require(older), require(newer), [("X-Auth-Token", "admin")], 1000
-        )
-        found = asyncio.run(rehearse_all(target, read_requests(lines, service, self.settings)))
+        versions, headers = (require(older), require(newer)), [("X-Auth-Token", "admin")]
+        rehearsal = Rehearsal(service, service.backends[0], *versions, headers, 1000)
+        found = asyncio.run(rehearsal.comparisons(read_requests(lines, service, self.settings)))
         signs = {"added": "", "changed": "~", "removed": "-"}
         return {
             name: ({NEW} if each.why in {"404, then 200", "406, then 200"} else {each.why} - {""})
@@ -322,7 +321,7 @@ def test_every_documented_addition_appears_and_nothing_else(
         head = [f"admin: {{listen: {LOOPBACK}:{free_port()}}}", "services:", "  api:"]
         file.write_text("\n".join(["listen: 127.0.0.1:1", *head, *dialect, backends, ""]))
         settings = read_file(file, environ={}).require()
-        rehearsal = Rehearsal(settings.services[0], settings, objects(call))
+        rehearsal = Rehearsed(settings.services[0], settings, objects(call))
 
         history = history_of(kind)
         for version, expected in history.items():

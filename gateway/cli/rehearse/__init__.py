@@ -19,7 +19,7 @@ from gateway.cli.admin_client import AdminOptions
 from gateway.cli.command import find_config, header_line, read_settings, usage_error, verb
 from gateway.cli.offline import probed
 from gateway.cli.rehearse.comparison import Comparison, Result
-from gateway.cli.rehearse.sending import Target, read_requests, rehearse_all
+from gateway.cli.rehearse.sending import Rehearsal, read_requests
 from gateway.core.fleet.backend import Member
 from gateway.core.http.message import Header
 from gateway.errors import AdminError, VersionTextError
@@ -93,8 +93,8 @@ def rehearse(
     for version, text in zip(versions, (older, newer), strict=True):
         if served is None or served.legacy or version not in served.versions:
             usage_error(f"{member.backend.name} does not serve {text}")
-    target = Target(found, member.backend, *versions, header, rate)
-    comparisons = process.run_in_loop(rehearse_all(target, to_send))
+    rehearsal = Rehearsal(found, member.backend, *versions, header, rate)
+    comparisons = process.run_in_loop(rehearsal.comparisons(to_send))
     operations: defaultdict[str, list[Comparison]] = defaultdict(list)
     for request, comparison in zip(to_send, comparisons, strict=True):
         operations[request.operation].append(comparison)

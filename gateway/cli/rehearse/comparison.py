@@ -55,11 +55,11 @@ class Comparison(NamedTuple):
 
 def judge(older: Sequence[Answer], newer: Answer) -> Comparison:
     """Compare answers at the older version, at least two, with the one at the newer version."""
-    answers = [each for each in (*older, newer) if not isinstance(each, str)]
-    if len(answers) <= len(older):
-        return Comparison(
-            Result.NOT_COMPARED, next(each for each in (*older, newer) if isinstance(each, str))
-        )
+    answers = []
+    for each in (*older, newer):
+        if isinstance(each, str):
+            return Comparison(Result.NOT_COMPARED, each)
+        answers.append(each)
     *before, then = (each.status for each in answers)
     status = before[0]
     if before.count(status) < len(before):
@@ -90,7 +90,7 @@ def differences(
         yield path, "added" if before is _MISSING else "removed"
     elif isinstance(before, dict) and isinstance(after, dict):
         keys = dict.fromkeys((*before, *after))
-        hidden = free or _are_data(keys) or _is_map(before) or _is_map(after)
+        hidden = free or _are_data(keys, before.values()) or _are_data(keys, after.values())
         for key in keys:
             place = f"{path}.{'*' if hidden else key}"
             pair = before.get(key, _MISSING), after.get(key, _MISSING)
@@ -102,15 +102,13 @@ def differences(
         yield path, "changed"
 
 
-def _are_data(keys: Collection[str]) -> bool:
-    """Whether one of the keys is no name, or all are constants, as resource classes and traits are."""
-    return not all(map(_NAME.fullmatch, keys)) or bool(keys and all(map(_CONSTANT.fullmatch, keys)))
-
-
-def _is_map(found: dict[str, object]) -> bool:
-    """Whether all values, of several, are objects with the same keys."""
-    shapes = {frozenset(each) if isinstance(each, dict) else None for each in found.values()}
-    return len(found) > 1 and len(shapes) == 1 and None not in shapes
+def _are_data(keys: Collection[str], values: Collection[object]) -> bool:
+    """Whether the keys of an object are data: one is no name, all are constants (resource classes), or many
+    values are objects with the same keys, as those of a map are."""
+    if not all(map(_NAME.fullmatch, keys)) or (keys and all(map(_CONSTANT.fullmatch, keys))):
+        return True
+    shapes = {frozenset(each) if isinstance(each, dict) else None for each in values}
+    return len(values) > 1 and len(shapes) == 1 and None not in shapes
 
 
 def _paired(before: Sequence[object], after: Sequence[object]) -> Iterator[tuple[object, object]]:

@@ -10,8 +10,8 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from time import monotonic
 from typing import Final, NamedTuple, final
 
 from gateway.cli.rehearse.comparison import Answer, Comparison, Result, judge
@@ -48,18 +48,6 @@ class SafeRequest(NamedTuple):
     method: str
     local: str
     operation: str
-
-
-@final
-class Target(NamedTuple):
-    """Where a rehearsal sends its requests, at which versions, and how many in a second."""
-
-    service: Service
-    backend: Backend
-    older: Version
-    newer: Version
-    headers: Sequence[Header]
-    rate: float
 
 
 def read_requests(lines: Iterable[str], service: Service, settings: Settings) -> list[SafeRequest]:
@@ -109,37 +97,40 @@ def _check(method: str, path: str, query: str, service: Service, settings: Setti
         raise FramingError("target", detail=f"the path is not below {service.match.path}")
 
 
-async def rehearse_all(target: Target, requests: Iterable[SafeRequest]) -> list[Comparison]:
-    """Send all requests at both versions, one after the other, and return the comparison of each."""
-    async with Resolver() as resolver:
-        resolver.retarget((target.service,))
-        sender = _Sender(target, ProbeClient(resolver.resolve))
-        return [await sender.rehearse(each) for each in requests]
-
-
 @final
-class _Sender:
-    def __init__(self, target: Target, client: ProbeClient) -> None:
-        self._target = target
-        self._client = client
-        self._next = monotonic()
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """Sends requests to one backend at two versions, with these headers, at most `rate` in a second."""
 
-    async def rehearse(self, request: SafeRequest) -> Comparison:
+    service: Service
+    backend: Backend
+    older: Version
+    newer: Version
+    headers: Sequence[Header]
+    rate: float
+
+    async def comparisons(self, requests: Iterable[SafeRequest]) -> list[Comparison]:
+        """Send all requests, one after the other, and return the comparison of each."""
+        async with Resolver() as resolver:
+            resolver.retarget((self.service,))
+            client = ProbeClient(resolver.resolve)
+            return [await self._compared(client, each) for each in requests]
+
+    async def _compared(self, client: ProbeClient, request: SafeRequest) -> Comparison:
         """Send a request twice at the older version and once at the newer one; if these differ, once more at
         the older one, because a clock may have moved on meanwhile."""
-        older, newer = self._target.older, self._target.newer
-        answers = [await self._send(request, older)]
+        answers = [await self._send(client, request, self.older)]
         if isinstance(answers[0], str):
             return Comparison(Result.NOT_COMPARED, answers[0])
-        answers.append(await self._send(request, older))
-        last = await self._send(request, newer)
+        answers.append(await self._send(client, request, self.older))
+        last = await self._send(client, request, self.newer)
         if judge(answers, last).differences:
-            answers.append(await self._send(request, older))
+            answers.append(await self._send(client, request, self.older))
         return judge(answers, last)
 
-    async def _send(self, request: SafeRequest, version: Version) -> Answer:
-        service, backend, *_, headers, rate = self._target
-        dialect, (path, _, query) = service.dialect, request.local.partition("?")
+    async def _send(self, client: ProbeClient, request: SafeRequest, version: Version) -> Answer:
+        service, backend, headers, dialect = self.service, self.backend, self.headers, self.service.dialect
+        path, _, query = request.local.partition("?")
         endpoint = dialect.endpoint(request.method, path, query)
         if endpoint.answered or not endpoint.negotiated:
             return "no version is negotiated there"
@@ -155,12 +146,11 @@ class _Sender:
         ]
         start = f"{request.method} {backend.path}{prefix}{local} HTTP/1.1\r\n"
         head = start.encode() + render(lines) + b"\r\n"
-        await asyncio.sleep(self._next - monotonic())
-        self._next = monotonic() + 1 / rate
+        await asyncio.sleep(1 / self.rate)
         try:
             async with asyncio.timeout(LONGEST):
                 make = partial(ProbeConnection, head, LARGEST, bodiless=request.method == "HEAD")
-                found = await self._client.exchange(make, service, backend)
+                found = await client.exchange(make, service, backend)
         except TimeoutError:
             return f"slower than {LONGEST:g} s"
         if isinstance(found, ProbeFault):
