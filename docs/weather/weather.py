@@ -80,7 +80,7 @@ class Weather(Dialect):
             return _text(400, "not a version")
         offered = refusal.offered
         lowest, highest = map(self.scheme.format, (offered.lowest, offered.highest))
-        return _text(406, f"not between {lowest} and {highest}", _range(offered))
+        return _text(406, refusal.text or f"not between {lowest} and {highest}", _range(offered))
 
     def error_response(self, error: GatewayError) -> Response:
         """Any other error, with the range once there is an offer."""

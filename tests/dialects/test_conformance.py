@@ -475,6 +475,20 @@ def test_a_refusal_names_the_range_that_is_offered_and_no_other(sample: DialectS
             assert range_ends(text) <= {low, high}
 
 
+@every_sample
+def test_a_refusal_in_a_brownout_says_why_in_the_form_of_the_api(sample: DialectSample) -> None:
+    why = "API versions below 1.5 are refused until 2026-02-03T10:00:00Z (brown-out). See https://a/b?c=1"
+    for endpoint in negotiated_endpoints(sample):
+        for version in sample.versions:
+            lines = sample.request_field_lines(version, endpoint)
+            requested = sample.requested(sample.endpoint_with(endpoint, version), lines)
+            refusal = Refusal(RefusalReason.BROWNOUT, requested, version, sample.offered, why)
+            response = sample.dialect.refuse(refusal, endpoint, folded_headers(lines))
+            check_body(response)
+            assert why in response.body.decode()
+            assert 400 <= response.status < 500
+
+
 def has_version(version: str, text: str) -> bool:
     """Whether `text` has the version by itself, not as a part of another one."""
     return re.search(rf"(?<![\w.]){re.escape(version)}(?![\w]|\.\d)", text) is not None

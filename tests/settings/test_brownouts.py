@@ -117,6 +117,13 @@ def test_brownouts_need_a_deprecation() -> None:
     assert said == "no version is deprecated, so nothing would be refused; add `deprecated`"
 
 
+def test_above_a_floor_no_window_refuses_anything() -> None:
+    for floor, codes in {"1.19": [], "1.20": ["no-effect"]}.items():
+        more = f"    offer: {{floor: '{floor}'}}\n    default_version: minimum\n"
+        loaded = load_text(text_of("{at: 2099-02-03T10:00Z, for: 5m}") + more)
+        assert [problem.code for problem in loaded.problems] == codes
+
+
 def test_what_has_passed_or_is_in_force_is_a_warning() -> None:
     now = datetime.now(UTC)
     passed, present = (f"{now - timedelta(minutes=back):%Y-%m-%dT%H:%MZ}" for back in (20, 10))

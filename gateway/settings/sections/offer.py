@@ -230,6 +230,10 @@ def check_floor(service: Service, node: Node | None, findings: Findings) -> None
                 node, f"{what} is {dialect.scheme.format(limit)}: nothing would be offered", "lower the floor"
             )
             return
+    lifecycle = service.lifecycle
+    if lifecycle and lifecycle.brownouts and lifecycle.deprecated and floor >= lifecycle.deprecated.below:
+        message = "no deprecated version is on offer: brown-outs refuse nothing"
+        findings.warn(node, "no-effect", message, "remove `lifecycle.brownouts`")
     written_for = dialect.written_for if service.default_version is None else None
     if written_for is not None and floor > written_for:
         findings.contradiction(
