@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +35,10 @@ CALL = "import sys, urllib.request as r; r.urlopen(sys.argv[1], timeout=60)"
 """A program that calls a URL, and fails if the answer is an error."""
 
 
+async def _nothing(name: str) -> None:
+    pass
+
+
 class Installer:
     """What the command of a roll calls: it replaces a server's release, or fails as the test says."""
 
@@ -42,7 +46,7 @@ class Installer:
         self.servers = {each.name: each for each in servers}
         self.calls: list[str] = []
         self.fails_at = ""
-        self.called: Callable[[str], None] = lambda name: None
+        self.called: Callable[[str], Awaitable[None]] = _nothing
         self.release: Release = NEW
         self.port = 0
 
@@ -50,10 +54,23 @@ class Installer:
     def command(self) -> str:
         return f"{sys.executable} -c '{CALL}' http://{LOOPBACK}:{self.port}/{{name}}"
 
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        app = web.Application()
+        app.router.add_get("/{name}", self.handle)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, LOOPBACK, 0).start()
+        self.port = runner.addresses[0][1]
+        try:
+            yield
+        finally:
+            await runner.cleanup()
+
     async def handle(self, request: web.Request) -> web.Response:
         name = request.path[1:]
         self.calls.append(name)
-        self.called(name)
+        await self.called(name)
         if name == self.fails_at:
             return web.Response(status=500)
         if (server := self.servers.get(name)) is not None:
@@ -90,13 +107,7 @@ async def bed_of(
             await server.start(release)
             stack.push_async_callback(server.close)
         installer = Installer(servers)
-        app = web.Application()
-        app.router.add_get("/{name}", installer.handle)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
-        await web.TCPSite(runner, LOOPBACK, 0).start()
-        installer.port = runner.addresses[0][1]
+        await stack.enter_async_context(installer.listening())
         entries = [f"{{name: {each.name}, url: 'http://{LOOPBACK}:{each.port}'}}" for each in servers]
         gateway = await stack.enter_async_context(gateway_of(folder, entries, session))
         yield Bed(gateway, servers, installer, folder, call)
@@ -166,7 +177,7 @@ async def test_members_that_somebody_else_has_drained_are_skipped_by_name(bed: B
     """Also one that was drained since the upgrade began."""
     await bed.call("drain", "baremetal/api-2", "--admin", bed.gateway.admin_url)
 
-    def drain_another(name: str) -> None:
+    async def drain_another(name: str) -> None:
         bed.gateway.snapshot_holder.apply("baremetal", Drain("api-3"))
 
     bed.installer.called = drain_another

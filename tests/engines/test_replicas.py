@@ -19,6 +19,7 @@ from aiohttp import web
 
 from gateway.core.fleet.offer_state import MAX_DOUBLINGS
 from gateway.demo.ironic import NEW
+from tests.cli.test_roll import Installer
 from tests.engines.replicas import STABILIZATION, TTL, Bed, Replica, Watch, ask, namespace, replicas, run
 from tests.kit.fleets import OLD
 from tests.kit.processes import call, finish, start
@@ -101,6 +102,35 @@ async def test_wait_holds_when_every_live_replica_sees_it_by_new_probes(bed: Bed
     assert (uniform.code, uniform.out) == (0, "baremetal: offers 1.1-1.90, phase uniform\n")
     assert (drained.code, drained.out) == (0, "baremetal/api-1: serves 1.1-1.90, drained\n")
     assert others.code == 0  # after the stopped one has ceased to be live
+
+
+async def test_a_roll_over_three_replicas_of_which_one_is_replaced_meanwhile(
+    bed: Bed, tmp_path: Path
+) -> None:
+    """The replica that carries it out is taken over while the second member is upgraded."""
+    first, installer = bed.replicas[0], Installer([bed.fleet.old, bed.fleet.new])
+    successors = []
+
+    async def take_over(name: str) -> None:
+        if name == "api-2":
+            successors.append(await start("run", "--take-over", "-c", str(first.file)))
+            assert first.process is not None
+            await finish(first.process)
+            first.process = successors[0]
+
+    installer.called = take_over
+    await bed.roll_back()
+    await bed.offered(OLD.text)
+    async with installer.listening(), bed.watch() as watch:
+        journal = tmp_path / "journal.json"
+        command = ("roll", "baremetal", "--exec", installer.command, "--expect", NEW.text, "--gate", "1s")
+        ended = await call(*command, "--admin", first.admin, "--journal", str(journal))
+        await bed.offered(NEW.text)
+    watch.judge()
+
+    assert ended.code == 0, ended.err
+    assert "2 members upgraded, 0 requests lost" in ended.out
+    assert installer.calls == ["api-1", "api-2"]
 
 
 async def test_a_floor_is_raised_and_lowered_for_all_also_with_one_away(bed: Bed) -> None:

@@ -188,11 +188,10 @@ class _Roll:
         if name:
             stays = "stays drained" if self._progress.drained == name else "is in service"
             print_error(f"{name} {stays}; finished: {', '.join(done) or 'none'}")
+        members = ", ".join([*done, name] if name else done)
         print_error("next: mend the cause, and run the same command again: it goes on there")
-        print_error(
-            "to go back: `skewgate pin` the old maximum if the offer has risen, then `roll` the old release "
-            f"out to {', '.join([*done, name] if name else done)} with another --journal"
-        )
+        print_error("to go back: `skewgate pin` the old maximum if the offer has risen; then,")
+        print_error(f"with another --journal, `roll` out the old release; new is {members or 'none'}")
 
     def _member(self, member: Planned, title: str) -> None:
         """Upgrade one member. Raises `AdminError`."""
