@@ -112,8 +112,8 @@ def test_what_changes_by_itself_is_no_difference(older: list[object], newer: obj
         ((200, 200), 503, ("status differs", "200, then 503")),
         ((404, 404), 200, ("status differs", "404, then 200")),
         ((404, 404), 406, ("not compared", "status 404")),
-        ((401, 401), 401, ("not compared", "status 401")),
-        ((401, 401), 200, ("not compared", "status 401")),
+        ((401, 401), 401, ("not compared", "status 401, credentials are given by -H")),
+        ((401, 401), 200, ("not compared", "status 401, credentials are given by -H")),
         ((200, 404), 200, ("not compared", "its status changes by itself")),
     ],
 )

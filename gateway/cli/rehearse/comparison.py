@@ -65,7 +65,8 @@ def judge(older: Sequence[Answer], newer: Answer) -> Comparison:
     if before.count(status) < len(before):
         return Comparison(Result.NOT_COMPARED, "its status changes by itself")
     if status in {401, 403, 407, 429} or status >= 500 or (status >= 400 and then >= 400):
-        return Comparison(Result.NOT_COMPARED, f"status {status}")
+        hint = ", credentials are given by -H" if status == 401 else ""
+        return Comparison(Result.NOT_COMPARED, f"status {status}{hint}")
     if status != then:
         result = Result.REFUSED if status < 400 <= then < 500 else Result.STATUS
         return Comparison(result, f"{status}, then {then}")
