@@ -120,6 +120,7 @@ def test_a_line_has_the_fields_of_the_table_in_its_order(tmp_path: Path) -> None
     [
         ({}, "1.31", "1.31"),
         ({"result": NegotiationResult.ABOVE_MAX}, "1.31", None),
+        ({"result": NegotiationResult.BRIDGED}, "1.31", "1.31"),
         ({"result": NegotiationResult.UNAVAILABLE}, "1.31", None),
         ({"status": 0}, "1.31", None),
         ({"negotiated": "1.31", "version": "1.30"}, "1.31", "1.30"),
