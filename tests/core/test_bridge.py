@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from gateway.core.dialect import (
     Advertisement,
     DefaultKind,
     DefaultVersion,
+    Endpoint,
     Refusal,
     RefusalReason,
     RequestedKind,
@@ -89,6 +91,17 @@ def got(decision: Decision) -> str:
         return {406: "refused", 503: "unavailable"}[decision.response.status]
     assert isinstance(decision, Forward)
     return headers_of(decision).get("X-Skewgate-Bridged") or decision.resolution.version_text
+
+
+@pytest.mark.parametrize("shown, served", [("1.3", "1.3"), ("", "unknown")])
+def test_a_backend_that_executes_another_version_is_believed(shown: str, served: str) -> None:
+    decision = send(fleet(), "1.2", "old")
+    assert isinstance(decision, Forward)
+    assert decision.member is not None
+    always = replace(decision.resolution, endpoint=Endpoint("always", served_always=True))
+    lines = rewrite_head(always, decision.member, 200, [("x-version", shown)] if shown else []).lines
+
+    assert f"X-Skewgate-Bridged: 1.2 -> {served}\r\n".encode() in lines
 
 
 @pytest.mark.parametrize(

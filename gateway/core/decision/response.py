@@ -75,9 +75,10 @@ def rewrite_head(
     vary = vary_lines(all_values(headers, "vary"), service.vary, separately=dialect.vary_separately)
     shown = named if mismatch or missing else negotiated
     announced = service.announcement(shown, fields)
+    bridged = resolution.bridged_header if shown == negotiated else _bridged_to(resolution, shown)
     rest = [(name, value) for name, value in fields if name not in dialect.owned_response and name != "vary"]
     return ResponseRewrite(
-        render((*written, *resolution.bridged_header, *vary, *service.naming.private, *announced, *rest)),
+        render((*written, *bridged, *vary, *service.naming.private, *announced, *rest)),
         served,
         fact,
         mismatch,
@@ -85,6 +86,13 @@ def rewrite_head(
         dialect.scheme.format(named) if named is not None and (mismatch or missing) else "",
         edits,
     )
+
+
+def _bridged_to(resolution: Resolution, served: Version | None) -> tuple[Header, ...]:
+    """The header of a bridged request that was executed at another version than negotiated."""
+    text = "unknown" if served is None else resolution.view.service.dialect.scheme.format(served)
+    asked = resolution.bridged.partition(" -> ")[0]
+    return tuple((name, f"{asked} -> {text}") for name, _ in resolution.bridged_header)
 
 
 def _contradicts(served: Served, negotiated: Version | None) -> bool:
