@@ -87,7 +87,7 @@ def _read_wanted(view: ServiceView, query: Mapping[str, str]) -> Wanted:
         for name in ("offer", "serves")
     )
     of_backend = "answers" in query or serves is not None, "drained" in query
-    if (backend is None) is any(of_backend) or not (offer or phase or backend):
+    if (backend is None) is any(of_backend) or (offer, phase, backend) == (None, None, None):
         raise web.HTTPBadRequest(
             text="give `offer`, `phase`, or `backend` with `answers`, `serves` or `drained`"
         )
@@ -111,7 +111,8 @@ async def _wait(
                     facts.repeat(asked)
                     again = loop.time() + REPEAT
     except TimeoutError:
-        waits = _all_reasons(context, facts, asked, view_of(context, service), wanted) or UNCONFIRMED
+        waits = _all_reasons(context, facts, asked, view_of(context, service), wanted, explained=True)
+        waits = waits or UNCONFIRMED
     except StoreError as error:
         waits = (f"the store that replicas share does not respond: {error}",)
     ended: dict[str, object] = {"asked": asked, "holds": not waits, "waits_for": list(waits)}
@@ -134,13 +135,22 @@ async def _waits_for(
 
 
 def _all_reasons(
-    context: AdminContext, facts: FreshFacts, asked: str, view: ServiceView, wanted: Wanted
+    context: AdminContext,
+    facts: FreshFacts,
+    asked: str,
+    view: ServiceView,
+    wanted: Wanted,
+    *,
+    explained: bool = False,
 ) -> Sequence[str]:
+    """Why the conditions do not hold on some replica; empty: they do. `explained`: with what holds the offer,
+    which takes milliseconds."""
     report, name = context.agreement(), view.service.name
     found: list[str] = []
-    if report is not None and not report.services[name].attached:
-        found.append(f"this replica is detached: {report.store_error or report.services[name].problem}")
-    status = context.status().service(name)
+    about = None if report is None else report.services.get(name)
+    if report is not None and (about is None or not about.attached):
+        found.append(f"this replica is detached: {report.store_error or (about and about.problem)}")
+    status = context.status().service(name) if explained else None
     why = "" if status is None else held(status)
     for replica, sight in facts.sights(asked).items():
         whose = "" if report is None or not replica else f"{report.name_of(replica)}: "

@@ -266,7 +266,10 @@ class Prober:
                 member = self._member(key)
                 if not asked and (member is None or member.probe_wanted_at is None):
                     continue  # the probe that was under way has cleared it up
+                failures = target.failures
                 await self._probe(key, target, prompted=True)
+                if asked and target.failures:  # an operator may ask each second: regular pauses stay
+                    target.failures = failures
             await asyncio.sleep(self._prompted_spacing)
 
     def _on_change(self, before: Snapshot, after: Snapshot) -> None:

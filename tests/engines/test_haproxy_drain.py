@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic
 from typing import final
 
+import aiohttp
 import pytest
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.fleet import Drain
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.demo.ironic import NEW, SERVED
 from gateway.settings import load
+from tests.cli.test_roll import Installer
 from tests.engines.equality.haproxy import running_haproxy
 from tests.engines.test_haproxy_driver import following, places, wait_for, write
+from tests.kit.fleets import OLD as OLD_RELEASE
+from tests.kit.fleets import brief_session, running_fleet
 from tests.kit.networks import free_port
 from tests.kit.processes import call, finish, start
 from tests.kit.waiting import until
@@ -152,35 +158,75 @@ async def test_one_that_does_not_run_has_none(tmp_path: Path) -> None:
         assert driver.report().in_flight == {OLD: 0}
 
 
-async def test_drain_wait_returns_when_haproxy_has_no_request_there(tmp_path: Path) -> None:
-    async with slow_backend() as backend:
-        gateway, admin, port = free_port(), free_port(), free_port()
-        file = tmp_path / "skewgate.yaml"
-        file.write_text(
-            f"listen: 127.0.0.1:{gateway}\nadmin: {{listen: 127.0.0.1:{admin}}}\nwatch: false\n"
-            f"trusted_proxies: [127.0.0.0/8]\n{SERVICES.format(port=backend.port)}"
-        )
-        places_of = ("--bind", f"127.0.0.1:{port}", "--socket", f"{tmp_path}/s.sock")
-        argv = ("engine", "haproxy", "-c", str(file), *places_of)
-        assert (await call(*argv, "--write")).code == 0
-        configuration = tmp_path / "both.cfg"
-        own = f"global\n  stats socket {tmp_path}/s.sock mode 600 level admin\n"
-        configuration.write_text(own + (tmp_path / "haproxy.cfg").read_text())
-        with (tmp_path / "log").open("wb") as log:
-            process = await start(*argv, stderr=log)
-        async with running_haproxy(configuration, port):
+@asynccontextmanager
+async def beside_haproxy(folder: Path, services: str) -> AsyncIterator[tuple[str, int]]:
+    """A gateway as the control plane of a HAProxy: its admin listener, and the port of HAProxy."""
+    gateway, admin, port = free_port(), free_port(), free_port()
+    file = folder / "skewgate.yaml"
+    file.write_text(
+        f"listen: 127.0.0.1:{gateway}\nadmin: {{listen: 127.0.0.1:{admin}}}\nwatch: false\n"
+        f"trusted_proxies: [127.0.0.0/8]\n{services}"
+    )
+    places_of = ("--bind", f"127.0.0.1:{port}", "--socket", f"{folder}/s.sock")
+    argv = ("engine", "haproxy", "-c", str(file), *places_of)
+    assert (await call(*argv, "--write")).code == 0
+    configuration = folder / "both.cfg"
+    own = f"global\n  stats socket {folder}/s.sock mode 600 level admin\n"
+    configuration.write_text(own + (folder / "haproxy.cfg").read_text())
+    with (folder / "log").open("wb") as log:
+        process = await start(*argv, stderr=log)
+    async with running_haproxy(configuration, port):
 
-            async def follows() -> bool:
-                return "HAProxy is in sync" in (tmp_path / "log").read_text()
+        async def follows() -> bool:
+            return "HAProxy is in sync" in (folder / "log").read_text()
 
-            await until(follows, "HAProxy is in sync")
-            drain = ("drain", OLD, "--wait", "--admin", f"http://127.0.0.1:{admin}")
-            async with open_requests(port, backend, 2):
-                ended = await call(*drain, "--timeout", "3")
-                assert ended.code == 1
-                assert "still has 2 requests in flight" in ended.err
-                backend.goes_on.set()
-                ended = await call(*drain)
+        await until(follows, "HAProxy is in sync")
+        yield f"http://127.0.0.1:{admin}", port
+    process.terminate()
+    assert (await finish(process)).code == 0
+
+
+async def test_drain_and_wait_return_when_haproxy_has_no_request_there(tmp_path: Path) -> None:
+    async with (
+        slow_backend() as backend,
+        beside_haproxy(tmp_path, SERVICES.format(port=backend.port)) as (admin, port),
+    ):
+        drain = ("drain", OLD, "--wait", "--admin", admin)
+        wait = ("wait", "baremetal", "--backend", "old", "--drained", "--admin", admin)
+        async with open_requests(port, backend, 2):
+            ended = await call(*drain, "--timeout", "3")
+            assert ended.code == 1
+            assert "still has 2 requests in flight" in ended.err
+            assert "old has requests in flight" in (await call(*wait, "--timeout", "1s")).err
+            backend.goes_on.set()
+            for command in (wait, drain):
+                ended = await call(*command)
                 assert ended.code == 0, ended.err
-        process.terminate()
-        assert (await finish(process)).code == 0
+
+
+async def test_a_roll_through_haproxy_loses_nothing(tmp_path: Path) -> None:
+    statuses: Counter[int] = Counter()
+
+    async def ask(session: aiohttp.ClientSession, url: str) -> None:
+        while True:
+            async with session.get(url, headers={SERVED: "1.31"}) as response:
+                await response.read()
+                statuses[response.status] += 1
+            await asyncio.sleep(0.01)
+
+    async with running_fleet(OLD_RELEASE, OLD_RELEASE) as fleet, brief_session() as session:
+        installer = Installer(list(fleet))
+        services = "services:\n  baremetal:\n    dialect: ironic\n    probe: {interval: 200ms}\n"
+        services += f"    offer: {{stabilization: 200ms}}\n    backends: [{', '.join(fleet.entries)}]\n"
+        async with installer.listening(), beside_haproxy(tmp_path, services) as (admin, port):
+            asking = asyncio.create_task(ask(session, f"http://127.0.0.1:{port}/v1/nodes"))
+            command = ("roll", "baremetal", "--exec", installer.command, "--expect", NEW.text)
+            journal = ("--journal", str(tmp_path / "journal.json"), "--gate", "1s")
+            ended = await call(*command, *journal, "--admin", admin)
+            asking.cancel()
+            uniform = await call("wait", "baremetal", "--offer", NEW.text, "--admin", admin)
+
+    assert ended.code == 0, ended.err
+    assert installer.calls == ["api-1", "api-2"]
+    assert uniform.code == 0
+    assert statuses.keys() == {200}

@@ -142,8 +142,12 @@ class _Roll:
 
     def show(self) -> int:
         """Print the plan, and which clients will notice the upgrade."""
-        for each in self._plan().members:
-            print(f"{each.name} ({each.range}): {plain(shlex.join(each.words(self._options.command)))}")
+        members, options = self._plan().members, self._options
+        for when, words in (("before the first", options.before), ("after the last", options.after)):
+            if words:
+                print(f"once, {when}: {plain(shlex.join(words))}")
+        for each in members:
+            print(f"{each.name} ({each.range}): {plain(shlex.join(each.words(options.command)))}")
         rows = (row for row in self._usage() if row["requested"] == "latest")
         names = sorted({f"{plain(shown_client(row))} ({row['requests']} requests)" for row in rows})
         print(f"a higher maximum changes `latest` for: {', '.join(names) or 'nobody, as far as is known'}")
@@ -160,7 +164,7 @@ class _Roll:
             for number, each in enumerate(plan.members, 1):
                 name = each.name
                 self._refresh()
-                if self._service["backends"][name]["drained"] and progress.drained != name:
+                if self._service["backends"].get(name, {}).get("drained") and progress.drained != name:
                     plan.skipped.append(name)
                     print_error(SKIPPED.format(name))
                     continue
@@ -279,7 +283,10 @@ class _Roll:
         return found
 
     def _refresh(self) -> None:
-        self._service = self._document("GET", "/status")["services"][self._progress.service]
+        services = self._document("GET", "/status")["services"]
+        if self._progress.service not in services:
+            raise AdminError("the service was removed from the configuration")
+        self._service = services[self._progress.service]
 
     def _counts(self) -> Counts:
         return read_counts(self._send("GET", "/metrics")[1].decode(), self._progress.service)
