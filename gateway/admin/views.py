@@ -79,7 +79,7 @@ def _replica(replica: ReplicaReport) -> dict[str, Any]:
 
 def _service(service: ServiceStatus) -> dict[str, Any]:
     view, scheme = service.view, service.scheme
-    offer, pin, raised = view.offer, view.members.pin, view.members.raised
+    offer, pin, raised = view.offer, view.members.pin, view.members.raised.floor
     shown: dict[str, Any] = {
         "dialect": view.service.dialect.name,
         "phase": offer.phase.value,
@@ -91,6 +91,7 @@ def _service(service: ServiceStatus) -> dict[str, Any]:
             "ceiling": None if offer.ceiling is None else scheme.format(offer.ceiling),
             "floor": None if offer.floor is None else scheme.format(offer.floor),
             "floor_suspended": offer.suspended,
+            **({} if offer.sunset is None else {"floor_sunset": offer.sunset.isoformat()}),
             "held_by": list(offer.held.by),
             "held_rule": None if offer.held.rule is None else offer.held.rule.value,
             "held_by_replicas": list(service.held_by_replicas),

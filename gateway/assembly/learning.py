@@ -143,7 +143,7 @@ async def watching(parts: Parts) -> AsyncIterator[Signals]:
     """Watches certificates and configuration files, and acts on signals, also during the drain."""
     plan, signals = parts.plan, Signals(parts.plane, parts.reloader)
     async with AsyncExitStack() as stack:
-        calendar_watch = CalendarWatch(plan.known.snapshot_holder)
+        calendar_watch = CalendarWatch(plan.known.snapshot_holder, alone=plan.settings.agreement is None)
         calendar_watch.look()
         stack.callback(calendar_watch.close)
         parts.certificate_watch.start()

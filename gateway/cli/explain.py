@@ -128,7 +128,8 @@ def _facts(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if offer := explanation.get("offer"):
         ends = span(offer["min"], offer["max"])
         ceiling = f", ceiling {offer['ceiling']}" if offer["ceiling"] else ""
-        floor = f", floor {offer['floor']}" if offer.get("floor") else ""
+        by = f" by its sunset of {offer['floor_sunset']}" if offer.get("floor_sunset") else ""
+        floor = f", floor {offer['floor']}{by}" if offer.get("floor") else ""
         yield "offer", f"{ends} ({offer['policy']}{ceiling}{floor}), phase {offer['phase']}"
     if explanation.get("version"):
         yield "version", explanation.get("bridged") or explanation["version"]

@@ -206,7 +206,8 @@ def _service_row(name: str, service: Mapping[str, Any]) -> list[TableCell]:
     kind = "pin" if service.get("pin") else "ceiling"
     ceiling = f" ({kind} {offer['ceiling']})" if offer.get("ceiling") else ""
     state = "suspended floor" if offer.get("floor_suspended") else "floor"
-    floor = f" ({state} {offer['floor']})" if offer.get("floor") else ""
+    by = f" by its sunset of {offer['floor_sunset']}" if offer.get("floor_sunset") else ""
+    floor = f" ({state} {offer['floor']}{by})" if offer.get("floor") else ""
     return [
         name,
         str(service.get("dialect", "")),

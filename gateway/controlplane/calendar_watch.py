@@ -16,6 +16,7 @@ from typing import Final, final
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.days import DAY
 from gateway.core.fleet.calendar import Entry, calendar
+from gateway.core.fleet.fleet import Raise
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.telemetry.process_log import about
 
@@ -28,11 +29,14 @@ _log = logging.getLogger("skewgate.offer")
 @final
 class CalendarWatch:
     """Compares the calendars of all services with the clock, from the first `look` to `close`.
-    `clock`: seconds since the epoch."""
+    `clock`: seconds since the epoch. `alone`: no other replica decides with this gateway."""
 
-    def __init__(self, holder: SnapshotHolder, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, holder: SnapshotHolder, clock: Callable[[], float] = time.time, *, alone: bool = True
+    ) -> None:
         self._holder = holder
         self._clock = clock
+        self._alone = alone
         self._ahead: list[tuple[str, Entry]] = []
         """Entries of the next day, with the names of their services."""
         self._unsubscribe = holder.subscribe(self._on_change)
@@ -58,7 +62,16 @@ class CalendarWatch:
             for name, view in self._holder.current.views.items()
             for entry in takewhile(lambda entry: entry.at <= now + DAY, calendar(view.service, now))
         ]
+        self._enforce(now)
         pause = min((entry.at - now for _, entry in self._ahead), default=INTERVAL)
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(min(pause, INTERVAL), self.look)
+
+    def _enforce(self, now: float) -> None:
+        """Raise the floors of services whose enforced sunset has come. Replicas do so together."""
+        for name, view in self._holder.current.views.items():
+            raised = view.members.raised
+            after = raised.at_sunset(view.service.passed_sunset(now), view.service.floor)
+            if self._alone and after is not raised:
+                self._holder.apply(name, Raise(after.floor, after))

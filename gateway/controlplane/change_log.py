@@ -174,7 +174,8 @@ class ChangeLog:
         changes = [f"offer {new}" if old == new else f"offer {old} -> {new}"]
         unpinned = ["unpinned"] if before.offer.pinned and not view.offer.pinned else []
         old_members, members, warning = before.members, view.members, self._lower_maximum(before, view)
-        commanded = (old_members.pin, old_members.raised) != (members.pin, members.raised)
+        raised = old_members.raised.floor != members.raised.floor and view.offer.sunset is None
+        commanded = raised or old_members.pin != members.pin
         self._write_offer_line(view, [*unpinned, *limits, *changes], warning, commanded=commanded)
         if flapping := _flapping(before, view):
             _offer_log.warning("%s: %s", view.service.name, flapping, extra=about(view.service.name))
@@ -366,7 +367,7 @@ def _served_versions(member: Member, scheme: Scheme) -> str:
 def _offer_facts(view: ServiceView) -> tuple[object, ...]:
     """All values that a log line about an offer depends on: while they are equal, no line is due."""
     offer = view.offer
-    limits = offer.ceiling, offer.pinned, offer.floor, offer.raised
+    limits = offer.ceiling, offer.pinned, offer.floor, offer.raised, offer.sunset
     facts = offer.versions, offer.phase, offer.transparent, limits, offer.held.rule
     if offer.held.rule is HeldRule.CEILING:
         # The line then names what the ceiling hides, not who differs: in an upgrade every backend does.
@@ -388,7 +389,8 @@ def _limits(view: ServiceView) -> tuple[str, str]:
     if offer.ceiling is not None:
         ceiling = f"{'pinned to' if offer.pinned else 'configured ceiling'} {scheme.format(offer.ceiling)}"
     if offer.floor is not None:
-        floor = f"{'raised to' if offer.raised else 'configured floor'} {scheme.format(offer.floor)}"
+        by = "" if offer.sunset is None else f" by its sunset of {offer.sunset}"
+        floor = f"{'raised to' if offer.raised else 'configured floor'} {scheme.format(offer.floor)}{by}"
     return ceiling, floor
 
 

@@ -13,6 +13,7 @@ from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.days import DAY
 from gateway.core.fleet.bridge import Bridge, BridgeMatch
 from gateway.core.fleet.calendar import calendar
+from gateway.core.fleet.fleet import Raise
 from gateway.core.fleet.lifecycle import Lifecycle, Line
 from gateway.core.fleet.pace import Pace
 from gateway.core.fleet.service import Service
@@ -90,3 +91,25 @@ def test_a_bridge_is_warned_of_30_and_7_days_before_and_at_its_end() -> None:
         (93, "warning", f"in 7 days the bridge ends: {is_bridged}; then what they ask for is refused"),
         (100, "warning", "the bridge of ci, old has ended: what they ask for is refused now"),
     ]
+
+
+@pytest.mark.parametrize("alone", [True, False])
+async def test_an_enforced_sunset_raises_the_floor_when_it_comes(
+    alone: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Unless the gateway is one of several replicas, which do that together."""
+    one, now = service("a", lifecycle=Lifecycle(None, LINE, enforce=True)), BEFORE
+    holder = SnapshotHolder(Snapshot.configured([one], now=0.0))
+    watch = CalendarWatch(holder, lambda: now, alone=alone)
+    watch.look()
+    assert holder.current.views["toy"].offer.floor is None
+    now = AT
+    watch.look()
+    assert holder.current.views["toy"].offer.floor == (LINE.below if alone else None)
+    holder.apply("toy", Raise(None))
+    watch.look()
+    watch.close()
+
+    assert holder.current.views["toy"].offer.floor is None
+    text = "toy: the sunset of the versions below 1.5 has come: it raises the floor"
+    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [("WARNING", text)]

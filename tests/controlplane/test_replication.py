@@ -48,6 +48,8 @@ class Replica:
         self.holder = SnapshotHolder(snapshot, clock, NOT_JOINED)
         self.store = cluster.client(timeout=SETTINGS.ttl / 6)
         self.deadlines: Mapping[str, float] = {}
+        self.ahead = 0.0
+        """Seconds by which its wall clock differs from that of a replica without this."""
         self.holds: int | None = None
         """What its workers hold; None: it has none."""
         self.in_flight: dict[str, int] = {}
@@ -61,7 +63,7 @@ class Replica:
             deadlines=self._take_deadlines,
             restored=saved,
             save=self._save,
-            clocks=Clocks(clock, lambda: clock() + 1e9, boot),
+            clocks=Clocks(clock, lambda: clock() + 1e9 + self.ahead, boot),
             clock=clock,
         )
 

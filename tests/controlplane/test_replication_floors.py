@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gateway.controlplane.replication.entries import read_raised, write_raised
+from gateway.controlplane.replication.entries import raised_of
 from gateway.controlplane.replication.reading import DOC, RAISED
 from gateway.core.fleet.fleet import Raise
 from gateway.core.versions.ranges import VersionSet
@@ -38,7 +38,7 @@ def test_a_raised_floor_holds_for_all_until_it_is_lowered() -> None:
             assert await second.replication.in_force("toy")
             assert [each.offered() for each in here.replicas] == [AT_3] * 3
             await here.until(lambda: all(each.refuses(2) for each in here.replicas))
-            assert first.holder.current.fleet.member_sets["toy"].raised == v("1.3")
+            assert first.holder.current.fleet.member_sets["toy"].raised.floor == v("1.3")
             assert form(here) == 2
             late = await here.joins()
             await here.until(lambda: late.offered() == AT_3)
@@ -163,5 +163,4 @@ def test_what_is_no_raised_floor_that_this_release_knows_moves_nothing(text: str
             await here.all_offer(9)
 
     run(main())
-    assert read_raised(text, XY) is None
-    assert read_raised(write_raised(v("1.3"), XY), XY) == v("1.3")
+    assert raised_of(text, XY) is None

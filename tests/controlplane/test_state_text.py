@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 
 from gateway.controlplane.state.text import StateTextError, format_state, parse_state
 from gateway.core.agreement.attachment import LastAttached, Registered
+from gateway.core.agreement.raised import Raised
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
+from gateway.core.fleet.lifecycle import Line
 from gateway.core.fleet.offer_state import SavedAdvertisement, SavedState
 from gateway.core.fleet.service import ALL_BACKENDS, AtLeast, Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
@@ -199,13 +202,14 @@ def test_the_format_is_this_one() -> None:
 
 
 def test_a_raised_floor_is_there_again_and_releases_without_floors_read_the_rest() -> None:
-    [entry] = json.loads(text_of({**GOOD, "floor": "1.20"}))["services"].values()
-    saved, dropped = parse_state(text_of(entry), [service(MajorMinor())])
-    assert saved == {"api": replace(SAVED, raised=Version(1, 20))}
+    raised = {"version": "1.20", "by": ["1.20", "2026-06-30"], "enforced": ["1.20", "2026-06-30"]}
+    saved, dropped = parse_state(text_of({**GOOD, "raised": raised}), [service(MajorMinor())])
+    sunset = Line(Version(1, 20), date(2026, 6, 30))
+    assert saved == {"api": replace(SAVED, raised=Raised(Version(1, 20), sunset, sunset))}
     assert dropped == ()
 
     started = Snapshot.configured([service(MajorMinor())], now=0.0, saved=saved)
-    assert json.loads(format_state(started))["services"]["api"]["floor"] == "1.20"
+    assert json.loads(format_state(started))["services"]["api"]["raised"] == raised
     assert started.views["api"].offer.floor == Version(1, 20)
 
 
@@ -269,8 +273,11 @@ def test_names_that_were_lost_or_moved_make_another_scheme(names: tuple[str, ...
         ('{"skewgate_state": 2}', "it has no `services`"),
         (text_of(None), "its entry 'api' is malformed"),
         (text_of({**GOOD, "pin": 1.31}), "its entry 'api' is malformed"),
-        (text_of({**GOOD, "floor": 1.31}), "its entry 'api' is malformed"),
-        (text_of({**GOOD, "floor": "1.3l"}), "its entry 'api' has an invalid version or range"),
+        (text_of({**GOOD, "raised": "1.31"}), "its entry 'api' has an invalid floor: it is no raised floor"),
+        (
+            text_of({**GOOD, "raised": {"version": "1.31", "by": "the clock", "enforced": None}}),
+            "its entry 'api' has an invalid floor: it is no sunset",
+        ),
         (text_of({**GOOD, "versions": [["1.1"]]}), "its entry 'api' is malformed"),
         (text_of({**GOOD, "drained": [1]}), "its entry 'api' is malformed"),
         (text_of({**GOOD, "advertisements": {"api-1": None}}), "its entry 'api' is malformed"),

@@ -69,8 +69,8 @@ class Replica:
     def admin(self) -> str:
         return f"http://127.0.0.1:{self.admin_port}"
 
-    def write(self, offer: str = "") -> None:
-        """The file. `offer`: more keys of `offer`."""
+    def write(self, offer: str = "", more: str = "") -> None:
+        """The file. `offer`: more keys of `offer`; `more`: of the service."""
         self.file.write_text(
             f"listen: 127.0.0.1:{self.port}\n"
             f"admin: {{listen: 127.0.0.1:{self.admin_port}}}\n"
@@ -79,7 +79,7 @@ class Replica:
             f"agreement: {{etcd: {{endpoints: [{', '.join(self._endpoints)}]}}, cluster: c, ttl: {TTL:g}s}}\n"
             "services:\n  baremetal:\n    dialect: ironic\n    probe: {interval: 200ms}\n"
             f"    offer: {{stabilization: {STABILIZATION:g}s{offer}}}\n"
-            f"    backends: [{', '.join(self._fleet.entries)}]\n"
+            f"{more}    backends: [{', '.join(self._fleet.entries)}]\n"
         )
 
     async def start(self, *within: str, **environ: str) -> None:

@@ -153,6 +153,27 @@ async def test_a_floor_is_raised_and_lowered_for_all_also_with_one_away(bed: Bed
     watch.judge()
 
 
+async def test_an_enforced_sunset_raises_the_floor_once_all_files_have_it(bed: Bed) -> None:
+    """One replica after the other is reloaded; the third was killed, and comes back with the new file."""
+    beneath, above = "1.10", "1.30"
+    sunset = "lifecycle: {sunset: {below: '1.20', at: 2001-01-01, enforce: true}}"
+    first, second, third = bed.replicas
+    for replica in bed.replicas:
+        replica.write(more=f"    default_version: minimum\n    {sunset}\n")
+    async with bed.watch() as watch:
+        for replica in (first, second):
+            replica.send(signal.SIGHUP)
+        await bed.refused(beneath, 200)
+        await third.kill()
+        await bed.refused(beneath, 503, of=[0, 1])  # the third one is registered, and may serve it
+        await third.start()
+        await bed.refused(beneath, 406)
+        await bed.commanded(second, "DELETE", "floor")
+        await bed.refused(beneath, 200)
+        await bed.refused(above, 200)
+    watch.judge()
+
+
 async def test_members_of_etcd_that_stop(bed: Bed) -> None:
     async with bed.watch() as watch:
         leader = await bed.cluster.leader()

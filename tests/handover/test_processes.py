@@ -29,8 +29,9 @@ RATE = 150
 class Requests:
     """Sent at a steady rate, whatever becomes of those before: half of them on connections that are kept."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, version: str = "1.31") -> None:
         self.url = f"http://127.0.0.1:{port}/v1/nodes"
+        self.headers = {SERVED: version}
         self.results: list[int | str] = []
 
     @asynccontextmanager
@@ -74,7 +75,7 @@ class Requests:
 
     async def _get(self, session: aiohttp.ClientSession) -> None:
         try:
-            async with session.get(self.url, headers={SERVED: "1.31"}) as response:
+            async with session.get(self.url, headers=self.headers) as response:
                 await response.read()
                 self.results.append(response.status)
         except aiohttp.ClientError as error:
@@ -135,6 +136,40 @@ async def test_no_request_is_lost(house: House, ports: tuple[int, int]) -> None:
 
     assert set(results) == {200}
     assert len(results) >= 60
+
+
+async def test_a_raised_floor_and_a_lowered_one_stand(house: House, ports: tuple[int, int]) -> None:
+    """The clock has raised it: no version beneath it is served meanwhile. Once it is lowered, the successor
+    does not raise it again for the same sunset."""
+    file = house.folder / "skewgate.yaml"
+    sunset = "lifecycle: {sunset: {below: '1.20', at: 2001-01-01, enforce: true}}"
+    keys = f"    default_version: minimum\n    {sunset}\n    probe:"
+    file.write_text(file.read_text().replace("    probe:", keys))
+    above, beneath = Requests(ports[0]), Requests(ports[0], "1.19")
+    first = await begin(house, ports)
+    async with above.under_way(), beneath.under_way():
+        await beneath.count(30)
+        second = await start("run", "--take-over", "-c", str(file))
+        assert (await finish(first)).code == 0
+        await beneath.count(30)
+    assert set(above.results) == {200}
+    assert set(beneath.results) <= {406, 503}
+
+    async def is_refused() -> bool:
+        async with house.session.get(beneath.url, headers=beneath.headers) as response:
+            return response.status == 406
+
+    await until(is_refused, "a refusal by the successor")
+    async with house.session.delete(f"http://127.0.0.1:{ports[1]}/services/baremetal/floor") as response:
+        assert (response.status, (await response.json())["kept"]) == (200, True)
+    lowered = Requests(ports[0], "1.19")
+    async with lowered.under_way():
+        await lowered.count(30)
+        third = await start("run", "--take-over", "-c", str(file))
+        assert (await finish(second)).code == 0
+        await lowered.count(30)
+    await stop(third)
+    assert set(lowered.results) == {200}
 
 
 @pytest.mark.load

@@ -98,6 +98,12 @@ class Model:
     removed: Versions = NONE
     negotiates_legacy: bool = False
     """`legacy: refuse` (Legacy backends, Refuse)."""
+    file_floor: Pair | None = None
+    raised: Pair | None = None
+    sunset: tuple[Pair, int] | None = None
+    """That the file wants enforced: the lowest version that stays, and the day."""
+    enforced: tuple[Pair, int] | None = None
+    """The last sunset for which the clock need not raise the floor any more."""
 
     # --- facts and commands: each has the time at which it happens ------------------------------------------
 
@@ -133,6 +139,16 @@ class Model:
         self._until(now)
         self.backends[name].drained = drained
         self._settle(now)
+
+    def calendar(self, today: int) -> None:
+        """An enforced sunset raises the floor when its day has come, once, and never lowers it (Floor)."""
+        if self.sunset is None or self.sunset == self.enforced or today < self.sunset[1]:
+            return
+        higher = self.floor is not None and self.floor >= self.sunset[0]
+        if higher and self.raised is None:
+            return  # the file's own; there is nothing that a command could lower
+        self.raised = self.raised if higher else self.sunset[0]
+        self.enforced = self.sunset
 
     def reload(
         self, policy: Policy, backends: dict[str, Known], now: float, *, negotiates_legacy: bool = False
@@ -328,9 +344,20 @@ class Model:
     # --- what people are shown ------------------------------------------------------------------------------
 
     @property
-    def shown(self) -> Versions:
+    def floor(self) -> Pair | None:
+        """That of the file, or the one that was raised in its place."""
+        return self.file_floor if self.raised is None else self.raised
+
+    @property
+    def capped(self) -> Versions:
         """The offer under the ceiling."""
         return frozenset(each for each in self.offered if self.ceiling is None or each <= self.ceiling)
+
+    @property
+    def shown(self) -> Versions:
+        """The offer between ceiling and floor, which is suspended while it would leave nothing."""
+        floor = self.floor
+        return frozenset(each for each in self.capped if floor is None or each >= floor) or self.capped
 
     @property
     def transparent(self) -> bool:
@@ -360,7 +387,7 @@ class Model:
             return "unknown"
         if len(set(self.served)) > 1 or self.unserved:
             return "mixed"
-        if self.shown != self.offered:
+        if self.capped != self.offered:
             return "capped"
         return "stabilizing" if self.pending else "uniform"
 
@@ -369,7 +396,7 @@ class Model:
         """`held_rule` and `held_by` (Rolling upgrade)."""
         if not self.offered:
             return None, frozenset()
-        if self.shown != self.offered:
+        if self.capped != self.offered:
             return "ceiling", frozenset()
         if self.pending:
             return "stabilization", frozenset()
@@ -381,7 +408,7 @@ class Model:
         if more := newest - self.offered:
             rule = "state" if self.policy.name == "reachable" else self.policy.name
             return rule, self._lacking(more)
-        if more := self.offered - self.given():
+        if more := self.shown - self.given():
             return "state", self._lacking(more)
         return None, frozenset()
 

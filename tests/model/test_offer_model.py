@@ -10,13 +10,25 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import date, timedelta
 from typing import Final
 
 import pytest
 
+from gateway.core.days import DAY, midnight
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend
-from gateway.core.fleet.fleet import Drain, Fact, PassiveObservation, Pin, ProbeFailed, ProbeSucceeded
+from gateway.core.fleet.fleet import (
+    Drain,
+    Fact,
+    OperatorCommand,
+    PassiveObservation,
+    Pin,
+    ProbeFailed,
+    ProbeSucceeded,
+    Raise,
+)
+from gateway.core.fleet.lifecycle import Lifecycle, Line
 from gateway.core.fleet.service import AtLeast, Policy, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
@@ -29,6 +41,7 @@ from tests.model.offer_model import Known, Model, Pair
 NAMES: Final = ("a", "b", "c", "d")
 STEPS: Final = 250
 """Steps of one fleet."""
+FIRST_DAY: Final = date(2030, 1, 1)
 LEGACY: Final[frozenset[Pair]] = frozenset({(1, 1)})
 POLICIES: Final = (
     *(offer_model.Policy("guaranteed"), offer_model.Policy("reachable")),
@@ -58,6 +71,7 @@ class Run:
     unbroken: bool
     stabilization: float
     now: float = 0.0
+    today: int = 0
     ports: dict[str, int] = field(default_factory=dict)
     next_port: int = 1000
     history: list[str] = field(default_factory=list)
@@ -100,7 +114,12 @@ class Run:
             else AtLeast(1),
             stabilization=self.stabilization,
             negotiates_legacy=self.model.negotiates_legacy,
+            floor=None if self.model.file_floor is None else self.gateway_version(self.model.file_floor),
+            lifecycle=None if self.model.sunset is None else self.lifecycle(*self.model.sunset),
         )
+
+    def lifecycle(self, below: Pair, day: int) -> Lifecycle:
+        return Lifecycle(None, Line(self.gateway_version(below), FIRST_DAY + timedelta(day)), enforce=True)
 
     def new_backend(self, name: str) -> Known:
         self.next_port += 1
@@ -142,10 +161,23 @@ class Run:
         self.pass_time(self.now + (4000.0 if self.rng.random() < 0.01 else self.rng.choice(pauses)))
         legacy = self.mostly_legacy and len(self.history) < STEPS // 4
         kind = self.rng.choices(
-            ("probe", "fail", "legacy", "observe", "drain", "pin", "reload", "restart", "look"),
-            (0, 18, 38, 0, 8, 3, 5, 2, 6) if legacy else (30, 18, 8, 6, 8, 3, 5, 2, 6),
+            (
+                "probe",
+                "fail",
+                "legacy",
+                "observe",
+                "drain",
+                "pin",
+                "reload",
+                "restart",
+                "look",
+                "raise",
+                "day",
+            ),
+            (0, 18, 38, 0, 8, 3, 5, 2, 6, 0, 2) if legacy else (30, 18, 8, 6, 8, 3, 5, 2, 6, 3, 2),
         )[0]
         getattr(self, f"_{kind}")()
+        self.look_at_calendar()
         self.seen[kind] += 1
         self.compare()
 
@@ -220,6 +252,32 @@ class Run:
         self.snapshot = self.snapshot.with_fleet(self.snapshot.fleet.apply("toy", command), self.now)
         self.model.ceiling = pin
 
+    def _raise(self) -> None:
+        """Only floors that leave something: others are refused. None lowers it."""
+        self.model.look(self.now)
+        floor = self.rng.choice([None, *sorted(self.model.capped)])
+        self.note(f"raise {floor}")
+        self.apply(Raise(None if floor is None else self.gateway_version(floor)))
+        self.model.raised = floor
+
+    def _day(self) -> None:
+        self.today += 1
+        self.note(f"day {self.today}")
+
+    def look_at_calendar(self) -> None:
+        """As the gateway does at each reload, and when a day comes."""
+        view = self.snapshot.views["toy"]
+        sunset = view.service.passed_sunset(float(midnight(FIRST_DAY) + self.today * DAY))
+        raised = view.members.raised
+        if (after := raised.at_sunset(sunset, view.service.floor)) is not raised:
+            self.apply(Raise(after.floor, after))
+            self.seen["raised by the clock"] += 1
+        self.model.calendar(self.today)
+
+    def apply(self, command: OperatorCommand) -> None:
+        fleet = self.snapshot.fleet.apply("toy", command)
+        self.snapshot = self.snapshot.with_fleet(fleet, self.now)
+
     def _reload(self) -> None:
         backends = dict(self.model.backends)
         if len(backends) > 1 and self.rng.random() < 0.6:
@@ -231,7 +289,12 @@ class Run:
                 backends[name] = self.new_backend(name)
         policy = self.rng.choice(POLICIES) if self.rng.random() < 0.4 else self.model.policy
         refuse = self.rules_for_legacy()
-        self.note(f"reload: {policy} {list(backends)} refuse={refuse}")
+        if self.rng.random() < 0.3:
+            self.model.file_floor = self.rng.choice([None, (1, 2), (1, 4)])
+            self.model.sunset = self.rng.choice(
+                [None, *(((1, low), self.today + low % 3) for low in (2, 3, 5))]
+            )
+        self.note(f"reload: {policy} {list(backends)} refuse={refuse} {self.model.sunset}")
         self.model.reload(policy, backends, self.now, negotiates_legacy=refuse)
         self.snapshot = Snapshot.configured([self.service()], now=self.now, after=self.snapshot)
 
@@ -261,11 +324,13 @@ class Run:
         view = self.snapshot.views["toy"]
         offer, model = view.offer, self.model
         rule, by = model.held
+        floor = None if model.floor is None else self.gateway_version(model.floor)
         told = {
             "on offer": self.pairs(offer.versions),
             "beneath the ceiling": self.pairs(view.offer_state.versions),
             "pending": self.pairs(offer.pending),
             "transparent": offer.transparent,
+            "floor": (offer.floor, offer.suspended),
             "phase": offer.phase.value,
             "held": (offer.held.rule.value if offer.held.rule else None, frozenset(offer.held.by)),
         }
@@ -274,12 +339,19 @@ class Run:
             "beneath the ceiling": model.offered,
             "pending": frozenset(model.pending),
             "transparent": model.transparent,
+            "floor": (
+                floor,
+                floor is not None
+                and bool(model.shown)
+                and floor > max(map(self.gateway_version, model.shown)),
+            ),
             "phase": model.phase,
             "held": (rule, by),
         }
         self.seen[f"phase {model.phase}"] += 1
         self.seen[f"held {rule}"] += 1
         self.seen["transparent"] += model.transparent
+        self.seen["suspended floor"] += offer.suspended
         self.seen["legacy alone offer"] += model.negotiates_legacy and model.legacy_only_offers
         wrong = {name: (value, expected[name]) for name, value in told.items() if value != expected[name]}
         assert not wrong, "\n".join(
@@ -309,8 +381,7 @@ def check_coverage(seen: Counter[str], steps: int) -> None:
     expected = {
         *(f"phase {each}" for each in ("unknown", "mixed", "capped", "stabilizing", "uniform")),
         *(f"held {each}" for each in ("ceiling", "stabilization", "state", "guaranteed", "at_least", None)),
-        "transparent",
-        "legacy alone offer",
+        *("transparent", "legacy alone offer", "raised by the clock", "suspended floor"),
     }
     rare = {each: seen[each] for each in expected if seen[each] < steps // 1000}
     assert not rare, rare

@@ -8,6 +8,7 @@ import pytest
 
 from gateway.core.fleet.lifecycle import Lifecycle, Line
 from gateway.core.versions.version import CalendarDate, MajorMinor, Scheme
+from gateway.settings import load
 from gateway.settings.yaml.problem import Severity
 from tests.settings import texts
 from tests.settings.texts import load_text
@@ -95,10 +96,10 @@ def test_versions_are_those_of_the_dialect() -> None:
             "write 1.20 or less",
         ),
         (
-            "      sunset: {below: '1.20', at: 2999-12-31, enforce: true}\n",
+            "      sunset: {below: '1.20', at: 2999-12-31, enforce: maybe}\n",
             "",
-            "enforce",
-            "there is no key",
+            "maybe",
+            "",
             "",
         ),
     ],
@@ -130,6 +131,46 @@ def test_a_sunset_that_has_passed_is_a_warning_that_says_what_is_in_force() -> N
     assert (problem.severity, problem.code) == (Severity.WARNING, "sunset-passed")
     assert "versions below 1.20 are still served" in problem.message
     assert loaded.require().services[0].lifecycle == Lifecycle(None, line("1.20", date(2001, 1, 1)))
+
+
+def test_an_enforced_sunset_that_has_passed_is_a_warning_that_says_what_is_in_force() -> None:
+    loaded = load_text(BASE + "      sunset: {below: '1.20', at: 2001-01-01, enforce: true}\n")
+
+    assert [problem.code for problem in loaded.problems] == ["sunset-passed"]
+    assert "the floor rises to 1.20, unless it did before" in loaded.problems[0].message
+    found = loaded.require().services[0].lifecycle
+    assert found is not None
+    assert found.enforce
+
+
+def test_an_enforced_sunset_asks_for_a_rule_for_clients_without_a_version() -> None:
+    """As a floor in the file does: what such clients get would change most."""
+    keys = "      sunset: {below: '1.20', at: 2999-12-31, enforce: true}\n"
+    text = (BASE + keys).replace("plain", "ironic")
+    (problem,) = load(text, filename="x.yaml", environ={}).problems
+
+    assert "clients that name no version rely on 1.1" in problem.message
+    assert not load(text + "    default_version: minimum\n", filename="x.yaml", environ={}).problems
+
+
+def test_brown_outs_before_an_enforced_sunset_have_an_effect() -> None:
+    keys = (
+        "      deprecated: {below: '1.20', since: 2023-07-01}\n"
+        "      brownouts: [{at: 2998-01-01T10:00Z, for: 5m}]\n"
+        "      sunset: {below: '1.20', at: 2999-12-31, enforce: true}\n"
+    )
+    assert not load_text(BASE + keys).problems
+
+
+@pytest.mark.parametrize("until, problems", [("2999-12-30", 0), ("2999-12-31", 1)])
+def test_an_own_pace_must_have_ended_when_the_floor_rises_above_it(until: str, problems: int) -> None:
+    keys = "      sunset: {below: '1.20', at: 2999-12-31, enforce: true}\n"
+    pace = f"    offer: {{for: [{{clients: [old], ceiling: '1.19', until: {until}}}]}}\n"
+    found = load_text("clients: [{name: old, user_agent: old}]\n" + BASE + keys + pace).problems
+
+    assert [problem.message for problem in found] == [
+        "one in `for` is 1.19: nothing would be offered"
+    ] * problems
 
 
 def test_a_version_without_quotation_marks_is_a_warning() -> None:

@@ -122,6 +122,8 @@ def offer_card(service: ServiceStatus, drawing: Drawing) -> OfferCard:
     """Makes the texts and bars of a service's offer."""
     view, scheme = service.view, service.scheme
     offer, ceiling, missing = view.offer, view.service.ceiling, unserved(view)
+    by = "" if offer.sunset is None else f" by its sunset of {offer.sunset}"
+    by += ", suspended" * offer.suspended
     return OfferCard(
         range=offered(offer, scheme),
         phase=offer.phase.value,
@@ -132,7 +134,7 @@ def offer_card(service: ServiceStatus, drawing: Drawing) -> OfferCard:
         pin="" if view.members.pin is None else scheme.format(view.members.pin),
         ceiling="" if ceiling is None else scheme.format(ceiling),
         notes=tuple(_notes(view.service, service.gateway.now)),
-        floor="" if offer.floor is None else f"{scheme.format(offer.floor)}{', suspended' * offer.suspended}",
+        floor="" if offer.floor is None else scheme.format(offer.floor) + by,
         bars=drawing.bars(offer.versions - missing),
         unserved=drawing.bars(missing),
     )

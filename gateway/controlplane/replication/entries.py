@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, final
 
 from gateway.controlplane.replication.sight import Sight
 from gateway.core.agreement.ladder import LiveReplica, Vote
+from gateway.core.agreement.raised import Raised, read_raised, read_sunset, write_raised, write_sunset
 from gateway.core.agreement.record import (
     FORMS,
     MAX_ITEMS,
@@ -29,7 +30,7 @@ from gateway.core.decision.operations import Operation
 from gateway.core.fleet.bridge import Bridge
 from gateway.core.fleet.pace import Pace
 from gateway.core.fleet.service import Service
-from gateway.core.versions.version import Scheme, Version
+from gateway.core.versions.version import Scheme
 
 _MAX_TEXT: Final = 200
 """Largest length of a name, host, release, or digest, in characters."""
@@ -39,7 +40,7 @@ _MAX_FORMS: Final = 64
 
 _LIVE_KEYS: Final = 6
 _VOTE_KEYS: Final = 5
-"""Number of keys of a vote without `least`, which older releases do not read."""
+"""Number of keys of a vote without `least` and `passed`, which older releases do not read."""
 
 
 @final
@@ -81,6 +82,8 @@ def write_live(
         }
         if vote.least is not None:
             own["least"] = scheme.format(vote.least)
+        if vote.passed is not None:
+            own["passed"] = write_sunset(vote.passed, scheme)
     return _text(
         {
             "ack": ack,
@@ -160,16 +163,15 @@ def read_names(text: str) -> frozenset[str] | None:
     return None
 
 
-def write_raised(floor: Version, scheme: Scheme) -> str:
-    """Format a raised floor for the store, with what it was given by."""
-    return _text({"version": scheme.format(floor), "by": "command"})
+def raised_text(raised: Raised, scheme: Scheme) -> str:
+    """Format a raised floor for the store."""
+    return _text(write_raised(raised, scheme))
 
 
-def read_raised(text: str, scheme: Scheme) -> Version | None:
+def raised_of(text: str, scheme: Scheme) -> Raised | None:
     """Parse a raised floor from the store; None: it is none that this release can read."""
     try:
-        found = _object(text)
-        return read_version(found.get("version"), scheme, "raised") if found.get("by") == "command" else None
+        return read_raised(read_json(text), scheme)
     except UnreadableRecord:
         return None
 
@@ -294,7 +296,7 @@ def _plain(value: object) -> object:
 
 
 def _read_vote(found: Mapping[str, object], scheme: Scheme) -> Vote:
-    if len(found) != _VOTE_KEYS + ("least" in found):
+    if len(found) != _VOTE_KEYS + ("least" in found) + ("passed" in found):
         raise UnreadableRecord("its vote has foreign keys, or lacks some")
     cap, least = found.get("cap"), found.get("least")
     return Vote(
@@ -304,6 +306,7 @@ def _read_vote(found: Mapping[str, object], scheme: Scheme) -> Vote:
         gives=read_versions(found.get("gives"), scheme, "gives"),
         cap=None if cap is None else read_version(cap, scheme, "cap"),
         least=None if least is None else read_version(least, scheme, "least"),
+        passed=read_sunset(found["passed"], scheme) if "passed" in found else None,
     )
 
 

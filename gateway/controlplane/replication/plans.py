@@ -4,6 +4,7 @@
     join       it has no `live` entry: with the record that is in the state file and held by all workers
     vote       its acknowledgement and its vote
     remove     others without beats, and registrations to which nobody comes back
+    raise      the floor, when an enforced sunset has come for all
     step       the next record of the ladder
 
 At most one transaction for a service in each round, guarded by what was read. The commands of operators
@@ -18,12 +19,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, final
 
-from gateway.controlplane.replication.entries import write_names, write_raised
+from gateway.controlplane.replication.entries import raised_text, write_names
 from gateway.controlplane.replication.membership import Membership
 from gateway.controlplane.replication.reading import DOC, DRAINED, GONE, PIN, RAISED, Beat, Reading
 from gateway.controlplane.stores.store import NothingNewer, Transaction, Unchanged
 from gateway.core.agreement.attachment import may_end_registration, may_remove
 from gateway.core.agreement.ladder import awaited
+from gateway.core.agreement.raised import NOT_RAISED, Raised
 from gateway.core.agreement.record import FLOOR_FORM, FORM, AgreedRecord
 from gateway.core.fleet.fleet import OperatorCommand, Pin, Raise
 from gateway.core.fleet.member_set import MemberSet
@@ -40,6 +42,7 @@ class Purpose(Enum):
     JOIN = "join"
     VOTE = "vote"
     REMOVE = "remove"
+    RAISE = "raise"
     STEP = "step"
 
 
@@ -118,7 +121,7 @@ def _join(at: Situation) -> PlannedWrite | None:
         Unchanged(live, reading.revision_of(live)),
     ]
     if record is not None and record != reading.record:
-        floor = RAISED in at.own_commands or reading.raised is not None
+        floor = RAISED in at.own_commands or reading.raised.floor is not None
         puts[reading.key(DOC)] = reading.written(record, FLOOR_FORM if floor else FORM)
     if reading.record is None or record != reading.record:
         # The store is new, or has lost what was there: what operators have said is written back.
@@ -163,6 +166,9 @@ def _step(at: Situation) -> PlannedWrite | None:
         return None  # a replica wrote what this release cannot read: it may be a vote against all
     if reading.unclear:
         return None  # the pin may be below what would be offered next
+    raised = reading.raised.by_votes(each.vote for each in reading.replicas.values())
+    if raised is not reading.raised:
+        return PlannedWrite(Purpose.RAISE, _raised(reading, raised))
     record, form = reading.next_record(reading.replicas, reading.known), reading.form
     if record is None or form is None:
         return None
@@ -209,10 +215,10 @@ def written_command(
         key = reading.key(PIN)
         text = None if command.ceiling is None else scheme.format(command.ceiling)
     elif isinstance(command, Raise):
-        key = reading.key(RAISED)
+        key, raised = reading.key(RAISED), reading.raised.commanded(command.floor)
         if command.floor is not None:
-            return _raised(reading, key, write_raised(command.floor, scheme))
-        text = None
+            return _raised(reading, raised)
+        text = None if raised == NOT_RAISED else raised_text(raised, scheme)
     else:
         key, one = reading.key(DRAINED), {command.backend}
         before = _drained(members) if DRAINED in reading.unclear else reading.drained
@@ -224,10 +230,10 @@ def written_command(
     return Transaction((guard,), {reading.key(GONE): replica}, (key,)) if key in reading else None
 
 
-def _raised(reading: Reading, key: str, text: str) -> Transaction:
+def _raised(reading: Reading, raised: Raised) -> Transaction:
     """Make the transaction that raises a floor. From then on nobody attaches who would not know of it: the
     record is in the form of floors, and no replica has joined since all were read."""
-    puts = {key: text}
+    puts = {reading.key(RAISED): raised_text(raised, reading.service.dialect.scheme)}
     if reading.record is not None:
         puts[reading.key(DOC)] = reading.written(reading.record, FLOOR_FORM)
     return Transaction((NothingNewer(reading.prefix, reading.revision),), puts)
@@ -236,8 +242,8 @@ def _raised(reading: Reading, key: str, text: str) -> Transaction:
 def own_commands(members: MemberSet, scheme: Scheme) -> Mapping[str, str]:
     """Texts of the operator's commands that are in force here, by key."""
     words = {} if members.pin is None else {PIN: scheme.format(members.pin)}
-    if members.raised is not None:
-        words[RAISED] = write_raised(members.raised, scheme)
+    if members.raised != NOT_RAISED:
+        words[RAISED] = raised_text(members.raised, scheme)
     if drained := _drained(members):
         words[DRAINED] = write_names(drained)
     return words

@@ -16,15 +16,16 @@ from typing import Any, Final, NamedTuple, final
 from gateway.controlplane.replication.entries import (
     LiveEntry,
     ReplicaInfo,
+    raised_of,
     read_json,
     read_live,
     read_names,
-    read_raised,
     read_replica_info,
 )
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.stores.store import Entry, Store
 from gateway.core.agreement.ladder import LiveReplica, next_record
+from gateway.core.agreement.raised import NOT_RAISED, Raised
 from gateway.core.agreement.record import (
     FLOOR_FORM,
     FORM,
@@ -84,7 +85,7 @@ class Reading:
     problem: str
     """Reason why the agreed record cannot be followed, a sentence; empty: it can."""
     pin: Version | None
-    raised: Version | None
+    raised: Raised
     drained: frozenset[str]
     unclear: tuple[str, ...]
     """Unreadable keys among `pin`, `raised` and `drained`: a replica that cannot read them takes no step."""
@@ -105,8 +106,9 @@ class Reading:
     def form(self) -> int | None:
         """Format in which a record can be written that all live replicas read; None: there is none."""
         votes = (each.replica.vote for each in self.live.values())
-        floor = self.raised is not None or any(vote is not None and vote.least is not None for vote in votes)
-        return form_for_all([each.forms for each in self.live.values()], FLOOR_FORM if floor else FORM)
+        least = any(vote is not None and vote.least is not None for vote in votes)
+        floor = FLOOR_FORM if least or self.raised.floor is not None else FORM
+        return form_for_all([each.forms for each in self.live.values()], floor)
 
     @property
     def knows_floors(self) -> bool:
@@ -117,7 +119,8 @@ class Reading:
         self, live: Mapping[str, LiveReplica], registered: Collection[str]
     ) -> AgreedRecord | None:
         """Agreed record after the present one, with the operator's commands (`ladder.next_record`)."""
-        return next_record(self.record, live, registered, self.pin, self.service.dialect.scheme, self.raised)
+        floor, scheme = self.raised.floor, self.service.dialect.scheme
+        return next_record(self.record, live, registered, self.pin, scheme, floor)
 
     def __contains__(self, key: str) -> bool:
         return key.removeprefix(self.prefix) in self.entries
@@ -146,7 +149,7 @@ class Reading:
 
 _COMMANDS: Final[Mapping[str, Callable[[str, Scheme], object]]] = {
     PIN: lambda text, scheme: scheme.parse(text),
-    RAISED: read_raised,
+    RAISED: raised_of,
     DRAINED: lambda text, _: read_names(text),
 }
 """Readers of operators' commands, by key. None: the text is not one that this release can read."""
@@ -186,7 +189,7 @@ def read_service(
         record=record,
         problem=problem,
         pin=commands.get(PIN),
-        raised=commands.get(RAISED),
+        raised=commands.get(RAISED) or NOT_RAISED,
         drained=commands.get(DRAINED) or frozenset(),
         unclear=tuple(sorted(name for name, command in commands.items() if command is None)),
         live=live,

@@ -18,6 +18,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from time import monotonic
 from typing import Final, final
 from uuid import uuid4
@@ -283,6 +284,10 @@ class Replication:
             if is_due:
                 await self._beat()
         self._show()
+        views = self._snapshot_holder.current.views
+        # An enforced sunset comes by the clock alone.
+        enforcing = {name for name, view in views.items() if view.service.passed_sunset(inf)}
+        self._dirty |= enforcing & self._members.keys()
         self._adopt_all()
         wrote = await self._write(self._plans())
         wrote |= await self._leave_removed()
@@ -358,7 +363,7 @@ class Replication:
         if PIN not in reading.unclear and members.pin != reading.pin:
             self._snapshot_holder.apply(me.service, Pin(reading.pin))
         if RAISED not in reading.unclear and members.raised != reading.raised:
-            self._snapshot_holder.apply(me.service, Raise(reading.raised))
+            self._snapshot_holder.apply(me.service, Raise(reading.raised.floor, reading.raised))
         for member in members.all if DRAINED not in reading.unclear else ():
             drained = member.backend.name in reading.drained
             if member.drained is not drained:
@@ -401,8 +406,11 @@ class Replication:
         joins = me.seq if me.joined or me.joining is None else me.joining.seq
 
         vote = own.vote
-        if vote is not None and not reading.knows_floors:
-            vote = replace(vote, least=None)  # an older release reads no vote with it, and takes no step
+        if vote is not None:
+            # An older release reads no vote with either, and takes no step.
+            floors = reading.knows_floors
+            passed = view.service.passed_sunset(self._clocks.wall()) if floors else None
+            vote = replace(vote, least=vote.least if floors else None, passed=passed)
 
         def text(ack: int) -> str:
             return write_live(ack, vote, idle, view.service, transparent=own.transparent)

@@ -21,6 +21,7 @@ from types import MappingProxyType, UnionType
 from typing import Any, Final, NamedTuple, TypeGuard
 
 from gateway.core.agreement.attachment import LastAttached, Registered
+from gateway.core.agreement.raised import NOT_RAISED, read_raised, write_raised
 from gateway.core.agreement.record import AgreedRecord, UnreadableRecord, read_record, write_record
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.offer_state import SavedAdvertisement, SavedState
@@ -91,8 +92,8 @@ def format_state(
                 for backend, known in saved.advertisements.items()
             },
         }
-        if saved.raised is not None:  # an earlier release drops it: it offers everything
-            entry["floor"] = dialect.scheme.format(saved.raised)
+        if saved.raised != NOT_RAISED:  # an earlier release drops it: it offers everything
+            entry["raised"] = write_raised(saved.raised, dialect.scheme)
         if saved.negotiates_legacy:
             entry["legacy"] = "refuse"
         if record is not None:
@@ -238,7 +239,6 @@ def _is_entry(entry: object) -> bool:
     return (
         _has(entry, dialect=str, scheme=list, versions=list, policy=str | None, at_least=str | None)
         and _has(entry, cut=bool, pin=str | None, drained=list, advertisements=dict)
-        and isinstance(entry.get("floor"), str | None)
         and all(isinstance(name, str) for name in entry["drained"])
         and all(map(_is_range, entry["versions"]))
         and all(map(_is_advertisement, entry["advertisements"].values()))
@@ -276,9 +276,8 @@ def _saved_state(
     scheme = service.dialect.scheme
     try:
         versions = _version_set(entry["versions"], before, scheme)
-        pin, raised = (
-            None if entry.get(key) is None else scheme.require(entry[key]) for key in ("pin", "floor")
-        )
+        pin = None if entry["pin"] is None else scheme.require(entry["pin"])
+        raised = read_raised(entry["raised"], scheme) if "raised" in entry else NOT_RAISED
         advertisements = {
             backend: SavedAdvertisement(
                 known["url"],
@@ -295,6 +294,8 @@ def _saved_state(
         }
     except VersionTextError:
         raise StateTextError(f"its entry '{_quoted(name)}' has an invalid version or range") from None
+    except UnreadableRecord as problem:
+        raise StateTextError(f"its entry '{_quoted(name)}' has an invalid floor: {problem}") from None
     if scheme.contiguous and len(versions.ranges) > 1:
         raise StateTextError(f"its entry '{_quoted(name)}' has a gap in its versions")
     policy = _policy(name, entry["policy"], entry["at_least"])

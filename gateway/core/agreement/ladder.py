@@ -18,6 +18,7 @@ from operator import and_
 from typing import Final, NamedTuple, final
 
 from gateway.core.agreement.record import AgreedRecord, decides_nothing, seq_of
+from gateway.core.fleet.lifecycle import Line
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, joined, unbroken, union
 from gateway.core.versions.version import Scheme, Version
 
@@ -38,6 +39,8 @@ class Vote:
     cap: Version | None = None
     least: Version | None = None
     """Floor in the replica's file; None: it has none, or a live replica could not read it."""
+    passed: Line | None = None
+    """Enforced sunset in the replica's file that has come by its clock; None: as for `least`."""
 
 
 @final

@@ -101,7 +101,7 @@ def wanted(
     own = vote(offer_state, record, service, members, float("-inf") if now is None else now)
     if own is None:
         return None
-    return target(record, [own], members.pin, service.dialect.scheme, members.raised).wanted
+    return target(record, [own], members.pin, service.dialect.scheme, members.raised.floor).wanted
 
 
 def votes_transparent(

@@ -223,6 +223,7 @@ def _offer(view: ServiceView, scheme: Scheme) -> dict[str, Any]:
         # That of this client (`offer.for`), by which min and max are cut; None: it has none.
         "own_ceiling": None if own is None else scheme.format(own),
         "floor": None if offer.floor is None else scheme.format(offer.floor),
+        **({} if offer.sunset is None else {"floor_sunset": offer.sunset.isoformat()}),
         "phase": offer.phase.value,
         "transparent": offer.transparent,
     }

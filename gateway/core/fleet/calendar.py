@@ -37,8 +37,11 @@ def calendar(service: Service, after: float) -> Iterator[Entry]:
 def _sunset(service: Service) -> Iterator[Entry]:
     if (sunset := service.sunset) is not None:
         below = service.dialect.scheme.format(sunset.below)
-        text = f"the sunset of the versions below {below} has come; they are still served"
-        yield Entry(sunset.timestamp, "error", text)
+        came = f"the sunset of the versions below {below} has come"
+        if service.lifecycle is not None and service.lifecycle.enforce:
+            yield Entry(sunset.timestamp, "warning", f"{came}: it raises the floor")
+        else:
+            yield Entry(sunset.timestamp, "error", f"{came}; they are still served")
 
 
 def _own_paces(service: Service) -> Iterator[Entry]:

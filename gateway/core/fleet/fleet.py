@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias, assert_never, final
 
+from gateway.core.agreement.raised import NOT_RAISED, Raised, read_raised, write_raised
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import FRESHNESS_AFTER_FAILURES, Backend, Member
 from gateway.core.fleet.doubt import KNOWN_VERSION, LEGACY_ANSWERS, NO_MISMATCHES
@@ -124,6 +125,8 @@ class Raise:
     """Command: set a floor at run time in place of the configuration's; None removes it."""
 
     floor: Version | None
+    remembered: Raised | None = None
+    """All that is remembered from then on, if the clock or the store gives it; None: a command does."""
 
 
 @final
@@ -192,8 +195,8 @@ class Fleet:
         match command:
             case Pin(ceiling):
                 commanded = replace(members, pin=ceiling)
-            case Raise(floor):
-                commanded = replace(members, raised=floor)
+            case Raise(floor, raised):
+                commanded = replace(members, raised=raised or members.raised.commanded(floor))
             case Drain(backend, drained):
                 at = members.positions.get(backend)
                 if at is None or members.all[at].drained is drained:
@@ -212,16 +215,12 @@ def configured_member_set(service: Service, known: MemberSet | None) -> MemberSe
     and scheme are the same. Drained backends, the pin and the raised floor are kept, too."""
     before = known or MemberSet(())
     members = tuple(_member(service, backend, before) for backend in service.backends)
-    pin, raised = (_version_anew(each, service, before) for each in (before.pin, before.raised))
+    pin, raised = before.pin, before.raised
+    if before.scheme_id != service.scheme_id:
+        scheme, now = service.earlier_scheme(before.scheme_id), service.dialect.scheme
+        pin = None if pin is None or scheme is None else now.parse(scheme.format(pin))
+        raised = NOT_RAISED if scheme is None else read_raised(write_raised(raised, scheme), now)
     return MemberSet(members, pin, raised, service.scheme_id, undiscovered=service.undiscovered)
-
-
-def _version_anew(version: Version | None, service: Service, before: MemberSet) -> Version | None:
-    """The version of a command, if it has the same meaning in the scheme of `service`; else None."""
-    if version is None or before.scheme_id == service.scheme_id:
-        return version
-    scheme = service.earlier_scheme(before.scheme_id)
-    return None if scheme is None else service.dialect.scheme.parse(scheme.format(version))
 
 
 def _member(service: Service, backend: Backend, before: MemberSet) -> Member:

@@ -45,6 +45,8 @@ class Lifecycle:
     """Windows in which deprecated versions are refused. They do not overlap, and need `deprecated`."""
     unsafe: bool = False
     """Whether brown-outs refuse requests that may change something, too."""
+    enforce: bool = False
+    """Whether the floor rises when the day of `sunset` comes."""
 
     @property
     def lines(self) -> Mapping[str, Line]:

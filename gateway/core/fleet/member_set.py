@@ -13,6 +13,7 @@ from operator import is_not
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar, final
 
+from gateway.core.agreement.raised import NOT_RAISED, Raised
 from gateway.core.fleet.backend import Mark, Member, MemberSummary
 from gateway.core.versions.version import Version
 
@@ -65,8 +66,7 @@ class MemberSet:
 
     all: tuple[Member, ...]
     pin: Version | None = None
-    raised: Version | None = None
-    """Floor set at run time in place of the configuration's; None: that one holds."""
+    raised: Raised = NOT_RAISED
     scheme_id: tuple[object, ...] = ()
     """Dialect and scheme in which `pin` and `raised` were read; in another they have no meaning."""
     undiscovered: bool = False

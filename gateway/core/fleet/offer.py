@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import date
 from enum import StrEnum
 from typing import Final, NamedTuple, final
 
@@ -75,6 +76,8 @@ class Offer:
     floor: Version | None = None
     raised: bool = False
     """Whether the floor was set at run time in place of the configuration's."""
+    sunset: date | None = None
+    """Day of the sunset at which the clock raised the floor; None: it did not."""
     suspended: bool = False
     """Whether the floor hides nothing, because everything would be beneath it (a roll-back)."""
     held: Held = NOT_HELD
@@ -97,7 +100,8 @@ def form_offer(service: Service, members: MemberSet, offer_state: OfferState) ->
     sets = served_sets(members)
     serving = [group.summary for group in members.groups if group.summary.in_service]
     ceiling = service.ceiling if members.pin is None else members.pin
-    floor = service.floor if members.raised is None else members.raised
+    raised = members.raised
+    floor = service.floor if raised.floor is None else raised.floor
     below = offer_state.versions.within(ceiling, None)
     versions = below.within(None, floor)
     unserved = versions - union(_advertised(summary) for summary in serving if not _is_away(summary))
@@ -120,7 +124,8 @@ def form_offer(service: Service, members: MemberSet, offer_state: OfferState) ->
         ceiling=ceiling,
         pinned=members.pin is not None,
         floor=floor,
-        raised=members.raised is not None,
+        raised=raised.floor is not None,
+        sunset=raised.by and raised.by.day,
         suspended=floor is not None and bool(versions) and floor > versions.highest,
         held=_held(service, members, offer_state, below, versions, unserved),
         guaranteed=held_by_at_least(sets, sum(number for _, number in sets)),

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, assert_never, final
 
 from gateway.core.agreement.attachment import Registered
+from gateway.core.agreement.raised import NOT_RAISED, Raised
 from gateway.core.agreement.record import AgreedRecord
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Member
@@ -194,7 +195,7 @@ class SavedState:
     record: AgreedRecord | None = None
     """Agreed record that the workers held; None: one worker served alone, or nothing was decided."""
     registered: Registered | None = None
-    raised: Version | None = None
+    raised: Raised = NOT_RAISED
 
 
 EMPTY = OfferState()

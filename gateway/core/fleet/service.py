@@ -262,6 +262,13 @@ class Service:
         line = None if self.lifecycle is None or not self.lifecycle.brownouts else self.lifecycle.deprecated
         return line is not None and version is not None and version < line.below
 
+    def passed_sunset(self, wall_time: float) -> Line | None:
+        """Sunset that is to be enforced, without link, if it has come at `wall_time` (since the epoch)."""
+        found = self.lifecycle
+        if found is None or not found.enforce or not found.sunset or wall_time < found.sunset.timestamp:
+            return None
+        return Line(found.sunset.below, found.sunset.day)
+
     def is_deprecated(self, version: Version | None) -> bool:
         """Whether the end of a served version is announced; false where no version was served."""
         return self.lifecycle is not None and version is not None and version < self.lifecycle.below

@@ -509,7 +509,7 @@ def _restored(members: MemberSet, service: Service, saved: SavedState, now: floa
         and backend.declared is None
     ]
     fleet = Fleet({name: members}).observe_all(facts).fleet
-    fleet = fleet.apply(name, Pin(saved.pin)).apply(name, Raise(saved.raised))
+    fleet = fleet.apply(name, Pin(saved.pin)).apply(name, Raise(saved.raised.floor, saved.raised))
     for backend_name in sorted(saved.drained):
         fleet = fleet.apply(name, Drain(backend_name))
     return fleet.member_sets[name]

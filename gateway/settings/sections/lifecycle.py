@@ -52,10 +52,17 @@ class WrittenDeprecation(WrittenLine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenSunset(WrittenLine):
-    """The versions that are to end, and when. The gateway refuses nothing then."""
+    """The versions that are to end, and when."""
 
     at: date = field(
         metadata=DAY.required("The day on which they are to end.", reason=_OPERATOR, example="2099-06-30")
+    )
+    enforce: bool = FLAG.key(
+        default=False,
+        meaning="Whether the floor rises to `below` when the day comes, by the clocks of all replicas. It "
+        "rises once: after `skewgate lower` it stays as it is until `below` or `at` changes.",
+        reason="Versions that are still used would be refused without anybody having looked.",
+        example=True,
     )
 
 
@@ -109,6 +116,7 @@ def read_lifecycle(
             message = f"the ceiling is {highest}: every version on offer would be announced as ending"
             found.contradiction(place, message, f"write {highest} or less")
     deprecated, sunset = lines.get("deprecated"), lines.get("sunset")
+    enforce = written.sunset is not None and written.sunset.enforce
     if deprecated and sunset and sunset.day < deprecated.day:
         message = f"this is before the deprecation, {deprecated.day}"
         found.contradiction(child(sunset_node, "at"), message, "write a later day")
@@ -118,6 +126,8 @@ def read_lifecycle(
         found.contradiction(child(sunset_node, "below"), message, f"write {highest} or less")
     if sunset and sunset.day <= datetime.now(UTC).date():
         message = f"passed: versions below {scheme.format(sunset.below)} are still served, with this `Sunset`"
+        if enforce:
+            message = f"passed: the floor rises to {scheme.format(sunset.below)}, unless it did before"
         found.warn(child(sunset_node, "at"), "sunset-passed", message, "remove it, or write a later day")
     brownouts = read_brownouts(written.brownouts, deprecated, node, found)
-    return Lifecycle(deprecated, sunset, brownouts, written.unsafe) if lines else None
+    return Lifecycle(deprecated, sunset, brownouts, written.unsafe, enforce) if lines else None

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from math import inf
 from typing import Final, final
 
 from gateway.core.dialect import DefaultKind, DefaultVersion, Dialect
@@ -209,16 +210,22 @@ def read_floor(text: str | None, dialect: Dialect, node: Node | None, findings: 
     return None if text is None else read_version(text, dialect, node, findings)
 
 
-def check_floor(service: Service, node: Node | None, findings: Findings) -> None:
-    """Report a floor that would leave nothing, or clients without a rule. `node`: the key `floor`."""
-    if (floor := service.floor) is None:
-        return
+def check_floors(service: Service, node: Node | None, findings: Findings) -> None:
+    """Report a floor, now or at a sunset, that would leave nothing, or clients without a rule."""
+    if service.floor is not None:
+        _check_floor(service, service.floor, 0.0, child(node, "offer", "floor"), findings)
+    if (sunset := service.passed_sunset(inf)) is not None:
+        at = child(node, "lifecycle", "sunset", "below")
+        _check_floor(service, sunset.below, sunset.timestamp, at, findings)
+
+
+def _check_floor(service: Service, floor: Version, since: float, node: Node | None, found: Findings) -> None:
     dialect = service.dialect
     declared = [backend.declared for backend in service.backends if backend.declared]
     all_declared = len(declared) == len(service.backends) and not service.sources
     highest = max((versions.highest for versions in declared), default=None) if all_declared else None
-    now = datetime.now(UTC).timestamp()
-    own = min((each.ceiling for each in service.paces if now < each.ends_at), default=None)
+    begins = max(since, datetime.now(UTC).timestamp())
+    own = min((each.ceiling for each in service.paces if begins < each.ends_at), default=None)
     limits = (
         (service.ceiling, "the ceiling"),
         (highest, "the highest declared version"),
@@ -226,17 +233,17 @@ def check_floor(service: Service, node: Node | None, findings: Findings) -> None
     )
     for limit, what in limits:
         if limit is not None and floor > limit:
-            findings.contradiction(
+            found.contradiction(
                 node, f"{what} is {dialect.scheme.format(limit)}: nothing would be offered", "lower the floor"
             )
             return
-    lifecycle = service.lifecycle
+    lifecycle = None if since else service.lifecycle  # until a sunset, brown-outs do refuse
     if lifecycle and lifecycle.brownouts and lifecycle.deprecated and floor >= lifecycle.deprecated.below:
         message = "no deprecated version is on offer: brown-outs refuse nothing"
-        findings.warn(node, "no-effect", message, "remove `lifecycle.brownouts`")
+        found.warn(node, "no-effect", message, "remove `lifecycle.brownouts`")
     written_for = dialect.written_for if service.default_version is None else None
     if written_for is not None and floor > written_for:
-        findings.contradiction(
+        found.contradiction(
             node,
             f"clients that name no version rely on {dialect.scheme.format(written_for)}, which is beneath",
             f'add `default_version: minimum`, `refused`, or a version: "{dialect.scheme.format(floor)}"',

@@ -32,7 +32,7 @@ from gateway.settings.sections.headers import Headers, read_header_edits
 from gateway.settings.sections.lifecycle import WrittenLifecycle, read_lifecycle
 from gateway.settings.sections.offer import (
     WrittenOffer,
-    check_floor,
+    check_floors,
     read_at_least,
     read_ceiling,
     read_default_version,
@@ -270,7 +270,7 @@ class _ServiceReader:
             dialect, at_least, replace(timeouts, **written.timeouts), replace(limits, **written.limits)
         )
         check_rules(service, node, findings)
-        check_floor(service, child(node, "offer", "floor"), findings)
+        check_floors(service, node, findings)
         return service
 
     def _service(self, dialect: Dialect, at_least: AtLeast, timeouts: Timeouts, limits: Limits) -> Service:

@@ -118,7 +118,7 @@ class LadderedTimeline(Timeline):
             live = {str(number): LiveReplica(seq, *each) for number, each in enumerate(found)}
             self.last_vote, self.transparent = found[0]
             after = next_record(
-                self.record, live, list(live), members.pin, one.dialect.scheme, members.raised
+                self.record, live, list(live), members.pin, one.dialect.scheme, members.raised.floor
             )
             if after is not None:
                 self.record = after
