@@ -14,6 +14,7 @@ from gateway.core.agreement.attachment import Agreed
 from gateway.core.agreement.record import AgreedRecord
 from gateway.core.clients import Client, Naming
 from gateway.core.decision.decision import Decision, Refuse, as_detached, decide
+from gateway.core.decision.explanation import explain
 from gateway.core.decision.operations import OperationRule, Operations, PathTemplate
 from gateway.core.fleet.bridge import Bridge, BridgeMatch
 from gateway.core.fleet.brownouts import Schedule, Window, moment, overlapping
@@ -32,6 +33,7 @@ from tests.settings.texts import BASE, load_text
 LINE = Line(v("1.5"), date(2023, 7, 1), "https://docs.example/old")
 OPEN = Window(2_000_000_000.0, 2_000_000_300.0)
 NOW = OPEN.begin + 100
+WHY = "a brown-out refuses deprecated versions now, and this would be executed at"
 LIFECYCLE = Lifecycle(LINE, brownouts=(Schedule(int(OPEN.begin), (300.0,)),))
 FLEET = snapshot({"old": upto(5), "new": upto(9)}, policy=Policy.REACHABLE, lifecycle=LIFECYCLE)
 
@@ -202,6 +204,8 @@ def test_of_a_bridged_request_the_version_that_it_is_led_to_counts(below: str, r
 
     assert decision.resolution.result == ("brownout" if refused else "bridged")  # type: ignore[union-attr]
     assert decision.resolution.version == v("1.3")  # type: ignore[union-attr]
+    shown = explain(base, head, "", client_name="cron", wall_time=NOW)
+    assert (shown["because"] == f"{WHY} 1.3") is refused, "the client has asked for 1.1"
 
 
 def test_documents_and_what_is_not_negotiated_are_never_refused() -> None:
@@ -256,7 +260,7 @@ def test_explain_names_the_brownout() -> None:
     shown = explained_json(FLEET, "GET", "/x", [("X-Version", "1.4")], wall_time=NOW)
 
     assert (shown["decision"], shown["result"], shown["status"]) == ("refuse", "brownout", 406)
-    assert shown["because"] == "the requested version (1.4) is deprecated, and in a brown-out"
+    assert shown["because"] == f"{WHY} 1.4"
     assert (shown["announces"], {each["reason"] for each in shown["left_out"]}) == ((), {"not_asked"})
 
 

@@ -249,7 +249,8 @@ def _because(resolution: Resolution, decision: _Routed) -> str:
             return "no version is negotiated at this endpoint: any backend that can answer it may get it"
         return "no version is negotiated at this endpoint, but no backend can answer it"
     if resolution.result is NegotiationResult.BROWNOUT:
-        return f"{_refused_version(requested, resolution.version_text)} is deprecated, and in a brown-out"
+        text = resolution.version_text  # a bridge, too, may lead there
+        return f"a brown-out refuses deprecated versions now, and this would be executed at {text}"
     if _outside(resolution):
         refused = _refused_version(requested, resolution.version_text)
         return f"{refused} is not in the offer {offered}{_NOT_BRIDGED if view.bridge else ''}"
