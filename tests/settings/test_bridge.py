@@ -101,3 +101,5 @@ def test_the_last_month_of_a_bridge_is_a_warning() -> None:
     found = [problems(ENTRY.replace("2099-06-30", str(today + timedelta(days=days)))) for days in (5, 40)]
 
     assert [[code for code, _, _ in each] for each in found] == [["ends-soon"], []]
+    [(_, _, last)] = problems(ENTRY.replace("2099-06-30", str(today)))
+    assert last.startswith(("tomorrow the versions", "the day has passed")), "passed: it is midnight"

@@ -78,7 +78,8 @@ def _check_bridge(bridge: Bridge, clients: Sequence[Client], node: Node | None, 
         message = "the day has passed: the versions that these clients ask for are refused"
         findings.warn(place, "passed", message, "write a later day, or remove the entry")
     elif left < WARNED:
-        message = f"in {left + 1} days the versions that these clients ask for are refused"
+        when = f"in {left + 1} days" if left else "tomorrow"
+        message = f"{when} the versions that these clients ask for are refused"
         findings.warn(place, "ends-soon", message, "change the clients, or write a later day")
     if any(client.name in bridge.clients and client.covers(_ANY_ADDRESS) for client in clients):
         message = "one of these names is that of every client"
