@@ -101,14 +101,14 @@ async def _wait(
     loop = asyncio.get_running_loop()
     waits: Sequence[str] = ()
     try:
-        if not facts.knows(asked, service):
+        if not facts.knows(asked):
             asked = await facts.request(service)
         async with asyncio.timeout(seconds):
             again = loop.time() + REPEAT
             while waits := await _waits_for(context, facts, service, wanted, asked):
                 await facts.changed(CHECK)
                 if loop.time() >= again:
-                    facts.repeat(asked)
+                    facts.repeat(service, asked)
                     again = loop.time() + REPEAT
     except TimeoutError:
         waits = _all_reasons(context, facts, asked, view_of(context, service), wanted, explained=True)
@@ -152,7 +152,7 @@ def _all_reasons(
         found.append(f"this replica is detached: {report.store_error or (about and about.problem)}")
     status = context.status().service(name) if explained else None
     why = "" if status is None else held(status)
-    for replica, sight in facts.sights(asked).items():
+    for replica, sight in facts.sights(name, asked).items():
         whose = "" if report is None or not replica else f"{report.name_of(replica)}: "
         found += [f"{whose}{text}" for text in reasons(wanted, view, sight, why if not whose else "")]
     return found

@@ -6,11 +6,10 @@ meanwhile is asked again. `skewgate roll` waits in the same way.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from math import ceil
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import quote
 
 import click
@@ -31,13 +30,6 @@ MISTAKES: Final = frozenset({400, 404})
 """Statuses for a condition that can never hold: an unknown service or backend, or a wrong version."""
 
 Query = Sequence[tuple[str, str]]
-
-
-class Waited(NamedTuple):
-    """Result of a wait: the state in which the condition held, or what it still waits for."""
-
-    state: dict[str, Any] | None
-    waits_for: Sequence[str] = ()
 
 
 class _MistakeError(AdminError):
@@ -106,8 +98,9 @@ def wait(
 
 def until_holds(
     admin: AdminClient, service: str, query: Query, timeout: float, *, patient: bool = False
-) -> Waited:
-    """Wait until the conditions in `query` hold. Raises `AdminError` if they never can or, unless `patient`,
+) -> tuple[dict[str, Any] | None, Sequence[str]]:
+    """Wait until the conditions in `query` hold. Returns the state then; None: the time is over, and what it
+    still waits for. Raises `AdminError` if they never can or, unless `patient`,
     if no gateway responds at first."""
     end, asked, waits_for = time.monotonic() + timeout, "", ["for a first answer of the gateway"]
     while True:
@@ -124,10 +117,10 @@ def until_holds(
             time.sleep(PAUSE)
         else:
             if answer["holds"]:
-                return Waited(admin_client.require_state(admin.url, answer["status"]))
+                return admin_client.require_state(admin.url, answer["status"]), ()
             asked, waits_for = str(answer["asked"]), [str(each) for each in answer["waits_for"]]
         if time.monotonic() >= end:
-            return Waited(None, waits_for)
+            return None, waits_for
 
 
 def _request(admin: AdminClient, service: str, query: Query) -> dict[str, Any]:
@@ -135,9 +128,9 @@ def _request(admin: AdminClient, service: str, query: Query) -> dict[str, Any]:
     status, body = admin.request("POST", path, query)
     try:
         answer = admin_client.document_of(admin.url, path, status, body)
-    except AdminError:
+    except AdminError as problem:
         if status in MISTAKES:
-            raise _MistakeError(str(json.loads(body)["error"])) from None
+            raise _MistakeError(str(problem)) from None
         raise
     if not {"holds", "asked", "waits_for"} <= answer.keys():
         raise AdminError(admin_client.NO_GATEWAY.format(url=admin.url))

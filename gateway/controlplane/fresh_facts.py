@@ -10,9 +10,10 @@ Other replicas are asked and answer through the store (`replication`). What an o
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Final, final
 from uuid import uuid4
 
 from gateway.controlplane.replication.sight import ANSWERED_FOR, Sight
@@ -23,16 +24,8 @@ if TYPE_CHECKING:
     from gateway.controlplane.prober import Prober
     from gateway.controlplane.replication.replication import Replication
 
-_MAX_QUESTIONS: Final = 256
-"""Largest number of questions that are kept; an older one is asked anew."""
-
-
-class _Question(NamedTuple):
-    """A question to all replicas: its service, its time here, and its revision in the store (0: no store)."""
-
-    service: str
-    at: float
-    revision: int
+_AT: Final = r":([0-9]+\.[0-9]+):([0-9]+)"
+"""Pattern of a question after the id of this process: its time here, and its revision (0: no store)."""
 
 
 @final
@@ -52,37 +45,29 @@ class FreshFacts:
         self._in_flight = in_flight
         self._replication = replication
         self._id = uuid4().hex[:8]
-        self._questions: dict[str, _Question] = {}
-        self._asked = 0
         if replication is not None:
             replication.facts = self
 
     async def request(self, service: str) -> str:
         """Ask all replicas to probe a service. Returns the name of the question. Raises `StoreError`."""
         revision = 0 if self._replication is None else await self._replication.request_probes(service)
-        self._asked += 1
-        name = f"{self._id}-{self._asked}"
-        self._questions[name] = _Question(service, self._prober.probe_now(service), revision)
-        if len(self._questions) > _MAX_QUESTIONS:
-            del self._questions[next(iter(self._questions))]
-        return name
+        return f"{self._id}:{self._prober.probe_now(service):.9f}:{revision}"
 
-    def knows(self, question: str, service: str) -> bool:
-        """Whether this process has asked `question` about this service, and replicas still answer it."""
-        asked = self._questions.get(question)
-        return asked is not None and asked.service == service and monotonic() < asked.at + ANSWERED_FOR / 2
+    def knows(self, question: str) -> bool:
+        """Whether this process has asked `question`, and replicas still answer it."""
+        asked = re.fullmatch(self._id + _AT, question)
+        return asked is not None and monotonic() < float(asked[1]) + ANSWERED_FOR / 2
 
-    def repeat(self, question: str) -> None:
+    def repeat(self, service: str, question: str) -> None:
         """Probe the backends again that have not answered a probe since the question."""
-        service, at, _ = self._questions[question]
-        self._prober.probe_now(service, unanswered_since=at)
+        self._prober.probe_now(service, unanswered_since=float(question.split(":")[1]))
 
-    def sights(self, question: str) -> Mapping[str, Sight | None]:
+    def sights(self, service: str, question: str) -> Mapping[str, Sight | None]:
         """What each live replica has seen since the question, by its id; this one's is empty. None: the
         replica has not answered the question yet."""
-        service, at, revision = self._questions[question]
-        others = {} if self._replication is None else self._replication.sights(service, revision)
-        return {"": self.sight(service, at), **others}
+        _, at, revision = question.split(":")
+        others = {} if self._replication is None else self._replication.sights(service, int(revision))
+        return {"": self.sight(service, float(at)), **others}
 
     def probe(self, service: str) -> float:
         """Probe a service for another replica. Returns the time for `sight`."""

@@ -53,8 +53,12 @@ def with_facts(here: Site) -> list[tuple[FreshFacts, Answers]]:
     return found
 
 
+def seen(facts: FreshFacts, question: str) -> list[Sight | None]:
+    return list(facts.sights("toy", question).values())
+
+
 def all_answered(facts: FreshFacts, question: str) -> bool:
-    return all(each is not None and not each.unanswered for each in facts.sights(question).values())
+    return all(each is not None and not each.unanswered for each in seen(facts, question))
 
 
 def test_every_live_replica_is_asked_and_none_answers_by_what_it_knew() -> None:
@@ -63,23 +67,21 @@ def test_every_live_replica_is_asked_and_none_answers_by_what_it_knew() -> None:
             (facts, own), *others = with_facts(here)
             question = await facts.request("toy")
             await here.until(lambda: all(each.asked for _, each in others))
-            await here.until(lambda: None not in facts.sights(question).values())
-            assert [each and each.unanswered for each in facts.sights(question).values()] == [API_1] * 3
+            await here.until(lambda: None not in seen(facts, question))
+            assert [each and each.unanswered for each in seen(facts, question)] == [API_1] * 3
 
             for _, each in others:
                 each.answers(9)
             own.answers(5)
-            await here.until(
-                lambda: not any(one and one.unanswered for one in facts.sights(question).values())
-            )
-            own_sight, *seen = facts.sights(question).values()
+            await here.until(lambda: not any(one and one.unanswered for one in seen(facts, question)))
+            own_sight, *others_see = seen(facts, question)
             assert own_sight is not None
             assert own_sight.serves == {"api-1": upto(5).versions}
-            assert [each and each.serves for each in seen] == [{"api-1": upto(9).versions}] * 2
+            assert [each and each.serves for each in others_see] == [{"api-1": upto(9).versions}] * 2
 
             again = await facts.request("toy")
             await here.passes(2)
-            assert [each and each.unanswered for each in facts.sights(again).values()] == [API_1] * 3
+            assert [each and each.unanswered for each in seen(facts, again)] == [API_1] * 3
 
     run(main())
 
@@ -92,10 +94,10 @@ def test_a_replica_that_does_not_know_the_question_has_not_answered_and_no_longe
             older.replication.facts = None
             question = await facts.request("toy")
             await here.passes(3)
-            assert facts.sights(question)[older.replication.id] is None
+            assert facts.sights("toy", question)[older.replication.id] is None
             await older.replication.close()
             here.leaves(older)
-            await here.until(lambda: list(facts.sights(question)) == [""])
+            await here.until(lambda: list(facts.sights("toy", question)) == [""])
 
     run(main())
 
@@ -122,10 +124,10 @@ def test_idle_is_what_every_replica_says_after_the_question() -> None:
             await here.replicas[0].replication.command("toy", Drain("api-1"))
             question = await facts.request("toy")
             await here.passes(3)
-            own, other = facts.sights(question).values()
+            own, other = seen(facts, question)
             assert [own and own.idle, other and other.idle] == [API_1, frozenset()]
             here.replicas[1].in_flight.clear()
-            await here.until(lambda: all(each and each.idle for each in facts.sights(question).values()))
+            await here.until(lambda: all(each and each.idle for each in seen(facts, question)))
 
     run(main())
 
@@ -163,7 +165,7 @@ def test_a_failed_probe_answers_nothing() -> None:
             question = await facts.request("toy")
             prober.answers(5)
             here.replicas[0].holder.observe(*KEY, ProbeFailed("no connection", here.replicas[0].clock()))
-            sight = facts.sights(question)[""]
+            sight = facts.sights("toy", question)[""]
             assert sight is not None
             assert (len(sight.serves), sight.unanswered, len(sight.unprobed)) == (0, API_1, 0)
             view = here.replicas[0].holder.current.views["toy"]

@@ -14,9 +14,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import which
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, final
 
 import click
 
@@ -86,7 +87,7 @@ def roll(
     admin = admin_client.find(where)
     if service not in admin.status()["services"]:  # without a retry: there may be no gateway
         usage_error(f"there is no service {service!r}")
-    one = _Roll(admin, read_progress(path, service), path, report, limits, _Options(**options))
+    one = _Roll(admin, read_progress(path, service), path, report, limits, **options)
     return one.show() if dry_run else one.run()
 
 
@@ -102,52 +103,41 @@ def _words(text: str | None) -> Sequence[str]:
 
 
 @final
-class _Options(NamedTuple):
-    """Options of the verb that say how members are upgraded."""
+@dataclass
+class _Roll:
+    """One run of a rolling upgrade, with the options of the verb."""
 
+    admin: AdminClient
+    progress: Progress
+    path: Path
+    report: Path | None
+    limits: Limits
     command: Sequence[str]
     before: Sequence[str]
     after: Sequence[str]
     expect: str | None
     timeout: float
     allow_unserved: bool
-
-
-@final
-class _Roll:
-    """One run of a rolling upgrade."""
-
-    def __init__(
-        self,
-        admin: AdminClient,
-        progress: Progress,
-        path: Path,
-        report: Path | None,
-        limits: Limits,
-        options: _Options,
-    ) -> None:
-        self._admin, self._progress, self._path, self._report = admin, progress, path, report
-        self._limits, self._options = limits, options
-        self._service: dict[str, Any] = {}
-        """The service in the status that was read last."""
+    service: dict[str, Any] = field(default_factory=dict)
+    """The service in the status that was read last."""
 
     def _plan(self) -> Plan:
         self._refresh()
-        plan = make_plan(self._service, self._progress.finished, self._progress.drained)
+        plan = make_plan(self.service, self.progress.finished, self.progress.drained)
         for name in plan.skipped:
             print_error(SKIPPED.format(name))
-        if problem := (self._service.get("skew") or {}).get("problem"):
+        if problem := (self.service.get("skew") or {}).get("problem"):
             print_error(f"warning: {plain(problem)}")
         return plan
 
     def show(self) -> int:
         """Print the plan, and which clients will notice the upgrade."""
-        members, options = self._plan().members, self._options
-        for when, words in (("before the first", options.before), ("after the last", options.after)):
+        members = self._plan().members
+        for when, words in (("before the first", self.before), ("after the last", self.after)):
             if words:
                 print(f"once, {when}: {plain(shlex.join(words))}")
         for each in members:
-            print(f"{each.name} ({each.range}): {plain(shlex.join(each.words(options.command)))}")
+            print(f"{each.name} ({each.range}): {plain(shlex.join(each.words(self.command)))}")
         rows = (row for row in self._usage() if row["requested"] == "latest")
         names = sorted({f"{plain(shown_client(row))} ({row['requests']} requests)" for row in rows})
         print(f"a higher maximum changes `latest` for: {', '.join(names) or 'nobody, as far as is known'}")
@@ -155,23 +145,23 @@ class _Roll:
 
     def run(self) -> int:
         """Upgrade every member that is planned, and return the exit code."""
-        plan, refused, name, progress = self._plan(), self._refused(), "", self._progress
-        progress.write(self._path)  # rather now than when a member is drained
+        plan, refused, name, progress = self._plan(), self._refused(), "", self.progress
+        progress.write(self.path)  # rather now than when a member is drained
         try:
-            if self._options.before and not progress.prepared:
-                _execute(self._options.before)
+            if self.before and not progress.prepared:
+                _execute(self.before)
             progress.prepared = True
             for number, each in enumerate(plan.members, 1):
                 name = each.name
                 self._refresh()
-                if self._service["backends"].get(name, {}).get("drained") and progress.drained != name:
+                if self.service["backends"].get(name, {}).get("drained") and progress.drained != name:
                     plan.skipped.append(name)
                     print_error(SKIPPED.format(name))
                     continue
                 self._member(each, f"[{number}/{len(plan.members)}] {name}")
             name = ""
-            if self._options.after:
-                _execute(self._options.after)
+            if self.after:
+                _execute(self.after)
             progress.complete = not plan.skipped
         except (AdminError, KeyboardInterrupt) as problem:
             self._advise(name, str(problem) or "interrupted")
@@ -180,17 +170,17 @@ class _Roll:
             for client, number in self._refused().items():
                 if number > (before := refused.get(client, 0)):
                     progress.refused[client] = progress.refused.get(client, 0) + number - before
-            progress.write(self._path, self._report)
-        print(offer_line({"services": {progress.service: self._service}}, progress.service))
-        print(f"{len(progress.finished)} members upgraded, {progress.lost} requests lost; see {self._path}")
+            progress.write(self.path, self.report)
+        print(offer_line({"services": {progress.service: self.service}}, progress.service))
+        print(f"{len(progress.finished)} members upgraded, {progress.lost} requests lost; see {self.path}")
         return 0
 
     def _advise(self, name: str, problem: str) -> None:
         """Print what has failed, and what to do."""
         print_error(plain(f"{name or 'roll'} failed: {problem}"))
-        done = self._progress.finished
+        done = self.progress.finished
         if name:
-            stays = "stays drained" if self._progress.drained == name else "is in service"
+            stays = "stays drained" if self.progress.drained == name else "is in service"
             print_error(f"{name} {stays}; finished: {', '.join(done) or 'none'}")
         members = ", ".join([*done, name] if name else done)
         print_error("next: mend the cause, and run the same command again: it goes on there")
@@ -199,18 +189,18 @@ class _Roll:
 
     def _member(self, member: Planned, title: str) -> None:
         """Upgrade one member. Raises `AdminError`."""
-        progress, options, name = self._progress, self._options, member.name
+        progress, name = self.progress, member.name
         began, before, result, judged = time.monotonic(), self._counts(), "failed", GateResult("-")
         try:
             print(f"{title} ({member.range}): drain", flush=True)
             self._drain(name)
             self._wait(name, "drained")
-            _execute(member.words(options.command))
-            self._wait(name, "serves" if options.expect else "answers", options.expect or "")
+            _execute(member.words(self.command))
+            self._wait(name, "serves" if self.expect else "answers", self.expect or "")
             self._order("enable", name)
             progress.drained = ""
-            progress.write(self._path)
-            print(f"{title}: enabled, judged for {self._limits.seconds:g} s", flush=True)
+            progress.write(self.path)
+            print(f"{title}: enabled, judged for {self.limits.seconds:g} s", flush=True)
             judged = self._gate(name)
             if not judged.passes:
                 with suppress(AdminError):  # by now it may be the last one that serves a version
@@ -222,7 +212,7 @@ class _Roll:
         finally:
             counts = since(before, self._counts())
             self._refresh()
-            offer, backend = self._service["offer"], self._service["backends"].get(name, {})
+            offer, backend = self.service["offer"], self.service["backends"].get(name, {})
             step = {
                 "member": name,
                 "before": member.range,
@@ -235,44 +225,44 @@ class _Roll:
                 "lost": lost(counts),
             }
             progress.steps.append(step)
-            progress.write(self._path)
+            progress.write(self.path)
 
     def _drain(self, name: str) -> None:
         """Drain a member, unless it is the last one that serves a version. Raises `AdminError`."""
-        self._progress.drained = name  # before it is: a run that is killed now knows its own drain
-        self._progress.write(self._path)
+        self.progress.drained = name  # before it is: a run that is killed now knows its own drain
+        self.progress.write(self.path)
         try:
-            self._order("drain", name, [] if self._options.allow_unserved else [("served", "")])
+            self._order("drain", name, [] if self.allow_unserved else [("served", "")])
         except AdminError:
-            self._progress.drained = ""
+            self.progress.drained = ""
             raise
 
     def _gate(self, name: str) -> GateResult:
-        before, end = self._counts(), time.monotonic() + self._limits.seconds
+        before, end = self._counts(), time.monotonic() + self.limits.seconds
         while True:
             self._refresh()
-            backend = self._service["backends"].get(name)
+            backend = self.service["backends"].get(name)
             if backend is None or (ejected := backend.get("ejected")):
                 return GateResult("removed" if backend is None else f"ejected: {ejected['reason']}")
             counts = since(before, self._counts())
-            judged = judge(counts, name, peers(self._service, name), self._limits)
+            judged = judge(counts, name, peers(self.service, name), self.limits)
             if lost(counts) or time.monotonic() >= end:
                 return judged
             time.sleep(min(TICK, max(0.0, end - time.monotonic())))
 
     def _wait(self, name: str, condition: str, value: str = "") -> None:
         query = [("backend", name), (condition, value)]
-        waited = until_holds(self._admin, self._progress.service, query, self._options.timeout, patient=True)
-        if waited.state is None:
-            raise AdminError("; ".join(waited.waits_for))
+        state, waits_for = until_holds(self.admin, self.progress.service, query, self.timeout, patient=True)
+        if state is None:
+            raise AdminError("; ".join(waits_for))
 
     def _usage(self) -> Sequence[dict[str, Any]]:
         """Return usage by client; empty if it is not known."""
-        query = [("service", self._progress.service), ("by", "client")]
+        query = [("service", self.progress.service), ("by", "client")]
         with suppress(AdminError):
-            response = self._admin.request("GET", "/usage", query)
+            response = self.admin.request("GET", "/usage", query)
             rows: Sequence[dict[str, Any]]
-            rows = admin_client.document_of(self._admin.url, "/usage", *response)["rows"]
+            rows = admin_client.document_of(self.admin.url, "/usage", *response)["rows"]
             return rows
         return ()
 
@@ -284,25 +274,25 @@ class _Roll:
 
     def _refresh(self) -> None:
         services = self._document("GET", "/status")["services"]
-        if self._progress.service not in services:
+        if self.progress.service not in services:
             raise AdminError("the service was removed from the configuration")
-        self._service = services[self._progress.service]
+        self.service = services[self.progress.service]
 
     def _counts(self) -> Counts:
-        return read_counts(self._send("GET", "/metrics")[1].decode(), self._progress.service)
+        return read_counts(self._send("GET", "/metrics")[1].decode(), self.progress.service)
 
     def _order(self, command: str, name: str, query: Sequence[tuple[str, str]] = ()) -> None:
-        self._document("POST", BackendName(self._progress.service, name).path(command), query)
+        self._document("POST", BackendName(self.progress.service, name).path(command), query)
 
     def _document(self, method: str, path: str, query: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
-        return admin_client.document_of(self._admin.url, path, *self._send(method, path, query))
+        return admin_client.document_of(self.admin.url, path, *self._send(method, path, query))
 
     def _send(self, method: str, path: str, query: Sequence[tuple[str, str]] = ()) -> tuple[int, bytes]:
         """Send a request, again and again while the gateway is being replaced: all are idempotent."""
-        end = time.monotonic() + self._options.timeout
+        end = time.monotonic() + self.timeout
         while True:
             try:
-                status, body = self._admin.request(method, path, query)
+                status, body = self.admin.request(method, path, query)
                 if status != REPLACED or time.monotonic() >= end:
                     return status, body
             except AdminError as problem:
