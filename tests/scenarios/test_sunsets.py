@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import logging
 from collections import Counter
@@ -11,8 +12,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from gateway.cli.status import page
 from gateway.core.fleet.fleet import Raise
 from gateway.core.versions.version import Version
+from gateway.runtime.terminal import Paint
 from tests.kit.gateways import gateway_of
 from tests.kit.waiting import PATIENCE
 from tests.scenarios import chef_fleet, nova_fleet
@@ -42,7 +45,10 @@ async def test_ironic_shows_serves_and_refuses_by_it_and_says_what_raised_it(
 
         async def offer() -> object:
             async with session.get("/status") as response:
-                service = (await response.json())["services"]["baremetal"]
+                status = await response.json()
+            service = status["services"]["baremetal"]
+            by_clock = "1.40-1.90 (floor 1.40 by its sunset of 2001-01-01)"
+            assert (by_clock in page(status, 0.0, Paint(io.StringIO()))) is (service["raised"] is not None)
             return service["raised"], service["offer"]["floor"], service["offer"].get("floor_sunset")
 
         assert await offer() == ("1.40", "1.40", "2001-01-01")
