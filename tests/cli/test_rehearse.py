@@ -258,6 +258,12 @@ async def test_nothing_is_sent_if_a_line_cannot_be(
     assert problem in ended.err
 
 
+async def test_no_header_makes_a_request_unsafe(rehearse: Any, server: ScriptedBackend, config: Path) -> None:
+    config.write_text(config.read_text().replace("{scheme:", "{method_override: [X-Method], scheme:"))
+    assert (await rehearse("GET /api/v1/kept", "-H", "X-Method: DELETE", "-H", "X_Method: PUT")).code == 0
+    assert {"method" in name.lower() for message in server.requests for name, _ in message.fields} == {False}
+
+
 async def test_an_access_log_gives_the_last_requests_that_were_served(
     rehearse: Any, server: ScriptedBackend
 ) -> None:
@@ -312,6 +318,12 @@ async def test_a_version_that_the_server_does_not_serve_is_bad_usage(
     ended = await rehearse("GET /api/v1/things/7", **options)
     assert ended.code == 2
     assert problem in ended.err
+
+
+async def test_an_unknown_backend_is_bad_usage(rehearse: Any) -> None:
+    ended = await rehearse("GET /api/v1/things/7", "--backend", "zz")
+    assert ended.code == 2
+    assert "there is no backend 'zz'; there are: api-1" in ended.err
 
 
 async def test_a_service_whose_clients_sign_is_refused(call_main: Call, tmp_path: Path) -> None:

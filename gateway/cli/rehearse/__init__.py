@@ -107,14 +107,18 @@ def rehearse(
 
 def _chosen(members: Sequence[Member], name: str | None) -> Member:
     """The member with this name, or without one the one with the newest version. Raises `AdminError`."""
+    known = [each.backend.name for each in members]
+    if name not in {None, *known}:
+        usage_error(f"there is no backend {name!a}; there are: {', '.join(known) or 'none'}")
+    asked = [each for each in members if name in {None, each.backend.name}]
     newest = {
         each.advertisement.versions.highest: each
-        for each in reversed(members)
-        if name in {None, each.backend.name} and each.advertisement and each.advertisement.versions
+        for each in reversed(asked)
+        if each.advertisement and each.advertisement.versions
     }
     if not newest:
-        errors = [f"{each.backend.name}: {each.error or 'no answer'}" for each in members]
-        raise AdminError(f"no such backend with known versions: {plain('; '.join(errors)) or 'none'}")
+        errors = [f"{each.backend.name}: {each.error or 'no answer'}" for each in asked]
+        raise AdminError(f"no backend with known versions: {plain('; '.join(errors)) or 'none'}")
     return newest[max(newest)]
 
 
