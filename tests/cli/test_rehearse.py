@@ -163,7 +163,7 @@ services:
   engine:
     match: {{path: /api, strip_prefix: false}}
     dialect: custom
-    custom: {{scheme: integer, places: [{{path: "/v{{version}}"}}]}}
+    custom: {{method_override: [X-Method], scheme: integer, places: [{{path: "/v{{version}}"}}]}}
     probe: {{headers: {{X-Token: of-the-file}}}}
     headers: {{request: {{set: {{X-Token: of-the-file}}}}}}
     backends: [{{name: api-1, url: 'http://127.0.0.1:{server.port}/base', versions: "1-9"}}]
@@ -258,8 +258,7 @@ async def test_nothing_is_sent_if_a_line_cannot_be(
     assert problem in ended.err
 
 
-async def test_no_header_makes_a_request_unsafe(rehearse: Any, server: ScriptedBackend, config: Path) -> None:
-    config.write_text(config.read_text().replace("{scheme:", "{method_override: [X-Method], scheme:"))
+async def test_no_header_makes_a_request_unsafe(rehearse: Any, server: ScriptedBackend) -> None:
     assert (await rehearse("GET /api/v1/kept", "-H", "X-Method: DELETE", "-H", "X_Method: PUT")).code == 0
     assert {"method" in name.lower() for message in server.requests for name, _ in message.fields} == {False}
 
