@@ -15,6 +15,7 @@ from time import monotonic, time
 from typing import Any, Final
 
 from gateway.cli.command import read_settings
+from gateway.controlplane.calendar_watch import enforce_sunsets
 from gateway.controlplane.discovery.discovery import Discovery
 from gateway.controlplane.prober import Prober
 from gateway.controlplane.resolver import Resolver
@@ -95,6 +96,7 @@ async def probed(settings: Settings) -> Snapshot:
                 await all_probed.wait()  # each lookup and each probe has its own deadline
             finally:
                 await discovery.close()
+    enforce_sunsets(holder, time())
     return with_first_offer(holder.current, holder.current.fleet)
 
 
@@ -137,7 +139,7 @@ def answer_offline(
         return answer(record, days, before, None, doubts)
     old, new = _not_judged(settings, name), _not_judged(wanted, name)
     doubts += [f"`{key}` changes, and what that does is not judged" for key in old if old[key] != new[key]]
-    return answer(record, days, before, reconfigured(before, after, now), doubts)
+    return answer(record, days, before, reconfigured(before, after, now, now), doubts)
 
 
 def _discovered(settings: Settings, saved: Mapping[str, SavedState]) -> tuple[Service, ...]:

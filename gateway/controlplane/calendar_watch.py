@@ -62,16 +62,18 @@ class CalendarWatch:
             for name, view in self._holder.current.views.items()
             for entry in takewhile(lambda entry: entry.at <= now + DAY, calendar(view.service, now))
         ]
-        self._enforce(now)
+        if self._alone:
+            enforce_sunsets(self._holder, now)
         pause = min((entry.at - now for _, entry in self._ahead), default=INTERVAL)
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(min(pause, INTERVAL), self.look)
 
-    def _enforce(self, now: float) -> None:
-        """Raise the floors of services whose enforced sunset has come. Replicas do so together."""
-        for name, view in self._holder.current.views.items():
-            raised = view.members.raised
-            after = raised.at_sunset(view.service.passed_sunset(now), view.service.floor)
-            if self._alone and after is not raised:
-                self._holder.apply(name, Raise(after.floor, after))
+
+def enforce_sunsets(holder: SnapshotHolder, now: float) -> None:
+    """Raise the floors of services whose enforced sunset has come. Replicas do so together."""
+    for name, view in holder.current.views.items():
+        raised = view.members.raised
+        after = raised.at_sunset(view.service.passed_sunset(now), view.service.floor)
+        if after is not raised:
+            holder.apply(name, Raise(after.floor, after))

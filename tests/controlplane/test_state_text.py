@@ -273,10 +273,10 @@ def test_names_that_were_lost_or_moved_make_another_scheme(names: tuple[str, ...
         ('{"skewgate_state": 2}', "it has no `services`"),
         (text_of(None), "its entry 'api' is malformed"),
         (text_of({**GOOD, "pin": 1.31}), "its entry 'api' is malformed"),
-        (text_of({**GOOD, "raised": "1.31"}), "its entry 'api' has an invalid floor: it is no raised floor"),
+        (text_of({**GOOD, "raised": "1.31"}), "its entry 'api' has an invalid version, range or floor"),
         (
             text_of({**GOOD, "raised": {"version": "1.31", "by": "the clock", "enforced": None}}),
-            "its entry 'api' has an invalid floor: it is no sunset",
+            "its entry 'api' has an invalid version, range or floor",
         ),
         (text_of({**GOOD, "versions": [["1.1"]]}), "its entry 'api' is malformed"),
         (text_of({**GOOD, "drained": [1]}), "its entry 'api' is malformed"),
@@ -299,19 +299,19 @@ def test_names_that_were_lost_or_moved_make_another_scheme(names: tuple[str, ...
         ),
         (
             text_of({**GOOD, "advertisements": {"api-1": {**KNOWN, "default": "one"}}}),
-            "its entry 'api' has an invalid version or range",
+            "its entry 'api' has an invalid version, range or floor",
         ),
         (text_of({**GOOD, "policy": "all"}), "its entry 'api' has an invalid policy"),
         (text_of({**GOOD, "at_least": "half"}), "its entry 'api' has an invalid policy"),
         (text_of({**GOOD, "policy": "reachable"}), "its entry 'api' has an invalid policy"),
-        (text_of({**GOOD, "pin": "1.3l"}), "its entry 'api' has an invalid version or range"),
+        (text_of({**GOOD, "pin": "1.3l"}), "its entry 'api' has an invalid version, range or floor"),
         (
             text_of({**GOOD, "versions": [["1.58", "1.1"]]}),
-            "its entry 'api' has an invalid version or range",
+            "its entry 'api' has an invalid version, range or floor",
         ),
         (
             text_of({**GOOD, "versions": [["1.1", "2.5"]]}),
-            "its entry 'api' has an invalid version or range",
+            "its entry 'api' has an invalid version, range or floor",
         ),
         (
             text_of({**GOOD, "versions": [["1.1", "1.5"], ["1.8", "1.9"]]}),

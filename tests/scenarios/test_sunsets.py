@@ -12,10 +12,12 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from gateway.cli.offline import explain_offline
 from gateway.cli.status import page
 from gateway.core.fleet.fleet import Raise
 from gateway.core.versions.version import Version
 from gateway.runtime.terminal import Paint
+from gateway.settings import load
 from tests.kit.gateways import gateway_of
 from tests.kit.waiting import PATIENCE
 from tests.scenarios import chef_fleet, nova_fleet
@@ -63,6 +65,16 @@ async def test_ironic_shows_serves_and_refuses_by_it_and_says_what_raised_it(
     lines = [record for record in caplog.records if "raised to 1.40 by its sunset" in record.getMessage()]
     assert lines
     assert not any("by_operator" in vars(record) for record in lines)
+
+
+async def test_explain_without_a_gateway_sees_the_floor_of_a_new_one() -> None:
+    async with running(server := Ironic(90)):
+        more = {"lifecycle": sunset("1.40"), "default_version": "minimum"}
+        text = configuration(service_of("baremetal", [server.port], **more))
+        settings = load(text, filename="x.yaml", environ={}).require()
+        found = await explain_offline(settings, "GET", "/v1/nodes", [])
+
+    assert (found["offer"]["min"], found["offer"]["floor_sunset"]) == ("1.40", "2001-01-01")
 
 
 async def test_nova_and_chef_show_serve_and_refuse_by_it() -> None:

@@ -106,9 +106,8 @@ class Reading:
     def form(self) -> int | None:
         """Format in which a record can be written that all live replicas read; None: there is none."""
         votes = (each.replica.vote for each in self.live.values())
-        least = any(vote is not None and vote.least is not None for vote in votes)
-        floor = FLOOR_FORM if least or self.raised.floor is not None else FORM
-        return form_for_all([each.forms for each in self.live.values()], floor)
+        floor = self.raised.floor is not None or any(vote and vote.least is not None for vote in votes)
+        return form_for_all([each.forms for each in self.live.values()], FLOOR_FORM if floor else FORM)
 
     @property
     def knows_floors(self) -> bool:

@@ -292,10 +292,8 @@ def _saved_state(
             )
             for backend, known in entry["advertisements"].items()
         }
-    except VersionTextError:
-        raise StateTextError(f"its entry '{_quoted(name)}' has an invalid version or range") from None
-    except UnreadableRecord as problem:
-        raise StateTextError(f"its entry '{_quoted(name)}' has an invalid floor: {problem}") from None
+    except (VersionTextError, UnreadableRecord):
+        raise StateTextError(f"its entry '{_quoted(name)}' has an invalid version, range or floor") from None
     if scheme.contiguous and len(versions.ranges) > 1:
         raise StateTextError(f"its entry '{_quoted(name)}' has a gap in its versions")
     policy = _policy(name, entry["policy"], entry["at_least"])

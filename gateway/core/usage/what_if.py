@@ -60,11 +60,14 @@ def changed(view: ServiceView, change: str, value: str, now: float) -> ServiceVi
     return view.with_offer(replace(offer, versions=cut(end)))
 
 
-def reconfigured(view: ServiceView, service: Service, now: float) -> ServiceView:
+def reconfigured(view: ServiceView, service: Service, now: float, wall_time: float = 0.0) -> ServiceView:
     """View of a service after a reload, when the offer has moved as far as it will by what is known now. All
-    replicas are reloaded, so their offer moves as that of a gateway that stands alone."""
-    alone = ServiceView.of(view.service, view.members, view.offer_state)
-    fleet = Fleet({service.name: view.members})
+    replicas are reloaded, so their offer moves as that of a gateway that stands alone. `wall_time`: Unix time
+    by which an enforced sunset may have come."""
+    raised = view.members.raised.at_sunset(service.passed_sunset(wall_time), service.floor)
+    members = replace(view.members, raised=raised)
+    alone = ServiceView.of(view.service, members, view.offer_state)
+    fleet = Fleet({service.name: members})
     before = Snapshot(0, Routes.of(()), {service.name: alone}, fleet, frozenset())
     after = Snapshot.configured((service,), now=now, after=before)
     return after.with_fleet(after.fleet, math.inf).views[service.name]

@@ -21,6 +21,7 @@ from gateway.core.dialect import Advertisement, DefaultKind, DefaultVersion, Ver
 from gateway.core.fleet.admission import Maintenance
 from gateway.core.fleet.bridge import Bridge, BridgeMatch
 from gateway.core.fleet.fleet import Pin
+from gateway.core.fleet.lifecycle import Lifecycle, Line
 from gateway.core.fleet.pace import Pace
 from gateway.core.fleet.service import Policy
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
@@ -30,7 +31,7 @@ from gateway.core.usage.what_if import answer, changed, judge, reconfigured
 from gateway.core.versions.ranges import VersionSet
 from gateway.dialects.openstack.guideline import OpenStack
 from gateway.errors import SkewgateError
-from tests.core.builders import XY, OtherToy, Toy, backend, legacy, service, snapshot, upto
+from tests.core.builders import XY, OtherToy, Toy, backend, legacy, service, snapshot, upto, v
 
 TODAY: Final = 20_000
 DAY: Final = 86_400
@@ -522,6 +523,15 @@ def test_a_new_backend_has_to_be_probed_first() -> None:
     after = reconfigured(before, service(backends=(*before.service.backends, backend("newer"))), 1.0)
 
     assert answer(record(), 30, before, after)["incomplete"] == ["not known yet: what newer serves"]
+
+
+@pytest.mark.parametrize("days, offered", [(-1.0, "1.1-1.5"), (0.0, "1.4-1.5")])
+def test_an_enforced_sunset_in_a_new_file_counts_from_its_day_on(days: float, offered: str) -> None:
+    before, line = view(), Line(v("1.4"), date(2030, 1, 1))
+    one = replace(before.service, lifecycle=Lifecycle(None, line, enforce=True))
+    after = reconfigured(before, one, 1.0, line.timestamp + days * DAY)
+
+    assert answer(record(row("1.3")), 30, before, after)["offer_after"] == offered
 
 
 def test_an_offer_that_probes_will_form_judges_nobody() -> None:
