@@ -78,8 +78,11 @@ class Lifecycle:
 
     def brownout_at(self, time: float) -> Window | None:
         """The brown-out at a time; None: there is none."""
-        window = self.window_at(time)
-        return None if window is None or time < window.begin else window
+        for each in self.brownouts:  # for every request at such a version
+            window = each.window_at(time)
+            if window is not None and window.begin <= time:
+                return window
+        return None
 
     def refusal(self, until: float, scheme: Scheme) -> str:
         """Sentences for a client that a brown-out refuses: why, until when, and where to read more."""
