@@ -224,7 +224,7 @@ async def test_a_member_that_the_gate_does_not_pass_is_drained_again(
 
 async def test_a_member_that_does_not_serve_what_is_expected_stays_drained(bed: Bed) -> None:
     bed.installer.release = OLD
-    code, _, err = await bed.roll("--expect", NEW.text, "--timeout", "1s")
+    code, _, err = await bed.roll("--expect", NEW.text, "--timeout", "4s")
 
     assert code == 1
     assert "api-1 failed: api-1 serves 1.1-1.58" in err
