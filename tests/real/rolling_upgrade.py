@@ -59,13 +59,13 @@ class UpgradeRun:
         self._fleet = fleet
         self._testbed = testbed
         # For each member: the releases that it had, each with the number of its first request.
-        self._releases: dict[str, list[tuple[int, Release]]] = {name: [(0, FROM)] for name in MEMBERS}
+        self.releases: dict[str, list[tuple[int, Release]]] = {name: [(0, FROM)] for name in MEMBERS}
 
     def run(self) -> None:
         """From all FromVer to all ToVer. Return when the last releases have served every client."""
         with self.poller:
             began = time.monotonic()
-            self._await_clients()
+            self.await_clients()
             self._record_step("UPGRADE-4.2", None, began)
             for name in MEMBERS:
                 self._replace("UPGRADE-5.2" if name == MEMBERS[-1] else "UPGRADE-5.1", name, TO_PINNED)
@@ -80,7 +80,7 @@ class UpgradeRun:
                 TIMEOUT,
             )
             self._record_step("UPGRADE-6.4 stable", None, began)
-            self._await_clients()
+            self.await_clients()
             wait_until(
                 self._newest_is_used,
                 "every client that requests the newest version gets a newer one than before",
@@ -97,7 +97,7 @@ class UpgradeRun:
         ]
 
     def _release(self, name: str, number: int) -> Release:
-        return [release for first, release in self._releases[name] if first <= number][-1]
+        return [release for first, release in self.releases[name] if first <= number][-1]
 
     def _replace(self, scenario: str, name: str, release: Release) -> None:
         """Stop this member, start the release on its port, and wait until clients use it."""
@@ -110,7 +110,7 @@ class UpgradeRun:
         recorder.stop()
         self._fleet.bring_up(name, release)
         first = recorder.count()
-        self._releases[name].append((first, release))
+        self.releases[name].append((first, release))
         recorder.start()
         wait_until(
             lambda: self._is_known(name, release), f"the gateway knows the new release of {name}", TIMEOUT
@@ -133,14 +133,14 @@ class UpgradeRun:
         began = time.monotonic()
         self._fleet.restart_conductor(TO)
         self.without_conductor = Window("conductor", began, time.monotonic())
-        self._await_clients()
+        self.await_clients()
         self._record_step("UPGRADE-6.2", None, began)
 
     def _is_known(self, name: str, release: Release) -> bool:
         member = self._testbed.gateway.service()["backends"][name]
         return bool(member["freshness"] == "fresh" and member["max"] == release.top)
 
-    def _await_clients(self) -> None:
+    def await_clients(self) -> None:
         """Wait until each client has a response to a request that it sends from now on."""
         first = self._testbed.front.count()
         now = time.monotonic()
