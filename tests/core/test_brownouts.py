@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from functools import cache
 from itertools import combinations, islice
 
 import pytest
@@ -64,6 +65,13 @@ WEEKLY = st.builds(
 ONCE = st.builds(once, st.integers(0, 30 * STEPS_A_DAY), LENGTHS)
 
 
+@cache
+def walked_steps() -> list[tuple[int, str, str, str]]:
+    """Each step of seven weeks: its number, day, day of the week with the time, and moment, as texts."""
+    clocks = ((n, MONDAY + timedelta(minutes=10 * n)) for n in range(-4 * STEPS_A_DAY, 45 * STEPS_A_DAY))
+    return [(n, f"{at:%Y-%m-%d}", f"{at:%a %H:%M}".lower(), f"{at:%Y-%m-%dT%H:%MZ}") for n, at in clocks]
+
+
 def walk(entry: str) -> set[int]:
     """Numbers of the steps from `MONDAY` on at which the entry is open: as a person reads it, by the clock on
     the wall and a calendar with the names of days."""
@@ -72,13 +80,11 @@ def walk(entry: str) -> set[int]:
     times = dict(part.split(": ", 1) for part in text[0].strip(", ").split(", "))
     found: set[int] = set()
     begun = 0
-    for step in range(-4 * STEPS_A_DAY, 45 * STEPS_A_DAY):
-        clock = MONDAY + timedelta(minutes=10 * step)
+    for step, day, weekly_text, text_of_moment in walked_steps():
         if "weekly" in times:
-            is_day = clock.date().isoformat() >= times["from"]
-            begins = is_day and f"{clock:%a %H:%M}".lower() == times["weekly"]
+            begins = weekly_text == times["weekly"] and day >= times["from"]
         else:
-            begins = f"{clock:%Y-%m-%dT%H:%MZ}" == times["at"]
+            begins = text_of_moment == times["at"]
         if begins:
             length = minutes[min(begun, len(minutes) - 1)]
             begun += 1
