@@ -27,7 +27,7 @@ from tests.cli.conftest import Call
 from tests.cli.test_wait import gateway_of
 from tests.kit.fleets import OLD
 from tests.kit.networks import LOOPBACK
-from tests.kit.processes import ROOT
+from tests.kit.processes import ROOT, Ended, finish, start
 
 pytestmark = pytest.mark.processes
 
@@ -86,7 +86,7 @@ class Bed(NamedTuple):
     folder: Path
     call: Call
 
-    async def roll(self, *more: str) -> tuple[int, str, str]:
+    async def roll(self, *more: str) -> Ended:
         where = ("--admin", self.gateway.admin_url, "--journal", str(self.folder / "journal.json"))
         command = ("--exec", self.installer.command, "--gate", "100ms")
         return await self.call("roll", "baremetal", *where, *command, *more)
@@ -171,6 +171,62 @@ async def test_a_command_that_fails_stops_it_and_a_second_run_goes_on_there(bed:
     assert (first_run["finished"], first_run["drained"]) == (["api-1"], "api-2")
     assert bed.installer.calls == ["api-1", "api-2", "api-2", "api-3"]
     assert "[1/2] api-2" in out
+
+
+async def test_a_signal_ends_the_command_and_says_what_is_drained(bed: Bed) -> None:
+    called = asyncio.Event()
+
+    async def forever(name: str) -> None:
+        called.set()
+        await asyncio.Event().wait()
+
+    bed.installer.called = forever
+    where = ("--admin", bed.gateway.admin_url, "--journal", str(bed.folder / "journal.json"))
+    process = await start("roll", "baremetal", *where, "--exec", bed.installer.command)
+    await called.wait()
+    process.terminate()
+    ended = await finish(process)
+
+    assert ended.code == 1
+    assert "api-1 failed: interrupted\nskewgate: api-1 stays drained; finished: none" in ended.err
+    assert bed.journal()["drained"] == "api-1"
+
+
+async def test_a_journal_is_of_one_command_and_one_roll_at_a_time(bed: Bed) -> None:
+    bed.installer.fails_at = "api-2"
+    second = []
+
+    async def roll_again(name: str) -> None:
+        second.append(await bed.roll())
+
+    bed.installer.called = roll_again
+    await bed.roll()
+    another, _, err = await bed.roll("--exec", "true {name}")
+
+    assert [each.code for each in second] == [1, 1]
+    assert "another roll with the journal" in second[0].err
+    assert another == 1
+    assert "is the journal of another --exec, finished for api-1" in err
+    assert bed.installer.calls == ["api-1", "api-2"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"[]",
+        b"\xff",
+        b'{"service": "baremetal", "finished": 5}',
+        b'{"service": "baremetal", "steps": [{}]}',
+    ],
+)
+async def test_a_damaged_journal_is_no_journal(bed: Bed, damage: bytes) -> None:
+    (bed.folder / "journal.json").write_bytes(damage)
+    code, _, err = await bed.roll()
+
+    assert code == 1
+    assert "is no journal of a rolling upgrade: give another --journal" in err
+    assert bed.installer.calls == []
 
 
 async def test_members_that_somebody_else_has_drained_are_skipped_by_name(bed: Bed) -> None:

@@ -9,11 +9,12 @@ says so.
 from __future__ import annotations
 
 import shlex
+import signal
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import which
@@ -27,7 +28,7 @@ from gateway.cli.command import file_option, usage_error, verb
 from gateway.cli.operator_commands import BackendName, offer_line, service_argument
 from gateway.cli.roll.gate import Counts, GateResult, Limits, judge, lost, peers, read_counts, since
 from gateway.cli.roll.plan import Plan, Planned, make_plan
-from gateway.cli.roll.progress import Progress, read_progress
+from gateway.cli.roll.progress import Progress, locked, read_progress
 from gateway.cli.usage import shown_client
 from gateway.cli.wait import PAUSE, read_timeout, timeout_option, until_holds
 from gateway.errors import AdminError, TokenError
@@ -85,10 +86,16 @@ def roll(
         usage_error("give the journal another name than the report")
     limits = Limits(gate, gate_requests, gate_points)
     admin = admin_client.find(where)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # not for `nohup`
+            with suppress(ValueError):  # not the main thread: a test
+                signal.signal(number, signal.default_int_handler)  # a stop in order, as by Ctrl-C
     if service not in admin.status()["services"]:  # without a retry: there may be no gateway
         usage_error(f"there is no service {service!r}")
-    one = _Roll(admin, read_progress(path, service), path, report, limits, **options)
-    return one.show() if dry_run else one.run()
+    with nullcontext() if dry_run else locked(path):
+        found = read_progress(path, service, options["command"])
+        one = _Roll(admin, found, path, report, limits, **options)
+        return one.show() if dry_run else one.run()
 
 
 def _words(text: str | None) -> Sequence[str]:
@@ -180,7 +187,8 @@ class _Roll:
         print_error(plain(f"{name or 'roll'} failed: {problem}"))
         done = self.progress.finished
         if name:
-            stays = "stays drained" if self.progress.drained == name else "is in service"
+            is_drained = self.service["backends"].get(name, {}).get("drained")
+            stays = "stays drained" if is_drained else "is in service"
             print_error(f"{name} {stays}; finished: {', '.join(done) or 'none'}")
         members = ", ".join([*done, name] if name else done)
         print_error("next: mend the cause, and run the same command again: it goes on there")
@@ -209,9 +217,14 @@ class _Roll:
             result = "upgraded"
             progress.finished.append(name)
             print(f"{title}: {result}; {judged.text}", flush=True)
+        except BaseException:
+            self.timeout = 0  # what follows tells what is known, and waits for nothing
+            raise
         finally:
-            counts = since(before, self._counts())
-            self._refresh()
+            counts: Counts = {}
+            with suppress(AdminError):
+                self._refresh()
+                counts = since(before, self._counts())
             offer, backend = self.service["offer"], self.service["backends"].get(name, {})
             step = {
                 "member": name,
@@ -234,7 +247,10 @@ class _Roll:
         try:
             self._order("drain", name, [] if self.allow_unserved else [("served", "")])
         except AdminError:
-            self.progress.drained = ""
+            with suppress(AdminError):
+                self._refresh()  # a command that was not confirmed may be in force
+                if not self.service["backends"].get(name, {}).get("drained"):
+                    self.progress.drained = ""
             raise
 
     def _gate(self, name: str) -> GateResult:
@@ -305,7 +321,13 @@ def _execute(words: Sequence[str]) -> None:
     """Run a command, with the output of this process. Raises `AdminError` if it fails."""
     print(f"$ {plain(shlex.join(words))}", flush=True)
     try:
-        code = subprocess.run(words, stdin=subprocess.DEVNULL, check=False).returncode  # noqa: S603
+        with subprocess.Popen(words, stdin=subprocess.DEVNULL) as process:  # noqa: S603
+            try:
+                code = process.wait()
+            except KeyboardInterrupt:
+                process.terminate()  # Ctrl-C has reached it, too; other signals have not
+                process.wait()
+                raise
     except OSError as problem:
         raise AdminError(f"the command cannot be started: {problem.strerror}") from None
     if code:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from time import gmtime, strftime, time
 from typing import Any, final
@@ -19,6 +22,8 @@ class Progress:
     """What is done of one rolling upgrade."""
 
     service: str
+    command: str = ""
+    """Digest of the command: its words may hold a secret."""
     id: str = field(default_factory=lambda: uuid4().hex[:8])
     began: float = field(default_factory=time)
     finished: list[str] = field(default_factory=list)
@@ -42,23 +47,49 @@ class Progress:
         try:
             if report is not None:
                 report.write_text("\n".join(report_lines(self)) + "\n")
-            path.with_suffix(".tmp").write_text(json.dumps(asdict(self), indent=2) + "\n")
-            path.with_suffix(".tmp").replace(path)
+            new = path.with_name(f"{path.name}.tmp")
+            new.write_text(json.dumps(asdict(self), indent=2) + "\n")
+            new.replace(path)
         except OSError as problem:
             raise AdminError(f"the journal {path} cannot be written: {problem.strerror}") from None
 
 
-def read_progress(path: Path, service: str) -> Progress:
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep other processes from rolling with this journal. Raises `AdminError` if one does."""
+    try:
+        lock = path.with_name(f"{path.name}.lock").open("w")
+    except OSError as problem:
+        raise AdminError(f"the journal {path} cannot be locked: {problem.strerror}") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise AdminError(f"another roll with the journal {path} is running") from None
+        yield
+
+
+def read_progress(path: Path, service: str, command: Sequence[str]) -> Progress:
     """Read the journal of an upgrade that is not complete; there is none: begin one. Raises `AdminError`."""
+    new = Progress(service, sha256(repr([*command]).encode()).hexdigest())
     try:
         found = Progress(**json.loads(path.read_text()))
+        shape = [type(each) for each in vars(new).values()]
+        if shape != [type(each) for each in vars(found).values()]:
+            raise TypeError
+        done, _ = ", ".join(found.finished), [*report_lines(found)]
     except FileNotFoundError:
-        return Progress(service)
-    except (OSError, ValueError, TypeError):
+        return new
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         raise AdminError(f"{path} is no journal of a rolling upgrade: give another --journal") from None
     if found.service != service:
         raise AdminError(f"{path} is the journal of {found.service}: give another --journal")
-    return Progress(service) if found.complete else found
+    if found.complete:
+        return new
+    if found.finished and found.command != new.command:
+        raise AdminError(f"{path} is the journal of another --exec, finished for {done}: give another one")
+    found.command = new.command
+    return found
 
 
 def report_lines(progress: Progress) -> Iterator[str]:
