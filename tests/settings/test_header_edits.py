@@ -70,7 +70,7 @@ RESERVED_IN_REQUESTS = (
 )
 RESERVED_IN_RESPONSES = (
     *("Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Proxy-Authenticate", "Location"),
-    *("Content-Location", "Date", "Proxy-Status", "OpenStack-Request-Id"),
+    *("Content-Location", "Date", "Proxy-Status", "X_Skewgate.Bridged", "OpenStack-Request-Id"),
     *("X-OpenStack-Ironic-API-Version", "X-OpenStack-Ironic-API-Maximum-Version"),
 )
 

@@ -35,6 +35,7 @@ _OF_RESPONSES: Final = _OF_MESSAGES | {
     "content-location": "the gateway rewrites it, so that clients can follow it",
     "date": "the gateway adds it where a backend does not",
     "proxy-status": "the gateway writes it where it has made the response",
+    "x-skewgate-bridged": "only a bridge writes it, so that clients may rely on it",
 }
 _VARY: Final = "the gateway lists the headers there on which versions depend; only `add` may be used"
 
