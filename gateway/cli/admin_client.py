@@ -172,13 +172,14 @@ class AdminClient:
         self, method: str, path: str, headers: Iterable[tuple[str, str]], address: str = ""
     ) -> dict[str, Any]:
         """Return the gateway's explanation of a request. Raises `AdminError`."""
-        query = [
-            ("method", method),
-            ("path", path),
-            *([("from", address)] if address else []),
-            *(("header", f"{name}: {value}") for name, value in headers),
-        ]
-        return document_of(self.url, "/explain", *self.request("GET", "/explain", query))
+        lines = (("header", f"{name}: {value}") for name, value in headers)
+        query = [("method", method), ("path", path), ("from", address or None), *lines]
+        return self.document("/explain", query)
+
+    def document(self, path: str, query: Iterable[tuple[str, str | None]]) -> dict[str, Any]:
+        """Return the JSON object at a path. Parameters that are None are not sent. Raises `AdminError`."""
+        given = [(name, text) for name, text in query if text is not None]
+        return document_of(self.url, path, *self.request("GET", path, given))
 
     def status(self) -> dict[str, Any]:
         """Return the JSON object of /status. Raises `AdminError`, also if another program listens there."""

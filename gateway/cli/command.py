@@ -116,15 +116,20 @@ def file_argument(function: Callable[..., int]) -> Callable[..., int]:
 
 def seconds(low: float, high: float) -> Callable[[str], float]:
     """Return the reader of a number of seconds, written `20` or `20s`."""
+    return number(low, high, "s", f"a number of seconds from {low:g} to {high:g}")
+
+
+def number(low: float, high: float, unit: str, what: str) -> Callable[[str], float]:
+    """Return the reader of a number with or without its unit. `what`: words for a number that is allowed."""
 
     def read(text: str) -> float:
         try:
-            number = float(text.removesuffix("s"))
+            found = float(text.removesuffix(unit))
         except ValueError:
-            number = -1.0
-        if not low <= number <= high:
-            raise ValueError(f"must be a number of seconds from {low:g} to {high:g}")
-        return number
+            found = -1.0
+        if not low <= found <= high:
+            raise ValueError(f"must be {what}")
+        return found
 
     return read
 

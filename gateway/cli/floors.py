@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import sys
-from urllib.parse import quote
 
 import click
 
 from gateway.cli import admin_client
-from gateway.cli.admin_client import AdminClient, AdminOptions
+from gateway.cli.admin_client import AdminOptions
 from gateway.cli.command import verb
-from gateway.cli.operator_commands import offer_line, options, print_state, send, service_argument
+from gateway.cli.operator_commands import options, service_argument, set_limit
 from gateway.cli.simulate import NOBODY, exit_code, page_lines
 from gateway.errors import AdminError
 from gateway.runtime.terminal import Paint, plain, print_error
@@ -45,7 +44,8 @@ def raise_(*, where: AdminOptions, output: str, service: str, version: str, yes:
         if (code := exit_code(found, ())) != NOBODY and not yes:
             print_error("nothing was done: to raise the floor in spite of this, give --yes")
             return code
-    return _command(admin, output, service, "PUT", version, yes=yes)
+    query = [("yes", "")] * yes
+    return set_limit(admin, output, service, "PUT", "floor", {"version": version}, query=query)
 
 
 @verb("lower", "The `floor` of the configuration, or none, holds again.")
@@ -53,13 +53,4 @@ def raise_(*, where: AdminOptions, output: str, service: str, version: str, yes:
 @service_argument
 def lower(*, where: AdminOptions, output: str, service: str) -> int:
     """Remove a raised floor, if there is one. Raises `AdminError`."""
-    return _command(admin_client.find(where), output, service, "DELETE")
-
-
-def _command(
-    admin: AdminClient, output: str, service: str, method: str, version: str = "", *, yes: bool = False
-) -> int:
-    path, body = f"/services/{quote(service, safe='')}/floor", {"version": version} if version else None
-    state = send(admin, method, path, body, [("yes", "")] * yes)
-    print_state(output, admin, state, lambda: offer_line(state, service))
-    return 0
+    return set_limit(admin_client.find(where), output, service, "DELETE", "floor")

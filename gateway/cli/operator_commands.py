@@ -90,7 +90,7 @@ def pin(*, where: AdminOptions, output: str, service: str, version: str | None, 
         ceiling = {"release": release}
     else:
         usage_error("give a VERSION or --release NAME")
-    return _set_ceiling(where, output, service, "PUT", ceiling)
+    return set_limit(admin_client.find(where), output, service, "PUT", "ceiling", ceiling)
 
 
 @verb("unpin", "The offer follows the fleet and the `ceiling` of the configuration again.")
@@ -98,14 +98,21 @@ def pin(*, where: AdminOptions, output: str, service: str, version: str | None, 
 @service_argument
 def unpin(*, where: AdminOptions, output: str, service: str) -> int:
     """Remove the pin, if there is one; a ceiling in the configuration applies again."""
-    return _set_ceiling(where, output, service, "DELETE")
+    return set_limit(admin_client.find(where), output, service, "DELETE", "ceiling")
 
 
-def _set_ceiling(
-    where: AdminOptions, output: str, service: str, method: str, ceiling: Mapping[str, str] | None = None
+def set_limit(
+    admin: AdminClient,
+    output: str,
+    service: str,
+    method: str,
+    limit: str,
+    document: Mapping[str, str] | None = None,
+    *,
+    query: Sequence[tuple[str, str]] = (),
 ) -> int:
-    admin = admin_client.find(where)
-    state = send(admin, method, f"/services/{quote(service, safe='')}/ceiling", ceiling)
+    """Change a service's `ceiling` or `floor`, and print its offer. Raises `AdminError`."""
+    state = send(admin, method, f"/services/{quote(service, safe='')}/{limit}", document, query)
     print_state(output, admin, state, lambda: offer_line(state, service))
     return 0
 

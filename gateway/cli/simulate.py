@@ -97,10 +97,8 @@ def _answer(
     """Return where the answer is from, and the answer. Raises `SkewgateError`."""
     if candidate is None and not db:
         admin = admin_client.find(where)
-        asked = {"service": question.service, "since": question.since, **change}
-        query = [(name, text) for name, text in asked.items() if text is not None]
-        response = admin.request("GET", "/simulate", query)
-        return admin.url, admin_client.document_of(admin.url, "/simulate", *response)
+        query = [("service", question.service), ("since", question.since), *change.items()]
+        return admin.url, admin.document("/simulate", query)
     from gateway.cli.offline import answer_offline  # noqa: PLC0415 - a running gateway answers without it
 
     with NamedTemporaryFile() as copy:

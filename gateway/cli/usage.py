@@ -70,10 +70,7 @@ def _answer(where: AdminOptions, db: tuple[Path, ...], question: Question) -> tu
     """Return where the answer is from, and the answer. Raises `AdminError` and `UsageError`."""
     if not db:
         admin = admin_client.find(where)
-        query = [(name, text) for name, text in question._asdict().items() if text is not None]
-        return admin.url, admin_client.document_of(
-            admin.url, "/usage", *admin.request("GET", "/usage", query)
-        )
+        return admin.url, admin.document("/usage", question._asdict().items())
     from gateway.controlplane.usage.reading import read_files  # noqa: PLC0415 - a gateway answers without it
 
     try:

@@ -16,7 +16,7 @@ import click
 
 from gateway.cli import admin_client, known_names
 from gateway.cli.admin_client import AdminOptions
-from gateway.cli.command import find_config, header_line, read_settings, usage_error, verb
+from gateway.cli.command import find_config, header_line, number, read_settings, usage_error, verb
 from gateway.cli.offline import probed
 from gateway.cli.rehearse.comparison import Comparison, Result
 from gateway.cli.rehearse.sending import Rehearsal, read_requests
@@ -33,19 +33,9 @@ DETAILS: Final = (
     "Exit code 0: the same, or only additions. 1: nothing could be compared. 2: the server does not serve V "
     "or W. 3: something is changed, refused or has another status."
 )
+_PER_SECOND: Final = number(0.01, 1000, "/s", "a number of requests a second, such as 5/s")
 _SEVERE: Final = (Result.CHANGED, Result.STATUS, Result.REFUSED)
 _STYLES: Final = {"added": Style.PLAIN, "changed": Style.YELLOW, "removed": Style.RED}
-
-
-def per_second(text: str) -> float:
-    """Read a number of requests a second, written `5/s`."""
-    try:
-        number = float(text.removesuffix("/s"))
-    except ValueError:
-        number = 0.0
-    if not 0.01 <= number <= 1000:
-        raise ValueError("must be a number of requests a second, such as 5/s")
-    return number
 
 
 @verb("rehearse", DETAILS)
@@ -61,7 +51,7 @@ def per_second(text: str) -> float:
 )
 @click.option("-H", "--header", multiple=True, type=header_line, metavar="'Name: value'", help="header sent")
 @click.option("--backend", metavar="BACKEND", help="server; default: the one with the newest version")
-@click.option("--rate", type=per_second, metavar="N/s", default="5/s", help="requests; default: 5/s")
+@click.option("--rate", type=_PER_SECOND, metavar="N/s", default="5/s", help="requests; default: 5/s")
 @click.argument("service", metavar="SERVICE", shell_complete=known_names.services)
 def rehearse(
     *,
@@ -126,9 +116,8 @@ def _clients(where: AdminOptions, service: str) -> tuple[Mapping[str, Counter[st
     """Clients of each operation, as a running gateway has recorded them, and why some may be missing."""
     clients: defaultdict[str, Counter[str]] = defaultdict(Counter)
     try:
-        admin = admin_client.find(where)
-        answer = admin.request("GET", "/usage", [("service", service), ("by", "operation")])
-        found = admin_client.document_of(admin.url, "/usage", *answer)
+        query = [("service", service), ("by", "operation")]
+        found = admin_client.find(where).document("/usage", query)
     except AdminError as problem:
         return clients, str(problem)
     for row in found["rows"]:

@@ -174,9 +174,7 @@ class _Roll:
             self._advise(name, str(problem) or "interrupted")
             return 1
         finally:
-            for client, number in self._refused().items():
-                if number > (before := refused.get(client, 0)):
-                    progress.refused[client] = progress.refused.get(client, 0) + number - before
+            progress.refused = dict(Counter(progress.refused) + (self._refused() - refused))
             progress.write(self.path, self.report)
         print(offer_line({"services": {progress.service: self.service}}, progress.service))
         print(f"{len(progress.finished)} members upgraded, {progress.lost} requests lost; see {self.path}")
@@ -274,13 +272,11 @@ class _Roll:
 
     def _usage(self) -> Sequence[dict[str, Any]]:
         """Return usage by client; empty if it is not known."""
-        query = [("service", self.progress.service), ("by", "client")]
+        rows: Sequence[dict[str, Any]] = ()
         with suppress(AdminError):
-            response = self.admin.request("GET", "/usage", query)
-            rows: Sequence[dict[str, Any]]
-            rows = admin_client.document_of(self.admin.url, "/usage", *response)["rows"]
-            return rows
-        return ()
+            query = [("service", self.progress.service), ("by", "client")]
+            rows = self.admin.document("/usage", query)["rows"]
+        return rows
 
     def _refused(self) -> Counter[str]:
         found: Counter[str] = Counter()

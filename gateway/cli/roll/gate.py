@@ -88,8 +88,6 @@ def judge(counts: Counts, member: str, others: Collection[str], limits: Limits) 
 
 def _share(counts: Counts, whose: Collection[str]) -> tuple[float, float]:
     """Number of requests of some members, and the percentage of them with 5xx."""
-    own = {code: 0.0 for _, code in counts}
-    for (who, code), number in counts.items():
-        own[code] += number * (who in whose)
-    total = sum(own.values())
-    return total, 100 * sum(number for code, number in own.items() if code[:1] == "5") / (total or 1)
+    own = [(code, number) for (who, code), number in counts.items() if who in whose]
+    total = sum(number for _, number in own)
+    return total, 100 * sum(number for code, number in own if code[:1] == "5") / (total or 1)
