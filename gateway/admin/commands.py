@@ -82,25 +82,6 @@ async def unpin(context: AdminContext, service: str) -> CommandResult:
     return await _apply(context, service, Pin(None))
 
 
-async def raise_floor(context: AdminContext, service: str, text: str, *, confirmed: bool) -> CommandResult:
-    """Raises a service's floor. Raises 400, 404, 409 (it would leave nothing; a replica does not know floors;
-    unless `confirmed`, clients without a version rely on less) and 503."""
-    view = view_of(context, service)
-    floor = read_ceiling(view.service, "version", text)
-    reason = above_maximum(view, floor, time())
-    if reason is None and not confirmed:
-        reason = refuses_unversioned(view.service, floor)
-    if reason is not None:
-        raise web.HTTPConflict(text=reason)
-    return await _apply(context, service, Raise(floor))
-
-
-async def lower_floor(context: AdminContext, service: str) -> CommandResult:
-    """Removes a raised floor; that of the configuration, or none, holds again. Raises 404, 409 and 503."""
-    view_of(context, service)
-    return await _apply(context, service, Raise(None))
-
-
 async def set_drained(
     context: AdminContext, service: str, backend: str, *, drained: bool, stays_served: bool = False
 ) -> CommandResult:
@@ -187,12 +168,20 @@ class _CommandEndpoints:
         key, text = _parse_body(await request.read())
         if key != "version":
             raise web.HTTPBadRequest(text='the body must be {"version": "1.40"}')
-        confirmed = "yes" in request.query
-        return self._status(await raise_floor(self._context, service, text, confirmed=confirmed))
+        view = view_of(self._context, service)
+        floor = read_ceiling(view.service, key, text)
+        reason = above_maximum(view, floor, time())
+        if reason is None and "yes" not in request.query:
+            reason = refuses_unversioned(view.service, floor)
+        if reason is not None:
+            raise web.HTTPConflict(text=reason)
+        return self._status(await _apply(self._context, service, Raise(floor)))
 
     async def lower_floor(self, request: web.Request) -> web.StreamResponse:
+        service = request.match_info["service"]
         await request.read()
-        return self._status(await lower_floor(self._context, request.match_info["service"]))
+        view_of(self._context, service)
+        return self._status(await _apply(self._context, service, Raise(None)))
 
     async def set_drained(self, request: web.Request) -> web.StreamResponse:
         await request.read()

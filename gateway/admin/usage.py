@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import TypeVar
 
@@ -32,14 +32,14 @@ def add_usage_routes(router: web.UrlDispatcher, context: AdminContext) -> None:
         if question.service is not None:
             view_of(context, question.service)
         try:
-            record = await read(keeper_of(context).read(question.service, question.days()))
+            record = await _read(context, lambda keeper: keeper.read(question.service, question.days()))
             # In a thread, because a record may have some hundred thousand rows.
             return json_response(await asyncio.to_thread(answer, record, question))
         except QuestionError as error:
             raise web.HTTPBadRequest(text=str(error)) from None
 
     async def export(_: web.Request) -> web.StreamResponse:
-        copy = await read(keeper_of(context).export())
+        copy = await _read(context, lambda keeper: keeper.export())
         return web.Response(body=copy, headers={"Cache-Control": "no-store"})
 
     async def simulate(request: web.Request) -> web.StreamResponse:
@@ -53,7 +53,7 @@ def add_usage_routes(router: web.UrlDispatcher, context: AdminContext) -> None:
             after = changed(before, *change[0], monotonic())
         except (QuestionError, SkewgateError) as error:
             raise web.HTTPBadRequest(text=str(error)) from None
-        record = await read(keeper_of(context).read(before.service.name, days))
+        record = await _read(context, lambda keeper: keeper.read(before.service.name, days))
         return json_response(await asyncio.to_thread(what_if.answer, record, days, before, after))
 
     router.add_get("/simulate", simulate)
@@ -61,16 +61,11 @@ def add_usage_routes(router: web.UrlDispatcher, context: AdminContext) -> None:
     router.add_get("/usage/export", export)
 
 
-def keeper_of(context: AdminContext) -> UsageKeeper:
-    """Returns the keeper of usage. Raises 404 if there is none."""
+async def _read(context: AdminContext, reading: Callable[[UsageKeeper], Awaitable[_T]]) -> _T:
+    """Reads the record of usage. Raises 404 if there is none, and 503 if that fails."""
     if context.usage is None:
         raise web.HTTPNotFound(text="nothing is counted: `usage` is off in the configuration")
-    return context.usage
-
-
-async def read(reading: Awaitable[_T]) -> _T:
-    """Waits for a reading of the database. Raises 503 if it fails."""
     try:
-        return await reading
+        return await reading(context.usage)
     except UsageError as error:
         raise web.HTTPServiceUnavailable(text=str(error)) from None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
 from aiohttp import web
@@ -57,7 +58,7 @@ class Wanted(NamedTuple):
 def add_wait_route(router: web.UrlDispatcher, context: AdminContext) -> None:
     """Adds the endpoint that waits for a condition."""
 
-    async def wait(request: web.Request) -> web.StreamResponse:
+    async def respond(request: web.Request) -> web.StreamResponse:
         await request.read()
         if context.facts is None:
             raise web.HTTPNotFound(text="this gateway probes no backends")
@@ -67,12 +68,10 @@ def add_wait_route(router: web.UrlDispatcher, context: AdminContext) -> None:
         seconds = query.get("seconds", f"{WAIT:g}")
         if not re.fullmatch("[0-9]{1,9}", seconds):
             raise web.HTTPBadRequest(text="`seconds` must be a whole number")
-        wait_for = min(float(seconds), WAIT)
-        return json_response(
-            await _wait(context, context.facts, service, wanted, query.get("asked", ""), wait_for)
-        )
+        wait = _Wait(context, context.facts, service, wanted, query.get("asked", ""))
+        return json_response(await wait.ended(min(float(seconds), WAIT)))
 
-    router.add_post("/services/{service}/wait", wait)
+    router.add_post("/services/{service}/wait", respond)
 
 
 def _read_wanted(view: ServiceView, query: Mapping[str, str]) -> Wanted:
@@ -94,68 +93,62 @@ def _read_wanted(view: ServiceView, query: Mapping[str, str]) -> Wanted:
     return Wanted(offer, phase, backend, of_backend[0], serves, of_backend[1])
 
 
-async def _wait(
-    context: AdminContext, facts: FreshFacts, service: str, wanted: Wanted, asked: str, seconds: float
-) -> dict[str, object]:
-    """Waits until the conditions hold, at most for some seconds. Makes the response."""
-    loop = asyncio.get_running_loop()
-    waits: Sequence[str] = ()
-    try:
-        if not facts.knows(asked):
-            asked = await facts.request(service)
-        async with asyncio.timeout(seconds):
-            again = loop.time() + REPEAT
-            while waits := await _waits_for(context, facts, service, wanted, asked):
-                await facts.changed(CHECK)
-                if loop.time() >= again:
-                    facts.repeat(service, asked)
-                    again = loop.time() + REPEAT
-    except TimeoutError:
-        waits = _all_reasons(context, facts, asked, view_of(context, service), wanted, explained=True)
-        waits = waits or UNCONFIRMED
-    except StoreError as error:
-        waits = (f"the store that replicas share does not respond: {error}",)
-    ended: dict[str, object] = {"asked": asked, "holds": not waits, "waits_for": list(waits)}
-    return ended | ({} if waits else {"status": views.status(context.status())})
+@final
+@dataclass
+class _Wait:
+    """A wait of an operator. `asked`: the question for fresh probes."""
 
+    context: AdminContext
+    facts: FreshFacts
+    service: str
+    wanted: Wanted
+    asked: str
 
-async def _waits_for(
-    context: AdminContext, facts: FreshFacts, service: str, wanted: Wanted, asked: str
-) -> Sequence[str]:
-    """What the conditions still wait for, as sentences; empty: they hold now, and everywhere."""
-    if wanted.drained:
-        await context.refresh(counters=False)
-    waits = _all_reasons(context, facts, asked, view_of(context, service), wanted)
-    if waits:
-        return waits
-    if pending := await pending_for(context, service):
-        return [f"not acknowledged yet by {', '.join(pending)}"]
-    # While that was waited for, something else may have changed.
-    return _all_reasons(context, facts, asked, view_of(context, service), wanted)
+    async def ended(self, seconds: float) -> dict[str, object]:
+        """Waits until the conditions hold, at most for some seconds. Makes the response."""
+        facts, loop = self.facts, asyncio.get_running_loop()
+        waits: Sequence[str] = ()
+        try:
+            if not facts.knows(self.asked):
+                self.asked = await facts.request(self.service)
+            async with asyncio.timeout(seconds):
+                again = loop.time() + REPEAT
+                while waits := await self._waits_for():
+                    await facts.changed(CHECK)
+                    if loop.time() >= again:
+                        facts.repeat(self.service, self.asked)
+                        again = loop.time() + REPEAT
+        except TimeoutError:
+            waits = self._all_reasons(explained=True) or UNCONFIRMED
+        except StoreError as error:
+            waits = (f"the store that replicas share does not respond: {error}",)
+        ended: dict[str, object] = {"asked": self.asked, "holds": not waits, "waits_for": list(waits)}
+        return ended | ({} if waits else {"status": views.status(self.context.status())})
 
+    async def _waits_for(self) -> Sequence[str]:
+        """What the conditions still wait for, as sentences; empty: they hold now, and everywhere."""
+        if self.wanted.drained:
+            await self.context.refresh(counters=False)
+        if waits := self._all_reasons():
+            return waits
+        if pending := await pending_for(self.context, self.service):
+            return [f"not acknowledged yet by {', '.join(pending)}"]
+        return self._all_reasons()  # while that was waited for, something else may have changed
 
-def _all_reasons(
-    context: AdminContext,
-    facts: FreshFacts,
-    asked: str,
-    view: ServiceView,
-    wanted: Wanted,
-    *,
-    explained: bool = False,
-) -> Sequence[str]:
-    """Why the conditions do not hold on some replica; empty: they do. `explained`: with what holds the offer,
-    which takes milliseconds."""
-    report, name = context.agreement(), view.service.name
-    found: list[str] = []
-    about = None if report is None else report.services.get(name)
-    if report is not None and (about is None or not about.attached):
-        found.append(f"this replica is detached: {report.store_error or (about and about.problem)}")
-    status = context.status().service(name) if explained else None
-    why = "" if status is None else held(status)
-    for replica, sight in facts.sights(name, asked).items():
-        whose = "" if report is None or not replica else f"{report.name_of(replica)}: "
-        found += [f"{whose}{text}" for text in reasons(wanted, view, sight, why if not whose else "")]
-    return found
+    def _all_reasons(self, *, explained: bool = False) -> Sequence[str]:
+        """Why the conditions do not hold on some replica; empty: they do. `explained`: with what holds the
+        offer, which takes milliseconds."""
+        view, report = view_of(self.context, self.service), self.context.agreement()
+        found: list[str] = []
+        about = None if report is None else report.services.get(self.service)
+        if report is not None and (about is None or not about.attached):
+            found.append(f"this replica is detached: {report.store_error or (about and about.problem)}")
+        status = self.context.status().service(self.service) if explained else None
+        why = "" if status is None else held(status)
+        for replica, sight in self.facts.sights(self.service, self.asked).items():
+            whose = "" if report is None or not replica else f"{report.name_of(replica)}: "
+            found += [f"{whose}{text}" for text in reasons(self.wanted, view, sight, "" if whose else why)]
+        return found
 
 
 def reasons(wanted: Wanted, view: ServiceView, sight: Sight | None, why: str = "") -> Sequence[str]:
