@@ -205,11 +205,6 @@ def read_ceiling(
     return ceiling
 
 
-def read_floor(text: str | None, dialect: Dialect, node: Node | None, findings: Findings) -> Version | None:
-    """The lowest version that may be offered; None: no floor. `node`: the key."""
-    return None if text is None else read_version(text, dialect, node, findings)
-
-
 def check_floors(service: Service, node: Node | None, findings: Findings) -> None:
     """Report a floor, now or at a sunset, that would leave nothing, or clients without a rule."""
     if service.floor is not None:

@@ -36,11 +36,11 @@ from gateway.settings.sections.offer import (
     read_at_least,
     read_ceiling,
     read_default_version,
-    read_floor,
     read_releases,
 )
 from gateway.settings.sections.operation import WrittenOperation, read_operations
 from gateway.settings.sections.pace import read_paces
+from gateway.settings.sections.versions import read_version
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import MappingNode, Node, Scalar, SequenceNode, child, plain
 
@@ -303,7 +303,7 @@ class _ServiceReader:
             lifecycle=read_lifecycle(written.lifecycle, dialect, ceiling, child(node, "lifecycle"), findings),
             paces=read_paces(offer.for_, ceiling, backends, dialect, child(node, "offer"), findings),
             bridges=written.bridge,
-            floor=read_floor(offer.floor, dialect, child(node, "offer", "floor"), findings),
+            floor=read_version(offer.floor, dialect, child(node, "offer", "floor"), findings),
             default_version=read_default_version(
                 written.default_version, dialect, child(node, "default_version"), findings
             ),

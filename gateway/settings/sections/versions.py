@@ -62,8 +62,11 @@ def read_versions(
 
 
 def read_version(
-    text: str, dialect: Dialect, node: Node | None, findings: Findings, otherwise: str = ""
+    text: str | None, dialect: Dialect, node: Node | None, findings: Findings, otherwise: str = ""
 ) -> Version | None:
-    """Read one version of the file; None: it was reported. `otherwise`: other allowed words, for the hint."""
+    """Read one version; None: none is written, or it was reported. `otherwise`: other words that are allowed,
+    for the hint."""
+    if text is None:
+        return None
     hint = f"write `{dialect.scheme.example}`{otherwise}"
     return read_versions(lambda text, scheme: scheme.require(text), text, dialect, hint, node, findings)
