@@ -144,12 +144,8 @@ def load(
         settings = _read(root, sources.folder, findings, dialects)
     elif root is not None:
         shape = shape_of(root)
-        findings.add(
-            root,
-            "wrong-type",
-            f"the file must be a mapping, not {shape}",
-            "begin it with `listen:` and `services:`",
-        )
+        message = f"the file must be a mapping, not {shape}"
+        findings.add(root, "wrong-type", message, "begin it with `listen:` and `services:`")
     problems = tuple(
         sorted(
             dict.fromkeys(findings.problems),

@@ -40,17 +40,11 @@ def read_access(service: str, written: WrittenAccess, node: Node | None, finding
     for name in ("allow", "deny"):
         listed, dropped = child(node, name), findings.is_dropped("services", service, "access", name)
         if isinstance(listed, SequenceNode) and not listed.items and not dropped:
-            findings.bad_value(
-                listed,
-                "the list is empty, which would change nothing",
-                'name networks, or remove the key; `deny: [0.0.0.0/0, "::/0"]` allows nobody',
-            )
+            hint = 'name networks, or remove the key; `deny: [0.0.0.0/0, "::/0"]` allows nobody'
+            findings.bad_value(listed, "the list is empty, which would change nothing", hint)
     allow, deny = written.allow or (), written.deny or ()
     for index, network in enumerate(deny):
         if network in allow:
-            findings.contradiction(
-                child(node, "deny", index),
-                "this network is allowed and denied",
-                "remove it from one of the lists",
-            )
+            message = "this network is allowed and denied"
+            findings.contradiction(child(node, "deny", index), message, "remove it from one of the lists")
     return Access(allow, deny) if allow or deny else None

@@ -71,12 +71,9 @@ def check_admin(admin: Admin, node: Node | None, findings: Findings) -> None:
     known = admin.token is not None or (admin.tls is not None and admin.tls.client_ca is not None)
     dropped = findings.is_dropped("admin", "token") or findings.is_dropped("admin", "tls")
     if not known and not dropped and not is_loopback(admin.listen.host):
-        findings.add(
-            child(node, "listen"),
-            "admin-exposed",
-            "other machines could reach the admin listener without a token or a certificate",
-            "set admin.token: ${SKEWGATE_ADMIN_TOKEN} or admin.tls.client_ca, or listen on 127.0.0.1",
-        )
+        message = "other machines could reach the admin listener without a token or a certificate"
+        hint = "set admin.token: ${SKEWGATE_ADMIN_TOKEN} or admin.tls.client_ca, or listen on 127.0.0.1"
+        findings.add(child(node, "listen"), "admin-exposed", message, hint)
 
 
 def is_loopback(host: str) -> bool:

@@ -231,12 +231,8 @@ def _check_endpoints(endpoints: Sequence[EtcdEndpoint], node: Node | None, findi
             "write https:// for all of them",
         )
     if len(endpoints) == 1:
-        findings.warn(
-            node,
-            "one-endpoint",
-            "while this one member is away, no offer can change",
-            "name all members: three survive the loss of one",
-        )
+        message = "while this one member is away, no offer can change"
+        findings.warn(node, "one-endpoint", message, "name all members: three survive the loss of one")
 
 
 def _check_user(
@@ -245,12 +241,9 @@ def _check_user(
     if not any(findings.is_dropped("agreement", "etcd", each) for each in ("user", "password")):
         findings.require_both(node, "user", "password")
     if etcd.password is not None and any(not each.tls and not is_loopback(each.host) for each in endpoints):
-        findings.warn(
-            child(node, "password"),
-            "password-exposed",
-            "without TLS anyone on the way to etcd can read this password",
-            "write https:// for the endpoints",
-        )
+        message = "without TLS anyone on the way to etcd can read this password"
+        hint = "write https:// for the endpoints"
+        findings.warn(child(node, "password"), "password-exposed", message, hint)
 
 
 def _check_durations(written: AgreementSettings, node: Node | None, findings: Findings) -> None:
@@ -266,12 +259,8 @@ def _check_durations(written: AgreementSettings, node: Node | None, findings: Fi
             "raise forget: 24h is its default",
         )
     elif forget < SHORT_FORGET:
-        findings.warn(
-            place,
-            "short-forget",
-            "when etcd is away for so long, every replica stops answering",
-            "raise it: 24h is its default",
-        )
+        message = "when etcd is away for so long, every replica stops answering"
+        findings.warn(place, "short-forget", message, "raise it: 24h is its default")
 
 
 def _read_tls(
@@ -279,9 +268,8 @@ def _read_tls(
 ) -> BackendTls | None:
     if not any(endpoint.tls for endpoint in endpoints):
         if etcd.tls is not None:
-            findings.contradiction(
-                node, "no endpoint is https", "write https://HOST:PORT for the endpoints, or remove this key"
-            )
+            hint = "write https://HOST:PORT for the endpoints, or remove this key"
+            findings.contradiction(node, "no endpoint is https", hint)
         return None
     tls = etcd.tls or BackendTls("")
     findings.require_both(node, "certificate", "key")

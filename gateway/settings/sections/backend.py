@@ -177,12 +177,9 @@ def check_backends(
     if not written and not (isinstance(node, SequenceNode) and node.broken):
         findings.bad_value(node, "the service has no backend", "add `backends: [{url: http://HOST:PORT}]`")
     if written and all(backend.backup for backend in written):
-        findings.warn(
-            child(node, 0, "backup"),
-            "contradiction",
-            "every backend of the service is a backup, so they get all requests",
-            "remove the key from those that are to get the requests",
-        )
+        message = "every backend of the service is a backup, so they get all requests"
+        hint = "remove the key from those that are to get the requests"
+        findings.warn(child(node, 0, "backup"), "contradiction", message, hint)
     names: set[str] = set()
     urls: set[BackendUrl] = set()
     for index, backend in enumerate(written):
@@ -206,12 +203,8 @@ def check_backends(
                 "give each its own name" if backend.name else "remove one, or give each a name",
             )
         elif backend.url in urls:
-            findings.warn(
-                url_node,
-                "duplicate-url",
-                "another backend of the service has this URL",
-                "the replica would get twice its share of the requests",
-            )
+            hint = "the replica would get twice its share of the requests"
+            findings.warn(url_node, "duplicate-url", "another backend of the service has this URL", hint)
         names.add(name)
         urls.add(backend.url)
 
@@ -223,26 +216,19 @@ def _check_place(written: WrittenBackend, node: Node | None, at: Location, findi
     # One that was refused, or misspelt, is reported already.
     refused = [str(path[-1]) for path in findings.dropped if path[:-1] == at]
     if not found and not any(get_close_matches(name, PLACES, n=1) for name in refused):
-        findings.add(
-            node, "missing-key", "the key 'url' is missing", "add `url: ...`, or one of `dns`, `srv`, `file`"
-        )
+        message = "the key 'url' is missing"
+        findings.add(node, "missing-key", message, "add `url: ...`, or one of `dns`, `srv`, `file`")
     if len(found) > 1:
-        findings.contradiction(
-            entries[found[1]].key,
-            f"the backend has the key {found[0]!r} already",
-            "write two items of `backends`, each with one of them",
-        )
+        hint = "write two items of `backends`, each with one of them"
+        findings.contradiction(entries[found[1]].key, f"the backend has the key {found[0]!r} already", hint)
     elif found == ["url"]:
         for name, why in _OF_SOURCES.items():
             if name in entries:
                 hint = "remove this key, or write dns, srv or file instead of url"
                 findings.contradiction(entries[name].key, why, hint)
     elif found and written.name is not None:
-        findings.contradiction(
-            entries["name"].key,
-            f"{found[0]} may find several backends, and each is named by its address",
-            "remove this key",
-        )
+        message = f"{found[0]} may find several backends, and each is named by its address"
+        findings.contradiction(entries["name"].key, message, "remove this key")
 
 
 def read_backends(
@@ -288,11 +274,8 @@ def _template(written: WrittenBackend, dialect: Dialect, node: Node | None, find
     if requests or connections:
         return replace(template, max_requests=requests, max_connections=connections, queue=written.queue)
     if (queue := child(node, "queue")) is not None:
-        findings.contradiction(
-            queue,
-            "without a bound nothing waits for this backend",
-            "add max_requests or max_connections, or remove this key",
-        )
+        message = "without a bound nothing waits for this backend"
+        findings.contradiction(queue, message, "add max_requests or max_connections, or remove this key")
     return template
 
 
@@ -304,11 +287,8 @@ def _tls(
         return read_backend_tls(written.tls or WrittenTls(), server_name, child(node, "tls"), findings)
     if isinstance(node, MappingNode) and "tls" in node.entries:
         what, example = ("backend", "HOST:PORT") if written.place == "url" else ("source", "NAME")
-        findings.contradiction(
-            node.entries["tls"].key,
-            f"the URL of this {what} is not https",
-            f"write {written.place}: https://{example}, or remove this key",
-        )
+        hint = f"write {written.place}: https://{example}, or remove this key"
+        findings.contradiction(node.entries["tls"].key, f"the URL of this {what} is not https", hint)
     return None
 
 
@@ -354,12 +334,9 @@ def _warn_of_secrets(sources: Sequence[Source], headers: Node | None, findings: 
     if plain_source is None:
         return
     for node in secrets:
-        findings.warn(
-            node,
-            "sent-in-clear",
-            f"probes send this secret over http to the addresses that {plain_source.kind} finds",
-            "use https for these backends, or probe without the header",
-        )
+        message = f"probes send this secret over http to the addresses that {plain_source.kind} finds"
+        hint = "use https for these backends, or probe without the header"
+        findings.warn(node, "sent-in-clear", message, hint)
 
 
 def _is_plain(source: Source, findings: Findings) -> bool:

@@ -58,12 +58,9 @@ def read_dialect(
         return None
     for other in dialects:
         if other != name and isinstance(node, MappingNode) and other in node.entries:
-            findings.add(
-                node.entries[other].key,
-                "wrong-dialect",
-                f"these are options of {other}, but the dialect of the service is {name}",
-                f"remove them, or write them under `{name}`",
-            )
+            message = f"these are options of {other}, but the dialect of the service is {name}"
+            hint = f"remove them, or write them under `{name}`"
+            findings.add(node.entries[other].key, "wrong-dialect", message, hint)
     chosen = options.get(name) or kind.Options()
     if any(each.name == "probes" for each in fields(chosen)):
         chosen = replace(chosen, probes=probes)
@@ -102,11 +99,8 @@ def check_rules(service: Service, node: Node | None, findings: Findings) -> None
     if rules.missing_option:
         _check_declared(service, child(node, "backends"), findings)
     if service.negotiates_legacy and not service.dialect.legacy_versions:
-        findings.contradiction(
-            child(node, "legacy"),
-            "legacy backends of this dialect count as no version: nothing could be offered",
-            "remove this key",
-        )
+        message = "legacy backends of this dialect count as no version: nothing could be offered"
+        findings.contradiction(child(node, "legacy"), message, "remove this key")
     if service.default_version is not None:  # the dialect's own is not in the file
         _check_default_version(service, child(node, "default_version"), findings)
 
@@ -116,12 +110,9 @@ def _check_option_paths(service: Service, options: Node | None, findings: Findin
     prefix = service.match.prefix
     for at, path in service.dialect.configuration_rules.option_paths if prefix else ():
         if path == prefix or path.startswith(prefix + "/"):
-            findings.warn(
-                child(options, *at),
-                "repeated-prefix",
-                "this path repeats match.path, which is not part of it",
-                "remove the prefix; with strip_prefix: false backends still receive it",
-            )
+            message = "this path repeats match.path, which is not part of it"
+            hint = "remove the prefix; with strip_prefix: false backends still receive it"
+            findings.warn(child(options, *at), "repeated-prefix", message, hint)
 
 
 def _check_signed_paths(service: Service, node: Node | None, findings: Findings) -> None:
@@ -142,11 +133,8 @@ def _check_signed_paths(service: Service, node: Node | None, findings: Findings)
         if not (backend.path if backend is not None else source is not None and source.path):
             continue
         without = "http://NAME" if backend is None else f"http://{backend.authority}"
-        findings.contradiction(
-            place,
-            "clients sign the path: with a base path every signature would be wrong",
-            f"end the URL after the port: {without}",
-        )
+        message = "clients sign the path: with a base path every signature would be wrong"
+        findings.contradiction(place, message, f"end the URL after the port: {without}")
 
 
 def _check_declared(service: Service, backends: Node | None, findings: Findings) -> None:

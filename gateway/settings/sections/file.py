@@ -250,11 +250,8 @@ def check_limits(limits: Limits, root: MappingNode, findings: Findings) -> None:
     ):
         dropped = findings.is_dropped("limits", small) or findings.is_dropped("limits", large)
         if not dropped and getattr(limits, small) > getattr(limits, large):
-            findings.contradiction(
-                child(root, "limits", small) or child(root, "limits", large),
-                f"limits.{small} is larger than limits.{large}",
-                why,
-            )
+            message = f"limits.{small} is larger than limits.{large}"
+            findings.contradiction(child(root, "limits", small) or child(root, "limits", large), message, why)
 
 
 def check_trust(root: MappingNode, findings: Findings) -> None:
@@ -263,12 +260,8 @@ def check_trust(root: MappingNode, findings: Findings) -> None:
     for item in node.items if isinstance(node, SequenceNode) else ():
         text = getattr(item, "text", "")
         if not item.broken and text != UNIX and read_network(text).prefixlen == 0:
-            findings.warn(
-                item,
-                "trusts-everyone",
-                "every client is trusted and can claim any origin",
-                "name the networks of your load balancers",
-            )
+            message = "every client is trusted and can claim any origin"
+            findings.warn(item, "trusts-everyone", message, "name the networks of your load balancers")
 
 
 def check_untrusted_headers(services: Sequence[Service], root: MappingNode, findings: Findings) -> None:
@@ -281,21 +274,17 @@ def check_untrusted_headers(services: Sequence[Service], root: MappingNode, find
             continue
         pattern = normalize_pattern(text)
         if _covers(pattern, _OF_THE_MESSAGE):
-            findings.contradiction(
-                item,
-                "this would drop a header of the connection or the framing, which the gateway handles",
-                "name the headers one by one" if text.endswith("*") else "remove it from the list",
-            )
+            message = "this would drop a header of the connection or the framing, which the gateway handles"
+            hint = "name the headers one by one" if text.endswith("*") else "remove it from the list"
+            findings.contradiction(item, message, hint)
             continue
         # A request id is taken from everybody. A pattern with `*` has no effect on it.
         exact = pattern if pattern == PLAIN_IDS.normalized_header else ""
         for service in services:
             if name := _covers(pattern, read_by(service.dialect)) or exact:
-                findings.contradiction(
-                    item,
-                    f"service {service.name!r} reads the header {name!r}, which this would drop",
-                    "name the headers one by one" if text.endswith("*") else "remove it from the list",
-                )
+                message = f"service {service.name!r} reads the header {name!r}, which this would drop"
+                hint = "name the headers one by one" if text.endswith("*") else "remove it from the list"
+                findings.contradiction(item, message, hint)
                 break
 
 
@@ -320,12 +309,9 @@ def check_matches(services: Sequence[Service], root: MappingNode, findings: Find
             node = _match_node(root, service, host)
             first = _match_node(root, next(one for one in services if one.name == other), host)
             line = f" ({findings.line_of(first, node)})" if first else ""
-            findings.add(
-                node,
-                "duplicate-match",
-                f"services {other!r}{line} and {service.name!r} match the same requests",
-                "give one of them another match.path or match.host",
-            )
+            message = f"services {other!r}{line} and {service.name!r} match the same requests"
+            hint = "give one of them another match.path or match.host"
+            findings.add(node, "duplicate-match", message, hint)
 
 
 def _match_node(root: MappingNode, service: Service, host: str | None) -> Node | None:

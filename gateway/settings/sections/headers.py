@@ -132,17 +132,13 @@ def _edits(
         if response and normalized == "vary" and verb != "add":
             reason = _VARY
         if reason:
-            findings.add(
-                place, "reserved-header", f"this header cannot be changed: {reason}", "remove it here"
-            )
+            message = f"this header cannot be changed: {reason}"
+            findings.add(place, "reserved-header", message, "remove it here")
         before, first = seen.setdefault(normalized, (verb, place))
         if first is not place:
             line = f" (line {first.position.line})" if first is not None else ""
-            findings.contradiction(
-                place,
-                f"the same header is under `{before}`{line}",
-                "name it once: `set` replaces, `add` keeps what was sent, `remove` drops it",
-            )
+            hint = "name it once: `set` replaces, `add` keeps what was sent, `remove` drops it"
+            findings.contradiction(place, f"the same header is under `{before}`{line}", hint)
     if not seen:
         return None
     return HeaderEdits(tuple(written.set.items()), tuple(written.add.items()), written.remove)

@@ -130,9 +130,8 @@ def _paths(node: Scalar, sources: Sources, findings: Findings) -> list[str]:
             message = "the folder of these files does not exist"
             findings.add(node, "unreadable", message, quoting=reader_of(folder))
         else:
-            findings.add(
-                node, "no-effect", "no file matches", "add files to the folder", severity=Severity.WARNING
-            )
+            message = "no file matches"
+            findings.add(node, "no-effect", message, "add files to the folder", severity=Severity.WARNING)
     return [path for path in found if not _same(path, findings.filename)]
 
 
@@ -184,9 +183,5 @@ def _add_services(root: MappingNode, tree: Node, include: Scalar, findings: Find
             services.entries[name] = entry
             continue
         at = other.key.position
-        findings.add(
-            entry.key,
-            "duplicate-key",
-            f"there is another service of the name {quoted(name)}",
-            f"the first one is in {at.file or findings.filename}:{at.line}:{at.column}",
-        )
+        hint = f"the first one is in {at.file or findings.filename}:{at.line}:{at.column}"
+        findings.add(entry.key, "duplicate-key", f"there is another service of the name {quoted(name)}", hint)

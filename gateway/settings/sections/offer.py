@@ -119,25 +119,16 @@ def read_at_least(
     at = ("services", service, "offer")
     if share is None:
         if policy == Policy.AT_LEAST and not findings.is_dropped(*at, "at_least"):
-            findings.contradiction(
-                child(node, "policy"),
-                "the policy at_least needs a number",
-                "add `at_least: 2` or `at_least: 50%`",
-            )
+            message = "the policy at_least needs a number"
+            findings.contradiction(child(node, "policy"), message, "add `at_least: 2` or `at_least: 50%`")
         return ALL_BACKENDS
     place = child(node, "at_least")
     if policy != Policy.AT_LEAST and not findings.is_dropped(*at, "policy"):
-        findings.contradiction(
-            place,
-            f"the policy {policy} does not use at_least",
-            "write `policy: at_least`, or remove this key",
-        )
+        message = f"the policy {policy} does not use at_least"
+        findings.contradiction(place, message, "write `policy: at_least`, or remove this key")
     elif not share.percent and number_of_backends is not None and share.number > number_of_backends:
-        findings.contradiction(
-            place,
-            f"more than the service's backends, {number_of_backends}: no version could be added",
-            "lower the number, or write a percentage",
-        )
+        message = f"more than the service's backends, {number_of_backends}: no version could be added"
+        findings.contradiction(place, message, "lower the number, or write a percentage")
     return share
 
 
@@ -153,12 +144,8 @@ def read_releases(
             continue
         known = dialect.releases.get(name)
         if known is not None and known != version:
-            findings.add(
-                place,
-                "duplicate-release",
-                f"the dialect already has this release, with the version {dialect.scheme.format(known)}",
-                "give yours another name",
-            )
+            message = f"the dialect already has this release, with the version {dialect.scheme.format(known)}"
+            findings.add(place, "duplicate-release", message, "give yours another name")
         releases[name] = version
     return releases
 
@@ -186,22 +173,15 @@ def read_ceiling(
     if ceiling is None:
         return None
     if releases and ceiling > (highest := max(releases.values())):
-        findings.warn(
-            place,
-            "no-effect",
-            f"no known release serves more than {scheme.format(highest)}: this hides nothing",
-            "lower the ceiling, or remove it; newer releases can be named under `releases`",
-        )
+        message = f"no known release serves more than {scheme.format(highest)}: this hides nothing"
+        hint = "lower the ceiling, or remove it; newer releases can be named under `releases`"
+        findings.warn(place, "no-effect", message, hint)
     declared = [backend.declared for backend in backends if backend.declared]
     reachable = offer.policy == Policy.REACHABLE and len(declared) < len(backends)
     lowest = min((versions.lowest for versions in declared), default=ceiling)
     if ceiling < lowest and not reachable:
-        findings.add(
-            place,
-            "ceiling-below-minimum",
-            f"the lowest declared version is {scheme.format(lowest)}: nothing would be offered",
-            "raise the ceiling",
-        )
+        message = f"the lowest declared version is {scheme.format(lowest)}: nothing would be offered"
+        findings.add(place, "ceiling-below-minimum", message, "raise the ceiling")
     return ceiling
 
 
@@ -228,9 +208,8 @@ def _check_floor(service: Service, floor: Version, since: float, node: Node | No
     )
     for limit, what in limits:
         if limit is not None and floor > limit:
-            found.contradiction(
-                node, f"{what} is {dialect.scheme.format(limit)}: nothing would be offered", "lower the floor"
-            )
+            message = f"{what} is {dialect.scheme.format(limit)}: nothing would be offered"
+            found.contradiction(node, message, "lower the floor")
             return
     lifecycle = None if since else service.lifecycle  # until a sunset, brown-outs do refuse
     if lifecycle and lifecycle.brownouts and lifecycle.deprecated and floor >= lifecycle.deprecated.below:
@@ -250,12 +229,8 @@ def _read_release(
 ) -> Version | None:
     if name not in releases:
         close = get_close_matches(name, releases, n=1)
-        findings.add(
-            node,
-            "unknown-release",
-            "neither the dialect nor `releases` has this release",
-            f"did you mean {close[0]}?" if close else "add it under `releases`, or write a version",
-        )
+        hint = f"did you mean {close[0]}?" if close else "add it under `releases`, or write a version"
+        findings.add(node, "unknown-release", "neither the dialect nor `releases` has this release", hint)
     return releases.get(name)
 
 

@@ -118,11 +118,8 @@ def _rule(
     if written.versions == NEXT:
         versions = NO_VERSIONS
         if status is OperationStatus.DEPRECATED:
-            findings.contradiction(
-                child(item, "status"),
-                "an operation that is in development cannot be deprecated",
-                "write unstable or active for `next`",
-            )
+            message = "an operation that is in development cannot be deprecated"
+            findings.contradiction(child(item, "status"), message, "write unstable or active for `next`")
     else:
         hint = f"write >={scheme.example}, <={scheme.example}, a range, one version or {NEXT}"
         place = child(item, "versions")

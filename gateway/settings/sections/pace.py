@@ -71,18 +71,10 @@ def read_paces(
                 "raise the ceiling",
             )
         elif ceiling is not None and own >= ceiling:
-            findings.warn(
-                at,
-                "no-effect",
-                f"the ceiling of the service is {scheme.format(ceiling)}: this hides nothing",
-                "lower this ceiling, or remove the entry",
-            )
+            message = f"the ceiling of the service is {scheme.format(ceiling)}: this hides nothing"
+            findings.warn(at, "no-effect", message, "lower this ceiling, or remove the entry")
         if each.until is not None and each.until < datetime.now(UTC).date():
-            findings.warn(
-                child(place, "until"),
-                "passed",
-                "the day has passed: these clients are offered what all others are",
-                "write a later day, or remove the entry",
-            )
+            message = "the day has passed: these clients are offered what all others are"
+            findings.warn(child(place, "until"), "passed", message, "write a later day, or remove the entry")
         paces.append(Pace(each.clients, own, each.until))
     return tuple(paces)

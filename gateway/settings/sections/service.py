@@ -350,13 +350,9 @@ class _ServiceReader:
         ]
         for node in nodes:
             if isinstance(node, Scalar) and node.plain and _DECIMAL.fullmatch(node.written):
-                self.findings.warn(
-                    node,
-                    "number",
-                    f"other tools read {node.written} as the number {float(node.written)}",
-                    f'write "{node.written}"',
-                    mend=f'"{node.written}"',
-                )
+                message = f"other tools read {node.written} as the number {float(node.written)}"
+                hint = f'write "{node.written}"'
+                self.findings.warn(node, "number", message, hint, mend=f'"{node.written}"')
 
     def _check_sections(self, dialect: Dialect) -> None:
         """Report problems in a service's ejection, client limits, maintenance and limits of bodies."""
@@ -366,40 +362,27 @@ class _ServiceReader:
         limits, node = written.client_limits, child(self.node, "client_limits")
         dropped = findings.is_dropped("services", self.name, "client_limits", "rate")
         if limits.rate is None and limits.burst is not None and not dropped:
-            findings.contradiction(
-                child(node, "burst"),
-                "a burst needs a rate",
-                "add `rate: 100/s`, or write `concurrency` for requests in flight",
-            )
+            hint = "add `rate: 100/s`, or write `concurrency` for requests in flight"
+            findings.contradiction(child(node, "burst"), "a burst needs a rate", hint)
         sent = dialect.retry_after if written.retry_after is None else written.retry_after
         if written.maintenance is not None and written.maintenance.retry_after is not None and not sent:
-            findings.warn(
-                child(self.node, "maintenance", "retry_after"),
-                "no-effect",
-                "clients of this dialect break on Retry-After, so it is not sent",
-                "remove it, or set `retry_after: true` for the service",
-            )
+            message = "clients of this dialect break on Retry-After, so it is not sent"
+            hint = "remove it, or set `retry_after: true` for the service"
+            findings.warn(child(self.node, "maintenance", "retry_after"), "no-effect", message, hint)
         bodies = written.limits  # the service's own: inherited ones are checked where they are written
         if {"body", "replay_body"} <= bodies.keys() and bodies["replay_body"] > bodies["body"]:
-            findings.contradiction(
-                child(self.node, "limits", "replay_body"),
-                "limits.replay_body is larger than limits.body",
-                "a larger body is never accepted",
-            )
+            message = "limits.replay_body is larger than limits.body"
+            hint = "a larger body is never accepted"
+            findings.contradiction(child(self.node, "limits", "replay_body"), message, hint)
 
     def _check_ejection(self, ejection: Ejection, node: Node | None) -> None:
         if ejection.max_time < ejection.time:
-            self.findings.contradiction(
-                child(node, "max_time") or child(node, "time"),
-                "max_time is shorter than time: every ejection would be cut to it",
-                "raise max_time, or lower time",
-            )
+            message = "max_time is shorter than time: every ejection would be cut to it"
+            hint = "raise max_time, or lower time"
+            self.findings.contradiction(child(node, "max_time") or child(node, "time"), message, hint)
         if not ejection.on and not self.findings.is_any_dropped("ejection", "on"):
-            self.findings.contradiction(
-                child(node, "on"),
-                "no kind of failure is left, so no backend would be ejected",
-                "write `ejection: off`",
-            )
+            message = "no kind of failure is left, so no backend would be ejected"
+            self.findings.contradiction(child(node, "on"), message, "write `ejection: off`")
 
     def _check_hosts(self) -> None:
         written, node = self.written.match.host, child(self.node, "match", "host")
@@ -409,9 +392,5 @@ class _ServiceReader:
         for index, host in enumerate(written or ()):
             if written and host in written[:index] and len(items) == len(written):
                 first = items[written.index(host)].position.line
-                self.findings.add(
-                    items[index],
-                    "duplicate-match",
-                    f"the same host as in line {first}",
-                    "hosts are compared without case and without the dot at the end",
-                )
+                hint = "hosts are compared without case and without the dot at the end"
+                self.findings.add(items[index], "duplicate-match", f"the same host as in line {first}", hint)

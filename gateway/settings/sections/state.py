@@ -44,19 +44,12 @@ def check_state_path(path: str | None, node: Node | None, findings: Findings) ->
     if not is_folder:
         findings.bad_value(node, "the folder of this file does not exist", "make it, or name another")
     elif mode == 0 or not os.access(folder, os.W_OK | os.X_OK):
-        findings.warn(
-            node,
-            "not-writable",
-            "this user cannot write the folder of this file",
-            "run `check` as the user of the gateway, and give that user the folder",
-        )
+        hint = "run `check` as the user of the gateway, and give that user the folder"
+        findings.warn(node, "not-writable", "this user cannot write the folder of this file", hint)
     elif foreign := _foreign(real):
-        findings.warn(
-            node,
-            "not-writable",
-            f"this user cannot use {foreign}, which belongs to another one",
-            "run `check` as the user of the gateway, and give that user the files whose names begin so",
-        )
+        message = f"this user cannot use {foreign}, which belongs to another one"
+        hint = "run `check` as the user of the gateway, and give that user the files whose names begin so"
+        findings.warn(node, "not-writable", message, hint)
     else:
         _check_others(real, node, findings)
 

@@ -66,17 +66,10 @@ def read_backend_tls(
     findings.require_both(node, "certificate", "key")
     if written.verify == "off":
         if (ca := child(node, "ca")) is not None:
-            findings.contradiction(
-                ca,
-                "with `verify: off` no certificate is verified, and ca means nothing",
-                "remove `verify: off`",
-            )
-        findings.warn(
-            child(node, "verify"),
-            "not-verified",
-            "the certificate of this backend is not verified: anyone on the way can take its place",
-            "name its CA: `ca: FILE`",
-        )
+            message = "with `verify: off` no certificate is verified, and ca means nothing"
+            findings.contradiction(ca, message, "remove `verify: off`")
+        message = "the certificate of this backend is not verified: anyone on the way can take its place"
+        findings.warn(child(node, "verify"), "not-verified", message, "name its CA: `ca: FILE`")
     tls = BackendTls(
         written.server_name or server_name,
         written.ca,
@@ -112,11 +105,8 @@ def check_server_tls(tls: ServerTls | None, node: Node | None, findings: Finding
     if tls.client_ca is None and not findings.is_any_dropped("client_ca"):
         for name in ("client", "forward_client_cert"):
             if (found := child(node, name)) is not None and not found.broken:
-                findings.contradiction(
-                    found,
-                    f"without client_ca no client is asked for a certificate, and {name} means nothing",
-                    "add client_ca, or remove this key",
-                )
+                message = f"without client_ca no client is asked for a certificate, and {name} means nothing"
+                findings.contradiction(found, message, "add client_ca, or remove this key")
     for index, pair in enumerate(tls.certificates):
         check_pair(pair, child(node, "certificates", index), findings)
     if tls.client_ca is not None and findings.check_files:
@@ -139,12 +129,9 @@ def check_pair(files: CertificateFiles, node: Node | None, findings: Findings) -
         return
     left = not_after - datetime.now(UTC).timestamp()
     if left < WARN_BEFORE:
-        findings.warn(
-            child(node, "certificate"),
-            "expires-soon",
-            f"the certificate expires in {max(0, int(left // DAY))} days",
-            "renew it; the gateway reads files that have changed by itself",
-        )
+        message = f"the certificate expires in {max(0, int(left // DAY))} days"
+        hint = "renew it; the gateway reads files that have changed by itself"
+        findings.warn(child(node, "certificate"), "expires-soon", message, hint)
 
 
 def _report(error: CertificateError, node: Node | None, findings: Findings) -> None:

@@ -66,6 +66,5 @@ def check_usage(
     if usage is not None and usage.path is not None:
         check_state_path(usage.path, node, findings)
         if usage.path == state:
-            findings.contradiction(
-                node, "this is the `state` file", "name a file of its own for the database"
-            )
+            message = "this is the `state` file"
+            findings.contradiction(node, message, "name a file of its own for the database")

@@ -41,12 +41,9 @@ def check_workers(workers: int | None, root: MappingNode, findings: Findings) ->
     if workers is None or workers == 1 or node is None or not findings.check_files:
         return
     if workers > (cpus := usable_cpus()):
-        findings.warn(
-            node,
-            "too-many-workers",
-            f"{workers} workers share {cpus} {'CPU' if cpus == 1 else 'CPUs'} here",
-            "write auto: one for each CPU that the gateway may use",
-        )
+        message = f"{workers} workers share {cpus} {'CPU' if cpus == 1 else 'CPUs'} here"
+        hint = "write auto: one for each CPU that the gateway may use"
+        findings.warn(node, "too-many-workers", message, hint)
 
 
 def check_shares(

@@ -237,12 +237,9 @@ class _Reader:
             message = f"the key {quoted(key)} was replaced"
             self._findings.add(place.key, "unknown-key", message, renamed, mend=mend)
         elif key in section.whole_file:
-            self._findings.add(
-                place.key,
-                "not-per-service",
-                f"the key {quoted(key)} has no meaning in a service: {section.whole_file[key]}",
-                f"write it in the `{place.path[-2]}` of the whole file",
-            )
+            message = f"the key {quoted(key)} has no meaning in a service: {section.whole_file[key]}"
+            hint = f"write it in the `{place.path[-2]}` of the whole file"
+            self._findings.add(place.key, "not-per-service", message, hint)
         else:
             hint = self._hint_for(place, close)
             self._findings.add(place.key, "unknown-key", f"there is no key {quoted(key)} here", hint)
