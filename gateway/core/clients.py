@@ -28,6 +28,9 @@ from gateway.keys.texts import HEADER_NAME_PATTERN, HEADER_TOKEN, NAME, written_
 Subject: TypeAlias = tuple[frozenset[tuple[str, str]], ...]
 """Type of a distinguished name: its parts, each a set of (attribute, value)."""
 
+PossibleNames: TypeAlias = list[tuple[str, tuple[tuple[str, str], ...]]]
+"""Type of the names that a client may have, each with the headers that it then sends."""
+
 _SECRET: Final = re.compile("(proxy-|x-ops-)?authorization(-.*)?|cookie|x-(auth|service|subject)-token")
 _UNSEEN: Final = HOP_BY_HOP | UNLISTABLE | FORWARDING | {"proxy", "expect", "max-forwards", "x-request-id"}
 """Headers (normalized names) that the gateway itself reads or drops."""
@@ -210,10 +213,11 @@ class Client:
 class Clients:
     """The rules of `clients`. The first one whose conditions all hold names the client."""
 
-    __slots__ = ("_pattern", "_prepared", "rules")
+    __slots__ = ("_pattern", "_prepared", "has_networks", "rules")
 
     def __init__(self, rules: Iterable[Client] = ()) -> None:
         self.rules = tuple(rules)
+        self.has_networks = any(rule.networks for rule in self.rules)
         names = {name for rule in self.rules for name, _ in rule.headers}
         self._pattern = fields_named(names) if names else None
         self._prepared = [
@@ -231,30 +235,39 @@ class Clients:
         """Pickle only the rules: the other process prepares them anew."""
         return Clients, (self.rules,)
 
-    def name_of(
+    def possible(
         self,
         user_agent: bytes,
-        fields: bytes,
         address: IpAddress | None = None,
         subject: str = "",
         alternative_names: Iterable[str] = (),
-    ) -> str:
-        """Name of the client that has sent a request; empty: no rule matches. `fields`: its field lines, each
-        with the CRLF before it. `subject` and `alternative_names`: those of its verified certificate."""
+    ) -> PossibleNames:
+        """Names that a client may have by all but its headers, each with the headers that it needs, in order
+        up to the first that needs none. `subject` and `alternative_names`: those of its certificate."""
         product = product_of(user_agent).lower()
-        found: list[tuple[str, str]] = []
-        if self._pattern is not None:
-            for name, value in self._pattern.findall(fields):
-                found.append((normalize_name(name.decode()), value.rstrip(b" \t").decode("latin-1")))
         shown = {subject_of(subject), *alternative_names}
+        found: PossibleNames = []
         for name, products, headers, access, identities in self._prepared:
             if (
                 (not products or product in products)
                 and (access is None or access.allows(address))
                 and (not identities or identities <= shown)
-                and _has_all(found, headers)
             ):
-                return name
+                found.append((name, headers))
+                if not headers:
+                    break
+        return found
+
+    def name_of(self, possible: PossibleNames, fields: bytes) -> str:
+        """Name of the client that has sent a request; empty: it has none of those `possible`. `fields`: its
+        field lines, each with the CRLF before it."""
+        found: list[tuple[str, str]] = []
+        if self._pattern is not None:
+            for name, value in self._pattern.findall(fields):
+                found.append((normalize_name(name.decode()), value.rstrip(b" \t").decode("latin-1")))
+        for client, headers in possible:
+            if _has_all(found, headers):
+                return client
         return ""
 
 

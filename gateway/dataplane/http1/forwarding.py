@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 from gateway.dataplane.http1.fields import HOST, PORT
 
 if TYPE_CHECKING:
-    from gateway.core.clients import Clients
+    from gateway.core.clients import Clients, PossibleNames
     from gateway.core.fleet.admission import Access, IpAddress
     from gateway.core.fleet.backend import Backend
     from gateway.dataplane.http1.request_head import RequestHead
@@ -88,12 +88,16 @@ class Peer:
 
     __slots__ = (
         "_access",
+        "_agent",
         "_certificate_line",
+        "_client_ip",
+        "_clients",
         "_ip",
         "_is_allowed",
         "_last_host",
         "_last_lines",
         "_last_prefix",
+        "_possible_names",
         "_shared",
         "_trusted_networks",
         "address",
@@ -129,6 +133,11 @@ class Peer:
         """Access rules for which the cached answer about this peer (`_is_allowed`) was computed."""
         self._is_allowed = False
         self._shared = shared
+        self._clients: Clients | None = None
+        """Rules by which `_possible_names` was found, with this User-Agent and address of the client."""
+        self._agent = b""
+        self._client_ip: IpAddress | None = None
+        self._possible_names: PossibleNames = []
         self._last_host = ""
         self._last_prefix = ""
         self._last_lines = b""
@@ -173,12 +182,24 @@ class Peer:
 
     def client_name(self, clients: Clients, request: RequestHead) -> str:
         """Name of the client that sent the request; empty: no rule matches."""
-        chosen, certificate = iter(request.selected), self.certificate
+        agent, address = request.user_agent, self.client_ip(request) if clients.has_networks else None
+        if (
+            clients is not self._clients
+            or agent != self._agent
+            or (address is not self._client_ip and address != self._client_ip)  # a comparison is not cheap
+        ):
+            certificate = self.certificate
+            subject, names = ("", ()) if certificate is None else (certificate.subject, certificate.names)
+            self._possible_names = clients.possible(agent, address, subject, names)
+            self._agent, self._client_ip, self._clients = agent, address, clients
+        possible = self._possible_names
+        if not possible or not possible[0][1]:  # no header decides, as for nearly every client
+            return possible[0][0] if possible else ""
+        chosen = iter(request.selected)
         fields = request.passthrough + b"".join(
             b"\r\n%b: %b" % pair for pair in zip(chosen, chosen, strict=True)
         )
-        subject, names = ("", ()) if certificate is None else (certificate.subject, certificate.names)
-        return clients.name_of(request.user_agent, fields, self.client_ip(request), subject, names)
+        return clients.name_of(possible, fields)
 
     def is_allowed(self, access: Access, request: ReceivedHead) -> bool:
         """Whether access rules allow the client. Cached per connection if the peer is itself the client."""
