@@ -32,7 +32,7 @@ MISTAKES: Final = frozenset({400, 404})
 Query = Sequence[tuple[str, str]]
 
 
-class _MistakeError(AdminError):
+class MistakeError(AdminError):
     """Error: the condition can never hold."""
 
 
@@ -87,7 +87,7 @@ def wait(
     admin = admin_client.find(where)
     try:
         state, waits_for = until_holds(admin, service, query, timeout)
-    except _MistakeError as mistake:
+    except MistakeError as mistake:
         usage_error(str(mistake))
     if state is None:
         print_error(f"{service}: the time is over, and it still waits: {plain('; '.join(waits_for))}")
@@ -108,7 +108,7 @@ def until_holds(
             # The first answer comes at once: from then on a gateway that does not respond is being replaced.
             seconds = min(LONGEST, max(0, ceil(end - time.monotonic()))) if asked else 0
             answer = _request(admin, service, [*query, ("asked", asked), ("seconds", str(seconds))])
-        except (_MistakeError, TokenError):
+        except (MistakeError, TokenError):
             raise
         except AdminError as problem:
             if not (asked or patient):
@@ -130,7 +130,7 @@ def _request(admin: AdminClient, service: str, query: Query) -> dict[str, Any]:
         answer = admin_client.document_of(admin.url, path, status, body)
     except AdminError as problem:
         if status in MISTAKES:
-            raise _MistakeError(str(problem)) from None
+            raise MistakeError(str(problem)) from None
         raise
     if not {"holds", "asked", "waits_for"} <= answer.keys():
         raise AdminError(admin_client.NO_GATEWAY.format(url=admin.url))

@@ -20,6 +20,7 @@ from gateway.assembly import Gateway
 from gateway.cli import skewgate
 from gateway.cli.roll import command
 from gateway.cli.roll.gate import GateResult
+from gateway.cli.roll.progress import Progress, report_lines
 from gateway.core.fleet.fleet import Drain
 from gateway.demo.ironic import NEW, SERVED, IronicServer
 from gateway.demo.servers import Release
@@ -237,10 +238,11 @@ async def test_members_that_somebody_else_has_drained_are_skipped_by_name(bed: B
         bed.gateway.snapshot_holder.apply("baremetal", Drain("api-3"))
 
     bed.installer.called = drain_another
-    code, _, err = await bed.roll("--allow-unserved")
+    code, _, err = await bed.roll("--allow-unserved", "--after", bed.installer.command)
 
     assert code == 0
     assert bed.installer.calls == ["api-1"]
+    assert "warning: --after is left out: run this again when all can be upgraded" in err
     assert "warning: api-2 is skipped: somebody else has drained it" in err
     assert "warning: api-3 is skipped: somebody else has drained it" in err
     assert bed.journal()["complete"] is False
@@ -276,6 +278,22 @@ async def test_a_member_that_the_gate_does_not_pass_is_drained_again(
     assert (code, drained) == (1, [True, False, False])
     assert "api-1 failed: gate: 1000 requests, 9.0 % 5xx, others 0.0 %" in err
     assert "api-1 stays drained; finished: none" in err
+
+
+async def test_what_is_expected_is_a_version_before_anything_is_drained(bed: Bed) -> None:
+    code, _, err = await bed.roll("--expect", "spam")
+
+    assert code == 2
+    assert "'spam' is not a version" in err
+    assert bed.installer.calls == []
+
+
+def test_the_report_shows_what_clients_call_themselves_as_it_is() -> None:
+    progress = Progress("baremetal", refused={"(a|<img>`*_\n[x](y))": 1}, doubt="usage is off")
+    text = "\n".join(report_lines(progress))
+
+    assert r"Refused meanwhile to (a\|\<img\>\`\*\_�\[x\](y)): 1" in text
+    assert "Clients may be missing: usage is off" in text
 
 
 async def test_a_member_that_does_not_serve_what_is_expected_stays_drained(bed: Bed) -> None:

@@ -30,7 +30,7 @@ from gateway.cli.roll.gate import Counts, GateResult, Limits, judge, lost, peers
 from gateway.cli.roll.plan import Plan, Planned, make_plan
 from gateway.cli.roll.progress import Progress, locked, read_progress
 from gateway.cli.usage import shown_client
-from gateway.cli.wait import PAUSE, read_timeout, timeout_option, until_holds
+from gateway.cli.wait import PAUSE, MistakeError, read_timeout, timeout_option, until_holds
 from gateway.errors import AdminError, TokenError
 from gateway.runtime.terminal import plain, print_error, span
 
@@ -92,6 +92,11 @@ def roll(
                 signal.signal(number, signal.default_int_handler)  # a stop in order, as by Ctrl-C
     if service not in admin.status()["services"]:  # without a retry: there may be no gateway
         usage_error(f"there is no service {service!r}")
+    if expect := options["expect"]:
+        try:
+            until_holds(admin, service, [("offer", expect)], 0)
+        except MistakeError as mistake:
+            usage_error(str(mistake))
     with nullcontext() if dry_run else locked(path):
         found = read_progress(path, service, options["command"])
         one = _Roll(admin, found, path, report, limits, **options)
@@ -145,15 +150,18 @@ class _Roll:
                 print(f"once, {when}: {plain(shlex.join(words))}")
         for each in members:
             print(f"{each.name} ({each.range}): {plain(shlex.join(each.words(self.command)))}")
-        rows = (row for row in self._usage() if row["requested"] == "latest")
+        usage, doubt = self._usage()
+        rows = (row for row in usage if row["requested"] == "latest")
         names = sorted({f"{plain(shown_client(row))} ({row['requests']} requests)" for row in rows})
         print(f"a higher maximum changes `latest` for: {', '.join(names) or 'nobody, as far as is known'}")
+        if doubt:
+            print(plain(f"clients may be missing: {doubt}"))
         return 0
 
     def run(self) -> int:
         """Upgrade every member that is planned, and return the exit code."""
         plan, refused, name, progress = self._plan(), self._refused(), "", self.progress
-        progress.write(self.path)  # rather now than when a member is drained
+        progress.write(self.path, self.report)  # rather now than when a member is drained
         try:
             if self.before and not progress.prepared:
                 _execute(self.before)
@@ -167,8 +175,11 @@ class _Roll:
                     continue
                 self._member(each, f"[{number}/{len(plan.members)}] {name}")
             name = ""
-            if self.after:
+            if plan.skipped and self.after:
+                print_error("warning: --after is left out: run this again when all can be upgraded")
+            elif self.after:
                 _execute(self.after)
+                self._refresh()
             progress.complete = not plan.skipped
         except (AdminError, KeyboardInterrupt) as problem:
             self._advise(name, str(problem) or "interrupted")
@@ -270,17 +281,19 @@ class _Roll:
         if state is None:
             raise AdminError("; ".join(waits_for))
 
-    def _usage(self) -> Sequence[dict[str, Any]]:
-        """Return usage by client; empty if it is not known."""
-        rows: Sequence[dict[str, Any]] = ()
-        with suppress(AdminError):
+    def _usage(self) -> tuple[Sequence[dict[str, Any]], str]:
+        """Return usage by client, and why some may be missing."""
+        try:
             query = [("service", self.progress.service), ("by", "client")]
-            rows = self.admin.document("/usage", query)["rows"]
-        return rows
+            found = self.admin.document("/usage", query)
+        except AdminError as problem:
+            return (), str(problem)
+        return found["rows"], "; ".join(found["incomplete"])
 
     def _refused(self) -> Counter[str]:
         found: Counter[str] = Counter()
-        for row in self._usage():
+        rows, self.progress.doubt = self._usage()
+        for row in rows:
             found[shown_client(row)] += row["refused"]
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -14,6 +15,7 @@ from typing import Any, final
 from uuid import uuid4
 
 from gateway.errors import AdminError
+from gateway.runtime.terminal import plain
 
 
 @final
@@ -36,6 +38,8 @@ class Progress:
     """What was done at each member, also what failed, in order."""
     refused: dict[str, int] = field(default_factory=dict)
     """Requests that were refused meanwhile, by client."""
+    doubt: str = ""
+    """Why some of these may be missing."""
 
     @property
     def lost(self) -> int:
@@ -46,12 +50,12 @@ class Progress:
         """Write the journal, and a report if it is given. Raises `AdminError`."""
         try:
             if report is not None:
-                report.write_text("\n".join(report_lines(self)) + "\n")
+                report.write_text("\n".join(report_lines(self)) + "\n", encoding="utf-8")
             new = path.with_name(f"{path.name}.tmp")
             new.write_text(json.dumps(asdict(self), indent=2) + "\n")
             new.replace(path)
         except OSError as problem:
-            raise AdminError(f"the journal {path} cannot be written: {problem.strerror}") from None
+            raise AdminError(f"{problem.filename or path} cannot be written: {problem.strerror}") from None
 
 
 @contextmanager
@@ -102,8 +106,15 @@ def report_lines(progress: Progress) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|---|"
     for step in progress.steps:
         names = ("member", "before", "after", "seconds", "result", "gate", "offer", "held")
-        yield f"| {' | '.join(str(step[name]).replace('|', '/') or '-' for name in names)} |"
+        yield f"| {' | '.join(_text(step[name]) or '-' for name in names)} |"
     for client, number in sorted(progress.refused.items()):
-        yield f"\nRefused meanwhile to {client}: {number}"
+        yield f"\nRefused meanwhile to {_text(client)}: {number}"
     if not progress.refused:
         yield "\nNothing was refused meanwhile, as far as `usage` knows."
+    if progress.doubt:
+        yield f"\nClients may be missing: {_text(progress.doubt)}"
+
+
+def _text(value: object) -> str:
+    """Write a value so that Markdown shows it as it is: a client chooses its name."""
+    return re.sub(r"([\\`*_<>&|\[\]])", r"\\\1", plain(value))
