@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 from time import time
@@ -15,9 +16,8 @@ WARN_BEFORE: Final = 14.0 * DAY
 """Seconds before the expiry of a certificate during which a warning says so."""
 
 
-def wall_clock() -> float:
-    """The time by which certificates expire: seconds since the epoch, not by a clock of this process."""
-    return time()
+wall_clock: Final[Callable[[], float]] = time
+"""The time by which certificates expire: seconds since the epoch, not by a clock of this process."""
 
 
 @final

@@ -97,20 +97,27 @@ async def test_new_rules_hold_for_the_next_request_of_an_open_connection(testbed
         holder.update(replace(holder.current, clients=Clients([Client("renamed", "curl")])))
 
 
-async def test_requests_of_one_connection_may_be_of_several_clients(testbed: Testbed) -> None:
-    gateway = await named(testbed, trusted=("127.0.0.0/8",))
+@pytest.mark.parametrize("trusted", [(), ("127.0.0.0/8",)])
+async def test_requests_of_one_connection_may_be_of_several_clients(
+    testbed: Testbed, trusted: tuple[str, ...]
+) -> None:
+    gateway = await named(testbed, trusted=trusted)
     client = await gateway.client()
     far, agent, team = "X-Forwarded-For: 192.0.2.7", "User-Agent: curl/8", "X-Team: compute-1"
     for lines, name in (
         ((agent,), "curl"),
         ((agent, team), "team"),
         ((agent,), "curl"),
-        ((agent, far), "far"),
-        ((team, far), "far"),
+        ((agent, far), "far" if trusted else "curl"),
+        ((team, far), "far" if trusted else "team"),
         ((team,), "team"),
         ((), ""),
         ((agent,), "curl"),
         (("User-Agent: wget",), ""),
+        (("user-agent: wget", agent), "curl"),
+        (("user-agent: wget",), ""),
+        (("Accept: a", agent), "curl"),
+        (("Accept: b", "User-Agent: curly", agent), ""),
     ):
         assert (await client.request(request("GET", "/v1/nodes", *lines))).status == 200
         assert gateway.records[-1].client_name == name, lines

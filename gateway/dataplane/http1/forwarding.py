@@ -28,6 +28,8 @@ MAX_CACHED_LINES: Final = 4096
 """Maximum cached sets of forwarding lines: about one for each client address and name of the gateway."""
 MAX_CACHED_SIZE: Final = 1024
 """Maximum bytes of a cached set, and of the received fields it depends on: all take about 10 MiB at most."""
+NO_FIELDS: Final = b"\r\n\r\n"
+"""Bytes with which the fields of no head begin."""
 VIA: Final = b"Via: 1.1 skewgate\r\n"
 _VALID_VALUES: Final = {
     "x-forwarded-proto": re.compile(rb"https?", re.IGNORECASE),
@@ -88,15 +90,14 @@ class Peer:
 
     __slots__ = (
         "_access",
-        "_agent",
         "_certificate_line",
-        "_client_ip",
         "_clients",
         "_ip",
         "_is_allowed",
         "_last_host",
         "_last_lines",
         "_last_prefix",
+        "_named_by",
         "_possible_names",
         "_shared",
         "_trusted_networks",
@@ -134,9 +135,8 @@ class Peer:
         self._is_allowed = False
         self._shared = shared
         self._clients: Clients | None = None
-        """Rules by which `_possible_names` was found, with this User-Agent and address of the client."""
-        self._agent = b""
-        self._client_ip: IpAddress | None = None
+        """Rules by which `_possible_names` was found, for requests whose fields begin as `_named_by`."""
+        self._named_by = NO_FIELDS
         self._possible_names: PossibleNames = []
         self._last_host = ""
         self._last_prefix = ""
@@ -182,24 +182,26 @@ class Peer:
 
     def client_name(self, clients: Clients, request: RequestHead) -> str:
         """Name of the client that sent the request; empty: no rule matches."""
-        agent, address = request.user_agent, self.client_ip(request) if clients.has_networks else None
-        if (
-            clients is not self._clients
-            or agent != self._agent
-            or (address is not self._client_ip and address != self._client_ip)  # a comparison is not cheap
-        ):
-            certificate = self.certificate
-            subject, names = ("", ()) if certificate is None else (certificate.subject, certificate.names)
-            self._possible_names = clients.possible(agent, address, subject, names)
-            self._agent, self._client_ip, self._clients = agent, address, clients
+        fields = request.passthrough
+        if clients is not self._clients or not fields.startswith(self._named_by):
+            self._possible_names = self._judge(clients, request)
         possible = self._possible_names
         if not possible or not possible[0][1]:  # no header decides, as for nearly every client
             return possible[0][0] if possible else ""
         chosen = iter(request.selected)
-        fields = request.passthrough + b"".join(
-            b"\r\n%b: %b" % pair for pair in zip(chosen, chosen, strict=True)
-        )
+        fields += b"".join(b"\r\n%b: %b" % pair for pair in zip(chosen, chosen, strict=True))
         return clients.name_of(possible, fields)
+
+    def _judge(self, clients: Clients, request: RequestHead) -> PossibleNames:
+        """Names that the client may have, and what tells its next request: all up to its User-Agent."""
+        fields, certificate, address = request.passthrough, self.certificate, self.client_ip(request)
+        begins = fields.find(b"\r\nUser-Agent:")
+        ends = fields.find(b"\r\n", begins + 2)
+        is_client = not (self.is_trusted and clients.has_networks)  # else a proxy, of several clients
+        tells = is_client and 0 <= begins < ends < MAX_CACHED_SIZE
+        self._clients, self._named_by = clients, fields[: ends + 2] if tells else NO_FIELDS
+        subject, names = ("", ()) if certificate is None else (certificate.subject, certificate.names)
+        return clients.possible(request.user_agent, address, subject, names)
 
     def is_allowed(self, access: Access, request: ReceivedHead) -> bool:
         """Whether access rules allow the client. Cached per connection if the peer is itself the client."""
