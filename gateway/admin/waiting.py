@@ -19,10 +19,9 @@ from gateway.admin import views
 from gateway.admin.commands import member_of, pending_for, read_ceiling, view_of
 from gateway.admin.context import AdminContext
 from gateway.admin.responses import json_response
-from gateway.admin.ui.offer import held
 from gateway.admin.ui.page_responses import read_query
 from gateway.controlplane.fresh_facts import FreshFacts
-from gateway.controlplane.replication.sight import Sight
+from gateway.controlplane.sight import Sight
 from gateway.controlplane.stores.store import StoreError
 from gateway.core.fleet.offer import Phase
 from gateway.core.fleet.snapshot import ServiceView
@@ -143,8 +142,11 @@ class _Wait:
         about = None if report is None else report.services.get(self.service)
         if report is not None and (about is None or not about.attached):
             found.append(f"this replica is detached: {report.store_error or (about and about.problem)}")
-        status = self.context.status().service(self.service) if explained else None
-        why = "" if status is None else held(status)
+        why = ""
+        if explained and (status := self.context.status().service(self.service)) is not None:
+            from gateway.admin.ui.offer import held  # noqa: PLC0415 - a gateway starts without the page
+
+            why = held(status)
         for replica, sight in self.facts.sights(self.service, self.asked).items():
             whose = "" if report is None or not replica else f"{report.name_of(replica)}: "
             found += [f"{whose}{text}" for text in reasons(self.wanted, view, sight, "" if whose else why)]

@@ -16,7 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, final
 from uuid import uuid4
 
-from gateway.controlplane.replication.sight import ANSWERED_FOR, Sight
+from gateway.controlplane.sight import ANSWERED_FOR, Sight
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.backend import Member
 

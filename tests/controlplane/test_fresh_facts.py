@@ -11,7 +11,7 @@ from gateway.controlplane.fresh_facts import FreshFacts
 from gateway.controlplane.prober import Prober
 from gateway.controlplane.replication.entries import read_sight, write_beat
 from gateway.controlplane.replication.reading import PROBE
-from gateway.controlplane.replication.sight import Sight
+from gateway.controlplane.sight import Sight
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.fleet import Drain, ProbeFailed, ProbeSucceeded
 from tests.controlplane.test_replication import P, Replica, Site, site

@@ -13,7 +13,7 @@ from enum import Enum
 from hashlib import sha256
 from typing import Final, NamedTuple, final
 
-from gateway.controlplane.replication.sight import Sight
+from gateway.controlplane.sight import Sight
 from gateway.core.agreement.ladder import LiveReplica, Vote
 from gateway.core.agreement.raised import Raised, read_raised, read_sunset, write_raised, write_sunset
 from gateway.core.agreement.record import (

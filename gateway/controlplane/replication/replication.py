@@ -47,7 +47,7 @@ from gateway.controlplane.replication.plans import (
 from gateway.controlplane.replication.reading import DRAINED, PIN, PROBE, RAISED, Reading, Readings
 from gateway.controlplane.replication.reports import make_report
 from gateway.controlplane.replication.saving import Saving
-from gateway.controlplane.replication.sight import ANSWERED_FOR, Sight, Sights
+from gateway.controlplane.sight import ANSWERED_FOR, Sight, Sights
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.stores.store import (
     MAX_OPERATIONS,
