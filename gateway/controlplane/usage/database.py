@@ -19,7 +19,7 @@ from uuid import uuid4
 from gateway.controlplane.state.keeper import wall_offset
 from gateway.controlplane.state.text import format_state
 from gateway.controlplane.usage import reading
-from gateway.controlplane.usage.reading import FORMAT, count_of, days_between, read_record
+from gateway.controlplane.usage.reading import FORMAT, count_of, days_between, missing, read_record
 from gateway.core.agreement.record import AgreedRecord
 from gateway.core.days import DAY
 from gateway.core.fleet.snapshot import Snapshot
@@ -129,7 +129,7 @@ class Database:
     def read(self, service: str | None, days: int | None, now: float) -> UsageRecord:
         """Read the record, as `read_record` does. Raises `sqlite3.Error`."""
         record = read_record(self._opened(now), service, days, now, self._run)
-        left = {Gap(day, "", Scope.ALL, "the last requests could not be written") for day, _ in self._counts}
+        left = missing({day for day, _ in self._counts}, "the last requests could not be written")
         return record._replace(gaps=(*record.gaps, *self._gaps, *left))
 
     def export(self, now: float) -> bytes:
@@ -152,7 +152,7 @@ class Database:
         self._began = self._began or batch.now
         if len(self._counts) > self._settings.rows:
             lost = "requests could not be written, and were given up"
-            self._gaps |= {Gap(day, "", Scope.ALL, lost) for day, _ in self._counts}
+            self._gaps.update(missing({day for day, _ in self._counts}, lost))
             self._counts.clear()
         for report in batch.reports:
             self._gaps.update(report.gaps)
@@ -174,7 +174,7 @@ class Database:
             self._mark(now, last, "the clock was set back")
 
     def _mark(self, first: float, last: float, reason: str) -> None:
-        self._gaps |= {Gap(day, "", Scope.ALL, reason) for day in days_between(first, last)}
+        self._gaps.update(missing(days_between(first, last), reason))
 
     def _written(self, batch: Batch, *, last: bool) -> bool:
         db, now, today = self._opened(batch.now), batch.now, int(batch.now // DAY)

@@ -18,8 +18,8 @@ from time import time
 from typing import Final, TypeVar, final
 
 from gateway.controlplane.usage.database import Batch, Database
-from gateway.controlplane.usage.reading import UsageError, days_between
-from gateway.core.usage.record import Gap, Scope, UsageRecord, UsageReport
+from gateway.controlplane.usage.reading import UsageError, days_between, missing
+from gateway.core.usage.record import Gap, UsageRecord, UsageReport
 
 TAKE: Final = 1.0
 """Seconds between two reports of a worker in this process."""
@@ -83,13 +83,13 @@ class UsageKeeper:
         if self._waiting > MAX_WAITING:
             days = {day for each in self._reports for day, _ in each.rows}
             lost = "requests waited for a slow disk, and were given up"
-            self._gaps += [Gap(day, "", Scope.ALL, lost) for day in days]
+            self._gaps += missing(days, lost)
             self._reports, self._waiting, self.incomplete = [], 0, True
 
     def lost(self, why: str) -> None:
         """Mark the record as incomplete, because requests were not reported."""
         now = time()
-        self._gaps += [Gap(day, "", Scope.ALL, why) for day in days_between(now - _OLDEST, now)]
+        self._gaps += missing(days_between(now - _OLDEST, now), why)
         self.incomplete = True
 
     async def read(self, service: str | None, days: int | None) -> UsageRecord:

@@ -10,7 +10,7 @@ Blocks. A run that has not ended, or not in order, is a gap of the record.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from itertools import chain
 from pathlib import Path
@@ -36,6 +36,11 @@ class UsageError(SkewgateError):
 def days_between(first: float, last: float) -> range:
     """The UTC days of two times, in any order, and those between."""
     return range(int(min(first, last) // DAY), int(max(first, last) // DAY) + 1)
+
+
+def missing(days: Iterable[int], reason: str) -> list[Gap]:
+    """The gaps of days on which requests of any service may be missing."""
+    return [Gap(day, "", Scope.ALL, reason) for day in days]
 
 
 def is_unwritten(path: Path | None) -> bool:
@@ -71,13 +76,9 @@ def read_record(
         Gap(day, of, Scope(scope), why)
         for day, of, scope, why in db.execute(f"SELECT * FROM gaps WHERE {where}", values)
     ]
-    open_since = [ends for _, ends, goes_on in runs if goes_on]
-    gaps += [
-        Gap(day, "", Scope.ALL, CRASHED)
-        for ends in open_since
-        for day in days_between(ends, now)
-        if day >= since
-    ]
+    for _, ends, goes_on in runs:
+        if goes_on:
+            gaps += missing(days_between(max(ends, since * DAY), now), CRASHED)
     facts = dict(db.execute("SELECT * FROM facts WHERE name IN ('id', 'state', 'config')").fetchall())
     replicas = db.execute("SELECT id, first, last, own FROM replicas").fetchall()
     source = Source(
@@ -119,6 +120,6 @@ def _read_file(path: Path, service: str | None, days: int | None, now: float) ->
             record = read_record(db, service, days, now)
         ends = max((each.ends for each in record.sources[0].periods), default=now)
         lost = days_between(max(ends, record.since * DAY), now) if is_unwritten(path) else ()
-        return record._replace(gaps=(*record.gaps, *(Gap(day, "", Scope.ALL, UNWRITTEN) for day in lost)))
+        return record._replace(gaps=(*record.gaps, *missing(lost, UNWRITTEN)))
     except (sqlite3.Error, TypeError, ValueError) as problem:
         raise UsageError(f"{path} cannot be read as a database of usage: {problem}") from None
