@@ -245,21 +245,11 @@ def config_digest(service: Service) -> str:
 
 def _named(service: Service, entries: Sequence[Pace] | Sequence[Bridge]) -> object:
     """Plain form of what named clients have, with the rules that name them."""
-    return [
-        _plain(entries),
-        [
-            [
-                rule.name,
-                sorted(rule.products),
-                rule.headers,
-                [str(network) for network in rule.networks or ()],
-                [[sorted(each) for each in names.subject or ()], names.san]
-                if (names := rule.certificate)
-                else [],
-            ]
-            for rule in service.naming.rules
-        ],
+    rules = [
+        (rule.name, rule.products, rule.headers, [*map(str, rule.networks or ())], rule.identities)
+        for rule in service.naming.rules
     ]
+    return _plain((entries, rules))
 
 
 def _operation(operation: Operation) -> str:
