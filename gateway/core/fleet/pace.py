@@ -11,7 +11,7 @@ from datetime import date
 from math import inf
 from typing import final
 
-from gateway.core.days import DAY, midnight
+from gateway.core.days import end_of
 from gateway.core.versions.version import Scheme, Version
 
 
@@ -28,7 +28,7 @@ class Pace:
     @property
     def ends_at(self) -> float:
         """End of the last day in seconds since the epoch; infinity: there is none."""
-        return inf if self.until is None else float(midnight(self.until) + DAY)
+        return inf if self.until is None else end_of(self.until)
 
     def sentence(self, scheme: Scheme) -> str:
         """The own pace for people: `ceiling 1.72 for nova-cron until 2099-06-30`."""

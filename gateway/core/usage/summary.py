@@ -10,11 +10,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from datetime import date
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
-from gateway.core.days import DAY
+from gateway.core.days import DAY, text_of_day
 from gateway.core.decision.decision import EXECUTED, NegotiationResult
 from gateway.core.usage.record import Count, RowKey, Scope, UsageRecord
 
@@ -27,7 +26,6 @@ NOT_REFUSED: Final = EXECUTED | {"", NegotiationResult.TRANSPARENT}
 _KINDS: Final = {"": "not negotiated", "latest": "latest", "none": "no version", "malformed": "malformed"}
 _LISTED: Final = 3
 """Maximum versions that `asked_for` lists; of more it has the first and the last."""
-_EPOCH: Final = date(1970, 1, 1).toordinal()
 _NUMBERS: Final = re.compile(r"[0-9]{1,18}(?:[.-][0-9]{1,18})*", re.ASCII)
 
 Order: TypeAlias = Callable[[str], tuple[bool, tuple[int, ...], str]]
@@ -191,11 +189,6 @@ def why_incomplete(
             served = range(max(first, record.since), min(last, record.until) + 1)
             days[f"the database of replica {replica} was not read: `--db` adds up several"].update(served)
     return tuple(f"{_text_of_days(each)}: {reason}" for reason, each in days.items() if each)
-
-
-def text_of_day(day: int) -> str:
-    """Writes a UTC day as `2026-11-27`."""
-    return date.fromordinal(_EPOCH + day).isoformat()
 
 
 def _text_of_days(days: Collection[int]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, final
 
-from gateway.core.days import DAY
+from gateway.core.days import DAY, text_of_day
 from gateway.core.decision.decision import EXECUTED, NegotiationResult
 from gateway.core.decision.negotiation import negotiate
 from gateway.core.decision.routing import Routes
@@ -23,7 +23,7 @@ from gateway.core.fleet.fleet import Fleet
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.usage.record import OTHER, RowKey, Scope, UsageRecord
-from gateway.core.usage.summary import text_of_day, why_incomplete
+from gateway.core.usage.summary import why_incomplete
 from gateway.errors import SkewgateError
 
 CHANGES: Final = ("min", "max", "remove_backend")
