@@ -17,6 +17,7 @@ from typing import Final, TypeAlias, final
 from gateway.core.clients import product_of
 from gateway.core.days import DAY
 from gateway.core.decision.decision import EXECUTED, NegotiationResult, Resolution
+from gateway.core.http.message import SAFE_METHODS
 from gateway.core.usage.operations import count_operations
 from gateway.core.usage.record import NO_PRODUCT, OTHER, Count, Gap, RowKey, Scope, UsageReport
 from gateway.telemetry.request_record import RequestRecord
@@ -32,7 +33,6 @@ MAX_LINE: Final = 2_048
 
 _ERRORS: Final = 400
 _AGENT: Final = b"\r\nuser-agent:"
-_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _VERSIONED: Final = EXECUTED | {NegotiationResult.UNAVAILABLE, NegotiationResult.BROWNOUT}
 _Key: TypeAlias = tuple[Resolution, bytes, str, str, str, str]
 """Resolution, User-Agent, client's name, method, result if it is not that of the resolution, address."""
@@ -160,7 +160,7 @@ class UsageCounter:
             version="" if result or found not in _VERSIONED else resolution.version_text,
             endpoint=resolution.endpoint.name,
             signed=requested is not None and requested.signed,
-            safe=method in _SAFE,
+            safe=method in SAFE_METHODS,
             operation="",
         )
         return UsageSubtotal(key, row, product, self._now)

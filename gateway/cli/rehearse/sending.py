@@ -22,7 +22,7 @@ from gateway.core.decision.operations import possible_methods
 from gateway.core.dialect import ProbeFault
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.service import Service
-from gateway.core.http.message import HOP_BY_HOP, Header, as_mapping, normalize_name, render
+from gateway.core.http.message import HOP_BY_HOP, SAFE_METHODS, Header, as_mapping, normalize_name, render
 from gateway.core.usage.operations import operation_of
 from gateway.core.versions.version import Version
 from gateway.dataplane.http1.names import NameTable
@@ -31,7 +31,6 @@ from gateway.errors import AdminError, FramingError
 from gateway.settings import Settings
 from gateway.telemetry.access_log import MAX_VALUE, redacted
 
-SAFE: Final = ("GET", "HEAD", "OPTIONS")
 LONGEST: Final = 5.0
 """Seconds within which an answer must be whole to be compared."""
 LARGEST: Final = 256 * 1024
@@ -91,8 +90,8 @@ def _check(method: str, path: str, query: str, service: Service, settings: Setti
     if not target.isascii() or not target.isprintable() or " " in target:
         raise FramingError("target", detail="the path has a character that HTTP does not allow")
     head = read_described(method, target, (), NameTable.for_requests(frozenset()), settings.limits)
-    if not {*possible_methods(head, (), service.dialect.method_parameter)}.issubset(SAFE):
-        raise FramingError("method", detail=f"only {', '.join(SAFE)} are sent")
+    if not {*possible_methods(head, (), service.dialect.method_parameter)}.issubset(SAFE_METHODS):
+        raise FramingError("method", detail=f"only {', '.join(sorted(SAFE_METHODS))} are sent")
     if path != prefix and not path.startswith(f"{prefix}/"):
         raise FramingError("target", detail=f"the path is not below {service.match.path}")
 

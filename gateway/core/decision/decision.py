@@ -54,7 +54,7 @@ from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.fleet.timeouts import Timeouts
 from gateway.core.http.header_edits import HeaderEdits
-from gateway.core.http.message import Header, Request, Response, as_mapping, render
+from gateway.core.http.message import SAFE_METHODS, Header, Request, Response, as_mapping, render
 from gateway.core.http.request_ids import RequestIds
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
@@ -84,7 +84,6 @@ def document_key(
 
 
 DOCUMENT_METHODS = frozenset({"GET", "HEAD"})
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 MAX_CACHED_REQUEST_SIZE = 512
 """Most bytes of a request's version headers for its decision to be cached: no real version is longer."""

@@ -27,6 +27,9 @@ METHODS = (
 )
 """HTTP methods that servers know. Others are proxied, too."""
 
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods of requests that change nothing (RFC 9110 9.2.1), of those that are proxied."""
+
 NOT_PROXIED = ("CONNECT", "TRACE", "TRACK", "PRI")
 """Methods that never reach a backend: for proxies (threats H6), or of HTTP/2 (RFC 9113 3.4)."""
 

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from gateway.core.decision.local_responses import NO_BACKEND_AVAILABLE, RETRY_AFTER
 from gateway.core.dialect import GatewayError, RequestedVersion
+from gateway.core.http.message import SAFE_METHODS
 from gateway.core.versions.ranges import VersionSet
 
 
@@ -179,8 +180,7 @@ NOT_CONNECTED: Final = frozenset(
     }
 )
 """Failures with which nothing was sent to a backend."""
-SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-IDEMPOTENT: Final = SAFE | {"PUT", "DELETE"}
+IDEMPOTENT: Final = SAFE_METHODS | {"PUT", "DELETE"}
 """Methods that may be executed twice (RFC 9110 9.2.2)."""
 
 
@@ -191,7 +191,8 @@ def may_retry(failure: Failure, methods: Collection[str], *, body_held: bool) ->
     retry = FAILURES[failure].retry
     if not body_held or retry is Resend.NEVER:
         return False
-    return retry is Resend.ALWAYS or (SAFE if retry is Resend.IF_SAFE else IDEMPOTENT).issuperset(methods)
+    repeatable = SAFE_METHODS if retry is Resend.IF_SAFE else IDEMPOTENT
+    return retry is Resend.ALWAYS or repeatable.issuperset(methods)
 
 
 def failure_error(
