@@ -102,9 +102,9 @@ def _service(service: ServiceStatus) -> dict[str, Any]:
     if own := view.service.paces:
         shown["offer"]["for"] = [
             {
-                "clients": list(each.clients),
+                "clients": each.clients,
                 "ceiling": scheme.format(each.ceiling),
-                "until": None if each.until is None else each.until.isoformat(),
+                "until": each.until and str(each.until),
                 "sentence": each.sentence(scheme),
             }
             for each in own

@@ -23,7 +23,7 @@ from gateway.core.http.message import (
 from gateway.core.usage.record import NO_PRODUCT, OTHER
 from gateway.keys.addresses import NETWORK
 from gateway.keys.kinds import TEXT, Either, ListOf, Table, Text, matching, reject, section
-from gateway.keys.texts import HEADER_NAME_PATTERN, HEADER_TOKEN, NAME, written_as
+from gateway.keys.texts import HEADER_NAME_PATTERN, HEADER_TOKEN, NAME_TEXT, written_as
 
 Subject: TypeAlias = tuple[frozenset[tuple[str, str]], ...]
 """Type of a distinguished name: its parts, each a set of (attribute, value)."""
@@ -38,11 +38,9 @@ _ATTRIBUTE: Final = re.compile(r" *([A-Za-z0-9.-]+) *= *((?:\\.|[^\\,+])*?) *([,
 _ESCAPE: Final = re.compile(rb"\\(?:([0-9A-Fa-f]{2})|(.))", re.DOTALL)
 _OIDS: Final = (
     "2.5.4.3=CN 2.5.4.6=C 2.5.4.7=L 2.5.4.8=ST 2.5.4.9=STREET 2.5.4.10=O 2.5.4.11=OU E=EMAILADDRESS "
-)
-_OTHER_OIDS: Final = (
     "0.9.2342.19200300.100.1.1=UID 0.9.2342.19200300.100.1.25=DC 1.2.840.113549.1.9.1=EMAILADDRESS"
 )
-_SHORT: Final = dict(re.findall("([^ ]+)=([^ ]+)", _OIDS + _OTHER_OIDS))
+_SHORT: Final = dict(re.findall("([^ ]+)=([^ ]+)", _OIDS))
 """Short names of attributes (RFC 4514 3), by other names of the same."""
 _PRODUCT: Final = re.compile(rb"[ \t]*([^ \t\r\n/]{1,64})")
 _NOT_VISIBLE: Final = re.compile(rb"[^!-~]")
@@ -150,7 +148,7 @@ class Client:
     """A rule that names clients. All of its conditions must hold; it needs at least one."""
 
     name: str = field(
-        metadata=Text(NAME.read, NAME.json).required(
+        metadata=NAME_TEXT.required(
             "The name of the client. Several entries may give the same one.",
             reason="Usage and the access log show it.",
             example="nova-cron",

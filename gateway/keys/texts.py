@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Final, TypeVar, get_args
 
-from gateway.keys.kinds import TEXT, PathText, Text, matching, reject
+from gateway.keys.kinds import TEXT, ListOf, PathText, Text, matching, reject
 from gateway.keys.secrets import MaskedText, Secret
 
 Word = TypeVar("Word", bound=StrEnum)
@@ -264,6 +264,9 @@ NAME: Final = written_as(
     "it is used in URLs and in metrics",
     is_key=True,
 )
+NAME_TEXT: Final = Text(NAME.read, NAME.json)
+CLIENT_NAMES: Final = ListOf(NAME_TEXT, least=1)
+"""Kind of configuration key: names from `clients`."""
 BACKEND_NAME: Final = written_as(
     BACKEND_NAME_PATTERN,
     "a backend's name must have 1 to 255 letters, digits, or characters of `_ . : [ ] -`",

@@ -11,12 +11,11 @@ from datetime import date
 from enum import StrEnum
 from typing import Final, final
 
-from gateway.core.days import DAY, midnight
+from gateway.core.days import end_of
 from gateway.core.dialect import Refusal, RequestedKind
 from gateway.core.versions.version import MajorMinor, Scheme, Semantic, Version
-from gateway.keys.kinds import ListOf, Text, section
-from gateway.keys.texts import DAY as DAY_KEY
-from gateway.keys.texts import FLAG, NAME, member_of
+from gateway.keys.kinds import section
+from gateway.keys.texts import CLIENT_NAMES, DAY, FLAG, member_of
 
 WARNED: Final = 30
 """Days before the end of a bridge from which the operator is warned."""
@@ -37,7 +36,7 @@ class Bridge:
     """The bridge of some named clients, up to and including a day (UTC)."""
 
     clients: tuple[str, ...] = field(
-        metadata=ListOf(Text(NAME.read, NAME.json), least=1).required(
+        metadata=CLIENT_NAMES.required(
             "Names of clients, from `clients`. A client may have one bridge in a service.",
             reason="Only the operator knows who cannot be changed.",
             example=["old-ci"],
@@ -53,7 +52,7 @@ class Bridge:
         )
     )
     until: date = field(
-        metadata=DAY_KEY.required(
+        metadata=DAY.required(
             "The last day (UTC). On the next day such requests are refused. The log warns 30 and 7 days "
             "before.",
             reason="A bridge without an end is never taken down.",
@@ -70,7 +69,7 @@ class Bridge:
     @property
     def ends_at(self) -> float:
         """End of the last day in seconds since the epoch."""
-        return float(midnight(self.until) + DAY)
+        return end_of(self.until)
 
     def version_for(self, refusal: Refusal, scheme: Scheme) -> Version | None:
         """Version on offer at which a request is executed in place of its refusal; None: it is refused. A

@@ -17,7 +17,7 @@ from gateway.keys.secrets import Secret
 from gateway.keys.texts import (
     DURATION_PATTERN,
     LINE,
-    NAME,
+    NAME_TEXT,
     read_duration,
     read_text,
     written_as,
@@ -92,7 +92,6 @@ ENDPOINT: Final = Text(lambda text: str(read_endpoint(text)), matching(_ENDPOINT
 PASSWORD: Final = Text(
     lambda text: Secret(read_text(text)), {"type": "string", "minLength": 1, "writeOnly": True}
 )
-CLUSTER_NAME: Final = Text(NAME.read, NAME.json)
 PREFIX: Final = written_as(
     r"(?:/[A-Za-z0-9_.-]{1,64}){1,8}",
     "a prefix must be one to eight parts of letters, digits, `_`, `.` or `-`, each after a slash",
@@ -167,7 +166,7 @@ class AgreementSettings:
         )
     )
     cluster: str = field(
-        metadata=CLUSTER_NAME.required(
+        metadata=NAME_TEXT.required(
             "The name of this set of replicas. All of them need the same one; no other set in this etcd may "
             "have it.",
             reason="Two sets under one name would hold back each other's offers.",

@@ -11,8 +11,7 @@ from gateway.core.dialect import Dialect
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.pace import Pace
 from gateway.core.versions.version import Version
-from gateway.keys.kinds import ListOf, Text
-from gateway.keys.texts import DAY, NAME, VERSION
+from gateway.keys.texts import CLIENT_NAMES, DAY, VERSION
 from gateway.settings.sections.versions import read_version
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import Node, child
@@ -24,7 +23,7 @@ class WrittenPace:
     """An own pace: clients that are told and served the offer up to a ceiling of their own."""
 
     clients: tuple[str, ...] = field(
-        metadata=ListOf(Text(NAME.read, NAME.json), least=1).required(
+        metadata=CLIENT_NAMES.required(
             "Names of clients, from `clients`. A client may have one own pace in a service.",
             reason="Only the operator knows who cannot move yet.",
             example=["nova-cron"],
