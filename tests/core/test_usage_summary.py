@@ -97,6 +97,12 @@ def test_a_refused_version_is_the_one_that_was_asked_for() -> None:
     assert (only["version"], only["requests"], only["refused"]) == ("1.95", 1, 1)
 
 
+@pytest.mark.parametrize("asked, shown", [("1.1", "1.1"), ("", "1.20")])
+def test_in_a_brown_out_it_is_not_the_one_to_which_a_bridge_leads(asked: str, shown: str) -> None:
+    found = answer(record(row(asked=asked, version="1.20", result="brownout")), Question(by="version"))
+    assert [each["version"] for each in found["rows"]] == [shown]
+
+
 def test_who_stands_below_a_version() -> None:
     rows = record(
         row("exact", asked="1.9"),

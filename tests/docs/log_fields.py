@@ -55,8 +55,8 @@ ACCESS_LOG: Final = (
     LogField(
         "version",
         "word",
-        "The version that was negotiated; of a refusal the one that was requested, but in a brown-out the one "
-        "at which the request would have been executed.",
+        "The version that was negotiated; of a refusal the one that was requested, but in a brown-out the "
+        "one at which the request would have been executed.",
         "there is none",
     ),
     LogField(

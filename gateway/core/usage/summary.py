@@ -123,8 +123,9 @@ def is_refused(key: RowKey) -> bool:
 
 def version_of(key: RowKey) -> str:
     """Version at which the requests of a row were executed, or else, or if they were bridged, the one that
-    they asked for."""
-    return key.asked if key.result == NegotiationResult.BRIDGED else key.version or key.asked
+    they asked for. In a brown-out, a bridge may have been on the way, too."""
+    is_other = key.result in {NegotiationResult.BRIDGED, NegotiationResult.BROWNOUT}
+    return key.asked if key.asked and is_other else key.version or key.asked
 
 
 def _subject(key: RowKey, by: str) -> str:
