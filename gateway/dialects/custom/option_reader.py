@@ -159,13 +159,11 @@ class _Reader:
     def _scheme(self) -> Scheme:
         options = self.options
         if options.scheme != "named" and options.names:
-            self.problems.add(
-                ("names",), "only the scheme `named` has names", "write scheme: named, or remove them"
-            )
+            message = "only the scheme `named` has names"
+            self.problems.add(("names",), message, "write scheme: named, or remove them")
         if options.scheme != "date" and options.date_form != "day":
-            self.problems.add(
-                ("date_form",), "only the scheme `date` has dates", "write scheme: date, or remove it"
-            )
+            message = "only the scheme `date` has dates"
+            self.problems.add(("date_form",), message, "write scheme: date, or remove it")
         match options.scheme:
             case "integer":
                 return WholeNumber()
@@ -181,9 +179,8 @@ class _Reader:
     def _names(self) -> tuple[str, ...]:
         names: list[str] = []
         if not self.options.names:
-            self.problems.add(
-                ("names",), "the scheme `named` needs its names", "write names: [OLDEST, ..., NEWEST]"
-            )
+            message = "the scheme `named` needs its names"
+            self.problems.add(("names",), message, "write names: [OLDEST, ..., NEWEST]")
             return ("v1",)
         for at, name in enumerate(self.options.names):
             position = ("names", at)
@@ -194,11 +191,8 @@ class _Reader:
             elif name in names:
                 self.problems.add(position, "this name occurs twice", "write each name once, oldest first")
             elif names and is_older(name, names[-1]):
-                self.problems.add(
-                    position,
-                    "the names are out of order: this one is older than the one before it",
-                    "write the oldest first",
-                )
+                message = "the names are out of order: this one is older than the one before it"
+                self.problems.add(position, message, "write the oldest first")
             names.append(name)
         return tuple(dict.fromkeys(names))
 
@@ -209,11 +203,8 @@ class _Reader:
         if len(word) > 64 or PLAIN.fullmatch(word) is None:
             self.problems.add(("newest",), "the word has up to 64 letters, digits, `.`, `_`, `~` or `-`")
         if scheme.parse(word) is not None:
-            self.problems.add(
-                ("newest",),
-                "this is a version, so it cannot mean the newest one",
-                "write a word, like latest",
-            )
+            message = "this is a version, so it cannot mean the newest one"
+            self.problems.add(("newest",), message, "write a word, like latest")
         return word
 
     def _match(self, scheme: Scheme) -> VersionMatch:
@@ -222,11 +213,8 @@ class _Reader:
             if not isinstance(scheme, CalendarDate | Named):
                 self.problems.add(("match",), "only dates and names can be matched this way", "write exact")
             if self.options.reply.served is None:
-                self.problems.add(
-                    ("match",),
-                    "clients may get another version than they requested and must be able to see it",
-                    "name the header of the served version: reply.served",
-                )
+                message = "clients may get another version than they requested and must be able to see it"
+                self.problems.add(("match",), message, "name the header of the served version: reply.served")
         return match
 
     def _check_unversioned(self, locations: tuple[HeadersLocation | TargetLocation, ...]) -> None:
@@ -241,9 +229,8 @@ class _Reader:
     def _suffixes(self) -> tuple[str, ...]:
         for at, suffix in enumerate(self.options.suffixes):
             if SUFFIX.fullmatch(suffix) is None:
-                self.problems.add(
-                    ("suffixes", at), "a suffix is a dot with letters and digits", "write it like .json"
-                )
+                message = "a suffix is a dot with letters and digits"
+                self.problems.add(("suffixes", at), message, "write it like .json")
         return tuple(suffix.lower() for suffix in self.options.suffixes)
 
     def _method_override(self, locations: tuple[HeadersLocation | TargetLocation, ...]) -> tuple[str, ...]:
@@ -267,11 +254,8 @@ class _Reader:
     ) -> DocumentCodec:
         listed = self._json_path((*at, "list"), options.list, ITEMS)
         if listed is not None and None not in listed.steps and not isinstance(options, RefusalOptions):
-            self.problems.add(
-                (*at, "list"),
-                "no step of this path means every item",
-                'write [*], and quotation marks: "$.versions[*]"',
-            )
+            message = "no step of this path means every item"
+            self.problems.add((*at, "list"), message, 'write [*], and quotation marks: "$.versions[*]"')
         constant = options.minimum if isinstance(options, LearnOptions) else None
         lowest = None if constant is None else scheme.parse(constant)  # `learn.minimum` may be a version
         return DocumentCodec(
@@ -288,17 +272,14 @@ class _Reader:
         self.problems.check_path((at, "path"), learn.path)
         for index, status in enumerate(learn.statuses):
             if not 200 <= status < 500:
-                self.problems.add(
-                    (at, "statuses", index), "a response that holds versions has a status from 200 to 499"
-                )
+                message = "a response that holds versions has a status from 200 to 499"
+                self.problems.add((at, "statuses", index), message)
         if not learn.statuses:
-            self.problems.add(
-                (at, "statuses"), "no response would be believed", "remove the key to get its default"
-            )
+            message = "no response would be believed"
+            self.problems.add((at, "statuses"), message, "remove the key to get its default")
         if MEDIA_TYPE.fullmatch(learn.content_type) is None:
-            self.problems.add(
-                (at, "content_type"), "not a valid media type", "write TYPE/SUBTYPE, without parameters"
-            )
+            message = "not a valid media type"
+            self.problems.add((at, "content_type"), message, "write TYPE/SUBTYPE, without parameters")
         self._check_list_or_range((at,), learn, scheme)
         affixes = self.problems.read_affixes((at, "spelling"), learn.spelling, free=True)
         return self._codec((at,), learn, scheme, affixes)
@@ -320,22 +301,17 @@ class _Reader:
     def _check_range(self, at: Position, scheme: Scheme, *, ends: bool) -> None:
         """Report options that name a range of dates or X.Y.Z: it is unknown what lies between two."""
         if ends and not scheme.contiguous and not isinstance(scheme, Named):
-            self.problems.add(
-                at, "it is unknown which versions of this scheme lie between two of them", "write a list"
-            )
+            message = "it is unknown which versions of this scheme lie between two of them"
+            self.problems.add(at, message, "write a list")
 
     def _document(self, at: Position, document: DocumentOptions, scheme: Scheme) -> DocumentCodec:
         if not any((document.minimum, document.maximum, document.list, document.links)):
-            self.problems.add(
-                at,
-                "nothing names the places of versions in this document",
-                "write minimum, maximum, list or links",
-            )
+            message = "nothing names the places of versions in this document"
+            self.problems.add(at, message, "write minimum, maximum, list or links")
         affixes = self.problems.read_affixes((*at, "spelling"), document.spelling, free=True)
         if affixes.open_end:
-            self.problems.add(
-                (*at, "spelling"), "an open end cannot be written into a document", "remove the `*`"
-            )
+            message = "an open end cannot be written into a document"
+            self.problems.add((*at, "spelling"), message, "remove the `*`")
         return self._codec(at, document, scheme, affixes)
 
     def _response_codec(self, scheme: Scheme) -> ResponseCodec:
@@ -346,11 +322,8 @@ class _Reader:
             if name is not None:
                 self.problems.check_header_name(("reply", kind), name)
                 if normalize_name(name) in names:
-                    self.problems.add(
-                        ("reply", kind),
-                        "this header already holds another value",
-                        "give each a header of its own",
-                    )
+                    message = "this header already holds another value"
+                    self.problems.add(("reply", kind), message, "give each a header of its own")
                 names.add(normalize_name(name))
         codec = VersionCodec(scheme, self.problems.read_affixes(("reply", "spelling"), response.spelling))
         made = ResponseCodec(codec, response.served, response.minimum, response.maximum, response.list)
@@ -404,15 +377,11 @@ class _Reader:
 
     def _check_body_type(self, at: Position, text: str, body: str | None) -> None:
         if _BODY_TYPE.fullmatch(text) is None:
-            self.problems.add(
-                at,
-                "a body cannot have this type",
-                "write application/json or text/plain; charset=utf-8",
-            )
+            message = "a body cannot have this type"
+            self.problems.add(at, message, "write application/json or text/plain; charset=utf-8")
         elif body is None and not text.endswith("json"):
-            self.problems.add(
-                at, "the default body is a problem document, which is JSON", "write a body of your own"
-            )
+            message = "the default body is a problem document, which is JSON"
+            self.problems.add(at, message, "write a body of your own")
 
 
 def read_locations(
@@ -430,11 +399,9 @@ def _location(
 ) -> HeadersLocation | TargetLocation | None:
     kinds = [kind for kind in _LOCATION_KINDS if getattr(options, kind) is not None]
     if len(kinds) != 1:
-        problems.add(
-            (*at, kinds[1]) if kinds else at,
-            "a place has exactly one of: header, query, path, parameter",
-            "write two places, one below the other" if kinds else "",
-        )
+        message = "a place has exactly one of: header, query, path, parameter"
+        hint = "write two places, one below the other" if kinds else ""
+        problems.add((*at, kinds[1]) if kinds else at, message, hint)
         return None
     if options.media_types and options.parameter is None:
         problems.add((*at, "media_types"), "media_types belong to a parameter", "name it: parameter: NAME")
@@ -456,17 +423,13 @@ def _media_type_location(
 ) -> MediaTypeLocation:
     name = (options.parameter or "").lower()
     if TOKEN.fullmatch(name) is None or not letters_and_digits(name) or name in _OTHER_PARAMETERS:
-        problems.add(
-            (*at, "parameter"), "no parameter of this name can hold a version", "write a name, like version"
-        )
+        message = "no parameter of this name can hold a version"
+        problems.add((*at, "parameter"), message, "write a name, like version")
     types = tuple(text.lower() for text in options.media_types)
     for index, text in enumerate(types):
         if MEDIA_TYPE.fullmatch(text) is None:
-            problems.add(
-                (*at, "media_types", index),
-                "not a valid media type",
-                "write TYPE/SUBTYPE, without parameters",
-            )
+            message = "not a valid media type"
+            problems.add((*at, "media_types", index), message, "write TYPE/SUBTYPE, without parameters")
     return MediaTypeLocation(name, types, syntax, affixes, options.sent)
 
 
@@ -475,11 +438,8 @@ def _path_location(
 ) -> PathLocation:
     path = options.path or ""
     if options.spelling != VERSION:
-        problems.add(
-            (*at, "spelling"),
-            "the path itself holds the text around its version",
-            "write it there, and remove this key",
-        )
+        message = "the path itself holds the text around its version"
+        problems.add((*at, "spelling"), message, "write it there, and remove this key")
     at = (*at, "path")
     prefix, _, segment = path.rpartition("/")
     if VERSION not in path and (found := _VERSION_SEGMENT.match(path)) is not None:

@@ -164,17 +164,15 @@ class _ListenerReader:
     def _check_proxy_protocol(self, address: ClientAddress, node: Node | None) -> None:
         """Report a listener that expects PROXY headers and could read none, because it trusts no peer."""
         if isinstance(address, UnixAddress):
-            trusts_somebody, hint = UNIX in self.trusted, UNIX
+            trusts_somebody, missing = UNIX in self.trusted, UNIX
         else:
             networks = any(each != UNIX for each in self.trusted)
             trusts_somebody = networks or self.findings.is_dropped("trusted_proxies")
-            hint = "the networks of the balancers"
+            missing = "the networks of the balancers"
         if not trusts_somebody:
-            self.findings.contradiction(
-                child(node, "proxy_protocol"),
-                "no peer of this listener is trusted, so no PROXY header would ever be read",
-                f"add {hint} to trusted_proxies",
-            )
+            message = "no peer of this listener is trusted, so no PROXY header would ever be read"
+            hint = f"add {missing} to trusted_proxies"
+            self.findings.contradiction(child(node, "proxy_protocol"), message, hint)
 
     def _has_version_4(self, address: Address) -> bool:
         """Whether another listener may have an IPv4 address at this port. A host name may have one."""

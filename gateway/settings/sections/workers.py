@@ -60,11 +60,8 @@ def check_shares(
     if workers == 1:
         return
     if limits.connections is not None and limits.connections < workers:
-        _warn(
-            child(root, "limits", "connections"),
-            f"each of {workers} workers takes at least one connection, so up to {workers} are open",
-            findings,
-        )
+        message = f"each of {workers} workers takes at least one connection, so up to {workers} are open"
+        _warn(child(root, "limits", "connections"), message, findings)
     part = share_of(limits, workers).replay_total
     largest = max((service.limits.replay_body for service in services), default=limits.replay_body)
     if part < largest <= limits.replay_total:
@@ -78,11 +75,8 @@ def check_shares(
         for index, backend in enumerate(service.backends):
             length = child(root, "services", name, "backends", index, "queue", "length")
             if length is not None and 0 < backend.queue.length < workers:
-                _warn(
-                    length,
-                    f"each of {workers} workers has at least one place, so up to {workers} wait",
-                    findings,
-                )
+                message = f"each of {workers} workers has at least one place, so up to {workers} wait"
+                _warn(length, message, findings)
 
 
 def _warn(node: Node | None, message: str, findings: Findings) -> None:

@@ -244,12 +244,8 @@ class _Builder:
             self.report(key.position, "bad-key", "a key must be a text")
             return None
         if key.text in mapping.entries:
-            self.report(
-                key.position,
-                "duplicate-key",
-                f"the key {quoted(key.text)} is already set",
-                f"the first one is in line {mapping.entries[key.text].key.position.line}",
-            )
+            hint = f"the first one is in line {mapping.entries[key.text].key.position.line}"
+            self.report(key.position, "duplicate-key", f"the key {quoted(key.text)} is already set", hint)
             return None
         return None if key.broken else key
 
@@ -261,12 +257,8 @@ class _Builder:
     def _check_tag(self, event: yaml.NodeEvent, position: Position) -> None:
         tag = getattr(event, "tag", None)
         if tag is not None:
-            self.report(
-                position,
-                "tag",
-                "tags are not supported: every value is read as the text that was written",
-                "remove the tag",
-            )
+            message = "tags are not supported: every value is read as the text that was written"
+            self.report(position, "tag", message, "remove the tag")
 
     def _scalar(self, event: yaml.ScalarEvent, position: Position, *, used: bool) -> Scalar:
         node = Scalar(event.value, position, plain=event.style is None, written=event.value)
@@ -291,12 +283,8 @@ class _Builder:
             name = found["name"]
             if name is None:
                 node.broken = True
-                self.report(
-                    position,
-                    "bad-variable",
-                    "`${` does not begin a variable",
-                    "write ${NAME}, ${NAME:-default} or ${FILE:PATH}",
-                )
+                hint = "write ${NAME}, ${NAME:-default} or ${FILE:PATH}"
+                self.report(position, "bad-variable", "`${` does not begin a variable", hint)
                 return ""
             names.append(name)
             if self.variables is not None and name not in self.variables:
