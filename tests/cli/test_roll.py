@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import aiohttp
 import click
@@ -92,7 +92,7 @@ class Bed(NamedTuple):
         command = ("--exec", self.installer.command, "--gate", "100ms")
         return await self.call("roll", "baremetal", *where, *command, *more)
 
-    def journal(self) -> dict[str, object]:
+    def journal(self) -> dict[str, Any]:
         found = json.loads((self.folder / "journal.json").read_text())
         assert isinstance(found, dict)
         return found
@@ -278,6 +278,29 @@ async def test_a_member_that_the_gate_does_not_pass_is_drained_again(
     assert (code, drained) == (1, [True, False, False])
     assert "api-1 failed: gate: 1000 requests, 9.0 % 5xx, others 0.0 %" in err
     assert "api-1 stays drained; finished: none" in err
+
+
+async def test_a_gateway_that_is_gone_does_not_hide_what_is_drained_or_lost(bed: Bed) -> None:
+    async def end_gateway(name: str) -> None:
+        await bed.gateway._served.admin.stop()
+
+    bed.installer.called = end_gateway
+    code, _, err = await bed.roll("--timeout", "1s")
+
+    assert code == 1
+    assert "api-1 stays drained; finished: none" in err
+    assert [step["gate"] for step in bed.journal()["steps"]] == ["-, lost: unknown"]
+
+
+async def test_a_member_that_is_enabled_while_its_command_runs_is_named(bed: Bed) -> None:
+    async def enable(name: str) -> None:
+        bed.gateway.snapshot_holder.apply("baremetal", Drain(name, drained=False))
+
+    bed.installer.called = enable
+    code, _, err = await bed.roll()
+
+    assert code == 0
+    assert "warning: api-1 was enabled meanwhile; a gateway without `state` forgets drains" in err
 
 
 async def test_what_is_expected_is_a_version_before_anything_is_drained(bed: Bed) -> None:

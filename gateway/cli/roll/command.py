@@ -16,8 +16,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from shutil import which
+from time import gmtime, strftime
 from typing import Any, Final, final
 
 import click
@@ -214,6 +216,10 @@ class _Roll:
             self._wait(name, "drained")
             _execute(member.words(self.command))
             self._wait(name, "serves" if self.expect else "answers", self.expect or "")
+            if not self.service["backends"][name]["drained"]:
+                print_error(
+                    f"warning: {name} was enabled meanwhile; a gateway without `state` forgets drains"
+                )
             self._order("enable", name)
             progress.drained = ""
             progress.write(self.path)
@@ -230,7 +236,7 @@ class _Roll:
             self.timeout = 0  # what follows tells what is known, and waits for nothing
             raise
         finally:
-            counts: Counts = {}
+            counts: Counts | None = None
             with suppress(AdminError):
                 self._refresh()
                 counts = since(before, self._counts())
@@ -241,10 +247,11 @@ class _Roll:
                 "after": span(backend.get("min"), backend.get("max"), "no version"),
                 "seconds": round(time.monotonic() - began),
                 "result": result,
-                "gate": judged.text,
+                "gate": judged.text if counts is not None else f"{judged.text}, lost: unknown",
                 "offer": span(offer["min"], offer["max"]),
                 "held": f"{offer['held_rule'] or ''} {', '.join(offer['held_by'])}".strip(),
-                "lost": lost(counts),
+                "lost": lost(counts or {}),
+                "ended": strftime("%H:%M:%S", gmtime()),
             }
             progress.steps.append(step)
             progress.write(self.path)
@@ -280,6 +287,7 @@ class _Roll:
         state, waits_for = until_holds(self.admin, self.progress.service, query, self.timeout, patient=True)
         if state is None:
             raise AdminError("; ".join(waits_for))
+        self._read(state)
 
     def _usage(self) -> tuple[Sequence[dict[str, Any]], str]:
         """Return usage by client, and why some may be missing."""
@@ -298,16 +306,22 @@ class _Roll:
         return found
 
     def _refresh(self) -> None:
-        services = self._document("GET", "/status")["services"]
+        self._read(self._document("GET", "/status"))
+
+    def _read(self, state: dict[str, Any]) -> None:
+        services = state["services"]
         if self.progress.service not in services:
             raise AdminError("the service was removed from the configuration")
         self.service = services[self.progress.service]
 
     def _counts(self) -> Counts:
-        return read_counts(self._send("GET", "/metrics")[1].decode(), self.progress.service)
+        status, body = self._send("GET", "/metrics")
+        if status != HTTPStatus.OK:
+            raise AdminError(f"/metrics responded {status}: nothing is known of requests")
+        return read_counts(body.decode(), self.progress.service)
 
     def _order(self, command: str, name: str, query: Sequence[tuple[str, str]] = ()) -> None:
-        self._document("POST", BackendName(self.progress.service, name).path(command), query)
+        self._read(self._document("POST", BackendName(self.progress.service, name).path(command), query))
 
     def _document(self, method: str, path: str, query: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
         return admin_client.document_of(self.admin.url, path, *self._send(method, path, query))

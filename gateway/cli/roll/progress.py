@@ -102,10 +102,10 @@ def report_lines(progress: Progress) -> Iterator[str]:
     began = strftime("%Y-%m-%d %H:%M UTC", gmtime(progress.began))
     state = f"{'' if progress.complete else 'not '}complete"
     yield f"Roll {progress.id}, {began}, {state}. Lost {progress.lost}, in {len(progress.steps)} steps.\n"
-    yield "| member | before | after | seconds | result | gate | offer | held by |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "| member | before | after | seconds | ended | result | gate | offer | held by |"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for step in progress.steps:
-        names = ("member", "before", "after", "seconds", "result", "gate", "offer", "held")
+        names = ("member", "before", "after", "seconds", "ended", "result", "gate", "offer", "held")
         yield f"| {' | '.join(_text(step[name]) or '-' for name in names)} |"
     for client, number in sorted(progress.refused.items()):
         yield f"\nRefused meanwhile to {_text(client)}: {number}"
