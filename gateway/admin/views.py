@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from gateway.core.decision.explanation import ends
+from gateway.core.decision.explanation import ends, offer_limits
+from gateway.core.fleet.bridge import Bridge
+from gateway.core.fleet.pace import Pace
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
-from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme
 from gateway.telemetry.neighbours import (
     AgreementReport,
@@ -86,28 +87,18 @@ def _service(service: ServiceStatus) -> dict[str, Any]:
         "pin": None if pin is None else scheme.format(pin),
         "raised": None if raised is None else scheme.format(raised),
         "offer": {
-            **_range(offer.versions, scheme),
-            "policy": offer.policy.value,
-            "ceiling": None if offer.ceiling is None else scheme.format(offer.ceiling),
-            "floor": None if offer.floor is None else scheme.format(offer.floor),
+            **offer_limits(offer, scheme),
             "floor_suspended": offer.suspended,
-            **({} if offer.sunset is None else {"floor_sunset": offer.sunset.isoformat()}),
             "held_by": list(offer.held.by),
             "held_rule": None if offer.held.rule is None else offer.held.rule.value,
             "held_by_replicas": list(service.held_by_replicas),
         },
-        "guaranteed": _range(offer.guaranteed, scheme),
-        "reachable": _range(offer.reachable, scheme),
+        "guaranteed": ends(offer.guaranteed, scheme),
+        "reachable": ends(offer.reachable, scheme),
     }
     if own := view.service.paces:
         shown["offer"]["for"] = [
-            {
-                "clients": each.clients,
-                "ceiling": scheme.format(each.ceiling),
-                "until": each.until and str(each.until),
-                "sentence": each.sentence(scheme),
-            }
-            for each in own
+            _named(each, each.sentence(scheme), ceiling=scheme.format(each.ceiling)) for each in own
         ]
     if (lifecycle := view.service.lifecycle) is not None:
         shown["lifecycle"] = {"announced": lifecycle.sentence(scheme, service.gateway.now)} | {
@@ -117,21 +108,18 @@ def _service(service: ServiceStatus) -> dict[str, Any]:
     if (skew := view.skew) is not None:
         shown["skew"] = skew._asdict()
     if view.service.bridges:
-        shown["bridge"] = [
-            {
-                "clients": each.clients,
-                "match": each.match,
-                "until": str(each.until),
-                "sentence": each.sentence(),
-            }
-            for each in view.service.bridges
-        ]
+        shown["bridge"] = [_named(each, each.sentence(), match=each.match) for each in view.service.bridges]
     if service.gateway.agreement is not None and service.agreement is not None:
         shown["agreement"] = _agreement_about(service.agreement, service.gateway.agreement)
     shown["backends"] = {each.member.backend.name: _backend(each, scheme) for each in service.backends()}
     if service.sources:
         shown["sources"] = {each.source: _source(each) for each in service.sources}
     return shown
+
+
+def _named(each: Pace | Bridge, sentence: str, **own: str) -> dict[str, Any]:
+    """What named clients have until a day."""
+    return {"clients": each.clients, **own, "until": each.until and str(each.until), "sentence": sentence}
 
 
 def _agreement_about(about: ServiceReport, report: AgreementReport) -> dict[str, Any]:
@@ -175,7 +163,7 @@ def _backend(backend: BackendStatus, scheme: Scheme) -> dict[str, Any]:
         "freshness": member.freshness.value,
         "drained": member.drained,
         "legacy": member.legacy,
-        **_range(backend.versions, scheme),
+        **ends(backend.versions, scheme),
         "last_probe_at": backend.last_probe_at,
         "error": member.error,
         "in_flight": backend.in_flight,
@@ -185,11 +173,6 @@ def _backend(backend: BackendStatus, scheme: Scheme) -> dict[str, Any]:
 
 def _source(report: SourceReport) -> dict[str, Any]:
     return {name: getattr(report, name) for name in ("listed", "unlisted", "leaving", "answered_at", "error")}
-
-
-def _range(versions: VersionSet, scheme: Scheme) -> dict[str, str | None]:
-    lowest, highest = ends(versions, scheme)
-    return {"min": lowest, "max": highest}
 
 
 class Condition(NamedTuple):

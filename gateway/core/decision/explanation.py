@@ -28,6 +28,7 @@ from gateway.core.decision.routing import Route
 from gateway.core.decision.selection import ALL_REQUESTS, NO_CANDIDATES, NOBODY, Candidates, Tier, is_full
 from gateway.core.dialect import RefusalReason, RequestedKind, RequestedVersion
 from gateway.core.fleet.backend import Freshness, Member
+from gateway.core.fleet.offer import Offer
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.http.message import Request
 from gateway.core.versions.ranges import VersionSet
@@ -181,9 +182,23 @@ def _without_backends(resolution: Resolution) -> Resolution:
     )
 
 
-def ends(versions: VersionSet, scheme: Scheme) -> tuple[str | None, str | None]:
-    """Texts of the lowest and highest version of a set, both None for the empty set."""
-    return (scheme.format(versions.lowest), scheme.format(versions.highest)) if versions else (None, None)
+def ends(versions: VersionSet, scheme: Scheme) -> dict[str, str | None]:
+    """The lowest and highest version of a set, both None for the empty set."""
+    return {
+        "min": scheme.format(versions.lowest) if versions else None,
+        "max": scheme.format(versions.highest) if versions else None,
+    }
+
+
+def offer_limits(offer: Offer, scheme: Scheme) -> dict[str, Any]:
+    """The ends of an offer, and what bounds it, for explanations and `/status`."""
+    return {
+        **ends(offer.versions, scheme),
+        "policy": offer.policy.value,
+        "ceiling": None if offer.ceiling is None else scheme.format(offer.ceiling),
+        "floor": None if offer.floor is None else scheme.format(offer.floor),
+        **({} if offer.sunset is None else {"floor_sunset": offer.sunset.isoformat()}),
+    }
 
 
 def _local_path(resolution: Resolution, path: str, query: str) -> str:
@@ -214,16 +229,10 @@ def _operation(resolution: Resolution, head: Request, path: str) -> dict[str, An
 
 def _offer(view: ServiceView, scheme: Scheme) -> dict[str, Any]:
     offer, own = view.offer, view.own_ceiling
-    lowest, highest = ends(offer.versions, scheme)
     return {
-        "min": lowest,
-        "max": highest,
-        "policy": offer.policy.value,
-        "ceiling": None if offer.ceiling is None else scheme.format(offer.ceiling),
+        **offer_limits(offer, scheme),
         # That of this client (`offer.for`), by which min and max are cut; None: it has none.
         "own_ceiling": None if own is None else scheme.format(own),
-        "floor": None if offer.floor is None else scheme.format(offer.floor),
-        **({} if offer.sunset is None else {"floor_sunset": offer.sunset.isoformat()}),
         "phase": offer.phase.value,
         "transparent": offer.transparent,
     }
