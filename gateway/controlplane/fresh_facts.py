@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final, final
 from uuid import uuid4
@@ -101,9 +102,7 @@ class FreshFacts:
         news = asyncio.Event()
         unsubscribe = self._snapshot_holder.subscribe(lambda _before, _after: news.set())
         try:
-            async with asyncio.timeout(seconds):
-                await news.wait()
-        except TimeoutError:
-            pass
+            with suppress(TimeoutError):
+                await asyncio.wait_for(news.wait(), seconds)
         finally:
             unsubscribe()
