@@ -215,14 +215,9 @@ class Reloader:
 def _needs_restart(key: str, loaded: Loaded) -> Problem:
     """Report a key that needs a restart, at its position or at that of its section."""
     at = loaded.positions.get(key) or loaded.positions.get(key.partition(".")[0]) or Position()
-    return Problem(
-        at.line,
-        at.column,
-        "needs-restart",
-        f"`{key}` cannot change while the gateway runs",
-        "restart the gateway, or restore the old value; the old file stays in force",
-        width=at.width,
-    )
+    message = f"`{key}` cannot change while the gateway runs"
+    hint = "restart the gateway, or restore the old value; the old file stays in force"
+    return Problem(at.line, at.column, "needs-restart", message, hint, width=at.width)
 
 
 def _brownouts(settings: Settings, now: float) -> set[tuple[str, Window, Line | None, bool]]:

@@ -112,10 +112,8 @@ def read_address(text: str) -> Address:
     """Read an address to listen on: `HOST:PORT`, IPv6 as `[::1]:8080`."""
     host, colon, port = text.rpartition(":")
     if text.lower().startswith("https://"):
-        reject(
-            "an address has the form HOST:PORT, without a scheme",
-            "for TLS write a list: `- {address: 0.0.0.0:8443, tls: {certificates: [...]}}`",
-        )
+        message = "an address has the form HOST:PORT, without a scheme"
+        reject(message, "for TLS write a list: `- {address: 0.0.0.0:8443, tls: {certificates: [...]}}`")
     if "://" in text:
         reject("an address has the form HOST:PORT, without a scheme", "write 127.0.0.1:8080")
     if text.startswith(("/", "./")):
@@ -175,9 +173,8 @@ def read_network(text: str) -> IPv4Network | IPv6Network:
         network = ip_network(text, strict=False)
     except ValueError:
         reject("not a valid network", "write 10.0.0.0/8, fd00::/8 or a single address")
-    return reject(
-        f"bits are set after the first {network.prefixlen}, which are the network", f"did you mean {network}?"
-    )
+    message = f"bits are set after the first {network.prefixlen}, which are the network"
+    return reject(message, f"did you mean {network}?")
 
 
 def read_url(text: str) -> BackendUrl:
@@ -198,10 +195,8 @@ def read_url(text: str) -> BackendUrl:
         reject("a backend's URL must begin with http://, https:// or unix:", meant)
     for character, part in (("@", "user or password"), ("?", "query"), ("#", "fragment")):
         if character in rest:
-            reject(
-                f"a backend's URL must not contain a {part}",
-                f"write {scheme}://HOST:PORT or {scheme}://HOST:PORT/base",
-            )
+            message = f"a backend's URL must not contain a {part}"
+            reject(message, f"write {scheme}://HOST:PORT or {scheme}://HOST:PORT/base")
     authority, slash, path = rest.partition("/")
     host, port = authority, _DEFAULT_PORTS[scheme]
     if found := re.fullmatch(r"(.*?):([^:\]]*)", authority):

@@ -55,11 +55,8 @@ def read_pair(files: CertificateFiles) -> Certificate:
     leaf = chain[0]
     _check_times(chain, "certificate")
     if _public_bytes(leaf) != key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo):
-        raise CertificateError(
-            "key",
-            "the key does not belong to the certificate",
-            "the file of the certificate must begin with the certificate of this key, not with a CA's",
-        )
+        hint = "the file of the certificate must begin with the certificate of this key, not with a CA's"
+        raise CertificateError("key", "the key does not belong to the certificate", hint)
     _check_chain(chain)
     return Certificate(
         files.certificate,
@@ -75,11 +72,8 @@ def read_authorities(path: str, part: str = "client_ca") -> bytes:
     found = read_certificates(path, part)
     for number, certificate in enumerate(found, start=1):
         if not _is_authority(certificate):
-            raise CertificateError(
-                part,
-                f"certificate {number} of the file is not that of a CA",
-                "name the CA that has issued the certificates, not one of them",
-            )
+            hint = "name the CA that has issued the certificates, not one of them"
+            raise CertificateError(part, f"certificate {number} of the file is not that of a CA", hint)
     _check_times(found, part)
     return b"".join(each.public_bytes(Encoding.PEM) for each in found)
 
@@ -179,11 +173,8 @@ def _read_key(path: str) -> PrivateKeyTypes:
     try:
         return load_pem_private_key(data, password=None)
     except TypeError as error:
-        raise CertificateError(
-            "key",
-            "the key is encrypted",
-            "decrypt it with `openssl pkey`, and let nobody but the gateway read the file",
-        ) from error
+        hint = "decrypt it with `openssl pkey`, and let nobody but the gateway read the file"
+        raise CertificateError("key", "the key is encrypted", hint) from error
     except (ValueError, UnsupportedAlgorithm) as error:
         message = "the private key is damaged, or of a kind that is not supported"
         raise CertificateError("key", message) from error
@@ -194,17 +185,11 @@ def _check_times(chain: Sequence[x509.Certificate], part: str) -> None:
     for number, certificate in enumerate(chain, start=1):
         which = "the certificate" if len(chain) == 1 else f"certificate {number} of the file"
         if now > certificate.not_valid_after_utc:
-            raise CertificateError(
-                part,
-                f"{which} expired on {_day(certificate.not_valid_after_utc)}",
-                "renew it; the gateway reads files that have changed by itself",
-            )
+            hint = "renew it; the gateway reads files that have changed by itself"
+            raise CertificateError(part, f"{which} expired on {_day(certificate.not_valid_after_utc)}", hint)
         if now < certificate.not_valid_before_utc:
-            raise CertificateError(
-                part,
-                f"{which} is not valid before {_day(certificate.not_valid_before_utc)}",
-                "is the clock of this machine right?",
-            )
+            message = f"{which} is not valid before {_day(certificate.not_valid_before_utc)}"
+            raise CertificateError(part, message, "is the clock of this machine right?")
 
 
 def _day(when: datetime) -> str:

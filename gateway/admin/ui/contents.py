@@ -215,12 +215,10 @@ def _all_good(rows: Sequence[ServiceRow]) -> HealthCard:
     """Health of all services if none has a problem."""
     number, upgrading = len(rows), sum(row.health.level == UPGRADING for row in rows)
     if upgrading:
-        return HealthCard(
-            UPGRADING, f"{upgrading} of {number} services are upgrading; all services are served", ()
-        )
-    return HealthCard(
-        GOOD, f"healthy: {'the service is' if number == 1 else f'all {number} services are'} served", ()
-    )
+        text = f"{upgrading} of {number} services are upgrading; all services are served"
+        return HealthCard(UPGRADING, text, ())
+    services = "the service is" if number == 1 else f"all {number} services are"
+    return HealthCard(GOOD, f"healthy: {services} served", ())
 
 
 def key_of(*parts: str) -> str:

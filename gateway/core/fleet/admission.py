@@ -131,9 +131,8 @@ MAX_BODY: Final = 64 * 1024
 def read_body(text: str) -> str:
     """Read the configured body of the answer during maintenance."""
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BODY:
-        reject(
-            f"the body is larger than {MAX_BODY // 1024}KiB", "it is sent to every client as often as asked"
-        )
+        message = f"the body is larger than {MAX_BODY // 1024}KiB"
+        reject(message, "it is sent to every client as often as asked")
     return read_lines(text)
 
 
