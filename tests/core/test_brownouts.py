@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gateway.core.agreement.attachment import Agreed
 from gateway.core.agreement.record import AgreedRecord
 from gateway.core.clients import Client, Naming
-from gateway.core.decision.decision import Decision, Refuse, as_detached, decide
+from gateway.core.decision.decision import Decision, Forward, Refuse, as_detached, decide
 from gateway.core.decision.explanation import explain
 from gateway.core.decision.operations import OperationRule, Operations, PathTemplate
 from gateway.core.fleet.bridge import Bridge, BridgeMatch
@@ -28,7 +28,7 @@ from gateway.core.usage.record import RowKey
 from gateway.core.usage.what_if import judge
 from gateway.core.versions.ranges import VersionSet
 from gateway.settings.sections.brownouts import read_weekly
-from tests.core.builders import XY, explained_json, service, snapshot, upto, v
+from tests.core.builders import XY, Toy, drain, explained_json, service, snapshot, upto, v
 from tests.settings.texts import BASE, load_text
 
 LINE = Line(v("1.5"), date(2023, 7, 1), "https://docs.example/old")
@@ -37,6 +37,14 @@ NOW = OPEN.begin + 100
 WHY = "a brown-out refuses deprecated versions now, and this would be executed at"
 LIFECYCLE = Lifecycle(LINE, brownouts=(Schedule(int(OPEN.begin), (300.0,)),))
 FLEET = snapshot({"old": upto(5), "new": upto(9)}, policy=Policy.REACHABLE, lifecycle=LIFECYCLE)
+
+
+class Overriding(Toy):
+    """Its servers take the method of a POST from a header."""
+
+    reads = Toy.reads | {"x-method"}
+    method_override = ("x-method",)
+
 
 STEP = 600
 """Seconds from one look of the walk to the next: all times and durations are whole steps."""
@@ -197,6 +205,14 @@ def test_only_safe_methods_are_refused_unless_the_file_says_more() -> None:
         assert is_refused("1.4", method, base=unsafe)
 
 
+@pytest.mark.parametrize("override", ["GET", "DELETE"])
+def test_a_method_that_only_some_servers_read_makes_no_request_safe(override: str) -> None:
+    base = snapshot({"a": upto(9)}, dialect=Overriding(), lifecycle=LIFECYCLE)
+    fields = (("x-version", "1.4"), ("x-method", override))
+    decision = decide(base, RequestHead("POST", "/x", "", fields), "", {}, 0, {}, wall_time=NOW)
+    assert isinstance(decision, Forward)
+
+
 @pytest.mark.parametrize("below, refused", [("1.5", True), ("1.3", False)])
 def test_of_a_bridged_request_the_version_that_it_is_led_to_counts(below: str, refused: bool) -> None:
     base = snapshot(
@@ -226,13 +242,10 @@ def test_what_no_backend_executes_has_its_own_answer() -> None:
     assert (missing.result, missing.response.status) == ("below_min", 404)
     assert is_refused(path="/y", base=base)
 
-    nobody = snapshot(
-        {"a": None},
-        lifecycle=LIFECYCLE,
-    )
-    unavailable = sent(base=nobody)
+    both = snapshot({"old": upto(5), "new": upto(9, 5)}, policy=Policy.REACHABLE, lifecycle=LIFECYCLE)
+    unavailable = sent(base=both.with_fleet(drain(both.fleet, "old"), 0.0))
     assert isinstance(unavailable, Refuse)
-    assert unavailable.response.status == 503
+    assert (unavailable.result, unavailable.response.status) == ("unavailable", 503), "1.4 stays on offer"
 
 
 def test_the_refusal_says_no_store_and_when_to_come_back() -> None:
