@@ -43,7 +43,7 @@ class Overriding(Toy):
     """Its servers take the method of a POST from a header."""
 
     reads = Toy.reads | {"x-method"}
-    method_override = ("x-method",)
+    method_override: tuple[str, ...] = ("x-method",)
 
 
 STEP = 600
