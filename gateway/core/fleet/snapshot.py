@@ -163,8 +163,10 @@ class ServiceView:
     @property
     def skew(self) -> SkewState | None:
         """How far apart the releases in service are; None: nobody watches it."""
-        it, order = self.service, ReleaseOrder(self.service.dialect, self.service.releases)
-        return None if it.skew is None else order.state(self.members, it.skew.releases)
+        it = self.service
+        if it.skew is None:
+            return None
+        return ReleaseOrder(it.dialect, it.releases).state(self.members, it.skew.releases)
 
     def for_client(self, name: str, wall_time: float) -> ServiceView:
         """View of the service that a client of this name has at `wall_time`, in seconds since the epoch."""
