@@ -222,12 +222,11 @@ def _needs_restart(key: str, loaded: Loaded) -> Problem:
 
 def _brownouts(settings: Settings, now: float) -> set[tuple[str, Window, Line | None, bool]]:
     """Open brown-outs: service, window, and what is refused."""
-    found = [
-        (one.name, one.lifecycle, one.lifecycle.brownout_at(now))
+    return {
+        (one.name, window, one.lifecycle.deprecated, one.lifecycle.unsafe)
         for one in settings.services
-        if one.lifecycle
-    ]
-    return {(name, window, each.deprecated, each.unsafe) for name, each, window in found if window}
+        if one.lifecycle and (window := one.lifecycle.brownout_at(now))
+    }
 
 
 def _changed(started: Settings, wanted: Settings) -> Iterator[str]:
