@@ -234,9 +234,8 @@ def _store_may_fail() -> Iterator[None]:
     except CommandRefused as error:
         raise web.HTTPConflict(text=str(error)) from error
     except StoreError as error:
-        raise web.HTTPServiceUnavailable(
-            text=f"the store did not confirm the command, so check whether it is in force: {error}"
-        ) from error
+        text = f"the store did not confirm the command, so check whether it is in force: {error}"
+        raise web.HTTPServiceUnavailable(text=text) from error
 
 
 def refuse_while_still(context: AdminContext) -> None:

@@ -121,9 +121,8 @@ def unpin(view: ServiceView, last_hour: LastHour) -> str:
     """Describes the effect of removing the pin, after which a configured ceiling applies again."""
     if view.members.pin is None:
         return f"{NOTHING}: there is no pin"
-    ceiling, versions = view.service.ceiling, beneath(view)
-    after = versions if ceiling is None else versions.up_to(ceiling)
-    text = "; ".join(_changes(view, after, last_hour)) or f"{NOTHING} now"
+    ceiling = view.service.ceiling
+    text = "; ".join(_changes(view, beneath(view).within(ceiling, None), last_hour)) or f"{NOTHING} now"
     if ceiling is None:
         return f"{text}; no ceiling limits the offer any more"
     return f"{text}; the configured ceiling {view.service.dialect.scheme.format(ceiling)} applies again"
@@ -197,9 +196,7 @@ def _later(view: ServiceView, after: MemberSet) -> Iterable[str]:
         return
     given = joined(versions, policy_set(service, after), scheme) - versions
     waiting = joined(versions, policy_set(service, view.members), scheme) - versions
-    more, less = given - waiting, waiting - given
-    if offer.ceiling is not None:
-        more, less = more.up_to(offer.ceiling), less.up_to(offer.ceiling)
+    more, less = (each.within(offer.ceiling, None) for each in (given - waiting, waiting - given))
     if offer.floor is not None:
         more, less = more.down_to(offer.floor), less.down_to(offer.floor)
     if more:

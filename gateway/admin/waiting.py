@@ -86,9 +86,8 @@ def _read_wanted(view: ServiceView, query: Mapping[str, str]) -> Wanted:
     )
     of_backend = "answers" in query or serves is not None, "drained" in query
     if (backend is None) is any(of_backend) or (offer, phase, backend) == (None, None, None):
-        raise web.HTTPBadRequest(
-            text="give `offer`, `phase`, or `backend` with `answers`, `serves` or `drained`"
-        )
+        text = "give `offer`, `phase`, or `backend` with `answers`, `serves` or `drained`"
+        raise web.HTTPBadRequest(text=text)
     return Wanted(offer, phase, backend, of_backend[0], serves, of_backend[1])
 
 

@@ -530,7 +530,7 @@ def _held_by_stabilization(view: ServiceView, now: float) -> str:
     parts = []
     for pending in view.offer_state.pending:
         seconds = max(0.0, pending.since + view.service.stabilization - now)
-        below = pending.versions if ceiling is None else pending.versions.up_to(ceiling)
+        below = pending.versions.within(ceiling, None)
         if below:
             parts.append(f"{below.format(scheme)} will be offered in {seconds:.3g} s")
         if above := pending.versions - below:

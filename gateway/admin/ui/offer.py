@@ -210,14 +210,14 @@ def held(service: ServiceStatus) -> str:
 def _waits(view: ServiceView, now: float) -> str:
     """Describes versions that wait to be offered, without seconds, which would change all the time."""
     scheme, service, ceiling = view.service.dialect.scheme, view.service, view.offer.ceiling
-    waiting = [part for part in view.offer_state.pending if ceiling is None or part.versions.up_to(ceiling)]
+    waiting = [part for part in view.offer_state.pending if part.versions.within(ceiling, None)]
     if any(part.doublings for part in waiting):
         seconds = max(part.due(service.stabilization) for part in waiting) - now
         wait = f"waits up to {duration(seconds)} more because it left the offer before"
     else:
         wait = f"is offered once it has been served for {service.stabilization:g} s"
-    versions = union(part.versions for part in waiting)
-    return f"{cut((versions if ceiling is None else versions.up_to(ceiling)).format(scheme))} {wait}"
+    versions = union(part.versions for part in waiting).within(ceiling, None)
+    return f"{cut(versions.format(scheme))} {wait}"
 
 
 def _who(service: ServiceStatus) -> tuple[str, ...]:
