@@ -6,7 +6,7 @@ Read strictly: an entry with anything unexpected is no vote. Values in, values o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date
 from enum import Enum
@@ -27,8 +27,6 @@ from gateway.core.agreement.record import (
     write_versions,
 )
 from gateway.core.decision.operations import Operation
-from gateway.core.fleet.bridge import Bridge
-from gateway.core.fleet.pace import Pace
 from gateway.core.fleet.service import Service
 from gateway.core.versions.version import Scheme
 
@@ -233,23 +231,18 @@ def config_digest(service: Service) -> str:
         "operations": sorted(_operation(each) for each in service.operations.listed),
         "match": [sorted(service.match.hosts), service.match.path],
         **({"legacy": "refuse"} if service.negotiates_legacy else {}),
-        **({"paces": _named(service, service.paces)} if service.paces else {}),
-        **({"bridges": _named(service, service.bridges)} if service.bridges else {}),
         **({} if service.floor is None else {"floor": _plain(service.floor)}),
     }
+    if service.paces or service.bridges:
+        rules = [
+            (rule.name, rule.products, rule.headers, [*map(str, rule.networks or ())], rule.identities)
+            for rule in service.naming.rules
+        ]
+        noticed["named"] = _plain((service.paces, service.bridges, rules))
     if service.lifecycle is not None:
         noticed["lifecycle"] = _plain(service.lifecycle)
     text = json.dumps(noticed, sort_keys=True, separators=(",", ":"))
     return sha256(text.encode("ascii")).hexdigest()[:16]
-
-
-def _named(service: Service, entries: Sequence[Pace] | Sequence[Bridge]) -> object:
-    """Plain form of what named clients have, with the rules that name them."""
-    rules = [
-        (rule.name, rule.products, rule.headers, [*map(str, rule.networks or ())], rule.identities)
-        for rule in service.naming.rules
-    ]
-    return _plain((entries, rules))
 
 
 def _operation(operation: Operation) -> str:
