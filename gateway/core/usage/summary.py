@@ -99,7 +99,7 @@ def _row(members: Collection[tuple[RowKey, Count]], by: str, order: Order) -> di
         **({"named": key.named} if by == CLIENT else {}),
         "requested": key.requested,
         "requests": sum(count.requests for _, count in members),
-        "refused": sum(count.requests for key, count in members if is_refused(key)),
+        "refused": sum(count.requests for key, count in members if key.result not in NOT_REFUSED),
         **({"bridged": bridged} if bridged else {}),
         "first": min(count.first for _, count in members),
         "last": max(count.last for _, count in members),
@@ -114,11 +114,6 @@ def asked_for(row: Mapping[str, Any]) -> str:
     kind, names = _KINDS.get(row["requested"], ""), list(row["versions"])
     some = ", ".join(names) if len(names) <= _LISTED else f"{names[0]} to {names[-1]} ({len(names)})"
     return " -> ".join(filter(None, (kind, some))) + (" (bridged)" if row.get("bridged") else "")
-
-
-def is_refused(key: RowKey) -> bool:
-    """Whether the requests of a row were refused."""
-    return key.result not in NOT_REFUSED
 
 
 def version_of(key: RowKey) -> str:
