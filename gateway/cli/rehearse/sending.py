@@ -37,7 +37,9 @@ LARGEST: Final = 256 * 1024
 """Most bytes of a body that is compared."""
 OF_ONE_OPERATION: Final = 5
 """Most requests of one operation that are sent of a log, the last ones: a log may name a million objects."""
-_NOT_SENT: Final = HOP_BY_HOP | {"accept-encoding", "content-length"}
+_METHODS: Final = {"x-http-method", "x-http-method-override", "x-method-override"}
+"""Headers that make a request unsafe, for some servers also if no configuration says so."""
+_NOT_SENT: Final = HOP_BY_HOP | _METHODS | {"accept-encoding", "content-length"}
 
 
 @final
