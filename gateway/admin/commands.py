@@ -12,6 +12,7 @@ seconds. `warning` is a sentence for the operator or null.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -41,6 +42,8 @@ from gateway.errors import CommandRefused
 
 MAX_QUOTED: Final = 80
 """Maximum characters of the request body that an error quotes."""
+
+_log = logging.getLogger("skewgate.admin")
 
 BODY_FORM: Final = '{"version": "1.90"} or {"release": "2024.1"}'
 
@@ -187,11 +190,13 @@ class _CommandEndpoints:
         await request.read()
         names = request.match_info
         drained, stays_served = names["verb"] == "drain", "served" in request.query
-        return self._status(
-            await set_drained(
-                self._context, names["service"], names["backend"], drained=drained, stays_served=stays_served
-            )
+        result = await set_drained(
+            self._context, names["service"], names["backend"], drained=drained, stays_served=stays_served
         )
+        if by := request.query.get("by"):
+            verb = "drained" if drained else "enabled"
+            _log.info("%s/%s: %s by %a", names["service"], names["backend"], verb, by[:MAX_QUOTED])
+        return self._status(result)
 
     def _status(self, result: CommandResult) -> web.StreamResponse:
         return json_response(

@@ -230,7 +230,9 @@ async def test_a_damaged_journal_is_no_journal(bed: Bed, damage: bytes) -> None:
     assert bed.installer.calls == []
 
 
-async def test_members_that_somebody_else_has_drained_are_skipped_by_name(bed: Bed) -> None:
+async def test_members_that_somebody_else_has_drained_are_skipped_by_name(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
     """Also one that was drained since the upgrade began."""
     await bed.call("drain", "baremetal/api-2", "--admin", bed.gateway.admin_url)
 
@@ -238,7 +240,11 @@ async def test_members_that_somebody_else_has_drained_are_skipped_by_name(bed: B
         bed.gateway.snapshot_holder.apply("baremetal", Drain("api-3"))
 
     bed.installer.called = drain_another
-    code, _, err = await bed.roll("--allow-unserved", "--after", bed.installer.command)
+    report = bed.folder / "report.md"
+    with caplog.at_level("INFO", "skewgate.admin"):
+        code, _, err = await bed.roll(
+            *("--allow-unserved", "--after", bed.installer.command, "--report", str(report))
+        )
 
     assert code == 0
     assert bed.installer.calls == ["api-1"]
@@ -246,6 +252,8 @@ async def test_members_that_somebody_else_has_drained_are_skipped_by_name(bed: B
     assert "warning: api-2 is skipped: somebody else has drained it" in err
     assert "warning: api-3 is skipped: somebody else has drained it" in err
     assert bed.journal()["complete"] is False
+    assert "Skipped, because somebody else had drained them: api-2, api-3" in report.read_text()
+    assert f"baremetal/api-1: drained by 'roll {bed.journal()['id']}'" in caplog.messages
 
 
 async def test_the_oldest_comes_first_and_the_last_of_a_version_is_not_drained(
@@ -265,6 +273,7 @@ async def test_the_oldest_comes_first_and_the_last_of_a_version_is_not_drained(
         allowed, _, _ = await bed.roll("--allow-unserved")
     assert (refused, allowed) == (1, 0)
     assert "no other backend that is up and in service serves 1.1-1.58" in err
+    assert "`roll` out the old release; new is none" in err
     assert bed.installer.calls == ["api-1"]
 
 

@@ -134,6 +134,8 @@ class _Roll:
     allow_unserved: bool
     service: dict[str, Any] = field(default_factory=dict)
     """The service in the status that was read last."""
+    touched: str = ""
+    """Member for which the command was run last."""
 
     def _plan(self) -> Plan:
         self._refresh()
@@ -163,6 +165,7 @@ class _Roll:
     def run(self) -> int:
         """Upgrade every member that is planned, and return the exit code."""
         plan, refused, name, progress = self._plan(), self._refused(), "", self.progress
+        progress.skipped = plan.skipped
         progress.write(self.path, self.report)  # rather now than when a member is drained
         try:
             if self.before and not progress.prepared:
@@ -190,7 +193,10 @@ class _Roll:
             progress.refused = dict(Counter(progress.refused) + (self._refused() - refused))
             progress.write(self.path, self.report)
         print(offer_line({"services": {progress.service: self.service}}, progress.service))
-        print(f"{len(progress.finished)} members upgraded, {progress.lost} requests lost; see {self.path}")
+        number = len(progress.finished)
+        print(
+            f"{number} member{'s' * (number != 1)} upgraded, {progress.lost} requests lost; see {self.path}"
+        )
         return 0
 
     def _advise(self, name: str, problem: str) -> None:
@@ -201,7 +207,7 @@ class _Roll:
             is_drained = self.service["backends"].get(name, {}).get("drained")
             stays = "stays drained" if is_drained else "is in service"
             print_error(f"{name} {stays}; finished: {', '.join(done) or 'none'}")
-        members = ", ".join([*done, name] if name else done)
+        members = ", ".join([*done, name] if name == self.touched else done)
         print_error("next: mend the cause, and run the same command again: it goes on there")
         print_error("to go back: `skewgate pin` the old maximum if the offer has risen; then,")
         print_error(f"with another --journal, `roll` out the old release; new is {members or 'none'}")
@@ -214,6 +220,7 @@ class _Roll:
             print(f"{title} ({member.range}): drain", flush=True)
             self._drain(name)
             self._wait(name, "drained")
+            self.touched = name
             _execute(member.words(self.command))
             self._wait(name, "serves" if self.expect else "answers", self.expect or "")
             if not self.service["backends"][name]["drained"]:
@@ -321,7 +328,8 @@ class _Roll:
         return read_counts(body.decode(), self.progress.service)
 
     def _order(self, command: str, name: str, query: Sequence[tuple[str, str]] = ()) -> None:
-        self._read(self._document("POST", BackendName(self.progress.service, name).path(command), query))
+        path = BackendName(self.progress.service, name).path(command)
+        self._read(self._document("POST", path, [*query, ("by", f"roll {self.progress.id}")]))
 
     def _document(self, method: str, path: str, query: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
         return admin_client.document_of(self.admin.url, path, *self._send(method, path, query))

@@ -33,6 +33,8 @@ class Progress:
     """Member that this upgrade has drained and not enabled again; empty: none."""
     prepared: bool = False
     """Whether the command of `--before` has ended well."""
+    skipped: list[str] = field(default_factory=list)
+    """Members that somebody else had drained."""
     complete: bool = False
     steps: list[dict[str, Any]] = field(default_factory=list)
     """What was done at each member, also what failed, in order."""
@@ -107,6 +109,8 @@ def report_lines(progress: Progress) -> Iterator[str]:
     for step in progress.steps:
         names = ("member", "before", "after", "seconds", "ended", "result", "gate", "offer", "held")
         yield f"| {' | '.join(_text(step[name]) or '-' for name in names)} |"
+    if progress.skipped:
+        yield f"\nSkipped, because somebody else had drained them: {_text(', '.join(progress.skipped))}"
     for client, number in sorted(progress.refused.items()):
         yield f"\nRefused meanwhile to {_text(client)}: {number}"
     if not progress.refused:
