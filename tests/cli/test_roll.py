@@ -344,6 +344,8 @@ async def test_a_member_that_does_not_serve_what_is_expected_stays_drained(bed: 
         (("--exec", "'"), "is no command"),
         (("--exec", "true", "--gate", "soon"), "must be a duration"),
         (("--exec", "true", "--report", "a.json"), "another name than the report"),
+        (("--exec", "true", "--report", ""), "need the name of a file"),
+        (("--exec", "true", "--journal", "/"), "need the name of a file"),
     ],
 )
 async def test_bad_usage_is_exit_2(call_main: Call, argv: tuple[str, ...], why: str) -> None:

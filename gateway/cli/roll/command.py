@@ -83,6 +83,8 @@ def roll(
 ) -> int:
     """Upgrade all members of a service. Raises `AdminError`."""
     options |= {name: _words(options[name]) for name in ("command", "before", "after")}
+    if "" in {each.name for each in (progress, report) if each is not None}:
+        usage_error("--journal and --report need the name of a file")
     path = progress or (report or Path(f"roll-{service}.md")).with_suffix(".json")
     if path == report:
         usage_error("give the journal another name than the report")
