@@ -145,11 +145,14 @@ OIDS = (
     *(NameOID.DOMAIN_COMPONENT, NameOID.USER_ID, NameOID.LOCALITY_NAME),
 )
 
+VALUES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=16)
+"""The limit of some attributes is 64 bytes of UTF-8."""
+
 
 @given(
     st.lists(
         st.lists(
-            st.tuples(st.sampled_from(OIDS), st.text(st.characters(exclude_categories=["Cs"]), min_size=1)),
+            st.tuples(st.sampled_from(OIDS), VALUES),
             min_size=1,
             unique_by=lambda pair: pair[0],
         ),
@@ -219,6 +222,14 @@ def test_a_rule_matches_all_that_a_rule_which_it_covers_matches(
 ) -> None:
     if first.covers(later) and name_of(Clients([later]), *request):
         assert name_of(Clients([first]), *request)
+
+
+@given(RULES, REQUESTS)
+def test_a_header_that_names_a_client_is_never_overlooked(
+    rule: Client, request: tuple[bytes, bytes, None, str, tuple[str, ...]]
+) -> None:
+    clients = Clients([rule])
+    assert clients.may_read(request[1]) or not rule.header or not name_of(clients, *request)
 
 
 def test_rules_that_cover_another() -> None:

@@ -188,6 +188,9 @@ class Peer:
         possible = self._possible_names
         if not possible or not possible[0][1]:  # no header decides, as for nearly every client
             return possible[0][0] if possible else ""
+        if not clients.may_read(fields + b"".join(request.selected)):
+            name, headers = possible[-1]
+            return "" if headers else name
         chosen = iter(request.selected)
         fields += b"".join(b"\r\n%b: %b" % pair for pair in zip(chosen, chosen, strict=True))
         return clients.name_of(possible, fields)
