@@ -294,7 +294,7 @@ async def test_a_gateway_that_is_gone_does_not_hide_what_is_drained_or_lost(bed:
         await bed.gateway._served.admin.stop()
 
     bed.installer.called = end_gateway
-    code, _, err = await bed.roll("--timeout", "1s")
+    code, _, err = await bed.roll("--timeout", "3s")
 
     assert code == 1
     assert "api-1 stays drained; finished: none" in err
@@ -326,6 +326,28 @@ def test_the_report_shows_what_clients_call_themselves_as_it_is() -> None:
 
     assert r"Refused meanwhile to (a\|\<img\>\`\*\_�\[x\](y)): 1" in text
     assert "Clients may be missing: usage is off" in text
+
+
+async def test_a_member_that_goes_down_while_it_is_judged_ends_the_upgrade(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a request there is nothing to count."""
+    loop, judged = asyncio.get_running_loop(), command.judge
+
+    async def fail() -> None:
+        await bed.servers[0].stop()
+        bed.gateway.parts.prober.probe_now("baremetal")
+
+    def judge(*arguments: Any) -> GateResult:
+        asyncio.run_coroutine_threadsafe(fail(), loop).result()
+        return judged(*arguments)
+
+    monkeypatch.setattr(command, "judge", judge)
+    code, _, err = await bed.roll("--gate", "30s")
+
+    assert code == 1
+    assert "api-1 failed: gate: down: no connection to" in err
+    assert "api-1 stays drained; finished: none" in err
 
 
 async def test_a_member_that_does_not_serve_what_is_expected_stays_drained(bed: Bed) -> None:

@@ -285,6 +285,8 @@ class _Roll:
             backend = self.service["backends"].get(name)
             if backend is None or (ejected := backend.get("ejected")):
                 return GateResult("removed" if backend is None else f"ejected: {ejected['reason']}")
+            if backend["freshness"] == "down":
+                return GateResult(f"down: {backend['error']}")
             counts = since(before, self._counts())
             judged = judge(counts, name, peers(self.service, name), self.limits)
             if lost(counts) or time.monotonic() >= end:
