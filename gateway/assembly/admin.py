@@ -82,6 +82,11 @@ def status(parts: Parts) -> GatewayStatus:
 def admin_context(parts: Parts) -> AdminContext:
     """The context of the admin listener: all that it shows and may change."""
     plan, plane = parts.plan, parts.plane
+
+    async def counted() -> None:
+        await plane.in_force()
+        await plane.collect(counters=False)
+
     return AdminContext(
         snapshots=plan.known.snapshot_holder,
         not_serving=lambda: plane.not_serving,
@@ -97,7 +102,11 @@ def admin_context(parts: Parts) -> AdminContext:
         access=_access(parts),
         usage=parts.late_parts.usage,
         facts=FreshFacts(
-            plan.known.snapshot_holder, parts.prober, parts.late_parts.in_flight, parts.agreed.replication
+            plan.known.snapshot_holder,
+            parts.prober,
+            parts.late_parts.in_flight,
+            parts.agreed.replication,
+            counted,
         ),
     )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final, final
@@ -20,6 +20,7 @@ from uuid import uuid4
 from gateway.controlplane.sight import ANSWERED_FOR, Sight
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.backend import Member
+from gateway.core.fleet.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from gateway.controlplane.prober import Prober
@@ -31,8 +32,9 @@ _AT: Final = r":([0-9]+\.[0-9]+):([0-9]+)"
 
 @final
 class FreshFacts:
-    """Asks for probes, and returns what came of them. `in_flight()`: requests in flight by member key, of all
-    workers. With `replication`, questions go to all replicas."""
+    """Asks for probes, and returns what came of them. `in_flight()`: requests in flight by member key, as all
+    workers have counted them last. `counted()`: waits until they know the present snapshot and have counted
+    anew; None: there are no other processes. With `replication`, questions go to all replicas."""
 
     def __init__(
         self,
@@ -40,12 +42,18 @@ class FreshFacts:
         prober: Prober,
         in_flight: Callable[[], Mapping[str, int]],
         replication: Replication | None = None,
+        counted: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self._snapshot_holder = snapshot_holder
         self._prober = prober
         self._in_flight = in_flight
         self._replication = replication
+        self._counted = counted
+        self._recounts: dict[str, asyncio.Task[None] | None] = {}
+        """Drained members, by key, each with the task that waits until all workers know of the drain and have
+        counted anew; None: they have. Counts from before may lack a request that was sent until then."""
         self._id = uuid4().hex[:8]
+        snapshot_holder.subscribe(self._on_change)
         if replication is not None:
             replication.facts = self
 
@@ -78,7 +86,7 @@ class FreshFacts:
         """What this replica sees of a service by probes that were sent at `since` or later."""
         self._snapshot_holder.apply_batch()
         view = self._snapshot_holder.current.views[service]
-        members, in_flight = view.members.all, self._in_flight()
+        members = view.members.all
         counts = [member for member in members if not member.drained and not member.backend.leaving]
         answered = {member.backend.name for member in members if self._has_answered(member, service, since)}
         names = frozenset(member.backend.name for member in counts)
@@ -87,8 +95,43 @@ class FreshFacts:
             {each.backend.name: each.usable_versions for each in members if each.backend.name in answered},
             names - answered,
             frozenset(name for name in names if not self._prober.has_ended((service, name), since)),
-            frozenset(each.backend.name for each in members if each.drained and not in_flight.get(each.key)),
+            self.idle(service),
         )
+
+    def idle(self, service: str) -> frozenset[str]:
+        """Names of drained backends to which this replica has no request in flight, and sends none."""
+        members, in_flight = self._snapshot_holder.current.views[service].members.all, self._in_flight()
+        self._watch_drains(members)
+        return frozenset(
+            each.backend.name
+            for each in members
+            if each.drained and self._recounts[each.key] is None and not in_flight.get(each.key)
+        )
+
+    def _on_change(self, before: Snapshot, after: Snapshot) -> None:
+        for _, view in after.news_since(before):
+            known = before.fleet.member_sets.get(view.service.name)
+            members = view.members
+            self._watch_drains(members.all if known is None else members.others_than(known))
+
+    def _watch_drains(self, members: Iterable[Member]) -> None:
+        """Begin to wait for new counts of those of these members that were drained; forget the others."""
+        new = []
+        for each in members:
+            if not each.drained:
+                self._recounts.pop(each.key, None)
+            elif each.key not in self._recounts:
+                new.append(each.key)
+        if new:
+            waits = self._counted is not None
+            task = asyncio.create_task(self._recount()) if waits else None  # noqa: TID251 - `_recounts` owns it
+            self._recounts |= dict.fromkeys(new, task)
+
+    async def _recount(self) -> None:
+        assert self._counted is not None
+        await self._counted()
+        me = asyncio.current_task()
+        self._recounts |= {key: None for key, task in self._recounts.items() if task is me}
 
     def _has_answered(self, member: Member, service: str, since: float) -> bool:
         """Whether the present knowledge of a backend is from a probe since then. An answer without versions

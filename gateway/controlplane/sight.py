@@ -34,3 +34,6 @@ class Sights(Protocol):
 
     def sight(self, service: str, since: float) -> Sight:
         """What this replica sees of a service by probes that were sent at `since` or later."""
+
+    def idle(self, service: str) -> frozenset[str]:
+        """Names of drained backends to which this replica has no request in flight, and sends none."""

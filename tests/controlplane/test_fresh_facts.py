@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from asyncio import Future, get_running_loop, sleep
 from functools import partial
 from typing import cast
 
@@ -12,10 +13,11 @@ from gateway.controlplane.prober import Prober
 from gateway.controlplane.replication.entries import read_sight, write_beat
 from gateway.controlplane.replication.reading import PROBE
 from gateway.controlplane.sight import Sight
+from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.fleet import Drain, ProbeFailed, ProbeSucceeded
 from tests.controlplane.test_replication import P, Replica, Site, site
-from tests.core.builders import XY, upto, v
+from tests.core.builders import XY, snapshot, upto, v
 from tests.kit.clocks import run
 
 KEY = ("toy", "api-1")
@@ -173,3 +175,32 @@ def test_a_failed_probe_answers_nothing() -> None:
             assert not reasons(Wanted(offer=v("1.5")), view, sight)
 
     run(main())
+
+
+async def test_a_backend_is_idle_only_by_what_workers_have_counted_since_its_drain() -> None:
+    """Their last counts may be older than the drain, and lack a request that they sent before it."""
+    holder, recounts = SnapshotHolder(snapshot({"api-1": upto(9)})), list[Future[None]]()
+    in_flight: dict[str, int] = {}
+
+    def counted() -> Future[None]:
+        recounts.append(get_running_loop().create_future())
+        return recounts[-1]
+
+    facts = FreshFacts(holder, cast(Prober, None), lambda: in_flight, None, counted)
+    holder.apply("toy", Drain("api-1"))
+    await sleep(0)
+    assert facts.idle("toy") == frozenset()
+
+    holder.apply("toy", Drain("api-1", drained=False))
+    holder.apply("toy", Drain("api-1"))
+    await sleep(0)
+    recounts[0].set_result(None)
+    await sleep(0)
+    assert facts.idle("toy") == frozenset(), "that was the drain before"
+
+    in_flight["toy/api-1"] = 1
+    recounts[1].set_result(None)
+    await sleep(0)
+    assert facts.idle("toy") == frozenset()
+    in_flight.clear()
+    assert facts.idle("toy") == API_1

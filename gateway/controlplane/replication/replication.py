@@ -396,6 +396,8 @@ class Replication:
         idle = frozenset(
             member.backend.name for member in members.all if member.drained and not in_flight.get(member.key)
         )
+        if self.facts is not None:  # it knows whether the workers have counted since the drain
+            idle &= self.facts.idle(me.service)
         own = snapshot.vote(me.service, self._clock())
         held = self._held(me.service)
         in_force_here = (held is None or held == me.seq) and self._saving.is_saved(me)
