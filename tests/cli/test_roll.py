@@ -19,7 +19,7 @@ from aiohttp import web
 from gateway.assembly import Gateway
 from gateway.cli import skewgate
 from gateway.cli.roll import command
-from gateway.cli.roll.gate import GateResult
+from gateway.cli.roll.gate import GateResult, judge
 from gateway.cli.roll.progress import Progress, report_lines
 from gateway.core.fleet.fleet import Drain
 from gateway.demo.ironic import NEW, SERVED, IronicServer
@@ -332,17 +332,17 @@ async def test_a_member_that_goes_down_while_it_is_judged_ends_the_upgrade(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a request there is nothing to count."""
-    loop, judged = asyncio.get_running_loop(), command.judge
+    loop = asyncio.get_running_loop()
 
     async def fail() -> None:
         await bed.servers[0].stop()
         bed.gateway.parts.prober.probe_now("baremetal")
 
-    def judge(*arguments: Any) -> GateResult:
+    def judge_and_fail(*arguments: Any) -> GateResult:
         asyncio.run_coroutine_threadsafe(fail(), loop).result()
-        return judged(*arguments)
+        return judge(*arguments)
 
-    monkeypatch.setattr(command, "judge", judge)
+    monkeypatch.setattr(command, "judge", judge_and_fail)
     code, _, err = await bed.roll("--gate", "30s")
 
     assert code == 1
