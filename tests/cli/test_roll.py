@@ -328,6 +328,18 @@ def test_the_report_shows_what_clients_call_themselves_as_it_is() -> None:
     assert "Clients may be missing: usage is off" in text
 
 
+async def test_a_dry_run_names_who_asks_for_latest(bed: Bed, session: aiohttp.ClientSession) -> None:
+    host, port = bed.gateway.addresses[0]
+    headers = {SERVED: "latest", "User-Agent": "nova-compute/1"}
+    async with session.get(f"http://{host}:{port}/v1/nodes", headers=headers):
+        pass
+    code, out, _ = await bed.roll("--dry-run")
+
+    assert code == 0
+    assert out.endswith("a higher maximum changes `latest` for (requests): (nova-compute) (1)\n")
+    assert bed.installer.calls == []
+
+
 async def test_a_member_that_goes_down_while_it_is_judged_ends_the_upgrade(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

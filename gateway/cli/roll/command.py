@@ -11,6 +11,7 @@ from __future__ import annotations
 import shlex
 import signal
 import subprocess
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -158,10 +159,11 @@ class _Roll:
             print(f"{each.name} ({each.range}): {plain(shlex.join(each.words(self.command)))}")
         usage, doubt = self._usage()
         rows = (row for row in usage if row["requested"] == "latest")
-        names = sorted({f"{plain(shown_client(row))} ({row['requests']} requests)" for row in rows})
-        print(f"a higher maximum changes `latest` for: {', '.join(names) or 'nobody, as far as is known'}")
-        if doubt:
-            print(plain(f"clients may be missing: {doubt}"))
+        names = sorted({f"{shown_client(row)} ({row['requests']})" for row in rows})
+        whom = ", ".join(names) or "nobody, as far as is known"
+        notes = [f"a higher maximum changes `latest` for (requests): {whom}"]
+        notes += [f"clients may be missing: {doubt}"] * bool(doubt)
+        print(*(textwrap.fill(plain(note), 80) for note in notes), sep="\n")
         return 0
 
     def run(self) -> int:
@@ -211,8 +213,8 @@ class _Roll:
             print_error(f"{name} {stays}; finished: {', '.join(done) or 'none'}")
         members = ", ".join([*done, name] if name == self.touched else done)
         print_error("next: mend the cause, and run the same command again: it goes on there")
-        print_error("to go back: `skewgate pin` the old maximum if the offer has risen; then,")
-        print_error(f"with another --journal, `roll` out the old release; new is {members or 'none'}")
+        print_error("to go back: `skewgate pin` the old maximum if the offer has risen;")
+        print_error(f"then, with another --journal, `roll` out the old release; new is {members or 'none'}")
 
     def _member(self, member: Planned, title: str) -> None:
         """Upgrade one member. Raises `AdminError`."""
