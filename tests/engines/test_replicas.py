@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from functools import partial
@@ -107,9 +108,16 @@ async def test_wait_holds_when_every_live_replica_sees_it_by_new_probes(bed: Bed
 async def test_a_roll_over_three_replicas_of_which_one_is_replaced_meanwhile(
     bed: Bed, tmp_path: Path
 ) -> None:
-    """The replica that carries it out is taken over while the second member is upgraded."""
+    """The replica that carries it out is taken over while the second member is upgraded. Clients ask for
+    what is on offer: whoever asks for more gets 503 while the replicas agree on it, which counts as lost."""
     first, installer = bed.replicas[0], Installer([bed.fleet.old, bed.fleet.new])
     successors = []
+    statuses: Counter[int] = Counter()
+
+    async def ask_all_the_time(replica: Replica) -> None:
+        while True:
+            statuses[(await ask(bed.session, replica, OLD.text)).status] += 1
+            await asyncio.sleep(0.01)
 
     async def take_over(name: str) -> None:
         if name == "api-2":
@@ -121,15 +129,18 @@ async def test_a_roll_over_three_replicas_of_which_one_is_replaced_meanwhile(
     installer.called = take_over
     await bed.roll_back()
     await bed.offered(OLD.text)
-    async with installer.listening(), bed.watch() as watch:
+    async with installer.listening(), asyncio.TaskGroup() as group:
+        clients = [group.create_task(ask_all_the_time(replica)) for replica in bed.replicas]
         journal = tmp_path / "journal.json"
         command = ("roll", "baremetal", "--exec", installer.command, "--expect", NEW.text, "--gate", "1s")
         ended = await call(*command, "--admin", first.admin, "--journal", str(journal))
         await bed.offered(NEW.text)
-    watch.judge()
+        for client in clients:
+            client.cancel()
 
     assert ended.code == 0, ended.err
     assert "2 members upgraded, 0 requests lost" in ended.out
+    assert set(statuses) == {200}, statuses
     assert installer.calls == ["api-1", "api-2"]
 
 
