@@ -144,7 +144,9 @@ def page_lines(found: Mapping[str, Any], acknowledged: Collection[str], paint: P
         sum(one["requests"] for one in counted if every or not one["then"]) for every in (False, True)
     )
     clients = len({shown_client(one) for one in counted})
-    result = f"{clients} client{'s' * (clients > 1)} affected: {refused} requests refused, "
+    result = (
+        f"{clients} client{'s' * (clients > 1)} affected: {refused} request{'s' * (refused != 1)} refused, "
+    )
     result += f"{all_affected - refused} moved to another version"
     nobody = f"nobody{' else' * bool(affected)} is affected{', as far as is known' * bool(reasons)}"
     yield f"\n{result if counted else nobody}"

@@ -199,7 +199,8 @@ class _Roll:
         print(offer_line({"services": {progress.service: self.service}}, progress.service))
         number = len(progress.finished)
         print(
-            f"{number} member{'s' * (number != 1)} upgraded, {progress.lost} requests lost; see {self.path}"
+            f"{number} member{'s' * (number != 1)} upgraded, {progress.lost} request"
+            f"{'s' * (progress.lost != 1)} lost; see {self.path}"
         )
         return 0
 
