@@ -136,13 +136,24 @@ def journal(machine: Machine) -> str:
     return machine.run("journalctl", "--unit=skewgate", "--output=cat").stdout
 
 
+def replace(machine: Machine, pid: str) -> None:
+    """SIGUSR2, again if no other process has taken over: on a machine that is busy enough a successor gives
+    up, and the gateway goes on, as its log says."""
+    is_another = f"[ $(systemctl show --property=MainPID --value skewgate) != {pid} ]"
+    for _ in range(3):
+        machine.run("systemctl", "kill", "--kill-whom=main", "--signal=USR2", "skewgate")
+        waiting = ("timeout", "75", "sh", "-c", f"until {is_another}; do sleep 0.05; done")
+        if machine.run(*waiting, check=False).returncode == 0:
+            return
+    raise AssertionError(journal(machine))
+
+
 def test_a_signal_replaces_the_gateway(machine: Machine) -> None:
     machine.run("systemctl", "start", "skewgate.service")
     begin(machine)
     pids = [show(machine, "MainPID")]
     for _ in range(2):
-        machine.run("systemctl", "kill", "--kill-whom=main", "--signal=USR2", "skewgate")
-        wait_for(machine, f"[ $(systemctl show --property=MainPID --value skewgate) != {pids[-1]} ]")
+        replace(machine, pids[-1])
         wait_for(machine, f"! [ -e /proc/{pids[-1]} ]")
         pids.append(show(machine, "MainPID"))
         wait_for_requests(machine, 600)  # 4 s: two watchdogs of the new one
