@@ -11,7 +11,7 @@ from gateway.controlplane.replication.reading import DOC, RAISED
 from gateway.core.fleet.fleet import Raise
 from gateway.core.versions.ranges import VersionSet
 from gateway.errors import CommandRefused
-from tests.controlplane.test_replication import ENOUGH, P, Site, site
+from tests.controlplane.test_replication import ENOUGH, P, Replica, Site, site
 from tests.core.builders import XY, service, upto, v
 from tests.kit.clocks import run
 
@@ -28,6 +28,18 @@ def form(here: Site) -> int:
 
 async def all_offer(here: Site, versions: VersionSet) -> None:
     await here.until(lambda: all(each.offered() == versions for each in here.replicas))
+
+
+async def away_serves_until_it_is_back(here: Site, away: Replica) -> None:
+    """The others offer 1.3 and more, and refuse nothing that the one that is away may still serve."""
+    others = [each for each in here.replicas if each is not away]
+    await here.until(lambda: all(each.offered() == AT_3 for each in others))
+    await here.passes(5)
+    assert away.serves(2)
+    assert not any(each.refuses(2) for each in others)
+    away.store.link.up = True
+    await all_offer(here, AT_3)
+    await here.until(lambda: all(each.refuses(2) for each in here.replicas))
 
 
 def test_a_raised_floor_holds_for_all_until_it_is_lowered() -> None:
@@ -58,14 +70,7 @@ def test_one_that_is_away_holds_what_the_others_would_refuse() -> None:
             away.store.link.up = False
             await here.until(lambda: not away.attached())
             await here.replicas[0].replication.command("toy", Raise(v("1.3")))
-            others = here.replicas[:2]
-            await here.until(lambda: all(each.offered() == AT_3 for each in others))
-            await here.passes(5)
-            assert away.serves(2)
-            assert not any(each.refuses(2) for each in others)
-            away.store.link.up = True
-            await all_offer(here, AT_3)
-            await here.until(lambda: all(each.refuses(2) for each in here.replicas))
+            await away_serves_until_it_is_back(here, away)
 
     run(main())
 

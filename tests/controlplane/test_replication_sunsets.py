@@ -15,7 +15,13 @@ from gateway.core.fleet.service import Service
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from tests.controlplane.test_replication import ENOUGH, P, Replica, Site, site
-from tests.controlplane.test_replication_floors import AT_3, OLDER, all_offer, form
+from tests.controlplane.test_replication_floors import (
+    AT_3,
+    OLDER,
+    all_offer,
+    away_serves_until_it_is_back,
+    form,
+)
 from tests.core.builders import service, upto, v
 from tests.kit.clocks import run
 
@@ -133,17 +139,11 @@ def test_one_whose_file_does_not_enforce_it_holds_it_for_all() -> None:
 def test_one_that_is_away_does_not_hold_it_and_serves_what_the_others_do_not_refuse() -> None:
     async def main() -> None:
         async with site() as here:
-            *others, away = await three(here)
+            *_, away = await three(here)
             away.store.link.up = False
             await here.until(lambda: not away.attached())
             day_comes(here.replicas)
-            await here.until(lambda: all(each.offered() == AT_3 for each in others))
-            await here.passes(5)
-            assert away.serves(2)
-            assert not any(each.refuses(2) for each in others)
-            away.store.link.up = True
-            await all_offer(here, AT_3)
-            await here.until(lambda: all(each.refuses(2) for each in here.replicas))
+            await away_serves_until_it_is_back(here, away)
 
     run(main())
 

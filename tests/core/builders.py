@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
+from gateway.core.decision.decision import Decision, DecisionCache, decide
 from gateway.core.decision.explanation import NO_LOAD, NO_REQUESTS_IN_FLIGHT, Load, explain
 from gateway.core.decision.operations import Operations
 from gateway.core.dialect import (
@@ -215,6 +216,30 @@ def snapshot(
     """`results` as in `observed`; the probes of `unprobed` backends have not ended yet."""
     first = Snapshot.configured([service(*results, *unprobed, **more)], now=0.0)
     return first.with_fleet(drain(observed(first.fleet, results), *drained), 0.0)
+
+
+# --- decisions ----------------------------------------------------------------------------------------------
+
+
+def send(
+    base: Snapshot,
+    version: str | None,
+    name: str = "",
+    *,
+    path: str = "/x",
+    wall_time: float = 0.0,
+    cache: DecisionCache | None = None,
+) -> Decision:
+    """The decision on a request of a client with this name. `version` None: it names none."""
+    fields = () if version is None else (("x-version", version),)
+    head = RequestHead("GET", path, "", fields)
+    cache = {} if cache is None else cache
+    return decide(base, head, "api.test", {}, 0, cache, client_name=name, wall_time=wall_time)
+
+
+def no_decisions() -> DecisionCache:
+    """A decision cache for several requests."""
+    return {}
 
 
 # --- explanations ------------------------------------------------------------------------------------------

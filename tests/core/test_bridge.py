@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gateway.core.agreement.attachment import Agreed
 from gateway.core.agreement.record import AgreedRecord
 from gateway.core.clients import Client, Naming
-from gateway.core.decision.decision import Decision, DecisionCache, Forward, Refuse, decide
+from gateway.core.decision.decision import Decision, Forward, Refuse
 from gateway.core.decision.explanation import explain
 from gateway.core.decision.operations import OperationRule, Operations, PathTemplate
 from gateway.core.decision.response import rewrite_head
@@ -36,7 +36,7 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import RequestHead
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import CalendarDate, Scheme, WholeNumber
-from tests.core.builders import XY, Toy, snapshot, upto, v
+from tests.core.builders import XY, Toy, no_decisions, send, snapshot, upto, v
 
 DAY: Final = 86_400.0
 LATER, EARLIER, NEAREST = BridgeMatch
@@ -53,25 +53,6 @@ def fleet(bridges: tuple[Bridge, ...] = BRIDGES, **more: Any) -> Snapshot:
     """A service that offers 1.4-1.8."""
     naming = NAMING if bridges else Naming()
     return snapshot({"a": upto(8, 4), "b": upto(9, 3)}, bridges=bridges, naming=naming, **more)
-
-
-def send(
-    base: Snapshot,
-    version: str | None,
-    name: str = "",
-    *,
-    path: str = "/x",
-    wall_time: float = 0.0,
-    cache: DecisionCache | None = None,
-) -> Decision:
-    fields = () if version is None else (("x-version", version),)
-    head = RequestHead("GET", path, "", fields)
-    cache = {} if cache is None else cache
-    return decide(base, head, "api.test", {}, 0, cache, client_name=name, wall_time=wall_time)
-
-
-def no_decisions() -> DecisionCache:
-    return {}
 
 
 def headers_of(decision: Decision) -> dict[str, str]:

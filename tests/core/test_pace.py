@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gateway.core.agreement.attachment import Agreed
 from gateway.core.agreement.record import AgreedRecord
 from gateway.core.clients import Client, Naming
-from gateway.core.decision.decision import Answer, Decision, DecisionCache, Forward, Refuse, decide
+from gateway.core.decision.decision import Answer, Decision, Forward, Refuse
 from gateway.core.decision.explanation import explain
 from gateway.core.decision.response import rewrite_head
 from gateway.core.dialect import DefaultKind, DefaultVersion, Links, VersionMatch
@@ -25,7 +25,7 @@ from gateway.core.http.header_edits import HeaderEdits
 from gateway.core.http.message import Header, RequestHead
 from gateway.core.versions.ranges import VersionSet
 from gateway.dataplane.documents.rewrite_cache import RewriteCache
-from tests.core.builders import Toy, snapshot, upto, v
+from tests.core.builders import Toy, no_decisions, send, snapshot, upto, v
 
 RULES: Final = (Client("old", "curl"), Client("older", header={"X-Team": "x"}))
 PACES: Final = (Pace(("old",), v("1.6")), Pace(("older",), v("1.3"), date(1970, 1, 2)))
@@ -36,25 +36,6 @@ NAMES: Final = ("", "old", "older", "unheard")
 def fleet(paces: tuple[Pace, ...] = PACES, rules: tuple[Client, ...] = RULES, **more: Any) -> Snapshot:
     naming = Naming(rules if paces else ())
     return snapshot({"a": upto(9, 2), "b": upto(9, 2)}, paces=paces, naming=naming, **more)
-
-
-def send(
-    base: Snapshot,
-    version: str | None,
-    name: str = "",
-    *,
-    path: str = "/x",
-    wall_time: float = 0.0,
-    cache: DecisionCache | None = None,
-) -> Decision:
-    fields = () if version is None else (("x-version", version),)
-    head = RequestHead("GET", path, "", fields)
-    cache = {} if cache is None else cache
-    return decide(base, head, "api.test", {}, 0, cache, client_name=name, wall_time=wall_time)
-
-
-def no_decisions() -> DecisionCache:
-    return {}
 
 
 def served(decision: Decision) -> str:
