@@ -1,7 +1,7 @@
-"""Logs each dated moment of the configuration once, when it comes (`core.fleet.calendar`).
+"""Logs each dated moment of the configuration once, when it comes, and raises floors at enforced sunsets.
 
-If the moment has come before the start, or before the reload that brings it, nothing is logged: `check` warns
-of what has passed.
+The moments are those of `core.fleet.calendar`. One that has come before the start, or before the reload that
+brings it, is not logged: `check` warns of what has passed. Replicas raise floors together, not here.
 """
 
 from __future__ import annotations
