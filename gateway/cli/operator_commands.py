@@ -1,4 +1,4 @@
-"""The verbs that command a running gateway: `pin`, `unpin`, `drain`, `enable`, `forget` and `reload`.
+"""The verbs that command a running gateway: `pin`, `unpin`, `enable`, `forget` and `reload`.
 
 Each sends one request with `admin_client` and prints one line of the new state in the response. The gateway
 decides what a command means; no verb here reads a configuration for it.
@@ -17,17 +17,16 @@ import click
 
 from gateway.cli import admin_client, known_names
 from gateway.cli.admin_client import AdminClient, AdminOptions
-from gateway.cli.command import file_argument, output_option, seconds, usage_error, verb
+from gateway.cli.command import file_argument, output_option, usage_error, verb
 from gateway.errors import AdminError, TokenError
 from gateway.runtime.terminal import plain, print_error, span
 
 State: TypeAlias = Mapping[str, Any]
 """The JSON object of /status, which is also the response to a command."""
 
-INTERVAL: Final = 0.2
-"""Seconds between two requests of a waiting command: not noticeable, and of little cost to the gateway."""
 TOKEN_WAIT: Final = 5.0
 """Seconds for which a refused token is tried again, because the gateway may not have read a new one yet."""
+TOKEN_PAUSE: Final = 0.2
 REFUSED: Final = 400
 """Status of the response to a reload when the file has problems."""
 
@@ -128,28 +127,6 @@ def offer_line(state: State, name: str) -> str:
     return f"{name}: offers {offered}{f', {limit}' if limit else ''}{floor}, phase {service['phase']}"
 
 
-@verb("drain")
-@options
-@backend_argument
-@click.option("--wait", is_flag=True, help="wait until no request is in flight at the backend")
-@click.option(
-    "--timeout",
-    metavar="SECONDS",
-    type=seconds(0, 86_400),
-    help="with --wait: maximum time, then exit code 1; the backend stays drained",
-)
-def drain(*, where: AdminOptions, output: str, target: BackendName, wait: bool, timeout: float | None) -> int:
-    """Drain the backend, and with `--wait` wait until no request of any live replica is in flight there."""
-    if timeout is not None and not wait:
-        usage_error("--timeout needs --wait")
-    admin = admin_client.find(where)
-    state: State = send(admin, "POST", target.path("drain"))
-    if wait:
-        state = _wait_until_idle(admin, target, state, timeout)
-    print_state(output, admin, state, lambda: _backend_line(state, target))
-    return 0
-
-
 @verb("enable")
 @options
 @backend_argument
@@ -157,65 +134,17 @@ def enable(*, where: AdminOptions, output: str, target: BackendName) -> int:
     """End the drain of a backend, if it is drained."""
     admin = admin_client.find(where)
     state = send(admin, "POST", target.path("enable"))
-    print_state(output, admin, state, lambda: _backend_line(state, target))
+    print_state(output, admin, state, lambda: backend_line(state, target))
     return 0
 
 
-def _wait_until_idle(admin: AdminClient, target: BackendName, state: State, timeout: float | None) -> State:
-    """Wait until a drained backend is idle, and return the state. Raises `AdminError` at the timeout."""
-    end = None if timeout is None else time.monotonic() + timeout
-    while what := _keeps_busy(target, state):
-        if end is not None and time.monotonic() >= end:
-            raise AdminError(f"{target} is drained, but {what}")
-        time.sleep(INTERVAL)
-        state = admin.status()
-    if away := _agreement(target, state).get("away"):
-        print_error(f"warning: detached replicas may still use {target}: {plain(', '.join(map(str, away)))}")
-    return state
-
-
-def _keeps_busy(target: BackendName, state: State) -> str:
-    """Return why the drained backend is not known to be idle; empty if it is idle."""
-    if number := _in_flight(target, state):
-        return f"still has {_requests(number)} in flight"
-    if state.get("agreement") is None:
-        return ""
-    agreement = _agreement(target, state)
-    drain = agreement.get("drains", {}).get(target.backend)
-    if drain is None or not agreement.get("attached"):
-        return "it is not known yet whether other replicas still use it"
-    return (
-        "" if drain["idle"] else f"other replicas still use it: {plain(', '.join(map(str, drain['busy'])))}"
-    )
-
-
-def _agreement(target: BackendName, state: State) -> Mapping[str, Any]:
-    """Return what the gateway knows of other replicas using the service; empty without replicas."""
-    found = state["services"][target.service].get("agreement", {})
-    return found if isinstance(found, Mapping) else {}
-
-
-def _in_flight(target: BackendName, state: State) -> int:
-    """Return the requests in flight at the backend. Raises `AdminError` when it is not drained any more."""
-    try:
-        backend = state["services"][target.service]["backends"][target.backend]
-        drained, number = bool(backend["drained"]), int(backend["in_flight"])
-    except (LookupError, TypeError, ValueError):
-        raise AdminError(f"{target} was removed from the configuration while waiting") from None
-    if not drained:
-        raise AdminError(f"{target} was enabled while waiting")
-    return number
-
-
-def _backend_line(state: State, target: BackendName) -> str:
+def backend_line(state: State, target: BackendName) -> str:
+    """Return the line about a backend: in service, or drained."""
     backend = state["services"][target.service]["backends"][target.backend]
     if not backend["drained"]:
         return f"{target}: in service"
-    return f"{target}: drained, {_requests(int(backend['in_flight']))} in flight"
-
-
-def _requests(number: int) -> str:
-    return f"{number} request{'' if number == 1 else 's'}"
+    number = int(backend["in_flight"])
+    return f"{target}: drained, {number} request{'' if number == 1 else 's'} in flight"
 
 
 @verb(
@@ -259,7 +188,7 @@ def _request_reload(admin: AdminClient) -> tuple[int, bytes]:
         except TokenError:
             if admin.token_from == admin_client.TOKEN_VARIABLE or time.monotonic() > end:
                 raise
-        time.sleep(INTERVAL)
+        time.sleep(TOKEN_PAUSE)
 
 
 def _problems(body: bytes) -> Sequence[str]:

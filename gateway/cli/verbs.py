@@ -40,9 +40,10 @@ VERBS: Final[Mapping[str, str]] = {
 }
 
 MODULES: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("pin", "unpin", "drain", "enable", "forget", "reload"), "operator_commands"),
+    **dict.fromkeys(("pin", "unpin", "enable", "forget", "reload"), "operator_commands"),
     **dict.fromkeys(("raise", "lower"), "floors"),
     **dict.fromkeys(("version", "schema", "completion"), "about"),
+    "drain": "wait",
     "roll": "roll.command",
 }
 """Modules that several verbs share, by verb. Every other verb is in the module of its own name."""

@@ -1,4 +1,4 @@
-"""`skewgate wait`: returns when a condition holds on every live replica, by probes sent after it began.
+"""The verbs `wait` and `drain`: return when a condition holds on every live replica, by probes sent since.
 
 The gateway judges, and answers as soon as the condition holds (`admin.waiting`). A gateway that is replaced
 meanwhile is asked again. `skewgate roll` waits in the same way.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from math import ceil
+from math import ceil, inf
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -16,8 +16,18 @@ import click
 
 from gateway.cli import admin_client
 from gateway.cli.admin_client import AdminClient, AdminOptions
-from gateway.cli.command import usage_error, verb
-from gateway.cli.operator_commands import offer_line, options, print_state, service_argument
+from gateway.cli.command import seconds, usage_error, verb
+from gateway.cli.operator_commands import (
+    BackendName,
+    State,
+    backend_argument,
+    backend_line,
+    offer_line,
+    options,
+    print_state,
+    send,
+    service_argument,
+)
 from gateway.errors import AdminError, TextRefused, TokenError
 from gateway.keys.texts import read_duration
 from gateway.runtime.terminal import plain, print_error, span
@@ -106,8 +116,8 @@ def until_holds(
     while True:
         try:
             # The first answer comes at once: from then on a gateway that does not respond is being replaced.
-            seconds = min(LONGEST, max(0, ceil(end - time.monotonic()))) if asked else 0
-            answer = _request(admin, service, [*query, ("asked", asked), ("seconds", str(seconds))])
+            most = min(LONGEST, max(0, ceil(end - time.monotonic()))) if asked else 0
+            answer = _request(admin, service, [*query, ("asked", asked), ("seconds", str(most))])
         except (MistakeError, TokenError):
             raise
         except AdminError as problem:
@@ -143,3 +153,47 @@ def _line(state: dict[str, Any], service: str, backend: str | None) -> str:
     found = state["services"][service]["backends"][backend]
     drained = ", drained" if found["drained"] else ""
     return f"{service}/{backend}: serves {span(found['min'], found['max'])}{drained}"
+
+
+@verb("drain")
+@options
+@backend_argument
+@click.option("--wait", "waits", is_flag=True, help="wait until no request is in flight at the backend")
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=seconds(0, 86_400),
+    help="with --wait: maximum time, then exit code 1; the backend stays drained",
+)
+def drain(
+    *, where: AdminOptions, output: str, target: BackendName, waits: bool, timeout: float | None
+) -> int:
+    """Drain the backend, and with `--wait` wait until no request of any live replica is in flight there."""
+    if timeout is not None and not waits:
+        usage_error("--timeout needs --wait")
+    admin = admin_client.find(where)
+    state: State = send(admin, "POST", target.path("drain"))
+    if waits:
+        state = _until_idle(admin, target, inf if timeout is None else timeout)
+    print_state(output, admin, state, lambda: backend_line(state, target))
+    return 0
+
+
+def _until_idle(admin: AdminClient, target: BackendName, timeout: float) -> State:
+    """Wait until a drained backend is idle, and return the state. Raises `AdminError` at the timeout, and
+    some seconds after the backend is enabled or the gateway ends."""
+    end, query = time.monotonic() + timeout, [("backend", target.backend), ("drained", "")]
+    while True:
+        most = min(LONGEST, max(0.0, end - time.monotonic()))
+        idle, waits_for = until_holds(admin, target.service, query, most)
+        state = idle or admin.status()
+        service = state["services"].get(target.service, {})
+        if not service.get("backends", {}).get(target.backend, {}).get("drained"):
+            raise AdminError(f"{target} was enabled or removed while waiting")
+        if idle:
+            break
+        if time.monotonic() >= end:
+            raise AdminError(f"{backend_line(state, target)}, and it still waits: {'; '.join(waits_for)}")
+    if away := service.get("agreement", {}).get("away"):
+        print_error(f"warning: detached replicas may still use {target}: {plain(', '.join(map(str, away)))}")
+    return state

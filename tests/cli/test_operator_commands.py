@@ -224,7 +224,7 @@ async def test_drain_wait_returns_when_the_last_request_is_finished(
         done = await finish(waiting)
 
     assert (impatient.code, impatient.out) == (1, "")
-    assert "baremetal/api-1 is drained, but still has 1 request in flight" in impatient.err
+    assert "baremetal/api-1: drained, 1 request in flight, and it still waits: api-1 has" in impatient.err
     assert again.out == "baremetal/api-1: drained, 1 request in flight\n"
     assert (done.code, done.out) == (0, "baremetal/api-1: drained, 0 requests in flight\n")
     assert done.err.startswith(NOT_SAVED)
@@ -242,7 +242,7 @@ async def test_drain_wait_ends_when_the_backend_is_enabled(
         ended = await finish(waiting)
 
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err.endswith("skewgate: baremetal/api-1 was enabled while waiting\n")
+    assert ended.err.endswith("skewgate: baremetal/api-1 was enabled or removed while waiting\n")
 
 
 async def test_drain_wait_fails_when_the_gateway_goes_away(
