@@ -74,6 +74,11 @@ class AdminAccess:
     by_certificate: Callable[[], bool] = lambda: False
     """Returns whether the listener verifies client certificates, which then replace the token."""
 
+    @property
+    def identifies(self) -> bool:
+        """Whether each request must show a token, certificate or session. Else nobody may give commands."""
+        return self.token() is not None or self.by_certificate()
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)

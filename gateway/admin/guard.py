@@ -120,15 +120,15 @@ class Guard:
     def caller(self, request: web.Request) -> Caller | None:
         """Returns the credentials of a request; None: it has none. Without token and certificates every
         request is allowed: the listener is on loopback, or its content is public."""
-        token, by_certificate = self._access.token(), self._access.by_certificate()
-        certificate = _certificate(request) if by_certificate else None
+        token = self._access.token()
+        certificate = _certificate(request) if self._access.by_certificate() else None
         shown: Proof | None = None
         if certificate is not None:
             shown = proof_of_certificate(certificate)
         elif token is not None and _has_token(request, token):
             shown = proof_of_token(token)
         session = self._session(request, token, shown)
-        if shown is None and session is None and (token is not None or by_certificate):
+        if shown is None and session is None and self._access.identifies:
             return None
         return Caller(shown, session, lambda: self.caller(request) is not None)
 

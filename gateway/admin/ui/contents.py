@@ -169,6 +169,7 @@ class PageContents:
             minute=_minute(status.now),
             backends=worst_first(await Rows(service, drawing).all()),
             groups=groups(view, drawing),
+            commanding=context.access.identifies,
         )
 
     async def _usage(self, name: str, drawing: Drawing) -> UsageCard | None:

@@ -59,39 +59,33 @@ class Feed:
         self._read = read
         self._mark = mark
         self._rendering = rendering
-        self._followers = {True: 0, False: 0}
-        """Number of the page's followers that may give commands (True), and of those that may not (False)."""
-        self._shown: dict[bool, Shown] = {}
+        self.followers = 0
+        """Number of open streams of the page."""
+        self._shown: Shown | None = None
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.is_gone = False
         """Whether the page does not exist any more, or cannot be made."""
 
-    @property
-    def followers(self) -> int:
-        return sum(self._followers.values())
-
     @contextmanager
-    def followed(self, *, commanding: bool) -> Iterator[None]:
+    def followed(self) -> Iterator[None]:
         """Context manager that counts a follower (an open stream) of the page."""
-        self._followers[commanding] += 1
+        self.followers += 1
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
         try:
             yield
         finally:
-            self._followers[commanding] -= 1
-            if not self._followers[commanding]:
-                self._shown.pop(commanding, None)
+            self.followers -= 1
             if not self.followers and self._task is not None:
                 self._task.cancel()
-                self._task = None
+                self._task = self._shown = None
 
-    async def after(self, last: Shown | None, seconds: float, *, commanding: bool) -> Shown | None:
+    async def after(self, last: Shown | None, seconds: float) -> Shown | None:
         """Waits for page content other than `last`; None: none came in `seconds`, or the page is gone."""
         deadline = monotonic() + seconds
         while not self.is_gone:
-            shown, news = self._shown.get(commanding), self._news
+            shown, news = self._shown, self._news
             if shown is not None and shown is not last:
                 return shown
             try:
@@ -115,9 +109,7 @@ class Feed:
         if page is None:
             self._end()
             return
-        for commanding, followers in tuple(self._followers.items()):
-            if followers:
-                self._shown[commanding] = await self._render(page, commanding)
+        self._shown = await self._render(page)
         self._news.set()
         self._news = asyncio.Event()
 
@@ -125,8 +117,8 @@ class Feed:
         self.is_gone = True
         self._news.set()
 
-    async def _render(self, page: PageFragments, commanding: bool) -> Shown:  # noqa: FBT001 - the key of `_shown`
-        before = self._shown.get(commanding)
+    async def _render(self, page: PageFragments) -> Shown:
+        before = self._shown
         fragments: dict[str, Fragment] = {}
         html: dict[str, str] = {}
         rendered = 0
@@ -135,7 +127,7 @@ class Feed:
             if before is not None and known is not None and known == fragment:
                 fragments[id_], html[id_] = known, before.html[id_]
             else:
-                text = str(self._rendering.fragment(fragment, commanding=commanding))
+                text = str(self._rendering.fragment(fragment))
                 same = None if before is None else before.html.get(id_)
                 fragments[id_], html[id_] = fragment, same if same == text else text
                 rendered += 1
@@ -149,9 +141,5 @@ class Feed:
         least = max(POLL, worked * IDLE)
         end = monotonic() + max(PERIOD, least)
         await asyncio.sleep(least)
-        while monotonic() < end and self._mark() == mark and not self._is_awaited():  # noqa: ASYNC110 - see `mark`
+        while monotonic() < end and self._mark() == mark:  # noqa: ASYNC110 - see `mark`
             await asyncio.sleep(POLL)
-
-    def _is_awaited(self) -> bool:
-        """Whether a follower of the page waits for its first content."""
-        return any(number and commanding not in self._shown for commanding, number in self._followers.items())

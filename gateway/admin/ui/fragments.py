@@ -65,14 +65,14 @@ def service_fragments(page: ServicePage) -> PageFragments:
     fragments = {
         "health": Fragment("health", (page.health,)),
         "offer": Fragment("offer", (offer, page.guaranteed, page.reachable, labels)),
-        "controls": Fragment("service_controls", (name, offer.pin, page.releases)),
+        "controls": Fragment("service_controls", (name, offer.pin, page.releases, page.commanding)),
         "traffic": Fragment("traffic", (len(page.backends), page.rate, page.in_flight)),
         "sparkline": Fragment("sparkline", (page.traffic,)),
         "groups": Fragment("groups", (page.groups, labels, offer.all_bars)),
         "axis": Fragment("axis", (labels, offer.all_bars)),
     }
     for row, backend in zip(lists[BACKENDS], page.backends, strict=True):
-        fragments[row] = Fragment("backend", (name, offer.all_bars, backend))
+        fragments[row] = Fragment("backend", (name, offer.all_bars, backend, page.commanding))
     fragments |= {
         "demand": Fragment("demand", (page.demand, page.demand_seconds)),
         "refusals": Fragment("refusals", (page.refusals,)),

@@ -189,6 +189,8 @@ class ServicePage(NamedTuple):
     """Last events about this service or about no service, the newest first."""
     minute: float
     """Time of the page as wall-clock seconds, rounded up to a minute."""
+    commanding: bool
+    """Whether those who see the page may give commands."""
 
 
 class ServiceRow(NamedTuple):

@@ -28,8 +28,6 @@ from gateway.admin.ui.stream import Streams
 from gateway.runtime.compiled import build_info
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
-
     from gateway.admin.ui.rendering import Rendering
 
 STATIC: Final = {
@@ -121,8 +119,7 @@ class Pages:
         if name and name not in self._context.snapshots.current.views:
             raise web.HTTPNotFound(text="there is no such service")
         feed = self._feed(name, await PageResponses.of(request).rendering())
-        commanding = operator_of(request) is not None
-        return await self._streams.serve(request, feed, stamp(), commanding=commanding)
+        return await self._streams.serve(request, feed, stamp())
 
     async def static(self, request: web.Request) -> web.StreamResponse:
         """Responds with a static file of the page, or with 304."""
@@ -160,7 +157,6 @@ class Pages:
         if shown is None or (name and view is None):
             raise web.HTTPNotFound(text=f"there is no service {name}")
         rendering = await PageResponses.of(request).rendering()
-        operator = operator_of(request)
         frame = Frame(
             title=name or "All services",
             service=name,
@@ -174,15 +170,12 @@ class Pages:
             reloads="reload" in request.query,
         )
 
-        def fragment(id_: str) -> Markup:
-            return rendering.fragment(shown.fragments[id_], commanding=operator is not None)
-
         pieces = rendering.pieces(
             "service.html" if name else "overview.html",
             page=frame,
             lists=shown.lists,
-            fragment=fragment,
-            operator=operator,
+            fragment=lambda id_: rendering.fragment(shown.fragments[id_]),
+            operator=operator_of(request),
             asked=Asked(),
         )
         return await _send(request, _joined(pieces))

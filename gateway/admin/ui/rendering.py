@@ -55,9 +55,8 @@ class Rendering:
             self.environment.get_template(name)
         self._macros: Any = self.environment.get_template(FRAGMENTS).module
 
-    def fragment(self, fragment: Fragment, *, commanding: bool) -> Markup:
-        """Renders one fragment of a page. `commanding`: for an operator who may give commands."""
-        html: Markup = getattr(self._macros, fragment.macro)(*fragment.values, commanding=commanding)
+    def fragment(self, fragment: Fragment) -> Markup:
+        html: Markup = getattr(self._macros, fragment.macro)(*fragment.values)
         return html
 
     def page(self, template: str, **values: object) -> str:

@@ -67,9 +67,7 @@ class Streams:
         for task in tuple(self._open):
             task.cancel()
 
-    async def serve(
-        self, request: web.Request, feed: Feed, stamp: str, *, commanding: bool
-    ) -> web.StreamResponse:
+    async def serve(self, request: web.Request, feed: Feed, stamp: str) -> web.StreamResponse:
         """Streams a page until the client disconnects. Raises 503 if there are too many streams."""
         self._require_room(follower_of(request))
         response = web.StreamResponse(headers=HEADERS)
@@ -77,8 +75,7 @@ class Streams:
             return response
         if isinstance(request.transport, AdminConnection):
             request.transport.is_stream = True
-        following = _follow(request, response, feed, stamp, commanding=commanding)
-        task = asyncio.get_running_loop().create_task(following)
+        task = asyncio.get_running_loop().create_task(_follow(request, response, feed, stamp))
         self._open[task] = request
         try:
             await asyncio.wait({task})
@@ -105,19 +102,17 @@ def _has_gone(request: web.Request) -> bool:
     return request.transport is None or request.transport.is_closing()
 
 
-async def _follow(
-    request: web.Request, response: web.StreamResponse, feed: Feed, stamp: str, *, commanding: bool
-) -> None:
+async def _follow(request: web.Request, response: web.StreamResponse, feed: Feed, stamp: str) -> None:
     """Sends the changes of a page until the client disconnects or loses access, or the page is gone."""
     await response.prepare(request)
     hello = json.dumps({"stamp": stamp, "now": time()})
     await response.write(f"retry: {RETRY}\n".encode() + event("hello", hello))
-    with feed.followed(commanding=commanding):
+    with feed.followed():
         sent: Shown | None = None
         heard = monotonic()
         caller = request.get(CALLER)
         while not _has_gone(request) and (caller is None or caller.is_still_allowed()):
-            shown = await feed.after(sent, POLL, commanding=commanding)
+            shown = await feed.after(sent, POLL)
             if shown is not None:
                 for piece in updates(sent, shown):
                     await response.write(piece)

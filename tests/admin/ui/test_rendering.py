@@ -27,8 +27,8 @@ def templates() -> Rendering:
 
 
 def row(templates: Rendering, backend: BackendRow, *, commanding: bool = True) -> Page:
-    part = Fragment("backend", ("baremetal", (Bar(0.0, 0.5, "1.1-1.58"),), backend))
-    return Page(str(templates.fragment(part, commanding=commanding)))
+    part = Fragment("backend", ("baremetal", (Bar(0.0, 0.5, "1.1-1.58"),), backend, commanding))
+    return Page(str(templates.fragment(part)))
 
 
 def test_hostile_texts_become_text(templates: Rendering) -> None:
@@ -60,7 +60,7 @@ def test_hostile_texts_stay_in_their_attributes(templates: Rendering) -> None:
     ],
 )
 def test_every_kind_of_text_is_escaped(templates: Rendering, part: Fragment) -> None:
-    shown = Page(str(templates.fragment(part, commanding=False)))
+    shown = Page(str(templates.fragment(part)))
 
     assert "img" not in {tag for tag, _ in shown.tags}
     assert r"onerror=alert(1)" in shown.text

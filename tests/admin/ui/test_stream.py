@@ -415,12 +415,12 @@ async def test_a_feed_works_only_while_it_is_followed(monkeypatch: pytest.Monkey
     monkeypatch.setattr(feed, "PERIOD", 3600.0)
     source = Source()
     watched = Feed(source.read, lambda: source.text, Rendering())
-    with watched.followed(commanding=False), watched.followed(commanding=False):
-        first = await watched.after(None, PATIENCE, commanding=False)
+    with watched.followed(), watched.followed():
+        first = await watched.after(None, PATIENCE)
         assert first is not None
-        assert await watched.after(first, 0.01, commanding=False) is None
+        assert await watched.after(first, 0.01) is None
         source.text = "second"
-        second = await watched.after(first, PATIENCE, commanding=False)
+        second = await watched.after(first, PATIENCE)
         assert second is not None
         assert second is not first
         assert watched.followers == 2
@@ -437,8 +437,8 @@ async def test_a_bug_ends_the_streams_and_is_logged(caplog: pytest.LogCaptureFix
     source = Source()
     source.error = RuntimeError("a bug")
     watched = Feed(source.read, lambda: 0, Rendering())
-    with watched.followed(commanding=True):
-        assert await watched.after(None, PATIENCE, commanding=True) is None
+    with watched.followed():
+        assert await watched.after(None, PATIENCE) is None
         assert watched.is_gone
 
     assert "a bug" in caplog.text
@@ -452,9 +452,9 @@ async def test_what_looks_the_same_is_not_sent_again() -> None:
         return PageFragments({"traffic": Fragment("traffic", (2, 0.01 * source.reads / 100.0, 0))}, {})
 
     watched = Feed(same, lambda: source.reads, Rendering())
-    with watched.followed(commanding=False):
-        first = await watched.after(None, PATIENCE, commanding=False)
-        second = await watched.after(first, PATIENCE, commanding=False)
+    with watched.followed():
+        first = await watched.after(None, PATIENCE)
+        second = await watched.after(first, PATIENCE)
 
     assert first is not None
     assert second is not None

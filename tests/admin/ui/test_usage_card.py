@@ -31,7 +31,7 @@ async def page_of(keys: Sequence[RowKey], **options: Any) -> ServicePage:
 
 
 def shown(page: ServicePage) -> Page:
-    return Page(str(Rendering().fragment(service_fragments(page).fragments["usage"], commanding=False)))
+    return Page(str(Rendering().fragment(service_fragments(page).fragments["usage"])))
 
 
 async def test_clients_stand_on_the_axis_of_the_versions() -> None:
