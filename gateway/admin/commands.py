@@ -12,7 +12,6 @@ seconds. `warning` is a sentence for the operator or null.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -39,11 +38,10 @@ from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.version import Version
 from gateway.errors import CommandRefused
+from gateway.telemetry.access_log import printable
 
 MAX_QUOTED: Final = 80
 """Maximum characters of the request body that an error quotes."""
-
-_log = logging.getLogger("skewgate.admin")
 
 BODY_FORM: Final = '{"version": "1.90"} or {"release": "2024.1"}'
 
@@ -86,16 +84,15 @@ async def unpin(context: AdminContext, service: str) -> CommandResult:
 
 
 async def set_drained(
-    context: AdminContext, service: str, backend: str, *, drained: bool, stays_served: bool = False
+    context: AdminContext, service: str, command: Drain, *, stays_served: bool = False
 ) -> CommandResult:
     """Drains a backend, whose requests in flight finish, or enables it. Raises 404, 409 (`stays_served`: a
     version on offer would have no backend left that can serve it) and 503."""
-    member = member_of(view := view_of(context, service), backend)
-    if stays_served and drained and (unserved := only_served_by(view, member)):
+    member = member_of(view := view_of(context, service), command.backend)
+    if stays_served and command.drained and (unserved := only_served_by(view, member)):
         versions = unserved.format(view.service.dialect.scheme)
         raise web.HTTPConflict(text=f"no other backend that is up and in service serves {versions}")
-    warning_of = leaves_unserved if drained else _no_warning
-    return await _apply(context, service, Drain(backend, drained=drained), warning_of)
+    return await _apply(context, service, command, leaves_unserved if command.drained else _no_warning)
 
 
 def view_of(context: AdminContext, service: str) -> ServiceView:
@@ -188,15 +185,12 @@ class _CommandEndpoints:
 
     async def set_drained(self, request: web.Request) -> web.StreamResponse:
         await request.read()
-        names = request.match_info
-        drained, stays_served = names["verb"] == "drain", "served" in request.query
-        result = await set_drained(
-            self._context, names["service"], names["backend"], drained=drained, stays_served=stays_served
+        names, by = request.match_info, printable(request.query.get("by", ""), MAX_QUOTED)
+        command = Drain(names["backend"], drained=names["verb"] == "drain", by=by)
+        stays_served = "served" in request.query
+        return self._status(
+            await set_drained(self._context, names["service"], command, stays_served=stays_served)
         )
-        if by := request.query.get("by"):
-            verb = "drained" if drained else "enabled"
-            _log.info("%s/%s: %s by %a", names["service"], names["backend"], verb, by[:MAX_QUOTED])
-        return self._status(result)
 
     def _status(self, result: CommandResult) -> web.StreamResponse:
         return json_response(

@@ -151,6 +151,7 @@ def _backend(backend: BackendStatus, scheme: Scheme) -> dict[str, Any]:
     """Writes the JSON values of one backend, without rare fields that do not apply to it."""
     member, leaves_at = backend.member, backend.leaves_at
     rare = {
+        "drained_by": member.drained_by or None,
         "ejected": None if backend.ejection is None else backend.ejection._asdict(),
         "unhealthy": member.unhealthy,
         "backup": member.backend.backup or None,

@@ -305,6 +305,7 @@ def _error(member: Mapping[str, Any], now: float) -> str:
     seconds = max(0.0, float(ejected.get("until", now)) - now)
     leaving = member.get("leaving") or {}
     errors = [
+        f"drained by {member['drained_by']}" if member.get("drained_by") else None,
         f"leaves in {max(0.0, float(leaving.get('until', now)) - now):.0f} s" if leaving else None,
         f"ejected for {seconds:.0f} s more: {ejected.get('reason')}" if ejected else None,
         member.get("unhealthy"),

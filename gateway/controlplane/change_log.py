@@ -344,12 +344,13 @@ def _state(member: Member, scheme: Scheme) -> str:
 
 
 def _log_drain(before: Member | None, member: Member, view: ServiceView) -> None:
-    if member.drained == (before is not None and before.drained):
+    if member.drained_by == (None if before is None else before.drained_by):
         return
     if not member.drained:
         _backend_log.info("%s: in service again", member.key, extra=by_operator(member.key))
         return
-    line = f"{member.key}: drained, gets no new requests; `skewgate enable {member.key}` puts it back"
+    by = f" by {member.drained_by}" if member.drained_by else ""
+    line = f"{member.key}: drained{by}, gets no new requests; `skewgate enable {member.key}` puts it back"
     level = logging.INFO
     if all(other.drained for other in view.members.all):
         line += f"; no backend of {view.service.name} is left in service"

@@ -206,6 +206,19 @@ async def test_a_backend_is_drained_and_enabled(admin: StartAdmin, path: str) ->
     assert 'skewgate_phase{phase="uniform",service="baremetal"} 1.0' in metrics
 
 
+async def test_who_drains_a_backend_is_shown_until_it_is_enabled(admin: StartAdmin) -> None:
+    testbed = await admin(uniform())
+
+    async def drained_by(command: str) -> object:
+        response = await testbed.send("POST", f"/services/baremetal/backends/api-1/{command}")
+        backend = (await response.json())["services"]["baremetal"]["backends"]["api-1"]
+        return backend["drained"], backend.get("drained_by")
+
+    assert await drained_by("drain?by=roll%201a2b%0A") == (True, "roll 1a2b\\n")
+    assert "drained by roll 1a2b" in await (await testbed.send("GET", "/ui/services/baremetal")).text()
+    assert await drained_by("enable") == (False, None)
+
+
 async def test_a_drain_says_what_it_leaves_unserved(admin: StartAdmin) -> None:
     """It takes nothing off the offer: that is 503 until the backend is back."""
     testbed = await admin(uniform())

@@ -241,7 +241,7 @@ async def test_members_that_somebody_else_has_drained_are_skipped_by_name(
 
     bed.installer.called = drain_another
     report = bed.folder / "report.md"
-    with caplog.at_level("INFO", "skewgate.admin"):
+    with caplog.at_level("INFO", "skewgate.prober"):
         code, _, err = await bed.roll(
             *("--allow-unserved", "--after", bed.installer.command, "--report", str(report))
         )
@@ -253,7 +253,7 @@ async def test_members_that_somebody_else_has_drained_are_skipped_by_name(
     assert "warning: api-3 is skipped: somebody else has drained it" in err
     assert bed.journal()["complete"] is False
     assert "Skipped, because somebody else had drained them: api-2, api-3" in report.read_text()
-    assert f"baremetal/api-1: drained by 'roll {bed.journal()['id']}'" in caplog.messages
+    assert f"baremetal/api-1: drained by roll {bed.journal()['id']}, gets no new requests" in caplog.text
 
 
 async def test_the_oldest_comes_first_and_the_last_of_a_version_is_not_drained(

@@ -102,7 +102,7 @@ def written(configured: tuple[Service, ...]) -> str:
         saved["baremetal"],
         versions=VersionSet.read("1.1-1.58", scheme),
         pin=Version(1, 31),
-        drained=frozenset({"api-2"}),
+        drained={"api-2": ""},
         advertisements={"api-1": SavedAdvertisement("http://10.0.0.1:6385", known, 1000.0)},
     )
     return format_state(Snapshot.configured(configured, now=0.0, saved=saved))

@@ -344,12 +344,12 @@ def test_a_fall_by_a_pin_is_no_warning(log: LoggedFleet) -> None:
 
 def test_a_drain_and_its_end_are_a_line_each(log: LoggedFleet) -> None:
     log.snapshot_holder.apply("baremetal", Drain("api-1"))
-    log.snapshot_holder.apply("baremetal", Drain("api-2"))
+    log.snapshot_holder.apply("baremetal", Drain("api-2", by="roll 1a2b3c4d"))
     log.snapshot_holder.apply("baremetal", Drain("api-1", drained=False))
     assert log.lines("skewgate.prober") == [
         "INFO baremetal/api-1: drained, gets no new requests; `skewgate enable baremetal/api-1` puts it back",
         (
-            "WARNING baremetal/api-2: drained, gets no new requests; "
+            "WARNING baremetal/api-2: drained by roll 1a2b3c4d, gets no new requests; "
             "`skewgate enable baremetal/api-2` puts it back; no backend of baremetal is left in service"
         ),
         "INFO baremetal/api-1: in service again",
@@ -498,7 +498,7 @@ def test_the_start_logs_what_is_in_force(caplog: pytest.LogCaptureFixture) -> No
     known = {
         backend.name: SavedAdvertisement(backend.url, Advertisement(versions)) for backend in BACKENDS[:2]
     }
-    saved = SavedState(versions, V58, frozenset({"api-2"}), advertisements=known)
+    saved = SavedState(versions, V58, {"api-2": ""}, advertisements=known)
     restored = LoggedFleet(caplog, "api-1", "api-2", saved=saved)
     restored.change_log.log_initial(restored.snapshot_holder.current)
     lines = [f"{record.levelname} {record.getMessage()}" for record in caplog.records]

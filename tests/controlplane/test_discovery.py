@@ -434,7 +434,7 @@ def test_the_state_file_keeps_sources_and_times() -> None:
 
     assert parsed.dropped == ()
     state = parsed.saved["baremetal"]
-    assert state.drained == {"10.0.0.1:80"}
+    assert [*state.drained] == ["10.0.0.1:80"]
     assert {name: (each.source, each.leaves_at) for name, each in state.advertisements.items()} == {
         "10.0.0.1:80": (SOURCE.key, None),
         "10.0.0.2:80": (SOURCE.key, -940.0),

@@ -218,6 +218,33 @@ def test_a_pin_and_a_drain_hold_for_all() -> None:
     run(main())
 
 
+def test_who_has_drained_a_backend_is_known_to_all_until_an_earlier_release_drains() -> None:
+    """An earlier release knows only the names of the drained, and may mean another drain of the same one."""
+
+    async def main() -> None:
+        async with site(2) as here:
+            first, second = here.replicas
+            backend = first.holder.current.views["toy"].members.all[0].backend.name
+
+            def is_drained_by(by: str | None) -> bool:
+                return all(
+                    each.holder.current.fleet.member_sets["toy"].all[0].drained_by == by
+                    for each in here.replicas
+                )
+
+            await first.replication.command("toy", Drain(backend, by="roll 1a2b"))
+            await here.until(lambda: is_drained_by("roll 1a2b"))
+            here.cluster.put(P + "drained", f'["{backend}"]')
+            await here.until(lambda: is_drained_by(""))
+            await second.replication.command("toy", Drain(backend, by="roll 3c4d"))
+            await here.until(lambda: is_drained_by("roll 3c4d"))
+            await first.replication.command("toy", Drain(backend, drained=False))
+            await here.until(lambda: is_drained_by(None))
+            assert not {"drained", "drained_by"} & here.cluster.texts(P).keys()
+
+    run(main())
+
+
 def test_one_that_is_cut_off_detaches_before_the_others_go_on() -> None:
     async def main() -> None:
         async with site(3) as here:

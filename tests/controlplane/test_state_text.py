@@ -72,7 +72,7 @@ def cases(draw: st.DrawFn) -> tuple[Service, SavedState]:
     ranges = pairs.map(lambda ends: VersionRange(min(ends), max(ends)))
     max_ranges = 1 if scheme.contiguous else 4
     versions = VersionSet.of(draw(st.lists(ranges, max_size=max_ranges)))
-    drained = draw(st.frozensets(st.sampled_from(BACKENDS)))
+    drained = draw(st.dictionaries(st.sampled_from(BACKENDS), st.sampled_from(("", "roll 1a2b"))))
     policy, number = draw(POLICIES)
     legacy = draw(st.booleans())
     one = service(scheme, policy=policy, at_least=number or ALL_BACKENDS, negotiates_legacy=legacy)
@@ -162,7 +162,7 @@ GOOD: dict[str, Any] = {
 SAVED = SavedState(
     VersionSet.between(Version(1, 1), Version(1, 58)),
     Version(1, 31),
-    frozenset({"api-1"}),
+    {"api-1": ""},
     (Policy.AT_LEAST, AtLeast(50, percent=True)),
     {
         "api-1": SavedAdvertisement(
@@ -280,6 +280,7 @@ def test_names_that_were_lost_or_moved_make_another_scheme(names: tuple[str, ...
         ),
         (text_of({**GOOD, "versions": [["1.1"]]}), "its entry 'api' is malformed"),
         (text_of({**GOOD, "drained": [1]}), "its entry 'api' is malformed"),
+        (text_of({**GOOD, "drained_by": {"api-1": 1}}), "its entry 'api' is malformed"),
         (text_of({**GOOD, "advertisements": {"api-1": None}}), "its entry 'api' is malformed"),
         (
             text_of({**GOOD, "advertisements": {"api-1": {**KNOWN, "at": float("nan")}}}),
@@ -351,7 +352,7 @@ def test_a_drained_backend_that_is_gone_is_forgotten_and_the_rest_counts() -> No
     entry = {**GOOD, "drained": ["api-9", "api-1"]}
     saved, dropped = parse_state(text_of(entry), [service(MajorMinor())])
 
-    assert saved["api"].drained == frozenset({"api-1"})
+    assert saved["api"].drained == {"api-1": ""}
     assert dropped == ("api/api-9: was drained, no longer configured",)
 
 
@@ -366,6 +367,15 @@ def test_what_another_address_advertised_is_forgotten_and_the_rest_counts() -> N
     )
 
 
+def test_who_has_drained_a_backend_is_kept_and_earlier_releases_read_the_rest() -> None:
+    one = service(MajorMinor())
+    saved = SavedState(SAVED.versions, drained={"api-1": "roll 1a2b3c4d"})
+    text = format_state(Snapshot.configured([one], now=0.0, saved={"api": saved}))
+
+    assert json.loads(text)["services"]["api"]["drained"] == ["api-1"]
+    assert parse_state(text, [one]).saved["api"].drained == {"api-1": "roll 1a2b3c4d"}
+
+
 def test_several_services_each_in_its_own_versions() -> None:
     backend = Backend("api-1", "127.0.0.1", 1)
     services = [
@@ -377,9 +387,7 @@ def test_several_services_each_in_its_own_versions() -> None:
         "metal": SavedState(
             VersionSet.between(Version(1, 1), Version(1, 90)), Version(1, 58), policy=guaranteed
         ),
-        "cook": SavedState(
-            VersionSet.between(Version(0), Version(2)), None, frozenset({"api-1"}), guaranteed
-        ),
+        "cook": SavedState(VersionSet.between(Version(0), Version(2)), None, {"api-1": ""}, guaranteed),
     }
     text = format_state(Snapshot.configured(services, now=0.0, saved=saved))
 

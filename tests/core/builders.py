@@ -196,7 +196,9 @@ def observed(fleet: Fleet, results: Mapping[str, Advertisement | None], name: st
 
 def drain(fleet: Fleet, *names: str, service: str = "toy") -> Fleet:
     before = fleet.member_sets[service]
-    after = tuple(replace(member, drained=member.backend.name in names) for member in before.all)
+    after = tuple(
+        replace(member, drained_by="" if member.backend.name in names else None) for member in before.all
+    )
     return Fleet(MappingProxyType({**fleet.member_sets, service: replace(before, all=after)}))
 
 

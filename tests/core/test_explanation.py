@@ -58,7 +58,8 @@ def snapshot(
         fleet = fleet.observe("baremetal", name, fact)
     members = MemberSet(
         tuple(
-            replace(each, drained=each.backend.name in drained) for each in fleet.member_sets["baremetal"].all
+            replace(each, drained_by="" if each.backend.name in drained else None)
+            for each in fleet.member_sets["baremetal"].all
         )
     )
     return first.with_fleet(Fleet(MappingProxyType({"baremetal": members})), 0.0)

@@ -228,9 +228,7 @@ def test_saved_state_applies_before_the_first_probe() -> None:
     it.drain("b")
     saved = it.snapshot.saved()["toy"]
     advertised = {name: SavedAdvertisement(f"http://{name}.test:80", UPTO_9) for name in ("a", "b")}
-    assert saved == SavedState(
-        UPTO_9.versions, v("1.7"), frozenset({"b"}), (Policy.GUARANTEED, None), advertised
-    )
+    assert saved == SavedState(UPTO_9.versions, v("1.7"), {"b": ""}, (Policy.GUARANTEED, None), advertised)
 
     again = Timeline(service("a", "b", stabilization=STABILIZATION), saved)
 

@@ -26,7 +26,8 @@ def member(
     weight: int = 1,
     drained: bool = False,
 ) -> Member:
-    return Member("toy", backend(name, weight=weight), advertisement or upto(9), failures, drained)
+    by = "" if drained else None
+    return Member("toy", backend(name, weight=weight), advertisement or upto(9), failures, by)
 
 
 def random_bits_of(count: int = 4000) -> list[int]:
@@ -134,11 +135,11 @@ SETS = st.lists(
     max_size=4,
 ).map(lambda sets: VersionSet.of(one for versions in sets for one in versions.ranges))
 MEMBERS = st.lists(
-    st.tuples(st.none() | SETS.map(Advertisement), st.integers(0, 3), st.booleans()), max_size=6
+    st.tuples(st.none() | SETS.map(Advertisement), st.integers(0, 3), st.none() | st.just("")), max_size=6
 ).map(
     lambda drawn_members: [
-        Member("toy", backend(f"b{number}"), advertisement, failures, drained)
-        for number, (advertisement, failures, drained) in enumerate(drawn_members)
+        Member("toy", backend(f"b{number}"), advertisement, failures, by)
+        for number, (advertisement, failures, by) in enumerate(drawn_members)
     ]
 )
 

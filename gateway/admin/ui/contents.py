@@ -297,6 +297,7 @@ def _note(status: BackendStatus) -> str:
     """Describes what keeps requests from a backend, without seconds, which would change all the time."""
     member, leaves_at, ejection = status.member, status.leaves_at, status.ejection
     notes = (
+        f"drained by {member.drained_by}" if member.drained_by else "",
         "" if leaves_at is None else f"leaves at {_clock(leaves_at)}",
         "" if ejection is None else f"ejected until {_clock(ejection.until)}: {ejection.reason}",
         member.unhealthy or "",

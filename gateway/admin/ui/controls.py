@@ -25,6 +25,7 @@ from gateway.admin.context import AdminContext
 from gateway.admin.ui.access import CALLER, DONE, service_path, set_session
 from gateway.admin.ui.page_responses import PageResponses, read_form, read_query, redirection
 from gateway.admin.ui.sessions import Notice, Session, Sessions
+from gateway.core.fleet.fleet import Drain
 from gateway.core.fleet.snapshot import ServiceView
 
 NOT_AUTHENTICATED: Final = "to pin and drain from this page, set `admin.token`"
@@ -150,8 +151,8 @@ class _Controls:
             case "unpin":
                 return await commands.unpin(self._context, wish.service)
             case verb:
-                drained = verb == "drain"
-                return await commands.set_drained(self._context, wish.service, wish.backend, drained=drained)
+                drain = Drain(wish.backend, drained=verb == "drain")
+                return await commands.set_drained(self._context, wish.service, drain)
 
 
 async def _shown(

@@ -30,6 +30,9 @@ from gateway.core.decision.operations import Operation
 from gateway.core.fleet.service import Service
 from gateway.core.versions.version import Scheme
 
+DRAINED: Final = "drained"
+DRAINED_BY: Final = "drained_by"
+
 _MAX_TEXT: Final = 200
 """Largest length of a name, host, release, or digest, in characters."""
 _MAX_BACKEND: Final = 255
@@ -145,9 +148,11 @@ def read_replica_info(text: str) -> ReplicaInfo:
     return ReplicaInfo(*(str(found.get(name, ""))[:_MAX_TEXT] for name in ReplicaInfo._fields))
 
 
-def write_names(names: frozenset[str]) -> str:
-    """Format the names of drained backends for the store."""
-    return _text(sorted(names))
+def write_drains(drained: Mapping[str, str]) -> Mapping[str, str]:
+    """Format the names of drained backends for the store, and the names given with drains, by key. Earlier
+    releases read only the first, and write it alone."""
+    by = {backend: name for backend, name in drained.items() if name}
+    return {key: _text(own) for key, own in ((DRAINED, sorted(drained)), (DRAINED_BY, by)) if own}
 
 
 def read_names(text: str) -> frozenset[str] | None:
@@ -159,6 +164,15 @@ def read_names(text: str) -> frozenset[str] | None:
     if isinstance(found, list) and all(isinstance(each, str) for each in found):
         return frozenset(found)
     return None
+
+
+def read_given_names(text: str) -> Mapping[str, str]:
+    """Parse the names that were given with drains, by backend. Whatever cannot be read is no name."""
+    try:
+        found = read_json(text)
+    except UnreadableRecord:
+        found = None
+    return {key: str(name) for key, name in found.items()} if isinstance(found, dict) else {}
 
 
 def raised_text(raised: Raised, scheme: Scheme) -> str:

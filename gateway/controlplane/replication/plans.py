@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, final
 
-from gateway.controlplane.replication.entries import raised_text, write_names
+from gateway.controlplane.replication.entries import DRAINED, DRAINED_BY, raised_text, write_drains
 from gateway.controlplane.replication.membership import Membership
-from gateway.controlplane.replication.reading import DOC, DRAINED, GONE, PIN, RAISED, Beat, Reading
+from gateway.controlplane.replication.reading import DOC, GONE, PIN, RAISED, Beat, Reading
 from gateway.controlplane.stores.store import NothingNewer, Transaction, Unchanged
 from gateway.core.agreement.attachment import may_end_registration, may_remove
 from gateway.core.agreement.ladder import awaited
@@ -210,24 +210,26 @@ def written_command(
 ) -> Transaction | None:
     """Make the transaction that gives a command to all replicas; None: it is there already. If the names of
     drained backends cannot be read, those that are drained here replace them."""
-    scheme = reading.service.dialect.scheme
+    scheme, texts = reading.service.dialect.scheme, dict[str, str | None]()
     if isinstance(command, Pin):
-        key = reading.key(PIN)
-        text = None if command.ceiling is None else scheme.format(command.ceiling)
+        texts[PIN] = None if command.ceiling is None else scheme.format(command.ceiling)
     elif isinstance(command, Raise):
-        key, raised = reading.key(RAISED), reading.raised.commanded(command.floor)
+        raised = reading.raised.commanded(command.floor)
         if command.floor is not None:
             return _raised(reading, raised)
-        text = None if raised == NOT_RAISED else raised_text(raised, scheme)
+        texts[RAISED] = None if raised == NOT_RAISED else raised_text(raised, scheme)
     else:
-        key, one = reading.key(DRAINED), {command.backend}
-        before = _drained(members) if DRAINED in reading.unclear else reading.drained
-        names = before | one if command.drained else before - one
-        text = write_names(names) if names else None
-    guard = Unchanged(key, reading.revision_of(key))
-    if text is not None:
-        return Transaction((guard,), {key: text})
-    return Transaction((guard,), {reading.key(GONE): replica}, (key,)) if key in reading else None
+        drained = {**(members.drained if DRAINED in reading.unclear else reading.drained)}
+        drained.pop(command.backend, None)
+        if command.drained:
+            drained[command.backend] = command.by
+        texts = {DRAINED: None, DRAINED_BY: None, **write_drains(drained)}
+    guards = tuple(Unchanged(key, reading.revision_of(key)) for key in map(reading.key, texts))
+    puts = {reading.key(name): text for name, text in texts.items() if text is not None}
+    deletes = tuple(key for key in map(reading.key, texts) if key in reading and key not in puts)
+    if deletes:
+        puts[reading.key(GONE)] = replica
+    return Transaction(guards, puts, deletes) if puts else None
 
 
 def _raised(reading: Reading, raised: Raised) -> Transaction:
@@ -244,10 +246,4 @@ def own_commands(members: MemberSet, scheme: Scheme) -> Mapping[str, str]:
     words = {} if members.pin is None else {PIN: scheme.format(members.pin)}
     if members.raised != NOT_RAISED:
         words[RAISED] = raised_text(members.raised, scheme)
-    if drained := _drained(members):
-        words[DRAINED] = write_names(drained)
-    return words
-
-
-def _drained(members: MemberSet) -> frozenset[str]:
-    return frozenset(member.backend.name for member in members.all if member.drained)
+    return {**words, **write_drains(members.drained)}

@@ -14,9 +14,12 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, final
 
 from gateway.controlplane.replication.entries import (
+    DRAINED,
+    DRAINED_BY,
     LiveEntry,
     ReplicaInfo,
     raised_of,
+    read_given_names,
     read_json,
     read_live,
     read_names,
@@ -41,7 +44,6 @@ from gateway.core.versions.version import Scheme, Version
 DOC: Final = "doc"
 PIN: Final = "pin"
 RAISED: Final = "raised"
-DRAINED: Final = "drained"
 GONE: Final = "gone"
 PROBE: Final = "probe"
 """Key that is written to ask all replicas for probes of the service; its revision is the question."""
@@ -86,7 +88,8 @@ class Reading:
     """Reason why the agreed record cannot be followed, a sentence; empty: it can."""
     pin: Version | None
     raised: Raised
-    drained: frozenset[str]
+    drained: Mapping[str, str]
+    """Names of the drained backends, each with the name that was given for that, if any."""
     unclear: tuple[str, ...]
     """Unreadable keys among `pin`, `raised` and `drained`: a replica that cannot read them takes no step."""
     live: Mapping[str, LiveEntry]
@@ -177,8 +180,11 @@ def read_service(
                 unreadable.append(name.removeprefix(LIVE))
         elif name.startswith(KNOWN):
             known[name.removeprefix(KNOWN)] = read_replica_info(entry.text)
-        elif name not in {GONE, PROBE}:
+        elif name not in {GONE, PROBE, DRAINED_BY}:
             foreign.append(prefix + name)
+    drains, by = entries.get(DRAINED), entries.get(DRAINED_BY)
+    # An earlier release writes the first key alone: then it is unknown who has drained what.
+    names = read_given_names(by.text) if drains and by and drains.revision == by.revision else {}
     return Reading(
         service=service,
         prefix=prefix,
@@ -189,7 +195,7 @@ def read_service(
         problem=problem,
         pin=commands.get(PIN),
         raised=commands.get(RAISED) or NOT_RAISED,
-        drained=commands.get(DRAINED) or frozenset(),
+        drained={each: names.get(each, "") for each in sorted(commands.get(DRAINED) or ())},
         unclear=tuple(sorted(name for name, command in commands.items() if command is None)),
         live=live,
         unreadable=tuple(unreadable),

@@ -25,6 +25,7 @@ from uuid import uuid4
 
 from gateway.controlplane.replication.clocks import Clocks, system_clocks
 from gateway.controlplane.replication.entries import (
+    DRAINED,
     ReplicaInfo,
     read_sight,
     write_beat,
@@ -44,7 +45,7 @@ from gateway.controlplane.replication.plans import (
     own_commands,
     written_command,
 )
-from gateway.controlplane.replication.reading import DRAINED, PIN, PROBE, RAISED, Reading, Readings
+from gateway.controlplane.replication.reading import PIN, PROBE, RAISED, Reading, Readings
 from gateway.controlplane.replication.reports import make_report
 from gateway.controlplane.replication.saving import Saving
 from gateway.controlplane.sight import ANSWERED_FOR, Sight, Sights
@@ -365,9 +366,10 @@ class Replication:
         if RAISED not in reading.unclear and members.raised != reading.raised:
             self._snapshot_holder.apply(me.service, Raise(reading.raised.floor, reading.raised))
         for member in members.all if DRAINED not in reading.unclear else ():
-            drained = member.backend.name in reading.drained
-            if member.drained is not drained:
-                self._snapshot_holder.apply(me.service, Drain(member.backend.name, drained))
+            by = reading.drained.get(member.backend.name)
+            if member.drained_by != by:
+                command = Drain(member.backend.name, drained=by is not None, by=by or "")
+                self._snapshot_holder.apply(me.service, command)
 
     def _adopt_all(self) -> None:
         now = self._clocks.boot_time()

@@ -94,6 +94,8 @@ def format_state(
         }
         if saved.raised != NOT_RAISED:  # an earlier release drops it: it offers everything
             entry["raised"] = write_raised(saved.raised, dialect.scheme)
+        if by := {backend: by for backend, by in saved.drained.items() if by}:
+            entry["drained_by"] = by
         if saved.negotiates_legacy:
             entry["legacy"] = "refuse"
         if record is not None:
@@ -166,16 +168,16 @@ def _fitting(state: SavedState, service: Service) -> tuple[SavedState, list[str]
     urls |= {backend.name: backend.url for backend in service.backends}
     gone = [
         f"{service.name}/{_quoted(backend)}: was drained, no longer configured"
-        for backend in sorted(state.drained - urls.keys())
+        for backend in sorted(state.drained.keys() - urls.keys())
     ]
     moved = {name for name, known in state.advertisements.items() if urls.get(name) != known.url}
     gone += [
         f"{service.name}/{_quoted(backend)}: what it advertised, "
         + ("it has another address now" if backend in urls else "no longer configured")
-        for backend in sorted(moved - (state.drained - urls.keys()))
+        for backend in sorted(moved - (state.drained.keys() - urls.keys()))
     ]
     advertisements = {name: known for name, known in state.advertisements.items() if name not in moved}
-    drained = frozenset(state.drained & urls.keys())
+    drained = {name: by for name, by in state.drained.items() if name in urls}
     return replace(state, drained=drained, advertisements=advertisements), gone
 
 
@@ -240,6 +242,8 @@ def _is_entry(entry: object) -> bool:
         _has(entry, dialect=str, scheme=list, versions=list, policy=str | None, at_least=str | None)
         and _has(entry, cut=bool, pin=str | None, drained=list, advertisements=dict)
         and all(isinstance(name, str) for name in entry["drained"])
+        and isinstance(by := entry.get("drained_by", {}), dict)
+        and all(isinstance(each, str) for each in by.values())
         and all(map(_is_range, entry["versions"]))
         and all(map(_is_advertisement, entry["advertisements"].values()))
     )
@@ -300,7 +304,7 @@ def _saved_state(
     return SavedState(
         versions,
         pin,
-        frozenset(entry["drained"]),
+        {backend: entry.get("drained_by", {}).get(backend, "") for backend in entry["drained"]},
         policy,
         advertisements,
         cut=entry["cut"],

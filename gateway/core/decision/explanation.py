@@ -428,7 +428,7 @@ def _reason(member: Member, resolution: Resolution, scheme: Scheme) -> tuple[Exc
         error = f" ({member.error})" if member.error else ""
         return ExclusionReason.UNKNOWN, f"its versions are not known yet{error}"
     if member.drained:
-        return ExclusionReason.DRAINED, "drained by an operator"
+        return ExclusionReason.DRAINED, f"drained by {member.drained_by or 'an operator'}"
     if member.absent:
         return ExclusionReason.LEAVING, member.error or ""
     transparent = resolution.view.offer.transparent

@@ -169,7 +169,8 @@ class Member:
     advertisement: Advertisement | None = None
     failures: int = 0
     """Failed probes of the member in a row, capped at the last row of `FRESHNESS_AFTER_FAILURES`."""
-    drained: bool = False
+    drained_by: str | None = None
+    """Name that was given with the drain, empty if none was; None: the member is not drained."""
     scheme_id: tuple[object, ...] = ()
     """Dialect and scheme in which `advertisement` was read. In another one it has no meaning."""
     probe_error: str | None = None
@@ -193,6 +194,7 @@ class Member:
     """Time at which the request was sent that brought `advertisement`."""
     connect_failed_at: float = field(default=NEVER, compare=False)
     """Time at which the connection failed. An older probe does not clear it."""
+    drained: bool = field(init=False, default=False)
     key: str = field(init=False, default="")
     """Key of the member, unique in the gateway: `service/backend`."""
     weight: int = field(init=False, default=1)
@@ -203,6 +205,7 @@ class Member:
 
     def __post_init__(self) -> None:
         """Compute the member's derived attributes, which every request reads."""
+        object.__setattr__(self, "drained", self.drained_by is not None)
         object.__setattr__(self, "key", f"{self.service}/{self.backend.name}")
         object.__setattr__(self, "weight", self.backend.weight)
         object.__setattr__(self, "bound", self.backend.bound)

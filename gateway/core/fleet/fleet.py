@@ -136,6 +136,8 @@ class Drain:
 
     backend: str
     drained: bool = True
+    by: str = ""
+    """Name of who drains it, for people and to tell drains apart; empty: not given."""
 
 
 OperatorCommand: TypeAlias = Pin | Raise | Drain
@@ -197,11 +199,12 @@ class Fleet:
                 commanded = replace(members, pin=ceiling)
             case Raise(floor, raised):
                 commanded = replace(members, raised=raised or members.raised.commanded(floor))
-            case Drain(backend, drained):
+            case Drain(backend, drained, by):
                 at = members.positions.get(backend)
-                if at is None or members.all[at].drained is drained:
+                if at is None:
                     return self
-                commanded = members.with_members({at: replace(members.all[at], drained=drained)})
+                by_whom = by if drained else None
+                commanded = members.with_members({at: replace(members.all[at], drained_by=by_whom)})
             case _:
                 assert_never(command)
         return self if commanded.knows_the_same(members) else self._with({service: commanded})
@@ -236,7 +239,7 @@ def _member(service: Service, backend: Backend, before: MemberSet) -> Member:
         service.name,
         backend,
         None if backend.declared is None else Advertisement(backend.declared),
-        drained=known is not None and known.drained,
+        drained_by=None if known is None else known.drained_by,
         scheme_id=service.scheme_id,
         unhealthy=unhealthy,
     )
@@ -344,7 +347,7 @@ def _probed(member: Member, fact: ProbeSucceeded) -> Member:
         member.backend,
         known,
         failures=0,
-        drained=member.drained,
+        drained_by=member.drained_by,
         scheme_id=member.scheme_id,
         probe_error=None,
         connect_failed=connect_failed,

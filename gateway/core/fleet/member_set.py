@@ -107,6 +107,11 @@ class MemberSet:
         known = [summary.legacy for summary in self.by_summary if summary.advertised is not None]
         return bool(known) and all(known)
 
+    @property
+    def drained(self) -> Mapping[str, str]:
+        """Names of the drained backends, each with the name that was given for that, or an empty one."""
+        return {each.backend.name: each.drained_by for each in self.all if each.drained_by is not None}
+
     def member(self, backend: str) -> Member | None:
         at = self.positions.get(backend)
         return None if at is None else self.all[at]

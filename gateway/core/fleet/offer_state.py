@@ -183,8 +183,8 @@ class SavedState:
 
     versions: VersionSet = NO_VERSIONS
     pin: Version | None = None
-    drained: frozenset[str] = frozenset()
-    """Names of the backends that an operator has drained."""
+    drained: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Names of the backends that an operator has drained, each with the name given for that, if any."""
     policy: tuple[Policy, AtLeast | None] | None = None
     """Policy under which `versions` were offered, with its number; None: unknown."""
     advertisements: Mapping[str, SavedAdvertisement] = field(default_factory=lambda: MappingProxyType({}))

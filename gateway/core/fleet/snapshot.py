@@ -413,7 +413,7 @@ def _saved(view: ServiceView, members: MemberSet) -> SavedState:
         versions=offer_state.versions,
         pin=members.pin,
         raised=members.raised,
-        drained=frozenset(member.backend.name for member in members.all if member.drained),
+        drained=members.drained,
         policy=service.policy_and_number,
         advertisements=MappingProxyType(advertisements),
         cut=cut,
@@ -512,8 +512,8 @@ def _restored(members: MemberSet, service: Service, saved: SavedState, now: floa
     ]
     fleet = Fleet({name: members}).observe_all(facts).fleet
     fleet = fleet.apply(name, Pin(saved.pin)).apply(name, Raise(saved.raised.floor, saved.raised))
-    for backend_name in sorted(saved.drained):
-        fleet = fleet.apply(name, Drain(backend_name))
+    for backend_name, by in saved.drained.items():
+        fleet = fleet.apply(name, Drain(backend_name, by=by))
     return fleet.member_sets[name]
 
 
