@@ -151,16 +151,11 @@ def enable(view: ServiceView, member: Member) -> str:
     )
 
 
-def share(count: int, total: int) -> str:
-    """Writes a share as `14 %`; as `no`, `less than 1 %` or `more than 99 %` if rounding would be untrue."""
-    if not count:
-        return "no"
-    if count == total:
-        return "100 %"
-    percent = 100.0 * count / total
-    if percent < 1.0:
-        return "less than 1 %"
-    return "more than 99 %" if percent > 99.0 else f"{percent:.0f} %"
+def share(part: float) -> str:
+    """Writes a share for people: `14 %`; `< 1 %` or `> 99 %` if rounding would be untrue."""
+    if 0.0 < part < 0.01:
+        return "< 1 %"
+    return f"{100.0 * part:.0f} %" if part <= 0.99 or part == 1.0 else "> 99 %"
 
 
 def _after(view: ServiceView, command: Drain) -> MemberSet:
@@ -182,10 +177,10 @@ def _changes(view: ServiceView, after: VersionSet, last_hour: LastHour) -> Itera
 
 def _asked(count: int, last_hour: LastHour) -> str:
     """Writes a share of requests as `14 % of the last hour's requests`."""
-    part = share(count, last_hour.total)
-    if last_hour.is_whole:
-        return "no request of the last hour" if not count else f"{part} of the last hour's requests"
-    return "no request since the start" if not count else f"{part} of the requests since the start"
+    if not count:
+        return f"no request {'of the last hour' if last_hour.is_whole else 'since the start'}"
+    whose = "the last hour's requests" if last_hour.is_whole else "the requests since the start"
+    return f"{share(count / last_hour.total)} of {whose}"
 
 
 def _later(view: ServiceView, after: MemberSet) -> Iterable[str]:

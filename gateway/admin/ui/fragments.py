@@ -4,7 +4,7 @@ those that have changed. Pure: values of `model` in, values out; `rendering` mak
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
@@ -106,23 +106,21 @@ def _events(events: tuple[EventRow, ...], now: float, *, with_service: bool) -> 
 
 
 def axis_labels(labels: tuple[Tick, ...]) -> tuple[AxisLabel, ...]:
-    """Chooses the labels of an axis that have room, those of its ends first."""
-    ends = {labels[0], labels[-1]} if labels else set()
-    ranked = sorted(labels, key=lambda each: each not in ends)
-    narrow = _with_room(ranked, NARROW_AXIS)
-    wide = _with_room(sorted(ranked, key=lambda each: each not in narrow), WIDE_AXIS)
+    """Chooses the labels of an axis that have room, the first ones first."""
+    narrow = _with_room(labels, NARROW_AXIS)
+    wide = _with_room(dict.fromkeys((*narrow, *labels)), WIDE_AXIS)
     return tuple(AxisLabel(each.at, each.text, _anchor(each), each not in narrow) for each in sorted(wide))
 
 
-def _with_room(labels: list[Tick], width: float) -> list[Tick]:
+def _with_room(labels: Iterable[Tick], width: float) -> list[Tick]:
     """Chooses labels in their order while there is room on an axis of `width` pixels."""
-    chosen: list[Tick] = []
+    chosen: dict[Tick, tuple[float, float]] = {}
     for label in labels:
         begin, end = _ends(label, width)
-        others = [_ends(each, width) for each in chosen]
+        others = chosen.values()
         if all(end + GAP <= other_begin or other_end + GAP <= begin for other_begin, other_end in others):
-            chosen.append(label)
-    return chosen
+            chosen[label] = begin, end
+    return list(chosen)
 
 
 def _ends(label: Tick, width: float) -> tuple[float, float]:

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from gateway.admin import views
 from gateway.admin.ui.model import HealthCard
-from gateway.admin.ui.offer import cut, duration, without_address
-from gateway.controlplane.change_log import is_blocked, reason_held, unserved, why_unserved
+from gateway.admin.ui.offer import cut, duration, held, without_address
+from gateway.controlplane.change_log import is_blocked, unserved, why_unserved
 from gateway.core.days import DAY
 from gateway.core.fleet.backend import Freshness, Member, MemberSummary
 from gateway.core.fleet.member_set import MemberSet
@@ -170,25 +170,12 @@ def _offer(service: ServiceStatus) -> Iterator[Problem]:
     if offer.transparent:
         return
     if is_blocked(view):
-        yield Problem(BAD, f"nothing is offered: {reason_held(view, service.gateway.monotonic)}")
+        yield Problem(BAD, f"nothing is offered: {held(service)}")
     elif not offer.versions:
-        yield Problem(BAD, f"nothing is offered, requests get 503: {_why_nothing(view.members)}")
+        yield Problem(BAD, f"nothing is offered, requests get 503: {held(service)}")
     elif missing := unserved(view):
         level = BAD if missing == offer.versions else ATTENTION
         yield Problem(level, cut(why_unserved(view, missing)))
-
-
-def _why_nothing(members: MemberSet) -> str:
-    summaries = [group.summary for group in members.groups]
-    if not summaries:
-        return "there is no backend"
-    if all(summary.drained for summary in summaries):
-        return "every backend is drained"
-    if not any(summary.probed for summary in summaries):
-        return "no probe has ended yet"
-    if all(summary.advertised is None for summary in summaries):
-        return "no backend has reported its versions yet"
-    return "the first offer is not made yet"
 
 
 def _some(

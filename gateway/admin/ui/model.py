@@ -170,6 +170,7 @@ class ServicePage(NamedTuple):
     guaranteed: str
     reachable: str
     labels: tuple[Tick, ...]
+    """Labels of the axis of versions, the most important first."""
     backends: tuple[BackendRow, ...]
     groups: tuple[BackendGroup, ...]
     """Groups of backends with the same versions; empty: there are too few backends."""

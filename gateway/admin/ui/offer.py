@@ -14,7 +14,8 @@ from typing import Final, assert_never, final
 
 from gateway.admin.effects import beneath
 from gateway.admin.ui.model import Bar, OfferCard
-from gateway.controlplane.change_log import is_blocked, reason_held, unserved
+from gateway.controlplane.change_log import reason_held, unserved
+from gateway.core.fleet.member_set import MemberSet
 from gateway.core.fleet.offer import HeldRule, Offer
 from gateway.core.fleet.service import Policy, Service
 from gateway.core.fleet.snapshot import ServiceView
@@ -35,9 +36,6 @@ MAX_TEXT: Final = 300
 
 MAX_BARS: Final = 60
 """Maximum bars for one set of versions: more cannot be distinguished."""
-
-ROOM: Final = 0.06
-"""Minimum distance of two labels on the axis of versions, as a share of it."""
 
 _ADDRESS: Final = re.compile(r"(?: to|; check) \S+?(?=: )")
 
@@ -107,15 +105,11 @@ class Drawing:
         )
 
     def labels(self, offered: VersionSet) -> tuple[Tick, ...]:
-        """Chooses the labels of the axis: its ends and those of the offer, then others that have room."""
+        """Orders the labels of the axis: those of its ends, of the offer's ends, then all others."""
         ticks = self.axis.ticks(self.scheme)
         ends = [self.axis.at(end) for end in ((offered.highest, offered.lowest) if offered else ())]
         first = [tick for tick in ticks if tick.at in ends]
-        chosen: list[Tick] = []
-        for tick in (*ticks[:1], *ticks[-1:], *sorted(first, reverse=True), *ticks):
-            if all(abs(tick.at - other.at) >= ROOM for other in chosen):
-                chosen.append(tick)
-        return tuple(sorted(chosen))
+        return tuple(dict.fromkeys((*ticks[:1], *ticks[-1:], *sorted(first, reverse=True), *ticks)))
 
 
 def offer_card(service: ServiceStatus, drawing: Drawing) -> OfferCard:
@@ -193,8 +187,6 @@ def held(service: ServiceStatus) -> str:
     """Describes what holds the offer, or why there is none; empty: nothing holds it."""
     view, now, agreement = service.view, service.gateway.monotonic, service.gateway.agreement
     rule = view.offer.held.rule
-    if is_blocked(view):
-        return reason_held(view, now)
     if rule is HeldRule.STABILIZATION:
         return _waits(view, now)
     if rule is HeldRule.AGREEMENT:
@@ -202,9 +194,19 @@ def held(service: ServiceStatus) -> str:
         return waits or "the next step waits until all replicas and their workers have acknowledged it"
     if rule is not None:
         return reason_held(view, now)
-    if not view.offer.versions:
-        return "no backend in service has reported a version"
-    return ""
+    return "" if view.offer.versions or view.offer.transparent else _why_nothing(view.members)
+
+
+def _why_nothing(members: MemberSet) -> str:
+    if not members.all:
+        return "there is no backend"
+    if all(summary.drained for summary in members.by_summary):
+        return "every backend is drained"
+    if not any(summary.probed for summary in members.by_summary):
+        return "no probe has ended yet"
+    if all(summary.advertised is None for summary in members.by_summary):
+        return "no backend has reported its versions yet"
+    return "the first offer is not made yet"
 
 
 def _waits(view: ServiceView, now: float) -> str:

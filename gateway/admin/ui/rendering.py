@@ -14,6 +14,7 @@ from typing import Any, Final, final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from gateway.admin.effects import share
 from gateway.admin.ui.fragments import Fragment
 from gateway.core.usage.summary import asked_for
 from gateway.runtime.compiled import build_info
@@ -84,13 +85,6 @@ def short(text: str) -> str:
 def percent(part: float) -> str:
     """Writes a share of the width of a drawing as an attribute: `12.34%`."""
     return f"{100.0 * part:.2f}%"
-
-
-def share(part: float) -> str:
-    """Writes a share for people: `14 %`."""
-    if 0.0 < part < 0.01:
-        return "< 1 %"
-    return f"{100.0 * part:.0f} %" if part <= 0.99 or part == 1.0 else "> 99 %"
 
 
 def per_second(rate: float) -> str:
