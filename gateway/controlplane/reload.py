@@ -107,11 +107,6 @@ class Reloader:
         """Hash, load time and last error of the configuration in force, for `/status`."""
 
     @property
-    def reloading(self) -> bool:
-        """Whether a reload is under way."""
-        return self._lock.locked()
-
-    @property
     def held(self) -> bool:
         """Whether all reloads are refused at the moment."""
         return bool(self._held)

@@ -57,7 +57,8 @@ class History(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
-        self._last = 0
+        self.last = 0
+        """Number of the newest event; 0: no event yet."""
         self._all: deque[Event] = deque(maxlen=EVENTS)
         self._about_none: deque[Event] = deque(maxlen=EVENTS)
         self._about: OrderedDict[str, deque[Event]] = OrderedDict()
@@ -74,9 +75,9 @@ class History(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Keeps one log record as an event, under the lock that `handle` holds. Never raises."""
         service, backend = _subject(record, "service"), _subject(record, "backend")
-        self._last += 1
+        self.last += 1
         event = Event(
-            number=self._last,
+            number=self.last,
             at=record.created,
             level=record.levelno,
             logger=record.name,
@@ -88,11 +89,6 @@ class History(logging.Handler):
         )
         self._all.append(event)
         self._events_of(service).append(event)
-
-    @property
-    def last(self) -> int:
-        """Number of the newest event; 0: no event yet."""
-        return self._last
 
     def latest(self) -> tuple[Event, ...]:
         """Returns the last events of the process, the newest first."""

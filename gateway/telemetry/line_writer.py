@@ -77,7 +77,8 @@ class LineWriter:
         self._waiting = 0
         self._dropping = self._started = self._stopping = False
         self._thread: threading.Thread | None = None
-        self._dropped = 0
+        self.dropped = 0
+        """Number of lines so far that were dropped or could not be written."""
         self._turn = threading.Lock() if self._path or not os.path.sameopenfile(1, 2) else _SAME_STREAM
         self._torn = False
         """Whether the last line that was written was cut short."""
@@ -85,11 +86,6 @@ class LineWriter:
         self._failed = False
         self._error = ""
         """Error of the last write that lost lines; empty: they are lost because the reader has stopped."""
-
-    @property
-    def dropped(self) -> int:
-        """Number of lines so far that were dropped or could not be written."""
-        return self._dropped
 
     def start(self) -> None:
         """Allows the thread to start, at the first line: a process that still forks must not own one."""
@@ -134,7 +130,7 @@ class LineWriter:
 
     def _drop(self, lines: bytes) -> None:
         number = lines.count(b"\n")
-        self._dropped += number
+        self.dropped += number
         if self._queue and isinstance(last := self._queue[-1], int):
             self._queue[-1] = last + number
         else:
@@ -176,7 +172,7 @@ class LineWriter:
         lost = self._write(lines)
         with self._changed:
             self._waiting -= len(lines)
-            self._dropped += lost
+            self.dropped += lost
         self._lost += lost
         if self._lost and not self._failed:
             self._report_lost()

@@ -112,10 +112,6 @@ class RequestRecord:
         """Well-formed request id in the response; empty: there is none, or it was not read."""
         return self.response_id.decode() if is_plain_id(self.response_id) else ""
 
-    @response_request_id.setter
-    def response_request_id(self, request_id: str) -> None:
-        self.response_id = request_id.encode()
-
     @property
     def trace_id(self) -> str:
         """Trace id (W3C Trace Context), 32 hexadecimal digits; empty: there is none, or it was not read."""
@@ -125,11 +121,6 @@ class RequestRecord:
     def target(self) -> str:
         """Request target as received; escape it before showing it (threats O8)."""
         return self.head.target.decode("ascii")
-
-    @property
-    def certificate(self) -> ClientCertificate | None:
-        """Certificate of the client; None: it has shown none."""
-        return self.peer.certificate
 
     @property
     def client(self) -> str:

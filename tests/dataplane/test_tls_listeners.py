@@ -187,9 +187,9 @@ async def test_a_client_with_a_certificate_is_known_to_the_log_and_the_backend(
         assert not request.every("x-client-cert")
         assert not request.every("client_cert")
     record = await gateway.recorded()
-    assert record.certificate is not None
-    assert record.certificate.subject == "CN=alice"
-    assert record.certificate.fingerprint == certificate.fingerprint(SHA256()).hex()
+    assert record.peer.certificate is not None
+    assert record.peer.certificate.subject == "CN=alice"
+    assert record.peer.certificate.fingerprint == certificate.fingerprint(SHA256()).hex()
 
 
 async def test_without_forwarding_backends_get_no_certificate(testbed: Testbed, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ async def test_where_a_listener_writes_it_nobody_else_does(testbed: Testbed, tmp
     await gateway.request(GET[:-2] + b"Client-Cert: :eA==:\r\n\r\n")
 
     assert not backend.requests[0].every("client-cert")
-    assert (await gateway.recorded()).certificate is None
+    assert (await gateway.recorded()).peer.certificate is None
 
 
 @pytest.mark.parametrize("kind", ["none", "foreign", "expired"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.decision.decision import NegotiationResult
@@ -61,7 +61,7 @@ def record(
     """A served request; every field may differ."""
     received = Received(method, target.encode("ascii"), client, (), None, host, user_agent)
     sample = RequestRecord(received, received)
-    fields = {
+    fields: dict[str, Any] = {
         "service": "baremetal",
         "backend": "old",
         "status": 200,
@@ -80,7 +80,9 @@ def record(
     }
     if trace_id:
         sample.traceparent = f"00-{trace_id}-00f067aa0ba902b7-01".encode()
-    for name, value in {**fields, **differing}.items():
+    fields |= differing
+    sample.response_id = fields.pop("response_request_id").encode()
+    for name, value in fields.items():
         setattr(sample, name, value)
     return sample
 

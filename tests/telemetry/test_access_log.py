@@ -101,7 +101,7 @@ def test_a_line_has_the_fields_of_the_table_in_its_order(tmp_path: Path) -> None
         sample.requested, sample.result = RequestedKind.EXACT, NegotiationResult.SERVED
         sample.backend_seconds, sample.status = 0.1, 200
         sample.client_name = "nova-cron"
-        sample.request_id = sample.response_request_id = "req-1"
+        sample.request_id, sample.response_id = "req-1", b"req-1"
         sample.traceparent = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
         log.record(sample)
         log.close()

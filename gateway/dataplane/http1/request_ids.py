@@ -76,7 +76,7 @@ class RequestIdSource:
         if not request_id:
             made = f"{ids.prefix}{self._worker}{next(self._numbers):012x}"
             request_id = record.request_id = _given(request, ids) or made
-        record.response_request_id = request_id
+        record.response_id = request_id.encode()
         if dialect is None:
             return response.with_headers((PLAIN_IDS.request_header, request_id))
         response = dialect.write_request_id(response, request_id)
