@@ -6,7 +6,6 @@ brings it, is not logged: `check` warns of what has passed. Replicas raise floor
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from gateway.core.days import DAY
 from gateway.core.fleet.calendar import Entry, calendar
 from gateway.core.fleet.fleet import Raise
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.runtime.timer import Timer
 from gateway.telemetry.process_log import about
 
 INTERVAL: Final = 60.0
@@ -40,12 +40,11 @@ class CalendarWatch:
         self._ahead: list[tuple[str, Entry]] = []
         """Entries of the next day, with the names of their services."""
         self._unsubscribe = holder.subscribe(self._on_change)
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer()
 
     def close(self) -> None:
         self._unsubscribe()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
 
     def _on_change(self, before: Snapshot, after: Snapshot) -> None:
         if any(old is None or old.service is not new.service for old, new in after.news_since(before)):
@@ -65,9 +64,7 @@ class CalendarWatch:
         if self._alone:
             enforce_sunsets(self._holder, now)
         pause = min((entry.at - now for _, entry in self._ahead), default=INTERVAL)
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(min(pause, INTERVAL), self.look)
+        self._timer.set(min(pause, INTERVAL), self.look)
 
 
 def enforce_sunsets(holder: SnapshotHolder, now: float) -> None:

@@ -8,7 +8,6 @@ only, not probes.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
@@ -22,6 +21,7 @@ from gateway.core.fleet.offer_state import advertised_versions, last_reports
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, union
 from gateway.core.versions.version import Scheme
+from gateway.runtime.timer import Timer
 from gateway.telemetry.access_log import printable
 from gateway.telemetry.process_log import about, by_operator, outage
 from gateway.telemetry.recent import LastHour
@@ -62,17 +62,17 @@ class ChangeLog:
         """Damping of log lines about the reasons that hold an unchanged offer, by service."""
         self._moving: dict[str, ServiceView] = {}
         """Services whose offer moves in steps, as they were before: one line reports all steps."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer = Timer()
+        self._started = False
 
     def start(self, snapshot: Snapshot) -> None:
         """Log the drains and offers in force, and begin to log due summaries, on the running loop."""
-        self._loop = asyncio.get_running_loop()
+        self._started = True
         self.log_initial(snapshot)
 
     def close(self) -> None:
         """Log the changes that were only counted, so that the last line about everything is true."""
-        self._loop = None
+        self._started = False
         self._set_timer()
         now = self._clock()
         for name, before in self._moving.items():
@@ -113,12 +113,10 @@ class ChangeLog:
         return self._backends, self._offers, self._holds
 
     def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         due = min((due for damping in self._all if (due := damping.next_due) is not None), default=None)
-        if due is not None and self._loop is not None:
-            self._timer = self._loop.call_later(max(0.0, due - self._clock()), self.log_due)
+        if due is not None and self._started:
+            self._timer.set(due - self._clock(), self.log_due)
 
     def _log_new_service(self, view: ServiceView) -> None:
         for member in view.members.all:

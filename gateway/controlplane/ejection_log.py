@@ -7,13 +7,13 @@ know it.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from typing import final
 
 from gateway.controlplane.flap_damping import Damped, FlapDamping
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.runtime.timer import Timer
 from gateway.telemetry.process_log import about
 
 _log = logging.getLogger("skewgate.ejection")
@@ -28,7 +28,7 @@ class EjectionLog:
         self._damping = FlapDamping()
         self._last: dict[str, tuple[bool, str]] = {}
         """Newest state of each backend, logged or not: (ejected, text) by `service/backend`."""
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer()
         self._closed = False
 
     def changed(self, key: str, text: str, ejected: bool) -> None:  # noqa: FBT001
@@ -57,16 +57,12 @@ class EjectionLog:
         self._log_damped(self._damping.take_due(self._clock(), everything=True))
 
     def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         due = self._damping.next_due
         if due is not None and not self._closed:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(max(0.0, due - self._clock()), self._on_timer)
+            self._timer.set(due - self._clock(), self._on_timer)
 
     def _on_timer(self) -> None:
-        self._timer = None
         self._log_damped(self._damping.take_due(self._clock()))
         self._set_timer()
 

@@ -16,6 +16,7 @@ from typing import Final, final
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.fleet import Fact, ObservedFact, VersionMismatch
+from gateway.runtime.timer import Timer
 from gateway.telemetry.series.backend import OfBackend
 from gateway.telemetry.series.declaring import Counting
 
@@ -37,7 +38,7 @@ class PassiveObserver:
         self._tokens = float(CHANGES_PER_SECOND)
         self._refilled_at = clock()
         self._waiting: dict[tuple[object, ...], ObservedFact] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer()
         self._views_before: object = None
         """Views before this batch's first fact, to notice a change; None: no fact, or change paid for."""
 
@@ -64,15 +65,12 @@ class PassiveObserver:
         waiting = self._waiting.get(kind)
         if waiting is None or waiting[2].at <= fact.at:
             self._waiting[kind] = (service, backend, fact)
-        if self._timer is None:
-            pause = max(0.0, (1 - self._tokens) / CHANGES_PER_SECOND)
-            self._timer = asyncio.get_running_loop().call_later(pause, self._on_timer)
+        if not self._timer.is_set:
+            self._timer.set((1 - self._tokens) / CHANGES_PER_SECOND, self._on_timer)
 
     def close(self) -> None:
         """Apply the facts that still wait for a token: they may be saved for the next start."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         self._apply_waiting()
 
     def _end_turn(self) -> None:
@@ -89,7 +87,6 @@ class PassiveObserver:
 
     def _on_timer(self) -> None:
         """Apply the facts that wait for a token, even if the timer is early by its clock's resolution."""
-        self._timer = None
         self._refill()
         self._apply_waiting()
 

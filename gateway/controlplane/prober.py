@@ -27,6 +27,7 @@ from gateway.core.fleet.backend import Backend, Member
 from gateway.core.fleet.fleet import HealthChecked, ProbeFailed, ProbeSucceeded
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.runtime.timer import Timer
 from gateway.telemetry.process_log import about
 from gateway.telemetry.series.backend import OfBackend
 from gateway.telemetry.series.declaring import Counting
@@ -129,7 +130,7 @@ class Prober:
         self._targets: dict[Key, _Target] = {}
         self._new: deque[Key] = deque()
         """Backends whose probing tasks have not been started yet."""
-        self._beginning: asyncio.Handle | None = None
+        self._beginning = Timer()
         self._under_way = asyncio.Semaphore(AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self.last_probe_at: dict[Key, float] = {}
@@ -168,7 +169,7 @@ class Prober:
             else:
                 self._targets[key] = _Target(service, backend)
                 self._new.append(key)
-        if self._new and self._beginning is None:
+        if self._new and not self._beginning.is_set:
             self._begin_some()
 
     async def probed(self, services: Collection[str]) -> None:
@@ -199,9 +200,7 @@ class Prober:
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
-        if self._beginning is not None:
-            self._beginning.cancel()
-            self._beginning = None
+        self._beginning.cancel()
         self._new.clear()
         for key in list(self._targets):
             self._drop(key)
@@ -216,7 +215,6 @@ class Prober:
         await self.close()
 
     def _begin_some(self) -> None:
-        self._beginning = None
         for _ in range(min(BEGUN_PER_TURN, len(self._new))):
             key = self._new.popleft()
             target = self._targets.get(key)
@@ -224,7 +222,7 @@ class Prober:
                 self._begin(key, target)
         if self._new:
             # Not in the next turn: that would begin before what the probes have caused is read.
-            self._beginning = asyncio.get_running_loop().call_later(0, self._begin_some)
+            self._beginning.set(0, self._begin_some)
 
     def _begin(self, key: Key, target: _Target) -> None:
         loop, name = asyncio.get_running_loop(), "/".join(key)

@@ -23,6 +23,7 @@ from gateway.core.fleet.fleet import Fact, ObservedFact, OperatorCommand
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import UNTRUSTED_HEADERS
+from gateway.runtime.timer import Timer
 
 Subscriber: TypeAlias = Callable[[Snapshot, Snapshot], None]
 
@@ -237,7 +238,7 @@ class StabilizationTimer:
     def __init__(self, snapshot_holder: SnapshotHolder, clock: Callable[[], float] = monotonic) -> None:
         self._snapshot_holder = snapshot_holder
         self._clock = clock
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer()
         self._unsubscribe: Callable[[], None] | None = None
 
     def start(self) -> None:
@@ -248,27 +249,20 @@ class StabilizationTimer:
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
-        self._cancel()
+        self._timer.cancel()
 
     def _on_change(self, before: Snapshot, after: Snapshot) -> None:
         if before.dues is not after.dues and before.due != after.due:
             self._set()
 
     def _set(self) -> None:
-        self._cancel()
+        self._timer.cancel()
         due = self._snapshot_holder.current.due
         if due is not None:
-            pause = max(0.0, due - self._clock())
-            self._timer = asyncio.get_running_loop().call_later(pause, self._on_timer)
+            self._timer.set(due - self._clock(), self._on_timer)
 
     def _on_timer(self) -> None:
         """Advance the snapshot holder. A timer that fires early by its clock's resolution is set again."""
-        self._timer = None
         self._snapshot_holder.advance()
-        if self._timer is None:
+        if not self._timer.is_set:
             self._set()
-
-    def _cancel(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

@@ -3,6 +3,7 @@
     compiled         which build runs: the sources, or what was compiled from them; which event loop
     process          the event loop, the collector of reference cycles and the signals of a process
     service_manager  what systemd is told
+    timer            a call that is due, and can be put off
     cpus             how many CPUs the process may use
     file_trust       whose files it relies on
     terminal         tables, colour and error lines for people

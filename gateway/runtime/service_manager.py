@@ -11,7 +11,6 @@ state of each kind is sent with the next tick. This module decides nothing about
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import socket
@@ -19,6 +18,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from time import CLOCK_MONOTONIC, clock_gettime_ns
 from typing import Final, final
+
+from gateway.runtime.timer import Timer
 
 SOCKET: Final = "NOTIFY_SOCKET"
 WATCHDOG: Final = "WATCHDOG_USEC"
@@ -51,7 +52,7 @@ class ServiceManager:
         self._unsent: dict[str, str] = {}
         self._status: Callable[[], str] = str
         self._sent_status = ""
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer()
         self._ready = False
         self._reloading = False
         self._failed = False
@@ -76,7 +77,7 @@ class ServiceManager:
             return
         self._status, self._ready = status, True
         self._send({"READY": "1", **self._news()})
-        self._timer = asyncio.get_running_loop().call_later(self.interval, self._tick)
+        self._timer.set(self.interval, self._tick)
 
     def reloading(self, moment: Moment) -> None:
         """Notify the service manager that a reload begins, or has ended."""
@@ -111,9 +112,7 @@ class ServiceManager:
 
     def close(self) -> None:
         """Stop notifying the service manager, and close the socket to it."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -123,7 +122,7 @@ class ServiceManager:
         if self._ready and not self._reloading:
             lines |= self._news()
         self._send(lines)
-        self._timer = asyncio.get_running_loop().call_later(self.interval, self._tick)
+        self._timer.set(self.interval, self._tick)
 
     def _news(self) -> dict[str, str]:
         """The status line for the service manager, if it has changed since it was sent."""

@@ -8,7 +8,6 @@ once a second (`Metrics.add`), which a span of several seconds evens out.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -18,6 +17,7 @@ from typing import ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar, fin
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.dialect import RequestedKind
 from gateway.core.versions.version import Scheme, Version
+from gateway.runtime.timer import Timer
 
 MINIMUM: Final = 0.5
 """Minimum seconds between two samples of a request rate: over less a few requests would look like many."""
@@ -114,17 +114,15 @@ class _Samples(Generic[_Counts]):
         self._samples: deque[tuple[float, Mapping[str, _Counts]]] = deque(
             maxlen=round(self.span / self.every) + 1
         )
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer()
 
     def start(self) -> None:
         """Takes a sample of the counts now, and then every `every` seconds."""
         self.sample()
-        self._timer = asyncio.get_running_loop().call_later(self.every, self.start)
+        self._timer.set(self.every, self.start)
 
     def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
 
     def sample(self) -> None:
         """Takes a sample of the present counts. Mappings equal to those of the last sample are shared."""

@@ -10,7 +10,6 @@ stack is then that after the call. A stall before clients are served is logged a
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 import threading
@@ -18,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Final, final
 
+from gateway.runtime.timer import Timer
 from gateway.telemetry.process_log import with_stack
 from gateway.telemetry.stacks import stack_of
 
@@ -57,7 +57,7 @@ class StallWatch:
         self._serving = self._harms = False
         """Whether clients are served: now, and when the event loop noted the time last."""
         self._ident = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="skewgate-stall", daemon=True)
 
@@ -74,9 +74,7 @@ class StallWatch:
 
     def close(self) -> None:
         """Ends the watching thread, and waits for it; it never waits for the event loop."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -86,7 +84,7 @@ class StallWatch:
     def _set_timer(self) -> None:
         self._noted, self._cpu_noted = self._clock(), self._cpu()
         self._harms = self._serving
-        self._timer = asyncio.get_running_loop().call_later(self._interval, self._note)
+        self._timer.set(self._interval, self._note)
 
     def _note(self) -> None:
         """Notes the time, in the event loop, after logging the end of a stall if there was one."""

@@ -84,8 +84,7 @@ class Replica:
         for task in (replication._task, replication._saving._task):
             if task is not None:
                 task.cancel()
-        if replication._timer is not None:
-            replication._timer.cancel()
+        replication._timer.cancel()
 
     def hears(self, highest: int, name: str = "toy") -> None:
         for member in self.holder.current.views[name].members.all:

@@ -75,7 +75,7 @@ async def test_it_samples_by_itself_until_it_is_closed() -> None:
     process = SampledProcess()
     process.recent.start()
     loop = asyncio.get_running_loop()
-    timer = process.recent._timer
+    timer = process.recent._timer._handle
     assert timer is not None
     assert RecentRequests.every - 1 < timer.when() - loop.time() <= RecentRequests.every
     process.recent.close()

@@ -68,6 +68,7 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.version import Scheme
 from gateway.errors import CommandRefused
 from gateway.runtime.process import end_tasks
+from gateway.runtime.timer import Timer
 from gateway.settings import AgreementSettings
 from gateway.telemetry.neighbours import AgreementReport
 
@@ -153,7 +154,7 @@ class Replication:
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._saving = Saving(self.id, self._members, save, self._clocks, self.acknowledged, settings.forget)
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer()
         self._unsubscribe: Callable[[], None] | None = None
 
     def start(self) -> None:
@@ -175,8 +176,7 @@ class Replication:
             self._unsubscribe = None
         await end_tasks(self._task)
         await self._saving.close()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(self._settings.ttl):
                 await self._sign_off()
@@ -486,11 +486,8 @@ class Replication:
         if deadlines != self._given_deadlines:
             self._given_deadlines = deadlines
             self._deadlines(deadlines)
-        if self._timer is not None:
-            self._timer.cancel()
         # An end of `forget` is noticed at the next beat.
-        wait = min(next_at - now, self._settings.ttl) + 0.001
-        self._timer = asyncio.get_running_loop().call_later(max(0.0, wait), self._show)
+        self._timer.set(min(next_at - now, self._settings.ttl) + 0.001, self._show)
 
     def _store_answers(self, error: str) -> None:
         if error and not self._store_error:
