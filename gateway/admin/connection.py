@@ -28,6 +28,7 @@ from gateway.admin.responses import Handler, error_bytes
 from gateway.dataplane.edge.tls_transport import TlsTransport
 from gateway.dataplane.http1.chunked import ChunkedDecoder
 from gateway.errors import FramingError
+from gateway.runtime.timer import Timer
 from gateway.telemetry.series.process import INTERNAL
 from gateway.tls.server import ServerCertificates
 
@@ -104,16 +105,15 @@ class ErrorLog:
         self._not_logged: Counter[str] = Counter()
         self._logged_at = float("-inf")
         self._traceback_at = float("-inf")
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer()
 
     def count(self, reason: str) -> None:
         """Counts one error of the listener, which is logged soon, together with others."""
         self._count_error(reason)
         self._not_logged[reason] += 1
-        if self._timer is None:
-            loop = asyncio.get_running_loop()
-            due = max(loop.time() + GATHER, self._logged_at + LOG_INTERVAL)
-            self._timer = loop.call_at(due, self._write_line)
+        if not self._timer.is_set:
+            since_line = asyncio.get_running_loop().time() - self._logged_at
+            self._timer.set(max(GATHER, LOG_INTERVAL - since_line), self._write_line)
 
     def bug(self, error: BaseException | None) -> None:
         """Logs an exception that no client should be able to cause, with at most one traceback a minute."""
@@ -126,12 +126,11 @@ class ErrorLog:
 
     def close(self) -> None:
         """Logs the listener's errors that are not in the log yet."""
-        if self._timer is not None:
+        if self._timer.is_set:
             self._timer.cancel()
             self._write_line()
 
     def _write_line(self) -> None:
-        self._timer = None
         self._logged_at = asyncio.get_running_loop().time()
         _log.warning(
             "the admin listener refused or closed %d requests and connections: %s "
@@ -227,7 +226,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
         self._has_begun = asyncio.Event()
         """Event that is set when a handler has got the request."""
         self._has_responded = asyncio.Event()
-        self._read_timer: asyncio.TimerHandle | None = None
+        self._read_timer = Timer()
         self._is_used = False
         """Whether any request of this connection has reached a handler."""
         self._is_answered = False
@@ -260,13 +259,13 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
         # Not during a response that ends: a client that reads each piece just in time would keep a scrape
         # for ever.
         if self.is_stream or (self._request is None and not self._is_closed):
-            self._end_read_timer()
+            self._read_timer.cancel()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._tls is not None and self._http is None and not self._is_closed:
             self._count("tls")
         self._end()
-        self._end_read_timer()
+        self._read_timer.cancel()
         self._shared.remove(self)
         if self._http is not None:
             self._http.connection_lost(exc)
@@ -408,7 +407,7 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
             raise ConnectionAbortedError from error
         self._request = None
         if self._http is not None and not self._http.writing_paused:
-            self._end_read_timer()
+            self._read_timer.cancel()
         self._shared.responded(self)
         if len(self._received) > MAX_HEAD:
             self._count("head_too_large")
@@ -497,13 +496,8 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
 
     def _begin_read_timer(self) -> None:
         """Sets the deadline by which the client must have read what waits to be sent."""
-        if self._read_timer is None:
-            self._read_timer = self._loop.call_later(RESPONSE_TIME, self._cut_off)
-
-    def _end_read_timer(self) -> None:
-        if self._read_timer is not None:
-            self._read_timer.cancel()
-            self._read_timer = None
+        if not self._read_timer.is_set:
+            self._read_timer.set(RESPONSE_TIME, self._cut_off)
 
     def _cut_off(self) -> None:
         self._count("timeout")

@@ -24,6 +24,7 @@ from gateway.handover.inheritance import Inheritance
 from gateway.handover.predecessor import HandoverServer, Predecessor
 from gateway.handover.take_over import TakenOver
 from gateway.runtime.file_trust import require_all_own, trusted_users
+from gateway.runtime.timer import Timer
 from gateway.settings.sections.listen import Listen
 
 ADDRESS_TIME: Final = 2.0
@@ -64,7 +65,7 @@ class Handover:
             self._server = HandoverServer(path)
         self.orphans_ended: Callable[[], None] = lambda: None
         """Function that is called when the workers of a killed gateway have ended."""
-        self._orphans: asyncio.TimerHandle | None = None
+        self._orphans = Timer()
         """Timer for the end of a killed gateway's workers; None: there are none, or they have ended."""
         self.handed_over = handed_over
         self._predecessor: Predecessor | None = None
@@ -87,7 +88,7 @@ class Handover:
         if killed:
             # Its workers do not accept any more, or these addresses would be taken. They finish their
             # requests.
-            self._orphans = asyncio.get_running_loop().call_later(drain, self._orphans_have_ended)
+            self._orphans.set(drain, self._orphans_have_ended)
         if self.taken is None:
             found.own()
         for address in found.surplus:
@@ -114,12 +115,11 @@ class Handover:
             await asyncio.sleep(_RETRY)
 
     def _orphans_have_ended(self) -> None:
-        self._orphans = None
         self.orphans_ended()
 
     def orphans_left(self) -> bool:
         """Whether workers of a killed gateway may still finish requests."""
-        return self._orphans is not None
+        return self._orphans.is_set
 
     def clients_wait(self) -> bool:
         """Whether no process serves clients yet: they wait in sockets that systemd holds."""
@@ -173,8 +173,7 @@ class Handover:
 
     async def close(self) -> None:
         """Close the connections to other gateways, last of all: so they learn that this one has ended."""
-        if self._orphans is not None:
-            self._orphans.cancel()
+        self._orphans.cancel()
         if self._waiting is not None:
             self._waiting.cancel()
             with suppress(asyncio.CancelledError):

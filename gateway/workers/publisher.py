@@ -10,7 +10,6 @@ passes on what a worker sends.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf
@@ -21,6 +20,7 @@ from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.agreement.record import AgreedRecord
 from gateway.core.fleet.publication import Publication, publication
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
+from gateway.runtime.timer import Timer
 from gateway.settings import Settings
 from gateway.workers.messages import LearnedFacts, Start, Update
 
@@ -69,7 +69,7 @@ class Publisher:
         """Number of changes of snapshot or settings so far. The first is the snapshot at the beginning."""
         self._made: tuple[Snapshot | None, Snapshot, Publication] | None = None
         """The last publication that was made: (snapshot before, snapshot after, their difference)."""
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = Timer()
         self._due = 0.0
         self._unsubscribe = snapshot_holder.subscribe(lambda before, after: self._changed())
 
@@ -77,9 +77,7 @@ class Publisher:
         """Stop sending updates to workers."""
         self._unsubscribe()
         self._recipients.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
 
     def add(self, send: Callable[[object], None], make_start: MakeStart) -> Recipient:
         """Add a worker, and send it snapshot and settings. `make_start` completes the first message."""
@@ -134,17 +132,15 @@ class Publisher:
     def _schedule(self, recipient: Recipient) -> None:
         """Set the timer for the next Update to a worker: at the earliest, after this event-loop iteration."""
         due = self._when_due(recipient)
-        if due is None or (self._timer is not None and self._due <= due):
+        if due is None or (self._timer.is_set and self._due <= due):
             return
-        if self._timer is not None:
-            self._timer.cancel()
-        pause = max(0.0, due - monotonic())
-        self._due, self._timer = due, asyncio.get_running_loop().call_later(pause, self._send_due)
+        self._due = due
+        self._timer.set(due - monotonic(), self._send_due)
 
     def _send_due(self) -> None:
         """Send the Updates that are due. Batched facts are applied before, so that `facts_seen` is true."""
         self._snapshot_holder.apply_batch()
-        now, self._timer = monotonic(), None
+        now = monotonic()
         for recipient in self._recipients:
             due = self._when_due(recipient)
             if due is not None and due <= now:

@@ -25,6 +25,7 @@ from gateway.dataplane.limits.client_limiter import ClientLimiter
 from gateway.dataplane.limits.retry_budget import MIN_CONCURRENT_RETRIES
 from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.dataplane.worker import Worker
+from gateway.runtime.timer import Timer
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.worker_report import Ejected
 from gateway.workers.leases import LeaseLedger
@@ -83,9 +84,9 @@ class TokenBroker:
         """Numbers of leases by key, for each configured service."""
         self._views: object = None
         """The service views from which the numbers of leases were taken, to notice new ones."""
-        self._tick: asyncio.TimerHandle | None = None
-        self._failures: asyncio.TimerHandle | None = None
-        self._exchange: asyncio.TimerHandle | None = None
+        self._tick = Timer()
+        self._failures = Timer()
+        self._exchange = Timer()
         self._dealing = False
 
     def joined(self, slot: int, send: Send) -> None:
@@ -99,7 +100,7 @@ class TokenBroker:
         self._tell_held_back()
         self._deal()
         self._tell_use()
-        if self._tick is None:
+        if not self._tick.is_set:
             self._on_tick()
 
     def left(self, slot: int) -> None:
@@ -113,9 +114,7 @@ class TokenBroker:
         self._tell_use_soon()
         if not self._workers:
             for timer in (self._tick, self._failures, self._exchange):
-                if timer is not None:
-                    timer.cancel()
-            self._tick = self._failures = self._exchange = None
+                timer.cancel()
 
     def received(self, slot: int, message: AttemptFailed | LeaseUse | ClientUse) -> None:
         worker = self._workers.get(slot)
@@ -151,13 +150,9 @@ class TokenBroker:
         for other in self._workers.values():
             if other is not worker and message.key not in self._ejections.held_back:
                 other.failing.add(message.key)
-        if self._failures is None:
+        if not self._failures.is_set:
             self._tell_held_back()
-            self._failures = asyncio.get_running_loop().call_later(FAILURES, self._on_failures)
-
-    def _on_failures(self) -> None:
-        self._failures = None
-        self._tell_held_back()
+            self._failures.set(FAILURES, self._tell_held_back)
 
     def _tell_held_back(self) -> None:
         held_back = dict(self._ejections.held_back)
@@ -168,7 +163,7 @@ class TokenBroker:
                 worker.send(HeldBack(held_back, failing))
 
     def _on_tick(self) -> None:
-        self._tick = asyncio.get_running_loop().call_later(TICK, self._on_tick)
+        self._tick.set(TICK, self._on_tick)
         self._ejections.tick()
         self._tell_held_back()
         if self._update_stocks():
@@ -217,13 +212,11 @@ class TokenBroker:
         self._tell_use_soon()
 
     def _tell_use_soon(self) -> None:
-        if self._exchange is None and self._workers:
-            self._exchange = asyncio.get_running_loop().call_later(EXCHANGE, self._tell_use)
+        if not self._exchange.is_set and self._workers:
+            self._exchange.set(EXCHANGE, self._tell_use)
 
     def _tell_use(self) -> None:
-        if self._exchange is not None:
-            self._exchange.cancel()
-        self._exchange = None
+        self._exchange.cancel()
         for worker in self._workers.values():
             if worker.tokens or worker.in_flight_changed:
                 in_flight: ByClient = {}

@@ -19,6 +19,7 @@ from typing import Final, final
 
 from gateway.dataplane.edge.balance import ConnectionCounts
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
+from gateway.runtime.timer import Timer
 
 BATCH: Final = 32
 """Maximum connections of one socket that are accepted in one iteration of the event loop: about 2 ms."""
@@ -43,7 +44,7 @@ class StandInAcceptor:
         self._watched: set[int] = set()
         self._untaken: list[tuple[int, socket.socket]] = []
         """Accepted connections that no worker has taken yet: (position of the listener, socket)."""
-        self._pause_timer: asyncio.TimerHandle | None = None
+        self._pause_timer = Timer()
         """Timer for the end of a pause in which nothing is accepted; None: there is no pause."""
         self._failing = False
         """Whether the last attempt to accept connections for a dead worker has failed, which was logged."""
@@ -64,16 +65,14 @@ class StandInAcceptor:
     def close(self) -> None:
         """Stop accepting connections, and close those that no worker has taken."""
         self.cover((), ())
-        if self._pause_timer is not None:
-            self._pause_timer.cancel()
-            self._pause_timer = None
+        self._pause_timer.cancel()
         for _, sock in self._untaken:
             sock.close()
         self._untaken.clear()
 
     def _watch(self) -> None:
         loop = asyncio.get_running_loop()
-        wanted = self._wanted if self._pause_timer is None else {}
+        wanted = {} if self._pause_timer.is_set else self._wanted
         for number in self._watched - wanted.keys():
             loop.remove_reader(number)
         for number in wanted.keys() - self._watched:
@@ -110,12 +109,11 @@ class StandInAcceptor:
         return False
 
     def _pause(self, seconds: float) -> None:
-        if self._pause_timer is None:
-            self._pause_timer = asyncio.get_running_loop().call_later(seconds, self._go_on)
+        if not self._pause_timer.is_set:
+            self._pause_timer.set(seconds, self._go_on)
         self._watch()
 
     def _go_on(self) -> None:
-        self._pause_timer = None
         self._untaken = [
             (position, sock) for position, sock in self._untaken if not self._hand(position, sock)
         ]

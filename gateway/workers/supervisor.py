@@ -24,6 +24,7 @@ from gateway.dataplane.documents.cached import CachedDocuments
 from gateway.dataplane.edge.balance import ConnectionCounts
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.errors import StartupError
+from gateway.runtime.timer import Timer
 from gateway.settings import Settings
 from gateway.telemetry.counters import Counted
 from gateway.telemetry.status import WorkerState
@@ -109,7 +110,7 @@ class WorkerProcesses:
         self._slots: set[asyncio.Task[None]] = set()
         self._changes = Changes()
         self._beat = 0
-        self._beat_timer: asyncio.TimerHandle | None = None
+        self._beat_timer = Timer()
         self._promised = 0
         """Number of the last change (snapshot, settings) reported, or to be, as in force in all workers."""
         self._start_failure = ""
@@ -180,9 +181,7 @@ class WorkerProcesses:
         self.kill()
         slots, self._slots = self._slots, set()
         await asyncio.gather(*slots)
-        if self._beat_timer is not None:
-            self._beat_timer.cancel()
-            self._beat_timer = None
+        self._beat_timer.cancel()
         self._publisher.close()
         self._stand_in.close()
         self._connection_counts.close()
@@ -360,8 +359,7 @@ class WorkerProcesses:
             self._cover()
 
     def _on_beat(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._beat_timer = loop.call_later(self._timing.ttl / BEATS, self._on_beat)
+        self._beat_timer.set(self._timing.ttl / BEATS, self._on_beat)
         self._beat += 1
         now = monotonic()
         for handle in self._handles.values():
