@@ -23,7 +23,7 @@ from gateway.core.http.message import (
 from gateway.core.usage.record import NO_PRODUCT, OTHER
 from gateway.keys.addresses import NETWORK
 from gateway.keys.kinds import TEXT, Either, ListOf, Table, Text, matching, reject, section
-from gateway.keys.texts import HEADER_NAME_PATTERN, HEADER_TOKEN, NAME_TEXT, written_as
+from gateway.keys.texts import HEADER_NAME_PATTERN, HEADER_TOKEN, NAME, written_as
 
 Subject: TypeAlias = tuple[frozenset[tuple[str, str]], ...]
 """Type of a distinguished name: its parts, each a set of (attribute, value)."""
@@ -109,7 +109,7 @@ _PRODUCT_NAME: Final = written_as(
     "not the product of a User-Agent",
     'write its first word without a version; for a prefix, `header: {User-Agent: "python-*"}`',
 )
-_HEADER: Final = Text(read_header, matching(HEADER_NAME_PATTERN), is_key=True)
+_HEADER: Final = Text(read_header, matching(HEADER_NAME_PATTERN))
 _VALUE: Final = written_as(
     r"[!-)+-~](?:[ -~]*[!-)+-~])?\*?",
     "a value must be visible ASCII, or begin with some before its `*`",
@@ -149,7 +149,7 @@ class Client:
     """A rule that names clients. All of its conditions must hold; it needs at least one."""
 
     name: str = field(
-        metadata=NAME_TEXT.required(
+        metadata=NAME.required(
             "The name of the client. Several entries may give the same one.",
             reason="Usage and the access log show it.",
             example="nova-cron",

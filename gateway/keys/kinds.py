@@ -143,14 +143,11 @@ class Text(Kind[T]):
         read: Callable[[str], T],
         schema: Mapping[str, object],
         *,
-        is_key: bool = False,
         has_commas: bool = False,
     ) -> None:
         self.read = read
         self.json = schema
-        """JSON Schema of the text, without the variable that any text may be."""
-        self._is_key = is_key
-        """Whether the text is a name in a table, in which no variable is replaced."""
+        """JSON Schema of the text, without the variable that any value may be."""
         self.has_commas = has_commas
         """Whether the text may hold several values, with commas between them."""
 
@@ -163,8 +160,8 @@ class Text(Kind[T]):
 
     def schema(self, definitions: Definitions) -> Schema:
         schema = dict(self.json)
-        if self._is_key or (schema.get("type") in ("string", ["string", "integer"]) and "enum" not in schema):
-            if "pattern" in schema and not self._is_key:
+        if schema.get("type") in ("string", ["string", "integer"]) and "enum" not in schema:
+            if "pattern" in schema:
                 schema["pattern"] = f"{schema['pattern']}|{VARIABLE_PATTERN}"
             return schema
         return {"anyOf": [schema, {"type": "string", "pattern": VARIABLE_PATTERN}]}
@@ -219,7 +216,7 @@ class ListOf(Kind[Any]):
 @final
 @dataclass(frozen=True, eq=False)
 class Table(Kind[Mapping[str, Any]]):
-    """Kind of configuration key: a mapping in which the operator chooses the names."""
+    """Kind of configuration key: a mapping in which the operator chooses the names, without variables."""
 
     name: Text[str]
     item: Kind[Any]
@@ -228,7 +225,7 @@ class Table(Kind[Mapping[str, Any]]):
         return {self.name.value(name): self.item.value(each) for name, each in written.items()}
 
     def schema(self, definitions: Definitions) -> Schema:
-        names, item = self.name.schema(definitions), self.item.schema(definitions)
+        names, item = dict(self.name.json), self.item.schema(definitions)
         if "pattern" in names:
             return {
                 "type": "object",

@@ -184,7 +184,7 @@ _CONNECTION_HEADERS: Final = frozenset(
 )
 
 
-def written_as(pattern: str, message: str, hint: str = "", *, is_key: bool = False) -> Text[str]:
+def written_as(pattern: str, message: str, hint: str = "") -> Text[str]:
     """Kind of configuration key: a text of this pattern; `message` and `hint` refuse any other."""
     compiled = re.compile(pattern, re.ASCII)
 
@@ -193,7 +193,7 @@ def written_as(pattern: str, message: str, hint: str = "", *, is_key: bool = Fal
             reject(message, hint)
         return text
 
-    return Text(read, matching(pattern), is_key=is_key)
+    return Text(read, matching(pattern))
 
 
 def read_header_name(text: str) -> str:
@@ -262,21 +262,18 @@ NAME: Final = written_as(
     NAME_PATTERN,
     "a name must have 1 to 64 letters, digits, `_`, `.` or `-`",
     "it is used in URLs and in metrics",
-    is_key=True,
 )
-NAME_TEXT: Final = Text(NAME.read, NAME.json)
-CLIENT_NAMES: Final = ListOf(NAME_TEXT, least=1)
+CLIENT_NAMES: Final = ListOf(NAME, least=1)
 """Kind of configuration key: names from `clients`."""
 BACKEND_NAME: Final = written_as(
     BACKEND_NAME_PATTERN,
     "a backend's name must have 1 to 255 letters, digits, or characters of `_ . : [ ] -`",
 )
-HEADER_NAME: Final = Text(read_header_name, matching(HEADER_NAME_PATTERN), is_key=True)
+HEADER_NAME: Final = Text(read_header_name, matching(HEADER_NAME_PATTERN))
 HEADER_TOKEN: Final = written_as(
-    HEADER_NAME_PATTERN, "not a valid header name", "a header name has no blanks and no colon", is_key=True
+    HEADER_NAME_PATTERN, "not a valid header name", "a header name has no blanks and no colon"
 )
 """Kind of configuration key: the name of a header. The dialect limits which may be changed."""
-HEADER_TOKEN_TEXT: Final = Text(HEADER_TOKEN.read, HEADER_TOKEN.json)
 HEADER_PATTERN_TEXT: Final = written_as(
     r"[A-Za-z0-9][A-Za-z0-9-]{0,62}\*?",
     "a header here must have 1 to 63 letters, digits and `-`, and perhaps one `*` at its end",

@@ -17,7 +17,7 @@ from gateway.keys.secrets import Secret
 from gateway.keys.texts import (
     DURATION_PATTERN,
     LINE,
-    NAME_TEXT,
+    NAME,
     read_duration,
     read_text,
     written_as,
@@ -166,7 +166,7 @@ class AgreementSettings:
         )
     )
     cluster: str = field(
-        metadata=NAME_TEXT.required(
+        metadata=NAME.required(
             "The name of this set of replicas. All of them need the same one; no other set in this etcd may "
             "have it.",
             reason="Two sets under one name would hold back each other's offers.",

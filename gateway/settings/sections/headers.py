@@ -17,7 +17,7 @@ from gateway.core.http.message import CLIENT_CERT, FORWARDING, HOP_BY_HOP, HTTPO
 from gateway.core.http.request_ids import PLAIN_IDS
 from gateway.keys.kinds import ListOf, Table, section
 from gateway.keys.secrets import MaskedText
-from gateway.keys.texts import HEADER_TOKEN, HEADER_TOKEN_TEXT, HEADER_VALUE
+from gateway.keys.texts import HEADER_TOKEN, HEADER_VALUE
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import MappingNode, Node, SequenceNode, child
 
@@ -58,7 +58,7 @@ class HeaderChanges:
         reason="By default, headers pass as they came.",
         example={"Vary": "Origin"},
     )
-    remove: tuple[str, ...] = ListOf(HEADER_TOKEN_TEXT).key(
+    remove: tuple[str, ...] = ListOf(HEADER_TOKEN).key(
         (),
         "Headers that are removed, in every spelling that servers take for the same name (`X_User` with "
         "`X-User`).",
