@@ -42,9 +42,7 @@ from gateway.settings.sections.operation import WrittenOperation, read_operation
 from gateway.settings.sections.pace import read_paces
 from gateway.settings.sections.versions import read_version
 from gateway.settings.yaml.findings import Findings
-from gateway.settings.yaml.tree import MappingNode, Node, Scalar, SequenceNode, child, plain
-
-_DECIMAL: Final = re.compile(r"[-+]?[0-9]+\.[0-9]*", re.ASCII)
+from gateway.settings.yaml.tree import Node, SequenceNode, child, plain
 
 
 def read_protocol(text: str) -> str:
@@ -256,7 +254,6 @@ class _ServiceReader:
         dialect = read_dialect(
             written.dialect, written.options, dialects, node, findings, service=self.name, probes=probes
         )
-        self._warn_of_numbers()
         place = child(node, "backends")
         check_backends(written.backends, place, ("services", self.name, "backends"), findings)
         has_sources = any(each.place not in {"", "url"} for each in written.backends)
@@ -326,33 +323,6 @@ class _ServiceReader:
             response_edits=response_edits,
             written=sha256(repr(digested).encode("utf-8", "surrogatepass")).hexdigest() if digested else "",
         )
-
-    def _warn_of_numbers(self) -> None:
-        """Warn of versions without quotation marks: other YAML readers take 1.90 for the number 1.9."""
-        lists = child(self.node, "backends"), child(self.node, "operations")
-        releases = child(self.node, "releases")
-        nodes = [
-            child(self.node, "offer", "ceiling"),
-            child(self.node, "lifecycle", "deprecated", "below"),
-            child(self.node, "lifecycle", "sunset", "below"),
-            child(self.node, "offer", "floor"),
-            child(self.node, "default_version"),
-            *(child(self.node, "offer", "for", at, "ceiling") for at in range(len(self.written.offer.for_))),
-            *(
-                child(item, "versions")
-                for items in lists
-                for item in (items.items if isinstance(items, SequenceNode) else ())
-            ),
-            *(
-                entry.value
-                for entry in (releases.entries.values() if isinstance(releases, MappingNode) else ())
-            ),
-        ]
-        for node in nodes:
-            if isinstance(node, Scalar) and node.plain and _DECIMAL.fullmatch(node.written):
-                message = f"other tools read {node.written} as the number {float(node.written)}"
-                hint = f'write "{node.written}"'
-                self.findings.warn(node, "number", message, hint, mend=f'"{node.written}"')
 
     def _check_sections(self, dialect: Dialect) -> None:
         """Report problems in a service's ejection, client limits, maintenance and limits of bodies."""

@@ -9,6 +9,7 @@ name are those that earlier releases named otherwise (`RENAMED`), those with a f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -17,6 +18,7 @@ from typing import Any, Final, TypeVar, final
 
 from gateway.errors import TextRefused
 from gateway.keys.kinds import Either, Key, Kind, ListOf, Section, Table, Text
+from gateway.keys.texts import VERSION, VERSIONS
 from gateway.settings.schema import Path, dotted_path
 from gateway.settings.sections.file import NEW_NAMES, RENAMED
 from gateway.settings.yaml.findings import Findings
@@ -34,6 +36,7 @@ from gateway.settings.yaml.tree import (
 
 MAX_LISTED: Final = 10
 """Largest number of list items that a hint writes as one text. Of a longer list it shows the form."""
+_DECIMAL: Final = re.compile(r"[-+]?[0-9]+\.[0-9]*", re.ASCII)
 LISTENER: Final = "`listen[]"
 AGREEMENT: Final = "`agreement"
 
@@ -117,6 +120,10 @@ class _Reader:
         elif not node.text:
             self._findings.bad_value(node, "the value is empty", "remove the key to use its default")
         else:
+            if kind in {VERSION, VERSIONS} and node.plain and _DECIMAL.fullmatch(node.written):
+                message = f"other tools read {node.written} as the number {float(node.written)}"
+                quoted_text = f'"{node.written}"'
+                self._findings.warn(node, "number", message, f"write {quoted_text}", mend=quoted_text)
             try:
                 return kind.read_in(self._folder, node.text)
             except TextRefused as refused:
