@@ -18,7 +18,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias, final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import click
 
@@ -32,12 +32,16 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import METHOD, Header, method_of_text
 from gateway.core.versions.ranges import VersionSet
 from gateway.errors import AdminError, SettingsError, VersionTextError
+from gateway.keys.kinds import TEXT, Either, Key, Kind, ListOf, Section, Table, Text, reject
+from gateway.keys.texts import FILE_PATH, LINE, one_of, read_text
 from gateway.runtime import process
 from gateway.runtime.terminal import plain
 from gateway.settings import Loaded, Settings
+from gateway.settings.schema import keys_of
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import shown_lines
-from gateway.settings.yaml.tree import MappingEntry, MappingNode, Node, Scalar, SequenceNode, read_tree
+from gateway.settings.yaml.reader import read_whole
+from gateway.settings.yaml.tree import MappingNode, Node, SequenceNode, child, read_tree, shape_of
 
 DETAILS: Final = (
     "FILE lists requests with expected decisions. It may name the configuration (`config`) and the versions"
@@ -54,6 +58,34 @@ EXPECTED: Final = ("decision", "status", "service", "version", "client_name", "b
 """Keys of `expect` in a table of requests; a key that is left out matches any value."""
 
 Value: TypeAlias = str | tuple[str, ...]
+
+
+def _read_request(text: str) -> tuple[str, str]:
+    method, _, path = text.partition(" ")
+    if not METHOD.fullmatch(method) or not path.startswith("/"):
+        reject("must be a method and a path, such as GET /v1")
+    return method_of_text(method), path
+
+
+def _section(required: Mapping[str, Kind[Any]], optional: Mapping[str, Kind[Any]]) -> Section[dict[str, Any]]:
+    """A mapping with these keys, as which its value is given. No page or schema describes them."""
+    keys = {name: Key(kind, "", "", None) for name, kind in required.items()}
+    keys |= {name: Key(kind, "", "", None, default=None) for name, kind in optional.items()}
+    return Section(make=dict, keys=keys, about="", title="")
+
+
+_TEXT: Final = Text(read_text, TEXT, may_be_empty=True)
+_TEXTS: Final = Either(Text(lambda text: (text,), TEXT, may_be_empty=True), ListOf(_TEXT))
+_EXPECTED: Final = {**dict.fromkeys(EXPECTED, LINE), "decision": one_of(*DECISIONS), "backends": _TEXTS}
+_REQUEST: Final = _section(
+    {"request": Text(_read_request, TEXT), "expect": _section({}, _EXPECTED)},
+    {"headers": Table(LINE, _TEXTS)},
+)
+TABLE: Final = _section(
+    {"requests": ListOf(_REQUEST, least=1)},
+    {"config": FILE_PATH, "backends": Table(LINE, LINE)},
+)
+"""The keys of a table of requests."""
 
 
 class RequestRow(NamedTuple):
@@ -239,112 +271,43 @@ def read_expectations(path: Path) -> Expectations:
     root, problems = read_tree(text, {})
     findings = Findings(problems)
     table = Expectations(str(path), tuple(shown_lines(text)))
-    if root is not None:
-        table = _Reader(findings).read(root, table)
+    if isinstance(root, MappingNode):
+        known = [path for path, _ in keys_of(TABLE)]
+        written = read_whole(root, TABLE, lambda: known, str(path.parent), findings)
+        table = table if written is None else _table(table, written, root, findings)
+    elif root is not None:
+        findings.add(root, "wrong-type", f"the file must be a mapping, not {shape_of(root)}")
     if findings.problems:
         raise _refused(table, findings)
     return table
 
 
+def _table(
+    table: Expectations, written: Mapping[str, Any], root: MappingNode, findings: Findings
+) -> Expectations:
+    """Return `table` with what its file says: `written`, at the nodes of `root`."""
+    items, claimed = child(root, "requests"), child(root, "backends")
+    rows, claims = [], []
+    nodes = items.items if isinstance(items, SequenceNode) else ()
+    for node, row in zip(nodes, written["requests"], strict=True):
+        if not row["expect"] and not findings.problems:
+            message = f"`expect` is empty: give at least one of {', '.join(EXPECTED)}"
+            findings.bad_value(child(node, "expect"), message)
+        (method, path), headers = row["request"], row.get("headers", {})
+        lines = tuple((name, text) for name, texts in headers.items() for text in texts)
+        rows.append(RequestRow(node.position.line, method, path, lines, row["expect"]))
+    for name, entry in claimed.entries.items() if isinstance(claimed, MappingNode) else ():
+        service, slash, backend = name.partition("/")
+        if not (service and slash and backend):
+            findings.bad_value(entry.key, "must be SERVICE/BACKEND")
+        claims.append(Claim(service, backend, written["backends"][name], entry.value))
+    return table._replace(
+        config=Path(written["config"]) if "config" in written else None,
+        backends=tuple(claims) if "backends" in written else None,
+        rows=tuple(rows),
+    )
+
+
 def _refused(table: Expectations, findings: Findings) -> SettingsError:
     problems = tuple(sorted(findings.problems, key=lambda each: (each.line, each.column, each.code)))
     return SettingsError(Loaded(table.filename, None, problems, table.lines).render(), problems)
-
-
-@final
-class _Reader:
-    """Reads the YAML nodes of a table and collects their problems."""
-
-    def __init__(self, findings: Findings) -> None:
-        self._findings = findings
-
-    def read(self, root: Node, table: Expectations) -> Expectations:
-        """Read the YAML nodes of the file into the table of requests `table`, and return it."""
-        entries = self._entries(root, ("config", "backends", "requests"))
-        config = self._text(entries.get("config"))
-        claims = entries.get("backends")
-        rows = entries.get("requests")
-        if rows is None:
-            self._findings.add(root, "missing-key", "the key 'requests' is missing")
-            return table
-        items = rows.value.items if isinstance(rows.value, SequenceNode) else []
-        if not items:
-            self._findings.add(rows.value, "wrong-type", "a list of requests is expected here")
-        return table._replace(
-            config=Path(table.filename).parent / config if config else None,
-            backends=None if claims is None else tuple(self._claims(claims.value)),
-            rows=tuple(row for item in items if (row := self._row(item)) is not None),
-        )
-
-    def _claims(self, node: Node) -> list[Claim]:
-        found = []
-        for name, entry in self._entries(node).items():
-            service, slash, backend = name.partition("/")
-            text = self._text(entry)
-            if not (service and slash and backend):
-                self._findings.add(entry.key, "bad-value", "must be SERVICE/BACKEND")
-            elif text is not None:
-                found.append(Claim(service, backend, text, entry.value))
-        return found
-
-    def _row(self, node: Node) -> RequestRow | None:
-        entries = self._entries(node, ("request", "headers", "expect"))
-        request = self._text(entries.get("request"))
-        expect = entries.get("expect")
-        for key in ("request", "expect"):
-            if key not in entries:
-                self._findings.add(node, "missing-key", f"the key {key!r} is missing")
-        if request is None or expect is None:
-            return None
-        method, _, path = request.partition(" ")
-        if not METHOD.fullmatch(method) or not path.startswith("/"):
-            message = "must be a method and a path, such as GET /v1"
-            self._findings.add(entries["request"].value, "bad-value", message)
-            return None
-        headers: list[Header] = []
-        if "headers" in entries:
-            for name, entry in self._entries(entries["headers"].value).items():
-                headers += [(name, text) for text in _texts(entry)]
-        expected = self._expect(expect.value)
-        return RequestRow(node.position.line, method_of_text(method), path, tuple(headers), expected)
-
-    def _expect(self, node: Node) -> dict[str, Value]:
-        found: dict[str, Value] = {}
-        entries = self._entries(node, EXPECTED)
-        if isinstance(node, MappingNode) and not node.entries:
-            message = f"`expect` is empty: give at least one of {', '.join(EXPECTED)}"
-            self._findings.add(node, "bad-value", message)
-        for key, entry in entries.items():
-            if key == "backends":
-                found[key] = _texts(entry)
-            elif (text := self._text(entry)) is not None:
-                found[key] = text
-                if key == "decision" and text not in DECISIONS:
-                    message = f"must be one of: {', '.join(DECISIONS)}"
-                    self._findings.add(entry.value, "bad-value", message)
-        return found
-
-    def _entries(self, node: Node, known: tuple[str, ...] | None = None) -> dict[str, MappingEntry]:
-        if not isinstance(node, MappingNode):
-            self._findings.add(node, "wrong-type", "a mapping is expected here")
-            return {}
-        if known is None:
-            return node.entries
-        for name in node.entries.keys() - known:
-            message = f"there is no key {name!r} here; there are: {', '.join(known)}"
-            self._findings.add(node.entries[name].key, "unknown-key", message)
-        return {name: entry for name, entry in node.entries.items() if name in known}
-
-    def _text(self, entry: MappingEntry | None) -> str | None:
-        if entry is None:
-            return None
-        if isinstance(entry.value, Scalar) and entry.value.text:
-            return entry.value.text
-        self._findings.add(entry.value, "wrong-type", "a text is expected here")
-        return None
-
-
-def _texts(entry: MappingEntry) -> tuple[str, ...]:
-    """Return the texts of a YAML scalar or list."""
-    items = entry.value.items if isinstance(entry.value, SequenceNode) else [entry.value]
-    return tuple(item.text for item in items if isinstance(item, Scalar))

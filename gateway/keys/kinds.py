@@ -144,12 +144,14 @@ class Text(Kind[T]):
         schema: Mapping[str, object],
         *,
         has_commas: bool = False,
+        may_be_empty: bool = False,
     ) -> None:
         self.read = read
         self.json = schema
         """JSON Schema of the text, without the variable that any value may be."""
         self.has_commas = has_commas
         """Whether the text may hold several values, with commas between them."""
+        self.may_be_empty = may_be_empty
 
     def value(self, written: Any) -> T:  # noqa: ANN401
         return self.read(str(written).lower() if isinstance(written, bool) else str(written))

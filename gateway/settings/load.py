@@ -209,6 +209,7 @@ def _read(
         folder,
         findings,
     )
+    assert written is not None  # each required key of a configuration has a filler
     services_node = child(root, "services")
     listen = read_listeners(written.listen, written.admin, written.trusted_proxies, root, findings)
     check_admin(written.admin, child(root, "admin"), findings)

@@ -66,6 +66,12 @@ def test_a_row_that_differs_says_how_and_why(table: Path, capfd: pytest.CaptureF
     assert last == f"{table}: 4 requests, 2 not as expected"
 
 
+def test_a_header_may_be_empty(table: Path) -> None:
+    table.write_text(TABLE.replace('["1.1", "1.89"]', '""').replace("refuse, status: 406", "forward"))
+
+    assert main(["test", str(table)]) == 0
+
+
 def test_as_json(table: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["test", "-o", "json", str(table)]) == 0
 
@@ -88,7 +94,7 @@ def test_what_a_backend_is_said_to_serve(claim: str, version: str, table: Path) 
         ("requests:", "request:", ":5:1: error[unknown-key]"),
         ("config: gateway.yaml\n", "config: [x]\n", ":1:9: error[wrong-type]"),
         ("GET /other", "GET other", ":12:14: error[bad-value]: must be a method and a path"),
-        ("decision: unrouted", "decision: lost", ":13:24: error[bad-value]: must be one of: forward"),
+        ("decision: unrouted", "decision: lost", ":13:24: error[bad-value]: not one of the allowed values"),
         ("expect: {decision: unrouted, status: 404}", "expect: {}", ":13:13: error[bad-value]"),
         ("baremetal/api-1: ", "api-1: ", ":3:3: error[bad-value]: must be SERVICE/BACKEND"),
         ("baremetal/api-1: ", "baremetal/api-9: ", ":3:20: error[bad-value]: the configuration has no such"),

@@ -76,12 +76,11 @@ def read_whole(
     known: Callable[[], Sequence[Path]],
     folder: str,
     findings: Findings,
-) -> T:
-    """The value of a whole configuration file, without the parts that were refused, which are removed from
-    `root`, too. `known` gives every key that exists, for hints."""
+) -> T | None:
+    """The value of a whole file, without the parts that were refused, which are removed from `root`, too.
+    None: a required key without a filler has no value. `known` gives every key that exists, for hints."""
     found = _Reader(known, folder, findings).section(section, root, _Place())
-    assert not isinstance(found, _Refused)  # each required key of the whole file has a filler
-    return found
+    return None if isinstance(found, _Refused) else found
 
 
 @final
@@ -117,7 +116,7 @@ class _Reader:
         if not isinstance(node, Scalar):
             message = f"a text is expected here, not {shape_of(node)}"
             self._findings.add(node, "wrong-type", message, _as_one_text(kind, node))
-        elif not node.text:
+        elif not (node.text or kind.may_be_empty):
             self._findings.bad_value(node, "the value is empty", "remove the key to use its default")
         else:
             if kind in {VERSION, VERSIONS} and node.plain and _DECIMAL.fullmatch(node.written):
