@@ -11,13 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiohttp
-import click
 import pytest
-import yaml
 from aiohttp import web
 
 from gateway.assembly import Gateway
-from gateway.cli import skewgate
 from gateway.cli.roll import command
 from gateway.cli.roll.gate import GateResult, judge
 from gateway.cli.roll.progress import Progress, report_lines
@@ -28,7 +25,7 @@ from tests.cli.conftest import Call
 from tests.cli.test_wait import gateway_of
 from tests.kit.fleets import OLD
 from tests.kit.networks import LOOPBACK
-from tests.kit.processes import ROOT, Ended, finish, start
+from tests.kit.processes import Ended, finish, start
 
 pytestmark = pytest.mark.processes
 
@@ -387,17 +384,3 @@ async def test_bad_usage_is_exit_2(call_main: Call, argv: tuple[str, ...], why: 
 
     assert (ended.code, ended.out) == (2, "")
     assert why in ended.err
-
-
-def test_the_tasks_for_ansible_are_commands_that_exist() -> None:
-    """Their arguments are read as the command line reads them."""
-    tasks = yaml.safe_load((ROOT / "deploy/ansible/upgrade-member.yaml").read_text())
-    argvs = [task["ansible.builtin.command"]["argv"] for task in tasks if "delegate_to" in task]
-
-    for program, *argv in argvs:
-        values = [word.replace("{{ expect }}", "1.90").replace("{{ ", "").replace(" }}", "") for word in argv]
-        name, found, rest = skewgate.resolve_command(click.Context(skewgate), values)
-        assert found is not None
-        assert (program, name) == ("skewgate", argv[0])
-        found.make_context(argv[0], rest)
-    assert [argv[1] for argv in argvs] == ["drain", "wait", "enable"]
