@@ -27,7 +27,6 @@ from gateway.admin.effects import (
     below_minimum,
     hides_nothing,
     leaves_unserved,
-    only_served_by,
     refuses_unversioned,
 )
 from gateway.admin.responses import json_response
@@ -83,15 +82,10 @@ async def unpin(context: AdminContext, service: str) -> CommandResult:
     return await _apply(context, service, Pin(None))
 
 
-async def set_drained(
-    context: AdminContext, service: str, command: Drain, *, stays_served: bool = False
-) -> CommandResult:
-    """Drains a backend, whose requests in flight finish, or enables it. Raises 404, 409 (`stays_served`: a
-    version on offer would have no backend left that can serve it) and 503."""
-    member = member_of(view := view_of(context, service), command.backend)
-    if stays_served and command.drained and (unserved := only_served_by(view, member)):
-        versions = unserved.format(view.service.dialect.scheme)
-        raise web.HTTPConflict(text=f"no other backend that is up and in service serves {versions}")
+async def set_drained(context: AdminContext, service: str, command: Drain) -> CommandResult:
+    """Drains a backend, whose requests in flight finish, or enables it. Raises 404, 409 (`drains.refusal`)
+    and 503."""
+    member_of(view_of(context, service), command.backend)
     return await _apply(context, service, command, leaves_unserved if command.drained else _no_warning)
 
 
@@ -186,11 +180,9 @@ class _CommandEndpoints:
     async def set_drained(self, request: web.Request) -> web.StreamResponse:
         await request.read()
         names, by = request.match_info, printable(request.query.get("by", ""), MAX_QUOTED)
-        command = Drain(names["backend"], drained=names["verb"] == "drain", by=by)
-        stays_served = "served" in request.query
-        return self._status(
-            await set_drained(self._context, names["service"], command, stays_served=stays_served)
-        )
+        drained, served = names["verb"] == "drain", "served" in request.query
+        command = Drain(names["backend"], drained=drained, by=by, served=drained and served)
+        return self._status(await set_drained(self._context, names["service"], command))
 
     def _status(self, result: CommandResult) -> web.StreamResponse:
         return json_response(

@@ -17,7 +17,7 @@ from gateway.core.fleet.member_set import MemberSet
 from gateway.core.fleet.offer_state import policy_set
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import ServiceView
-from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, joined, union
+from gateway.core.versions.ranges import NO_VERSIONS, VersionSet, joined
 from gateway.core.versions.version import Version
 from gateway.telemetry.recent import LastHour
 
@@ -95,15 +95,6 @@ def leaves_unserved(view: ServiceView) -> str | None:
         return None
     text = unserved.format(view.service.dialect.scheme)
     return f"{text} stays on offer, but no backend in service serves it: such requests get 503 until one does"
-
-
-def only_served_by(view: ServiceView, member: Member) -> VersionSet:
-    """Versions on offer that no backend but `member` can serve now; one that is down cannot."""
-    if member.drained:
-        return NO_VERSIONS
-    others = (each for each in view.members.all if each is not member and not each.drained)
-    up = (each.usable_versions for each in others if each.freshness is not Freshness.DOWN)
-    return (view.offer.versions & member.usable_versions) - union(up)
 
 
 def pin(view: ServiceView, ceiling: Version, last_hour: LastHour) -> str:

@@ -117,7 +117,7 @@ def _commands(parts: Parts) -> Commands:
 
     async def apply(service: str, command: OperatorCommand) -> None:
         if replication is None:
-            holder.apply(service, command)
+            holder.command(service, command)
         else:
             await replication.command(service, command)
 

@@ -19,10 +19,12 @@ from typing import NamedTuple, TypeAlias, final
 
 from gateway.core.agreement.attachment import Agreed
 from gateway.core.clients import Client
+from gateway.core.fleet.drains import refusal
 from gateway.core.fleet.fleet import Fact, ObservedFact, OperatorCommand
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.message import UNTRUSTED_HEADERS
+from gateway.errors import CommandRefused
 from gateway.runtime.timer import Timer
 
 Subscriber: TypeAlias = Callable[[Snapshot, Snapshot], None]
@@ -144,6 +146,14 @@ class SnapshotHolder:
         self.notify_now()
         before = self.current
         self._replace(before.with_fleet(before.fleet.apply(service, command), self._clock()))
+
+    def command(self, service: str, command: OperatorCommand) -> None:
+        """Apply an operator's command, unless it must not be given now. Raises `CommandRefused`."""
+        self.apply_batch()
+        view = self.current.views.get(service)
+        if view is not None and (reason := refusal(view, view.members.drained, command)) is not None:
+            raise CommandRefused(reason)
+        self.apply(service, command)
 
     def agree(self, agreed: Mapping[str, Agreed | None]) -> None:
         """Replace the agreements of these services; None: a service decides alone. In force, and notified

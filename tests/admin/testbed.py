@@ -137,7 +137,7 @@ class AdminTestbed:
         )
 
     async def _apply(self, service: str, command: OperatorCommand) -> None:
-        self.snapshot_holder.apply(service, command)
+        self.snapshot_holder.command(service, command)
 
     async def _reload(self) -> ReloadResult:
         self.reloads += 1

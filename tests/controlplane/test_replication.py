@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
+from gateway.errors import CommandRefused
 from gateway.settings import AgreementSettings, EtcdSettings
 from tests.controlplane.memory_store import MemoryCluster
 from tests.core.builders import legacy, service, upto, v
@@ -235,11 +237,34 @@ def test_who_has_drained_a_backend_is_known_to_all_until_an_earlier_release_drai
             await here.until(lambda: is_drained_by("roll 1a2b"))
             here.cluster.put(P + "drained", f'["{backend}"]')
             await here.until(lambda: is_drained_by(""))
-            await second.replication.command("toy", Drain(backend, by="roll 3c4d"))
-            await here.until(lambda: is_drained_by("roll 3c4d"))
-            await first.replication.command("toy", Drain(backend, drained=False))
+            await second.replication.command("toy", Drain(backend, drained=False))
             await here.until(lambda: is_drained_by(None))
             assert not {"drained", "drained_by"} & here.cluster.texts(P).keys()
+
+    run(main())
+
+
+@pytest.mark.parametrize("conditions", [({"served": True},) * 2, ({"by": "roll 1"}, {"by": "roll 2"})])
+def test_of_two_drains_at_two_replicas_the_second_is_judged_by_the_first(conditions: Any) -> None:
+    """Each would be right alone."""
+
+    async def main() -> None:
+        async with site() as here:
+            names = "api-1", "api-2"
+            first, second = [await here.joins(service(*names)) for _ in names]
+            await here.all_offer(5)
+            done = await asyncio.gather(
+                first.replication.command("toy", Drain(names[0], **conditions[0])),
+                second.replication.command("toy", Drain(names[1], **conditions[1])),
+                return_exceptions=True,
+            )
+            assert [type(each) for each in done if each is not None] == [CommandRefused]
+            drained = [names[done.index(None)]]
+            await here.until(
+                lambda: all(
+                    [*each.holder.current.views["toy"].members.drained] == drained for each in (first, second)
+                )
+            )
 
     run(main())
 

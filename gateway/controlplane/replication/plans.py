@@ -206,10 +206,10 @@ def awaits(me: Membership, reading: Reading, *, dirty: bool) -> list[str]:
 
 
 def written_command(
-    reading: Reading, command: OperatorCommand, members: MemberSet, replica: str
+    reading: Reading, command: OperatorCommand, drained: Mapping[str, str], replica: str
 ) -> Transaction | None:
-    """Make the transaction that gives a command to all replicas; None: it is there already. If the names of
-    drained backends cannot be read, those that are drained here replace them."""
+    """Make the transaction that gives a command to all replicas; None: it is there already. `drained`: the
+    backends that are drained before it, as in `MemberSet.drained`."""
     scheme, texts = reading.service.dialect.scheme, dict[str, str | None]()
     if isinstance(command, Pin):
         texts[PIN] = None if command.ceiling is None else scheme.format(command.ceiling)
@@ -219,11 +219,10 @@ def written_command(
             return _raised(reading, raised)
         texts[RAISED] = None if raised == NOT_RAISED else raised_text(raised, scheme)
     else:
-        drained = {**(members.drained if DRAINED in reading.unclear else reading.drained)}
-        drained.pop(command.backend, None)
+        after = {name: by for name, by in drained.items() if name != command.backend}
         if command.drained:
-            drained[command.backend] = command.by
-        texts = {DRAINED: None, DRAINED_BY: None, **write_drains(drained)}
+            after[command.backend] = command.by
+        texts = {DRAINED: None, DRAINED_BY: None, **write_drains(after)}
     guards = tuple(Unchanged(key, reading.revision_of(key)) for key in map(reading.key, texts))
     puts = {reading.key(name): text for name, text in texts.items() if text is not None}
     deletes = tuple(key for key in map(reading.key, texts) if key in reading and key not in puts)

@@ -62,6 +62,7 @@ from gateway.controlplane.stores.store import (
 )
 from gateway.core.agreement.attachment import Registered, beat_interval
 from gateway.core.agreement.record import AgreedRecord
+from gateway.core.fleet.drains import refusal
 from gateway.core.fleet.fleet import Drain, OperatorCommand, Pin, Raise
 from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.snapshot import Snapshot
@@ -557,14 +558,17 @@ class Replication:
             return
         for _ in range(5):
             await self._read_all()
-            self._wake.set()
+            self._hinted()  # what was read is compared by the next round
             reading = self._readings.services[service]
             if reading.problem:
                 raise StoreError(f"{service}: {reading.problem}")
             if isinstance(command, Raise) and command.floor is not None and not reading.knows_floors:
                 raise CommandRefused("a live replica knows no floors: update all replicas first")
-            members = self._snapshot_holder.current.fleet.member_sets[service]
-            transaction = written_command(reading, command, members, self.id)
+            view = self._snapshot_holder.current.views[service]
+            drained = view.members.drained if DRAINED in reading.unclear else reading.drained
+            if (reason := refusal(view, drained, command)) is not None:
+                raise CommandRefused(reason)
+            transaction = written_command(reading, command, drained, self.id)
             if transaction is None or await self._store.commit(transaction) is not None:
                 self._hinted()
                 self._snapshot_holder.apply(service, command)

@@ -137,7 +137,9 @@ class Drain:
     backend: str
     drained: bool = True
     by: str = ""
-    """Name of who drains it, for people and to tell drains apart; empty: not given."""
+    """Name of who drains or enables it; empty: not given. Others with a name are kept away (`drains`)."""
+    served: bool = False
+    """Whether to refuse it if no other backend can serve some version on offer."""
 
 
 OperatorCommand: TypeAlias = Pin | Raise | Drain
