@@ -30,6 +30,8 @@ OPEN_PAGES: Final = frozenset({"/ui", SIGN_IN})
 DONE: Final = "done"
 """Query parameter of a service's page with the number of a command's result."""
 
+FORGED: Final = "nothing was done: the form is not from a page of your session; reload that page"
+
 MAX_DIGITS: Final = 10
 
 MAX_NEXT: Final = 2048
@@ -54,9 +56,15 @@ class Caller(NamedTuple):
         """Proof of identity from the request or its session; None: no command is accepted."""
         return self.proof if self.session is None else self.session.proof
 
+    def session_of(self, csrf: str) -> Session:
+        """Session of the page whose form has sent this CSRF token. Raises 403."""
+        if self.session is None or not self.session.has_csrf(csrf):
+            raise web.HTTPForbidden(text=FORGED)
+        return self.session
+
 
 CALLER: Final[web.RequestKey[Caller]] = web.RequestKey("caller", Caller)
-"""Key under which `admin.guard` stores the caller of each request that it lets pass."""
+"""Key under which `admin.guard` stores the caller of each request that it lets pass, but for open pages."""
 
 
 class Operator(NamedTuple):
@@ -70,8 +78,8 @@ class Operator(NamedTuple):
 
 def operator_of(request: web.Request) -> Operator | None:
     """Returns the operator who sent a request; None: it may give no commands."""
-    caller = request.get(CALLER)
-    if caller is None or caller.shown is None:
+    caller = request[CALLER]
+    if caller.shown is None:
         return None
     session = caller.session
     if session is None:
@@ -85,10 +93,7 @@ def operator_of(request: web.Request) -> Operator | None:
 def follower_of(request: web.Request) -> object | None:
     """Identity of the operator to whom a page belongs: the proof of a certificate, or a session. None:
     operators cannot be distinguished, because a proxy sends the token for all of them, or there is none."""
-    caller: Caller | None = request.get(CALLER)
-    if caller is None:
-        return None
-    tls = tls_of(request)
+    caller, tls = request[CALLER], tls_of(request)
     if caller.proof is not None and tls is not None and tls.getpeercert(binary_form=True):
         return caller.proof
     return caller.session

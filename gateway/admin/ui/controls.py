@@ -30,7 +30,6 @@ from gateway.core.fleet.snapshot import ServiceView
 
 NOT_AUTHENTICATED: Final = "to pin and drain from this page, set `admin.token`"
 
-FORGED: Final = "nothing was done: the form is not from a page of your session; reload that page"
 STALE: Final = (
     "nothing was done: the offer, the pin or the drained backends have changed since the page was made; "
     "check the effects and confirm again"
@@ -105,8 +104,8 @@ class _Controls:
 
     async def confirm(self, request: web.Request) -> web.StreamResponse:
         """Shows the effects of a command. An operator without a session gets one, which the form needs."""
-        caller = request.get(CALLER)
-        if caller is None or caller.shown is None:
+        caller = request[CALLER]
+        if caller.shown is None:
             raise web.HTTPForbidden(text=NOT_AUTHENTICATED)
         found = confirmation(self._context, _wish_of(request))
         if caller.session is not None:
@@ -118,14 +117,12 @@ class _Controls:
 
     async def command(self, request: web.Request) -> web.StreamResponse:
         """Gives a command, and goes back to the page of the service, which shows the result."""
-        caller = request.get(CALLER)
-        if caller is None or caller.shown is None:
+        caller = request[CALLER]
+        if caller.shown is None:
             raise web.HTTPForbidden(text=NOT_AUTHENTICATED)
         names = request.match_info
         fields = await read_form(request, ("csrf", "seen", "version", "release"))
-        session = caller.session
-        if session is None or not session.has_csrf(fields.get("csrf", "")):
-            raise web.HTTPForbidden(text=FORGED)
+        session = caller.session_of(fields.get("csrf", ""))
         wish = Wish(
             names["verb"],
             names["service"],

@@ -24,7 +24,6 @@ from gateway.admin.ui.access import (
     set_session,
     unset_session,
 )
-from gateway.admin.ui.controls import FORGED
 from gateway.admin.ui.page_responses import PageResponses, read_form, read_query, redirection
 from gateway.admin.ui.sessions import Sessions, proof_of_token
 
@@ -82,17 +81,14 @@ class _SignIn:
 
     async def question(self, request: web.Request) -> web.StreamResponse:
         """Shows the page that asks whether to sign out: following a link must not do it."""
-        caller = request.get(CALLER)
-        if caller is None or caller.session is None:
+        session = request[CALLER].session
+        if session is None:
             return redirection(PAGES)
-        return await PageResponses.of(request).respond("sign_out.html", csrf=caller.session.csrf)
+        return await PageResponses.of(request).respond("sign_out.html", csrf=session.csrf)
 
     async def sign_out(self, request: web.Request) -> web.StreamResponse:
         fields = await read_form(request, ("csrf",))
-        caller = request.get(CALLER)
-        session = None if caller is None else caller.session
-        if session is None or not session.has_csrf(fields.get("csrf", "")):
-            raise web.HTTPForbidden(text=FORGED)
+        request[CALLER].session_of(fields.get("csrf", ""))
         self._sessions.end(session_id_of(request))
         response = redirection(PAGES)
         unset_session(request, response)

@@ -110,8 +110,7 @@ async def _follow(request: web.Request, response: web.StreamResponse, feed: Feed
     with feed.followed():
         sent: Shown | None = None
         heard = monotonic()
-        caller = request.get(CALLER)
-        while not _has_gone(request) and (caller is None or caller.is_still_allowed()):
+        while not _has_gone(request) and request[CALLER].is_still_allowed():
             shown = await feed.after(sent, POLL)
             if shown is not None:
                 for piece in updates(sent, shown):
