@@ -61,7 +61,7 @@ from gateway.core.fleet.member_set import MemberSet
 from gateway.core.fleet.offer import Phase
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.usage.summary import Question, answer
-from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
+from gateway.core.versions.ranges import VersionSet
 from gateway.telemetry.neighbours import AgreementReport, EngineReport, ReplicaReport
 from gateway.telemetry.recent import SPAN, LastHour, RequestCounts, ServiceRates
 from gateway.telemetry.series.declaring import OTHER
@@ -167,7 +167,7 @@ class PageContents:
             replicas=replica_rows(status, name),
             events=event_rows(events),
             minute=_minute(status.now),
-            backends=worst_first(await Rows(service, drawing).all()),
+            backends=worst_first(await _backend_rows(service, drawing)),
             groups=groups(view, drawing),
             commanding=context.access.identifies,
         )
@@ -228,56 +228,46 @@ def key_of(*parts: str) -> str:
     return f"r-{blake2s(text.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
 
 
-@final
-class Rows:
-    """Maker of the rows of one service's backends. Parts that depend only on a summary are made once."""
+async def _backend_rows(service: ServiceStatus, drawing: Drawing) -> tuple[BackendRow, ...]:
+    """Makes all backends' rows in the configuration's order. Other tasks run before each slice."""
+    found: list[BackendRow] = []
+    served: dict[int, tuple[str, tuple[Bar, ...]]] = {}  # by the `id` of a summary, which many share
+    for begin in range(0, len(service.view.members.all), ROWS):
+        await asyncio.sleep(0)
+        for status in service.backends(begin, begin + ROWS):
+            summary = id(status.summary)
+            if summary not in served:
+                served[summary] = _served(status.summary, drawing)
+            found.append(_backend_row(status, *served[summary]))
+    return tuple(found)
 
-    def __init__(self, service: ServiceStatus, drawing: Drawing) -> None:
-        self._service = service
-        self._drawing = drawing
-        self._by_summary: dict[int, tuple[str, tuple[Bar, ...]]] = {}
-        """Cached versions as text and bars, by the `id` of a summary, which is one object in the view."""
 
-    async def all(self) -> tuple[BackendRow, ...]:
-        """Makes all backends' rows in the configuration's order. Other tasks run after each slice."""
-        found: list[BackendRow] = []
-        for begin in range(0, len(self._service.view.members.all), ROWS):
-            await asyncio.sleep(0)
-            found += self.slice(begin, begin + ROWS)
-        return tuple(found)
+def _backend_row(status: BackendStatus, serves: str, bars: tuple[Bar, ...]) -> BackendRow:
+    member = status.member
+    return BackendRow(
+        key=key_of(member.key, member.backend.url),
+        name=member.backend.name,
+        url=member.backend.url,
+        serves=serves,
+        bars=bars,
+        freshness=member.freshness.value,
+        state=_state(status),
+        drained=member.drained,
+        note=_note(status),
+        in_flight=status.in_flight,
+        queued=status.queued,
+        rate=rate(status.rate),
+        last_probe_at=status.last_probe_at,
+    )
 
-    def slice(self, begin: int, end: int) -> list[BackendRow]:
-        return [self._row(each) for each in self._service.backends(begin, end)]
 
-    def _row(self, status: BackendStatus) -> BackendRow:
-        member, summary = status.member, status.summary
-        found = self._by_summary.get(id(summary))
-        if found is None:
-            found = self._by_summary[id(summary)] = self._served(summary)
-        serves, bars = found
-        return BackendRow(
-            key=key_of(member.key, member.backend.url),
-            name=member.backend.name,
-            url=member.backend.url,
-            serves=serves,
-            bars=bars,
-            freshness=member.freshness.value,
-            state=_state(status),
-            drained=member.drained,
-            note=_note(status),
-            in_flight=status.in_flight,
-            queued=status.queued,
-            rate=rate(status.rate),
-            last_probe_at=status.last_probe_at,
-        )
-
-    def _served(self, summary: MemberSummary) -> tuple[str, tuple[Bar, ...]]:
-        if summary.advertised is None:
-            return NOTHING_KNOWN, ()
-        text = ranges(summary.advertised, self._drawing.scheme)
-        if summary.legacy:
-            text = "legacy" if text == NOTHING else f"{text} (legacy)"
-        return text, self._drawing.bars(summary.advertised or NO_VERSIONS)
+def _served(summary: MemberSummary, drawing: Drawing) -> tuple[str, tuple[Bar, ...]]:
+    if summary.advertised is None:
+        return NOTHING_KNOWN, ()
+    text = ranges(summary.advertised, drawing.scheme)
+    if summary.legacy:
+        text = "legacy" if text == NOTHING else f"{text} (legacy)"
+    return text, drawing.bars(summary.advertised)
 
 
 def _state(status: BackendStatus) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gateway.admin.ui.backend_rows import CROWD
-from gateway.admin.ui.contents import ROWS, SERVICES, PageContents, Rows
+from gateway.admin.ui.contents import ROWS, SERVICES, PageContents
 from gateway.admin.ui.model import BackendRow, Bar, DemandRow, Overview, RefusalRow, ReplicaRow, ServicePage
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.agreement.attachment import Agreed
@@ -33,7 +33,7 @@ from gateway.telemetry.neighbours import AgreementReport, EngineReport, ReplicaR
 from gateway.telemetry.process_log import about, by_operator
 from gateway.telemetry.recent import SPAN, LastHour, ServiceRates
 from gateway.telemetry.series.service import OfService
-from gateway.telemetry.status import WorkerState
+from gateway.telemetry.status import BackendStatus, ServiceStatus, WorkerState
 from gateway.telemetry.worker_report import Ejected, WorkerReport
 from tests.admin.testbed import AdminTestbed, mixed_fleet, unknown_fleet
 from tests.core.builders import Toy, service
@@ -556,13 +556,13 @@ async def test_a_thousand_backends_are_made_in_slices_from_one_snapshot(
     made: list[int] = []
     turns = 0
 
-    make = Rows.slice
+    make = ServiceStatus.backends
 
-    def counted(rows: Rows, begin: int, end: int) -> list[BackendRow]:
+    def counted(*slice_: Any) -> Iterator[BackendStatus]:
         made.append(turns)
-        return make(rows, begin, end)
+        return make(*slice_)
 
-    monkeypatch.setattr(Rows, "slice", counted)
+    monkeypatch.setattr(ServiceStatus, "backends", counted)
 
     async def others() -> None:
         nonlocal turns
