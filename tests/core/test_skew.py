@@ -16,6 +16,7 @@ from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.demo.ironic import NEW, OLD
+from gateway.dialects.openstack.guideline import OpenStack
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.dialects.openstack.nova import Nova
 from tests.core import builders
@@ -29,7 +30,7 @@ def state_of(
 ) -> SkewState:
     """Backends by their highest minor version; None: legacy."""
     dialect = dialect or Ironic()
-    major = 2 if isinstance(dialect, Nova) else 1
+    major = next(iter(dialect.releases.values()), Version(1, 0))[0]
     span = VersionSet.between
     known = {
         name: Advertisement(VersionSet(), legacy=True)
@@ -77,6 +78,21 @@ def test_steps_between_releases_of_ironic(older: int | None, newer: int, steps: 
 @pytest.mark.parametrize("older, newer, steps", [(93, 95, 1), (95, 96, 1), (93, 96, 2), (95, 100, 2)])
 def test_releases_with_the_same_maximum_count_as_the_nearest(older: int, newer: int, steps: int) -> None:
     assert state_of({"a": older, "b": newer}, Nova(), 20).releases == steps
+
+
+@pytest.mark.parametrize(
+    "service, older, newer, steps",
+    [
+        ("volume", 62, 64, 1),  # victoria, wallaby
+        ("volume", 62, 66, 2),
+        ("shared-file-system", 78, 85, 1),  # 2023.1, 2024.1: SLURP releases
+        ("shared-file-system", 73, 82, 2),  # zed, 2023.2
+        ("placement", 36, 39, 2),  # wallaby or before, yoga or after
+    ],
+)
+def test_steps_between_releases_of_other_services(service: str, older: int, newer: int, steps: int) -> None:
+    dialect = OpenStack.configured(OpenStack.Options(service_type=service))
+    assert state_of({"a": older, "b": newer}, dialect, 20).releases == steps
 
 
 def test_what_is_too_new_is_named_with_the_oldest() -> None:

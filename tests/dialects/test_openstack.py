@@ -18,6 +18,7 @@ from gateway.core.dialect import (
     Advertisement,
     BackendResponse,
     DefaultKind,
+    Dialect,
     GatewayError,
     Links,
     ProbeFault,
@@ -36,6 +37,8 @@ from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.dialects import discover
 from gateway.dialects.openstack.guideline import NEGOTIATED_ROOT, RESOURCE, ROOT, VERSION, OpenStack
+from gateway.dialects.openstack.ironic import Ironic
+from gateway.dialects.openstack.nova import Nova
 from gateway.settings import load
 
 STANDARD = "OpenStack-API-Version"
@@ -706,7 +709,17 @@ def test_a_mistake_in_a_configuration_is_a_problem_with_a_position(options: str)
 def test_a_ceiling_may_name_a_release_of_the_service() -> None:
     assert CINDER.releases["yoga"] == Version(3, 68)
     assert MANILA.releases["train"] == Version(2, 51)
+    assert PLACEMENT.releases["rocky"] == Version(1, 30)  # a part of Nova then
     assert PLAIN.releases == {}
+
+
+@pytest.mark.parametrize("dialect", [CINDER, MANILA, PLACEMENT, Ironic(), Nova()], ids=repr)
+def test_no_release_is_left_out_between_two_that_are_known(dialect: Dialect) -> None:
+    """A gap hides how far apart two releases are."""
+    order, releases = dialect.release_order, dialect.releases
+    known = order[next(at for at, name in enumerate(order) if name in releases) : -1]
+    assert [name for name in known if name not in releases] == []
+    assert sorted(known, key=lambda name: releases[name]) == list(known)
 
 
 def test_the_dialect_is_found_by_the_name_of_its_folder() -> None:

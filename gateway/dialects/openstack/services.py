@@ -115,12 +115,21 @@ PRESETS: Mapping[str, ServiceProfile] = {
         request_id_headers=(REQUEST_ID, _COMPUTE_REQUEST_ID),
         releases=release_table(
             {
+                "3.0": "mitaka 8.0",
                 "3.15": "newton 9.0",
+                "3.27": "ocata 10.0",
+                "3.43": "pike 11.0",
                 "3.50": "queens 12.0",
+                "3.55": "rocky 13.0",
+                "3.59": "stein 14.0 train 15.0",
                 "3.60": "ussuri 16.0",
+                "3.62": "victoria 17.0",
+                "3.64": "wallaby 18.0",
+                "3.66": "xena 19.0",
                 "3.68": "yoga 20.0",
-                "3.70": "bobcat 2023.2 23.0",
-                "3.71": "epoxy 2025.1 26.0 flamingo 2025.2 27.0 gazpacho 2026.1 28.0",
+                "3.70": "zed 21.0 antelope 2023.1 22.0 bobcat 2023.2 23.0",
+                "3.71": "caracal 2024.1 24.0 dalmatian 2024.2 25.0 epoxy 2025.1 26.0 "
+                "flamingo 2025.2 27.0 gazpacho 2026.1 28.0 2026.2 29.0",
             }
         ),
     ),
@@ -137,13 +146,29 @@ PRESETS: Mapping[str, ServiceProfile] = {
         request_id_headers=(REQUEST_ID, _COMPUTE_REQUEST_ID),
         releases=release_table(
             {
+                "2.6": "liberty 1.0",
+                "2.15": "mitaka 2.0",
                 "2.22": "newton 3.0",
+                "2.32": "ocata 4.0",
+                "2.40": "pike 5.0",
+                "2.42": "queens 6.0",
+                "2.46": "rocky 7.0",
+                "2.49": "stein 8.0",
                 "2.51": "train 9.0",
+                "2.55": "ussuri 10.0",
+                "2.57": "victoria 11.0",
+                "2.63": "wallaby 12.0",
+                "2.65": "xena 13.0",
                 "2.70": "yoga 14.0",
+                "2.73": "zed 15.0",
+                "2.78": "antelope 2023.1 16.0",
                 "2.82": "bobcat 2023.2 17.0",
+                "2.85": "caracal 2024.1 18.0",
+                "2.87": "dalmatian 2024.2 19.0",
                 "2.89": "epoxy 2025.1 20.0",
                 "2.91": "flamingo 2025.2 21.0",
                 "2.95": "gazpacho 2026.1 22.0",
+                "2.99": "2026.2 23.0",
             }
         ),
     ),
@@ -166,7 +191,21 @@ PRESETS: Mapping[str, ServiceProfile] = {
             }
         ),
         request_id_in_errors=True,
-        releases=release_table({"1.31": "stein 1.1"}),
+        releases=release_table(
+            {
+                "1.0": "newton",
+                "1.4": "ocata",
+                "1.10": "pike",
+                "1.17": "queens",
+                "1.30": "rocky",
+                "1.31": "stein 1.0 1.1",
+                "1.36": "train 2.0 ussuri 3.0 victoria 4.0 wallaby 5.0",
+                "1.38": "xena 6.0",
+                "1.39": "yoga 7.0 zed 8.0 antelope 2023.1 9.0 bobcat 2023.2 10.0 "
+                "caracal 2024.1 11.0 dalmatian 2024.2 12.0 epoxy 2025.1 13.0 "
+                "flamingo 2025.2 14.0 gazpacho 2026.1 15.0 2026.2 16.0",
+            }
+        ),
     ),
     "container-infra": ServiceProfile(
         ("container-infra", "container-infrastructure", "container-infrastructure-management"),
