@@ -113,7 +113,7 @@ def admin_context(parts: Parts) -> AdminContext:
 
 def _commands(parts: Parts) -> Commands:
     holder, replication = parts.plan.known.snapshot_holder, parts.agreed.replication
-    agreement, plane, keeper = parts.agreed.agreement, parts.plane, parts.keeper
+    agreement, plane, keeper = parts.agreed.agreement, parts.plane, parts.late_parts.keeper
 
     async def apply(service: str, command: OperatorCommand) -> None:
         if replication is None:

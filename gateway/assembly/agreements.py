@@ -44,6 +44,7 @@ class LateParts:
         self.plane: DataPlane | None = None
         self.engine: HaproxyDriver | None = None
         self.keeper: StateKeeper | None = None
+        """The keeper of the state file; None also if no `state` is configured."""
         self.reloader: Reloader | None = None
         self.usage: UsageKeeper | None = None
 

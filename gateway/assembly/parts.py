@@ -12,7 +12,6 @@ from gateway.assembly.telemetry import Samplers
 from gateway.controlplane.certificate_watch import CertificateWatch
 from gateway.controlplane.prober import Prober
 from gateway.controlplane.reload import Reloader
-from gateway.controlplane.state.keeper import StateKeeper
 from gateway.telemetry.history import History
 from gateway.telemetry.status import StateWrites
 from gateway.workers.data_plane import DataPlane
@@ -29,8 +28,6 @@ class Parts:
     sockets: Sockets
     late_parts: LateParts
     agreed: GatewayAgreement
-    keeper: StateKeeper | None
-    """The keeper of the state file; None: no `state` is configured."""
     plane: DataPlane
     samplers: Samplers
     prober: Prober
@@ -39,4 +36,5 @@ class Parts:
 
     def state_writes(self) -> StateWrites | None:
         """Statistics of the state file's writes so far; None: there is no state file."""
-        return None if self.keeper is None else self.keeper.writes()
+        keeper = self.late_parts.keeper
+        return None if keeper is None else keeper.writes()

@@ -60,7 +60,7 @@ async def running(plan: Plan, late_parts: LateParts) -> AsyncIterator[Running]:
         sockets = await enter(listening(plan))
         logs = await enter(open_logs(plan))
         agreed = make_agreement(plan, late_parts)
-        keeper, observer = await enter(state(plan, agreed, late_parts))
+        observer = await enter(state(plan, agreed, late_parts))
         await enter(agreeing(agreed))
         serving_plane = data_plane(
             plan,
@@ -77,7 +77,7 @@ async def running(plan: Plan, late_parts: LateParts) -> AsyncIterator[Running]:
         begin_to_agree(plan, agreed)  # not before: it asks the data plane and the engine what they hold
         samplers = await enter(sampling(plan, agreed))
         prober = await enter(learning(plan, certificates.for_backends))
-        await begin_saving(keeper)  # not before: probes are on their way while the disk is slow
+        await begin_saving(late_parts.keeper)  # not before: probes are on their way while the disk is slow
         certificate_watch = CertificateWatch(
             certificates.of_listeners,
             plan.metrics,
@@ -98,7 +98,6 @@ async def running(plan: Plan, late_parts: LateParts) -> AsyncIterator[Running]:
             sockets=sockets,
             late_parts=late_parts,
             agreed=agreed,
-            keeper=keeper,
             plane=plane,
             samplers=samplers,
             prober=prober,

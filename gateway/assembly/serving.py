@@ -77,8 +77,8 @@ async def accept_clients(parts: Parts, admin: AdminListeners) -> None:
         await handover.taken.ready()
         # In this order: no other process writes the state file now, and operators see this gateway before it
         # serves.
-        if parts.keeper is not None:
-            parts.keeper.resume()
+        if parts.late_parts.keeper is not None:
+            parts.late_parts.keeper.resume()
         await admin.start()
     await parts.plane.listen()
     await handover.serving(agreement.release)
@@ -109,8 +109,8 @@ async def in_service(parts: Parts, admin: AdminListeners) -> AsyncIterator[None]
 
 def _offer_hand_over(parts: Parts, admin: AdminListeners) -> None:
     """Let the next gateway take over. Without a state file it cannot find this one."""
-    plan, state_file = parts.plan, parts.plan.known.state_file
-    if state_file is None or parts.keeper is None:
+    plan, state_file, keeper = parts.plan, parts.plan.known.state_file, parts.late_parts.keeper
+    if state_file is None or keeper is None:
         return
     plan.handover.offer(
         Predecessor(
@@ -118,7 +118,7 @@ def _offer_hand_over(parts: Parts, admin: AdminListeners) -> None:
             snapshot_holder=plan.known.snapshot_holder,
             reloader=parts.reloader,
             state_file=state_file,
-            keeper=parts.keeper,
+            keeper=keeper,
             sockets=parts.sockets.clients,
             data_plane=parts.plane,
             sites=admin.sites,

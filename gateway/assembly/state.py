@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import NamedTuple, final
 
 from gateway.assembly.agreements import GatewayAgreement, LateParts
 from gateway.assembly.plan import Plan
@@ -18,18 +17,12 @@ from gateway.controlplane.passive_observation import PassiveObserver
 from gateway.controlplane.state.keeper import StateKeeper, report_no_state_file
 
 
-@final
-class State(NamedTuple):
-    """The keeper of the state file with the observer of facts from requests, as one pair."""
-
-    keeper: StateKeeper | None
-    """The keeper of the state file; None: no `state` is configured."""
-    observer: PassiveObserver
-
-
 @asynccontextmanager
-async def state(plan: Plan, agreed: GatewayAgreement, late_parts: LateParts) -> AsyncIterator[State]:
-    """Makes state keeper and observer. In a take-over the other gateway writes the file, until `resume`."""
+async def state(
+    plan: Plan, agreed: GatewayAgreement, late_parts: LateParts
+) -> AsyncIterator[PassiveObserver]:
+    """Makes the observer, and the state keeper of `late_parts`. In a take-over the other gateway writes the
+    file, until `resume`."""
     known = plan.known
     async with AsyncExitStack() as stack:
         if known.state_file is not None:
@@ -43,7 +36,7 @@ async def state(plan: Plan, agreed: GatewayAgreement, late_parts: LateParts) -> 
             stack.push_async_callback(late_parts.keeper.close)
         observer = PassiveObserver(known.snapshot_holder, plan.metrics)
         stack.callback(observer.close)
-        yield State(late_parts.keeper, observer)
+        yield observer
 
 
 async def begin_saving(keeper: StateKeeper | None) -> None:
