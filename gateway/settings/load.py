@@ -140,7 +140,6 @@ def load(
         positions = _positions(root)
         included = add_included(root, text, sources, environ, findings)
         secrets = [node for each in (root, *included.roots) for node in _secrets(each)]
-        _suggest_no_default(secrets, findings)
         settings = _read(root, sources.folder, findings, dialects)
     elif root is not None:
         shape = shape_of(root)
@@ -185,17 +184,6 @@ def _positions(root: MappingNode) -> dict[str, Position]:
         if isinstance(entry.value, MappingNode):
             found |= {f"{name}.{below}": each.key.position for below, each in entry.value.entries.items()}
     return found
-
-
-def _suggest_no_default(secrets: list[Node], findings: Findings) -> None:
-    """Change the hint at unset variables in secrets: a default would be a password written in the file."""
-    unset = {
-        (at.file, at.line, at.column) for node in secrets if isinstance(node, Scalar) for at in node.unset
-    }
-    for index, problem in enumerate(findings.problems):
-        if problem.code == "unset-variable" and (problem.file, problem.line, problem.column) in unset:
-            hint = "set it, or name a file that holds the value: ${FILE:/path}"
-            findings.problems[index] = replace(problem, hint=hint)
 
 
 def _read(

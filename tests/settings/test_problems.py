@@ -494,7 +494,10 @@ def test_a_caret_behind_a_tab_stands_under_its_token() -> None:
             "    match:\n      path: /${A:-b?}\n",
             "paths are compared as clients send them; the value comes from the environment: A",
         ),
-        ("    default_version: ${NOPE}\n", "set it, or give a default: ${NOPE:-...}"),
+        (
+            "    default_version: ${NOPE}\n",
+            "set it, or give a default: ${NOPE:-...}; a secret needs a file: ${FILE:/path}",
+        ),
         ("    match: {path: /${NOPE}}\n", 'inside [ ] and { } a variable needs quotation marks: "${NAME}"'),
         ("trusted_proxies: [10.0.0.1/8]\n", "did you mean 10.0.0.0/8?"),
         ("    dated: {}\n", "remove them, or write them under `plain`"),

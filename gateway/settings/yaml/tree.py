@@ -63,8 +63,6 @@ class Scalar:
     """Environment variables whose values are part of `text`."""
     files: tuple[str, ...] = ()
     """Paths of the files whose content is part of `text`."""
-    unset: tuple[Position, ...] = ()
-    """Positions of environment variables in the text that are not set."""
     broken: bool = False
     """Whether a problem with the node was already reported. Then no other is."""
 
@@ -301,12 +299,11 @@ class _Builder:
                 return value or found["default"]  # as in a shell: unset or empty
             if value is None:
                 node.broken = True
-                node.unset = (*node.unset, position)
                 self.report(
                     Position(position.line, position.column, len(name) + 3),
                     "unset-variable",
                     f"the environment variable {name} is not set",
-                    f"set it, or give a default: ${{{name}:-...}}",
+                    f"set it, or give a default: ${{{name}:-...}}; a secret needs a file: ${{FILE:/path}}",
                 )
                 return ""
             return value
