@@ -22,12 +22,6 @@ from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import quoted
 from gateway.settings.yaml.tree import Node, child
 
-DEFAULT_VERSION_WORDS: Final = {
-    "minimum": DefaultKind.MINIMUM,
-    "maximum": DefaultKind.MAXIMUM,
-    "refused": DefaultKind.REFUSED,
-}
-
 
 def read_share(text: str) -> AtLeast:
     """Read how many backends must serve a version: a number, `2`, or a percentage of them, `50%`."""
@@ -240,7 +234,7 @@ def read_default_version(
     """The version for requests that name none; None: the dialect decides."""
     if text is None:
         return None
-    if kind := DEFAULT_VERSION_WORDS.get(text):
-        return DefaultVersion(kind)
+    if text in {DefaultKind.MINIMUM.value, DefaultKind.MAXIMUM.value, DefaultKind.REFUSED.value}:
+        return DefaultVersion(DefaultKind(text))
     version = read_version(text, dialect, node, findings, ", minimum, maximum or refused")
     return None if version is None else DefaultVersion(DefaultKind.CONSTANT, version)
