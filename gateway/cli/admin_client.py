@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 from urllib.parse import SplitResult, urlencode, urlsplit
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
     from gateway.cli.admin_section import AdminSection
 
 DEFAULT_URL: Final = "http://127.0.0.1:9900"
+LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound here
+"""Loopback address at which a listener on a wildcard address is reached."""
 TOKEN_VARIABLE: Final = "SKEWGATE_ADMIN_TOKEN"  # noqa: S105 - the name of a variable, not a token
 TIMEOUT: Final = 10.0
 """Seconds to wait for one response. The admin listener responds from memory; a reload reads one file."""
@@ -285,7 +286,7 @@ def find(where: AdminOptions, *, light: bool = False) -> AdminClient:
             where.admin or DEFAULT_URL, token, tls=_tls(where, None), assumed=where.admin is None
         )
     admin = _section(where.config, light=light)
-    host, tls = _reachable(admin.host), _tls(where, admin.certificates)
+    host, tls = LOOPBACK.get(admin.host, admin.host), _tls(where, admin.certificates)
     scheme = "http" if admin.certificates is None else "https"
     url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{admin.port}"
     if token is None and admin.token is not None:
@@ -304,17 +305,6 @@ def _section(file: Path, *, light: bool) -> AdminSection:
     token = None if admin.token is None else admin.token.reveal()
     certificates = None if admin.tls is None else tuple(each.certificate for each in admin.tls.certificates)
     return AdminSection(*admin.listen, token, certificates)
-
-
-def _reachable(host: str) -> str:
-    """Return `host`, or the loopback address if it is a wildcard address."""
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return host
-    if not address.is_unspecified:
-        return host
-    return "127.0.0.1" if address.version == 4 else "::1"
 
 
 def _tls(where: AdminOptions, certificates: Iterable[str] | None) -> AdminTls:
