@@ -12,11 +12,10 @@ from gateway.core.dialect import Dialect
 from gateway.core.versions.version import CalendarDate, MajorMinor, Scheme, Semantic, Version, WholeNumber
 from gateway.errors import VersionTextError
 from gateway.settings.yaml.findings import Findings
-from gateway.settings.yaml.tree import Node, Scalar
+from gateway.settings.yaml.tree import Node
 
 T = TypeVar("T")
 
-_DECIMAL: Final = re.compile(r"[-+]?[0-9]+\.[0-9]*", re.ASCII)
 _LIKE_VERSION: Final = re.compile(
     r"(?<![\w.-])(?:[0-9]{4}-[0-9]{2}(?:-[0-9]{2})?|[0-9]+(?:\.[0-9]+){0,2})(?![\w.]|-[0-9]+-)", re.ASCII
 )
@@ -45,11 +44,7 @@ def read_versions(
     node: Node | None,
     findings: Findings,
 ) -> T | None:
-    """The result of `read` for a text with versions in the dialect's scheme; None: a problem was reported.
-    Warns of a version without quotation marks: other YAML readers take 1.90 for the number 1.9."""
-    if isinstance(node, Scalar) and node.plain and _DECIMAL.fullmatch(node.written):
-        message = f"other tools read {node.written} as the number {float(node.written)}"
-        findings.warn(node, "number", message, f'write "{node.written}"', mend=f'"{node.written}"')
+    """The result of `read` for a text with versions in the dialect's scheme; None: a problem was reported."""
     try:
         return read(text, dialect.scheme)
     except VersionTextError as error:
