@@ -155,6 +155,7 @@ async def test_a_command_that_fails_stops_it_and_a_second_run_goes_on_there(bed:
     failed, _, err = await bed.roll()
     drained = [each.drained for each in bed.gateway.snapshot_holder.current.views["baremetal"].members.all]
     first_run = bed.journal()
+    _, status, _ = await bed.call("status", "--admin", bed.gateway.admin_url)
     # A finished member that shows the old range again, as one that is pinned by its own configuration.
     await bed.servers[0].stop()
     await bed.servers[0].start(OLD)
@@ -166,7 +167,8 @@ async def test_a_command_that_fails_stops_it_and_a_second_run_goes_on_there(bed:
     assert "api-2 stays drained; finished: api-1" in err
     assert "to go back: " in err
     assert drained == [False, True, False]
-    assert (first_run["finished"], first_run["drained"]) == (["api-1"], "api-2")
+    assert first_run["finished"] == ["api-1"]
+    assert f"drained by roll {first_run['id']}" in status
     assert bed.installer.calls == ["api-1", "api-2", "api-2", "api-3"]
     assert "[1/2] api-2" in out
 
@@ -187,7 +189,6 @@ async def test_a_signal_ends_the_command_and_says_what_is_drained(bed: Bed) -> N
 
     assert ended.code == 1
     assert "api-1 failed: interrupted\nskewgate: api-1 stays drained; finished: none" in ended.err
-    assert bed.journal()["drained"] == "api-1"
 
 
 async def test_a_journal_is_of_one_command_and_one_roll_at_a_time(bed: Bed) -> None:
@@ -206,6 +207,40 @@ async def test_a_journal_is_of_one_command_and_one_roll_at_a_time(bed: Bed) -> N
     assert another == 1
     assert "is the journal of another --exec, finished for api-1" in err
     assert bed.installer.calls == ["api-1", "api-2"]
+
+
+async def test_another_roll_is_refused_until_it_adopts_what_the_first_has_drained(bed: Bed) -> None:
+    """Both at once, and with a journal that is lost."""
+    bed.installer.fails_at = "api-2"
+    other = ("--journal", str(bed.folder / "other.json"))
+    seconds = []
+
+    async def roll_another(name: str) -> None:
+        seconds.append(await bed.roll(*other))
+
+    bed.installer.called = roll_another
+    await bed.roll()
+    bed.installer.called, bed.installer.fails_at = _nothing, ""
+    first = bed.journal()["id"]
+    adopted, _, _ = await bed.roll(*other, "--adopt", first)
+
+    assert [each.code for each in seconds] == [1, 1]
+    assert f"roll {first} has drained api-1; if it has ended, add --adopt {first}" in seconds[0].err
+    assert f"roll {first} has drained api-2; if it has ended, add --adopt {first}" in seconds[1].err
+    assert bed.installer.calls == ["api-1", "api-2", "api-2", "api-3", "api-1"]
+    assert adopted == 0
+
+
+async def test_what_an_operator_drains_meanwhile_is_not_enabled(bed: Bed) -> None:
+    async def drain(name: str) -> None:
+        await bed.call("drain", f"baremetal/{name}", "--admin", bed.gateway.admin_url)
+
+    bed.installer.called = drain
+    code, _, err = await bed.roll()
+
+    assert code == 1
+    assert "/enable responded 409: somebody else has drained api-1" in err
+    assert "api-1 stays drained; finished: none" in err
 
 
 @pytest.mark.parametrize(
@@ -270,7 +305,7 @@ async def test_the_oldest_comes_first_and_the_last_of_a_version_is_not_drained(
         allowed, _, _ = await bed.roll("--allow-unserved")
     assert (refused, allowed) == (1, 0)
     assert "no other backend that is up and in service serves 1.1-1.58" in err
-    assert "`roll` out the old release; new is none" in err
+    assert "; new is none" in err
     assert bed.installer.calls == ["api-1"]
 
 

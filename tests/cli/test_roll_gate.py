@@ -87,7 +87,8 @@ def test_the_oldest_is_first_by_number_and_what_is_finished_stays_so() -> None:
         "d": backend("1.9", drained=True),
     }
     plan = make_plan(service("1.58", **fleet), {"c"})
-    ours = make_plan(service("1.58", **fleet), {"c"}, "d")
+    fleet["d"]["drained_by"] = "roll 1a2b"
+    ours = make_plan(service("1.58", **fleet), {"c"}, "roll 1a2b")
 
     assert ([each.name for each in plan.members], plan.skipped) == (["b", "a"], ["d"])
     assert ([each.name for each in ours.members], ours.skipped) == (["d", "b", "a"], [])

@@ -39,7 +39,6 @@ from gateway.runtime.terminal import plain, print_error, span
 
 TICK: Final = 1.0
 """Seconds between two looks at a member in the gate."""
-SKIPPED: Final = "warning: {} is skipped: somebody else has drained it"
 REPLACED: Final = 503
 """Status of commands to a gateway while another takes over from it."""
 
@@ -67,6 +66,9 @@ def _gate_option(name: str, kind: Any, default: object, text: str) -> Callable[.
 @_gate_option("-requests", click.IntRange(1), Limits().requests, "fewer say nothing about 5xx, and pass")
 @_gate_option("-points", click.FloatRange(0), Limits().points, "percentage points of 5xx above the others")
 @click.option("--allow-unserved", is_flag=True, help="also drain the last member that serves a version")
+@click.option(
+    "--adopt", metavar="ID", help="go on with the drains of a roll whose journal is lost, or undone"
+)
 @click.option("--dry-run", is_flag=True, help="print the plan, and which clients will notice")
 @file_option("--journal", "progress", text="what is done; default: the report's name with .json")
 @file_option("--report", text="file for the report, in Markdown")
@@ -74,6 +76,7 @@ def roll(
     *,
     where: AdminOptions,
     service: str,
+    adopt: str | None,
     dry_run: bool,
     progress: Path | None,
     report: Path | None,
@@ -104,6 +107,7 @@ def roll(
             usage_error(str(mistake))
     with nullcontext() if dry_run else locked(path):
         found = read_progress(path, service, options["command"])
+        found.id = adopt or found.id
         one = _Roll(admin, found, path, report, limits, **options)
         return one.show() if dry_run else one.run()
 
@@ -140,11 +144,21 @@ class _Roll:
     touched: str = ""
     """Member for which the command was run last."""
 
+    @property
+    def by(self) -> str:
+        """Name that this upgrade gives to its drains."""
+        return f"roll {self.progress.id}"
+
     def _plan(self) -> Plan:
+        """Plan the upgrade. Raises `AdminError` if another one is under way."""
         self._refresh()
-        plan = make_plan(self.service, self.progress.finished, self.progress.drained)
+        for name, each in self.service["backends"].items():
+            if (by := each.get("drained_by", self.by)) != self.by:
+                how = f"; if it has ended, add --adopt {by.removeprefix('roll ')}" * by.startswith("roll ")
+                raise AdminError(f"{by} has drained {name}{how}")
+        plan = make_plan(self.service, self.progress.finished, self.by)
         for name in plan.skipped:
-            print_error(SKIPPED.format(name))
+            print_error(f"warning: {name} is skipped: somebody else has drained it")
         if problem := (self.service.get("skew") or {}).get("problem"):
             print_error(f"warning: {plain(problem)}")
         return plan
@@ -178,9 +192,10 @@ class _Roll:
             for number, each in enumerate(plan.members, 1):
                 name = each.name
                 self._refresh()
-                if self.service["backends"].get(name, {}).get("drained") and progress.drained != name:
+                backend = self.service["backends"].get(name, {})
+                if backend.get("drained") and backend.get("drained_by") != self.by:
                     plan.skipped.append(name)
-                    print_error(SKIPPED.format(name))
+                    print_error(f"warning: {name} is skipped: somebody else has drained it")
                     continue
                 self._member(each, f"[{number}/{len(plan.members)}] {name}")
             name = ""
@@ -215,7 +230,8 @@ class _Roll:
         members = ", ".join([*done, name] if name == self.touched else done)
         print_error("next: mend the cause, and run the same command again: it goes on there")
         print_error("to go back: `skewgate pin` the old maximum if the offer has risen;")
-        print_error(f"then, with another --journal, `roll` out the old release; new is {members or 'none'}")
+        print_error("then `roll` out the old release, with another --journal and")
+        print_error(f"--adopt {self.progress.id}; new is {members or 'none'}")
 
     def _member(self, member: Planned, title: str) -> None:
         """Upgrade one member. Raises `AdminError`."""
@@ -233,8 +249,6 @@ class _Roll:
                     f"warning: {name} was enabled meanwhile; a gateway without `state` forgets drains"
                 )
             self._order("enable", name)
-            progress.drained = ""
-            progress.write(self.path)
             print(f"{title}: enabled, judged for {self.limits.seconds:g} s", flush=True)
             judged = self._gate(name)
             if not judged.passes:
@@ -270,16 +284,7 @@ class _Roll:
 
     def _drain(self, name: str) -> None:
         """Drain a member, unless it is the last one that serves a version. Raises `AdminError`."""
-        self.progress.drained = name  # before it is: a run that is killed now knows its own drain
-        self.progress.write(self.path)
-        try:
-            self._order("drain", name, [] if self.allow_unserved else [("served", "")])
-        except AdminError:
-            with suppress(AdminError):
-                self._refresh()  # a command that was not confirmed may be in force
-                if not self.service["backends"].get(name, {}).get("drained"):
-                    self.progress.drained = ""
-            raise
+        self._order("drain", name, [] if self.allow_unserved else [("served", "")])
 
     def _gate(self, name: str) -> GateResult:
         before, end = self._counts(), time.monotonic() + self.limits.seconds
@@ -336,7 +341,7 @@ class _Roll:
 
     def _order(self, command: str, name: str, query: Sequence[tuple[str, str]] = ()) -> None:
         path = BackendName(self.progress.service, name).path(command)
-        self._read(self._document("POST", path, [*query, ("by", f"roll {self.progress.id}")]))
+        self._read(self._document("POST", path, [*query, ("by", self.by)]))
 
     def _document(self, method: str, path: str, query: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
         return admin_client.document_of(self.admin.url, path, *self._send(method, path, query))

@@ -31,19 +31,20 @@ class Plan(NamedTuple):
     """Names of members that somebody else has drained."""
 
 
-def make_plan(service: Mapping[str, Any], finished: Collection[str], own_drain: str = "") -> Plan:
+def make_plan(service: Mapping[str, Any], finished: Collection[str], by: str = "") -> Plan:
     """Plan the upgrade of a service of `/status`. Members in `finished` are done, whatever they show.
-    `own_drain`: the member that an earlier run of this upgrade has left drained; it comes first."""
+    `by`: the name that this upgrade gives to its drains; what it has left drained comes first."""
     backends: Mapping[str, Any] = service["backends"]
     held_by = service["offer"]["held_by"]
     left = {name: each for name, each in backends.items() if name not in finished}
-    skipped = [name for name, each in left.items() if each["drained"] and name != own_drain]
+    own = {name for name, each in left.items() if each.get("drained_by") == by}
+    skipped = [name for name, each in left.items() if each["drained"] and name not in own]
 
     def order(name: str) -> tuple[object, ...]:
         highest = left[name]["max"] or ""
         numbers = tuple(map(int, re.findall("[0-9]+", highest)))
         # Names have no order here, but the oldest are those that hold the offer.
-        return name != own_drain, name not in held_by, numbers, highest
+        return name not in own, name not in held_by, numbers, highest
 
     members = sorted(left.keys() - {*skipped}, key=lambda name: (order(name), list(left).index(name)))
     return Plan([_planned(name, left[name]) for name in members], skipped)

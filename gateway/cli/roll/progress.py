@@ -29,8 +29,6 @@ class Progress:
     id: str = field(default_factory=lambda: uuid4().hex[:8])
     began: float = field(default_factory=time)
     finished: list[str] = field(default_factory=list)
-    drained: str = ""
-    """Member that this upgrade has drained and not enabled again; empty: none."""
     prepared: bool = False
     """Whether the command of `--before` has ended well."""
     skipped: list[str] = field(default_factory=list)
