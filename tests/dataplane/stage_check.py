@@ -1,11 +1,13 @@
-"""Checks every step of exchanges and connections against their tables, while a test runs."""
+"""Checks every step of exchanges and connections against the tables of the page, while a test runs."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any, Generic, TypeVar, final
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar, final
 
 import pytest
 
@@ -13,12 +15,52 @@ from gateway.dataplane.backends import phases as backend_phases
 from gateway.dataplane.backends.connection import BackendConnection
 from gateway.dataplane.edge import phases as client_phases
 from gateway.dataplane.edge.client_connection import ClientConnection
-from gateway.dataplane.exchange import stages
 from gateway.dataplane.exchange.exchange import Exchange
-from gateway.dataplane.exchange.stages import IN_FLIGHT, Stage
+from gateway.dataplane.exchange.stages import Stage
 from gateway.runtime.compiled import is_compiled
 
 State = TypeVar("State", bound=IntEnum)
+
+ARCHITECTURE: Final = Path(__file__).parents[2] / "docs" / "ARCHITECTURE.md"
+
+
+def part_of_page(begin: str, end: str) -> str:
+    """The part of the page between two texts."""
+    return ARCHITECTURE.read_text(encoding="utf-8").partition(begin)[2].partition(end)[0]
+
+
+def phases_on_page(heading: str, phases: type[State]) -> dict[State, frozenset[State]]:
+    """The phases in a table of the page, each with those that may follow."""
+    rows = re.findall(
+        r"^\| `(\w+)` \| \S.* \|(.*)\|$", part_of_page(f"\n### {heading}\n", "\n#"), re.MULTILINE
+    )
+    table = {
+        phases[name.upper()]: frozenset(phases[each.upper()] for each in re.findall(r"`(\w+)`", after))
+        for name, after in rows
+    }
+    assert [*table] == [*phases], "the page has a row for each, in their order"
+    return table
+
+
+def stages_on_page() -> dict[Stage, frozenset[Stage]]:
+    """The stages in the picture of the page, each with those that may follow."""
+    picture = part_of_page("```mermaid\nstateDiagram-v2\n", "```")
+    arrows = re.findall(r"^    (\S+) --> (\S+) : \S.*$", picture, re.MULTILINE)
+    assert len({*arrows}) == len(picture.splitlines()), "every line is an arrow of its own, with a reason"
+    assert {arrow for arrow in arrows if "[*]" in arrow} == {("[*]", "deciding"), ("ended", "[*]")}
+    return {
+        stage: frozenset(
+            Stage[after.upper()]
+            for before, after in arrows
+            if before == stage.name.lower() and after != "[*]"
+        )
+        for stage in Stage
+    }
+
+
+BACKEND_PHASES: Final = phases_on_page("A connection to a backend", backend_phases.BackendPhase)
+CLIENT_PHASES: Final = phases_on_page("A client connection", client_phases.ClientPhase)
+STAGES: Final = stages_on_page()
 
 
 class CheckedState(Generic[State]):
@@ -58,7 +100,7 @@ class CheckedStage(CheckedState[Stage]):
     """That of exchanges. Also checks that those count as in flight whose stage says so, and no others."""
 
     def __init__(self) -> None:
-        super().__init__(Exchange, "stage", stages.DECIDING, stages.TRANSITIONS)
+        super().__init__(Exchange, "stage", Stage.DECIDING, STAGES)
         self._running: dict[Exchange, None] = {}
 
     def __set__(self, one: Any, state: Stage) -> None:
@@ -73,16 +115,16 @@ class CheckedStage(CheckedState[Stage]):
         counted = Counter(
             each.record.service
             for each in self._running
-            if each.context is context and each.stage in IN_FLIGHT
+            if each.context is context and each.stage not in {Stage.TUNNELLING, Stage.ENDED}
         )
         assert +Counter(context.in_flight_by_service) == counted
 
 
 def checked_backends() -> CheckedState[backend_phases.BackendPhase]:
     """That of connections to backends."""
-    return CheckedState(BackendConnection, "phase", backend_phases.CONNECTING, backend_phases.TRANSITIONS)
+    return CheckedState(BackendConnection, "phase", backend_phases.CONNECTING, BACKEND_PHASES)
 
 
 def checked_clients() -> CheckedState[client_phases.ClientPhase]:
     """That of client connections."""
-    return CheckedState(ClientConnection, "phase", client_phases.IDLE, client_phases.TRANSITIONS)
+    return CheckedState(ClientConnection, "phase", client_phases.IDLE, CLIENT_PHASES)

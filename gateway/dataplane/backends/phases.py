@@ -1,7 +1,7 @@
-"""Phases of a connection to a backend, and the transitions between them.
+"""Phases of a connection to a backend.
 
 A connection is in exactly one phase at any time: what bytes, the end of the connection and a deadline mean
-follows from it. docs/ARCHITECTURE.md has the table; a test compares the two.
+follows from it. docs/ARCHITECTURE.md has the table of transitions; tests check every step.
 """
 
 from __future__ import annotations
@@ -51,19 +51,3 @@ FINISHED: Final = BackendPhase.FINISHED
 TUNNELLING: Final = BackendPhase.TUNNELLING
 CLOSING: Final = BackendPhase.CLOSING
 CLOSED: Final = BackendPhase.CLOSED
-
-TRANSITIONS: Final[dict[BackendPhase, frozenset[BackendPhase]]] = {
-    CONNECTING: frozenset({UNWANTED, IDLE}),
-    UNWANTED: frozenset({CLOSED}),
-    IDLE: frozenset({UNSENT, CLOSING, CLOSED}),
-    UNSENT: frozenset({SENDING, AWAITING_HEAD, CLOSING, CLOSED}),
-    SENDING: frozenset({AWAITING_HEAD, READING_EARLY, IDLE, TUNNELLING, CLOSING, CLOSED}),
-    AWAITING_HEAD: frozenset({READING, IDLE, TUNNELLING, CLOSING, CLOSED}),
-    READING_EARLY: frozenset({READING, FINISHED, IDLE, CLOSING, CLOSED}),
-    READING: frozenset({FINISHED, IDLE, CLOSING, CLOSED}),
-    FINISHED: frozenset({CLOSING, CLOSED}),
-    TUNNELLING: frozenset({CLOSING}),
-    CLOSING: frozenset({CLOSED}),
-    CLOSED: frozenset(),
-}
-"""Phases that may follow each phase of a backend connection."""

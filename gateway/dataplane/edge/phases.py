@@ -1,7 +1,7 @@
-"""Phases of a client connection, and the transitions between them.
+"""Phases of a client connection.
 
 A connection is in exactly one phase at any time: what bytes, the end of the connection and a deadline mean
-follows from it. docs/ARCHITECTURE.md has the table; a test compares the two.
+follows from it. docs/ARCHITECTURE.md has the table of transitions; tests check every step.
 """
 
 from __future__ import annotations
@@ -42,16 +42,3 @@ TUNNELLING: Final = ClientPhase.TUNNELLING
 LINGERING: Final = ClientPhase.LINGERING
 CLOSING: Final = ClientPhase.CLOSING
 CLOSED: Final = ClientPhase.CLOSED
-
-TRANSITIONS: Final[dict[ClientPhase, frozenset[ClientPhase]]] = {
-    IDLE: frozenset({READING_HEAD, PIPELINED, SERVING, LINGERING, CLOSING, CLOSED}),
-    READING_HEAD: frozenset({IDLE, SERVING, LINGERING, CLOSING, CLOSED}),
-    PIPELINED: frozenset({IDLE, READING_HEAD, SERVING, LINGERING, CLOSING, CLOSED}),
-    SERVING: frozenset({IDLE, DISCARDING, TUNNELLING, LINGERING, CLOSING, CLOSED}),
-    DISCARDING: frozenset({IDLE, LINGERING, CLOSING, CLOSED}),
-    TUNNELLING: frozenset({CLOSING}),
-    LINGERING: frozenset({CLOSING, CLOSED}),
-    CLOSING: frozenset({CLOSED}),
-    CLOSED: frozenset(),
-}
-"""Phases that may follow each phase of a client connection."""

@@ -1,7 +1,7 @@
-"""Stages of a request, and the transitions between them.
+"""Stages of a request.
 
 An exchange is in exactly one stage at any time. What a failure, a lost client or a late connection means
-follows from the stage alone. docs/ARCHITECTURE.md has the picture; a test compares the two.
+follows from the stage alone. docs/ARCHITECTURE.md has a picture of the transitions; tests check every step.
 """
 
 from __future__ import annotations
@@ -45,27 +45,3 @@ QUEUED: Final = Stage.QUEUED
 RESPONDING: Final = Stage.RESPONDING
 TUNNELLING: Final = Stage.TUNNELLING
 ENDED: Final = Stage.ENDED
-
-IN_FLIGHT: Final = frozenset(
-    {ADMITTED, READING_BODY, CONNECTING, AWAITING_RESPONSE, RETRY_QUEUED, QUEUED, RESPONDING}
-)
-"""Stages in which a request counts as in flight at its service."""
-
-TRANSITIONS: Final[dict[Stage, frozenset[Stage]]] = {
-    # A local response ends it at once.
-    DECIDING: frozenset({ADMITTED, ENDED}),
-    ADMITTED: frozenset({READING_BODY, CONNECTING, AWAITING_RESPONSE, QUEUED}),
-    READING_BODY: frozenset({CONNECTING, AWAITING_RESPONSE, QUEUED, ENDED}),
-    # To itself for another member, after a failure.
-    CONNECTING: frozenset({CONNECTING, AWAITING_RESPONSE, QUEUED, ENDED}),
-    # To itself for another attempt on a connection that was idle.
-    AWAITING_RESPONSE: frozenset(
-        {CONNECTING, AWAITING_RESPONSE, RETRY_QUEUED, QUEUED, RESPONDING, TUNNELLING, ENDED}
-    ),
-    RETRY_QUEUED: frozenset({CONNECTING, AWAITING_RESPONSE, QUEUED, ENDED}),
-    QUEUED: frozenset({CONNECTING, AWAITING_RESPONSE, RETRY_QUEUED, ENDED}),
-    RESPONDING: frozenset({ENDED}),
-    TUNNELLING: frozenset({ENDED}),
-    ENDED: frozenset(),
-}
-"""Stages that may follow each stage of a request."""
