@@ -7,11 +7,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from time import time
-from typing import Any, Final, cast, final
+from typing import Final, final
 
 from aiohttp import web
 
 from gateway.admin.connection import PROTOCOL_ARGUMENTS, AdminConnection, Connections, ErrorLog
+from gateway.dataplane.edge.listeners import stop_servers
 from gateway.dataplane.edge.listening_sockets import BACKLOG, Inherited, ListeningSockets
 from gateway.runtime.process import admin_connections
 from gateway.settings.sections.listen import Listen
@@ -22,9 +23,6 @@ SHUTDOWN_TIMEOUT: Final = 1.0
 
 ACCEPTED_AT_ONCE: Final = 8
 """Number of connections that asyncio accepts before it handles any; each takes a descriptor until then."""
-
-_TURNS: Final = 3
-"""Event-loop iterations until asyncio has registered an accepted connection."""
 
 
 async def bind_site(
@@ -113,14 +111,7 @@ class AdminSite:
 
     async def stop_accepting(self) -> None:
         """Stops accepting clients. New ones wait while any process has the sockets; others are served."""
-        loop = asyncio.get_running_loop()
-        for server in self._servers:
-            for sock in cast(Any, server).sockets:
-                loop.remove_reader(sock.fileno())  # as in `dataplane.edge.listeners`
-        for _ in range(_TURNS):
-            await asyncio.sleep(0)
-        for server in self._servers:
-            server.close()
+        await stop_servers(self._servers)
         self._servers.clear()
 
     async def stop(self) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from collections.abc import Iterable
 from typing import Any, Final, cast, final
 
 from gateway.dataplane.edge.accept_phase import ListenerFilter
@@ -46,20 +47,8 @@ class Listeners:
         self._servers.append(server)
 
     async def stop(self) -> None:
-        """Stop accepting clients, and lose no accepted connection. asyncio makes the transport of a
-        connection one loop iteration after accepting it. If its server is closed in between, nobody closes
-        the connection, and its client waits."""
-        loop = asyncio.get_running_loop()
-        for _ in range(_TURNS):  # waiting connections are reset if no other process has the socket
-            await asyncio.sleep(0)
-        for server in self._servers:
-            for sock in cast(Any, server).sockets:  # a tuple, or a list on uvloop: compiled code refuses one
-                loop.remove_reader(sock.fileno())  # no effect on uvloop, which loses no connection
-        for _ in range(_TURNS):
-            await asyncio.sleep(0)
-        self.close()
-        for _ in range(_TURNS):  # on uvloop, until the protocols have their connections
-            await asyncio.sleep(0)
+        """Stop accepting clients, and lose no accepted connection."""
+        await stop_servers(self._servers)
 
     def close(self) -> None:
         """Close the asyncio servers, so that no more clients are accepted."""
@@ -71,3 +60,21 @@ class Listeners:
         for server in self._servers:
             await server.wait_closed()
         self._servers.clear()
+
+
+async def stop_servers(servers: Iterable[asyncio.Server]) -> None:
+    """Close asyncio servers, and lose no accepted connection. asyncio makes the transport of a connection one
+    loop iteration after accepting it. If its server is closed in between, nobody closes the connection, and
+    its client waits."""
+    loop = asyncio.get_running_loop()
+    for _ in range(_TURNS):  # waiting connections are reset if no other process has the socket
+        await asyncio.sleep(0)
+    for server in servers:
+        for sock in cast(Any, server).sockets:  # a tuple, or a list on uvloop: compiled code refuses one
+            loop.remove_reader(sock.fileno())  # no effect on uvloop, which loses no connection
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
+    for server in servers:
+        server.close()
+    for _ in range(_TURNS):  # on uvloop, until the protocols have their connections
+        await asyncio.sleep(0)
