@@ -126,7 +126,7 @@ class Prober:
         self._sleep = sleep
         self._prompted_spacing = prompted_spacing
         self._client_contexts = client_contexts
-        self._unsubscribe: Callable[[], None] | None = None
+        self._unsubscribe: Callable[[], None] = lambda: None
         self._targets: dict[Key, _Target] = {}
         self._new: deque[Key] = deque()
         """Backends whose probing tasks have not been started yet."""
@@ -197,9 +197,7 @@ class Prober:
 
     async def close(self) -> None:
         """Stop all probes, also those under way."""
-        if self._unsubscribe is not None:
-            self._unsubscribe()
-            self._unsubscribe = None
+        self._unsubscribe()
         self._beginning.cancel()
         self._new.clear()
         for key in list(self._targets):

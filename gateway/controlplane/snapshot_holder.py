@@ -249,16 +249,14 @@ class StabilizationTimer:
         self._snapshot_holder = snapshot_holder
         self._clock = clock
         self._timer = Timer()
-        self._unsubscribe: Callable[[], None] | None = None
+        self._unsubscribe: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         self._unsubscribe = self._snapshot_holder.subscribe(self._on_change)
         self._set()
 
     def close(self) -> None:
-        if self._unsubscribe is not None:
-            self._unsubscribe()
-            self._unsubscribe = None
+        self._unsubscribe()
         self._timer.cancel()
 
     def _on_change(self, before: Snapshot, after: Snapshot) -> None:

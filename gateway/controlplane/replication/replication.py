@@ -156,7 +156,7 @@ class Replication:
         self._task: asyncio.Task[None] | None = None
         self._saving = Saving(self.id, self._members, save, self._clocks, self.acknowledged, settings.forget)
         self._timer = Timer()
-        self._unsubscribe: Callable[[], None] | None = None
+        self._unsubscribe: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Start this replica with the state file's content, detached, and begin to join."""
@@ -172,9 +172,7 @@ class Replication:
 
     async def close(self) -> None:
         """End this replica's registration: nobody is served any more. After a take-over it is kept."""
-        if self._unsubscribe is not None:
-            self._unsubscribe()
-            self._unsubscribe = None
+        self._unsubscribe()
         await end_tasks(self._task)
         await self._saving.close()
         self._timer.cancel()

@@ -121,7 +121,7 @@ class StateKeeper:
         """Event that is set when somebody waits for the state file to be written."""
         self._attempt_ended = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._unsubscribe: Callable[[], None] | None = None
+        self._unsubscribe: Callable[[], None] = lambda: None
 
     def writes(self) -> StateWrites:
         """Statistics of the writes of the state file, for the metrics."""
@@ -170,9 +170,7 @@ class StateKeeper:
     async def close(self) -> None:
         """Write the last state if it is not in the file yet, and close the file."""
         self._snapshot_holder.notify_now()
-        if self._unsubscribe is not None:
-            self._unsubscribe()
-            self._unsubscribe = None
+        self._unsubscribe()
         if self._task is not None:
             self._closing = True
             self._wake.set()

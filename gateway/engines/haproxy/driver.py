@@ -112,7 +112,7 @@ class HaproxyDriver:
         self._failures = 0
         self._changed = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
-        self._unsubscribe: Callable[[], None] | None = None
+        self._unsubscribe: Callable[[], None] = lambda: None
 
     async def start(self) -> None:
         """Begin to update HAProxy. Call it when the gateway accepts clients: HAProxy sends it all requests
@@ -123,8 +123,7 @@ class HaproxyDriver:
 
     async def close(self) -> None:
         """Stop updating HAProxy, which keeps its last map."""
-        if self._unsubscribe is not None:
-            self._unsubscribe()
+        self._unsubscribe()
         await end_tasks(self._following)
 
     def held(self, service: str) -> int | None:
