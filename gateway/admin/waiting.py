@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
@@ -35,7 +35,8 @@ none."""
 REPEAT: Final = 1.0
 """Seconds after which backends that have not answered are probed again."""
 UNCONFIRMED: Final = ("not every worker and replica has acknowledged yet",)
-PARAMETERS: Final = ("offer", "phase", "backend", "answers", "serves", "drained", "asked", "seconds")
+_OF_BACKEND: Final = ("answers", "serves", "drained", "evidence")
+PARAMETERS: Final = ("offer", "phase", "backend", *_OF_BACKEND, "asked", "seconds")
 
 
 @final
@@ -52,6 +53,8 @@ class Wanted(NamedTuple):
     """Version that `backend` must serve."""
     drained: bool = False
     """Whether `backend` must be drained, with no request in flight."""
+    judged: str = ""
+    """Name of `backend` if every replica must have told the evidence to judge it; empty: it need not."""
 
 
 def add_wait_route(router: web.UrlDispatcher, context: AdminContext) -> None:
@@ -84,11 +87,15 @@ def _read_wanted(view: ServiceView, query: Mapping[str, str]) -> Wanted:
         read_ceiling(view.service, "version", query[name]) if name in query else None
         for name in ("offer", "serves")
     )
-    of_backend = "answers" in query or serves is not None, "drained" in query
-    if (backend is None) is any(of_backend) or (offer, phase, backend) == (None, None, None):
-        text = "give `offer`, `phase`, or `backend` with `answers`, `serves` or `drained`"
+    if (backend is None) is any(name in query for name in _OF_BACKEND) or (offer, phase, backend) == (
+        None,
+        None,
+        None,
+    ):
+        text = "give `offer`, `phase`, or `backend` with `answers`, `serves`, `drained` or `evidence`"
         raise web.HTTPBadRequest(text=text)
-    return Wanted(offer, phase, backend, of_backend[0], serves, of_backend[1])
+    answers, judged = "answers" in query or serves is not None, backend if "evidence" in query else None
+    return Wanted(offer, phase, backend, answers, serves, "drained" in query, judged or "")
 
 
 @final
@@ -108,7 +115,7 @@ class _Wait:
         waits: Sequence[str] = ()
         try:
             if not facts.knows(self.asked):
-                self.asked = await facts.request(self.service)
+                self.asked = await facts.request(self.service, self.wanted.judged)
             async with asyncio.timeout(seconds):
                 again = loop.time() + REPEAT
                 while waits := await self._waits_for():
@@ -121,12 +128,32 @@ class _Wait:
         except StoreError as error:
             waits = (f"the store that replicas share does not respond: {error}",)
         ended: dict[str, object] = {"asked": self.asked, "holds": not waits, "waits_for": list(waits)}
-        return ended | ({} if waits else {"status": views.status(self.context.status())})
+        if waits:
+            return ended
+        status = views.status(self.context.status())
+        return ended | {"status": status | ({"evidence": self._evidence()} if self.wanted.judged else {})}
+
+    def _evidence(self) -> Mapping[str, object]:
+        """What each live replica has counted to judge the backend, by an id that its process alone has."""
+        own, _, _ = self.asked.partition(":")
+        found = {}
+        for replica, whose, sight in self._sights():
+            if sight is not None and (evidence := sight.evidence) is not None:
+                trouble = evidence.trouble and f"{whose}{evidence.trouble}"
+                found[replica or own] = evidence._replace(trouble=trouble)._asdict()
+        return found
+
+    def _sights(self) -> Iterator[tuple[str, str, Sight | None]]:
+        """What each live replica has seen since the question, after its id (this one's is empty) and the
+        beginning of a sentence about it."""
+        report = self.context.agreement()
+        for replica, sight in self.facts.sights(self.service, self.asked, self.wanted.judged).items():
+            yield replica, "" if report is None or not replica else f"{report.name_of(replica)}: ", sight
 
     async def _waits_for(self) -> Sequence[str]:
         """What the conditions still wait for, as sentences; empty: they hold now, and everywhere."""
-        if self.wanted.drained:
-            await self.context.refresh(counters=False)
+        if self.wanted.drained or self.wanted.judged:
+            await self.context.refresh(counters=bool(self.wanted.judged))
         if waits := self._all_reasons():
             return waits
         if pending := await pending_for(self.context, self.service):
@@ -146,8 +173,7 @@ class _Wait:
             from gateway.admin.ui.offer import held  # noqa: PLC0415 - a gateway starts without the page
 
             why = held(status)
-        for replica, sight in self.facts.sights(self.service, self.asked).items():
-            whose = "" if report is None or not replica else f"{report.name_of(replica)}: "
+        for _, whose, sight in self._sights():
             found += [f"{whose}{text}" for text in reasons(self.wanted, view, sight, "" if whose else why)]
         return found
 
@@ -175,4 +201,6 @@ def reasons(wanted: Wanted, view: ServiceView, sight: Sight | None, why: str = "
         member = view.members.member(wanted.backend or "")
         is_drained = member is not None and member.drained
         found.append(f"{wanted.backend} {'has requests in flight' if is_drained else 'is not drained'}")
+    if wanted.judged and (sight.evidence is None or sight.evidence.member != wanted.judged):
+        found.append(f"it has not said yet what it has counted of {wanted.judged}")
     return found

@@ -107,6 +107,8 @@ def admin_context(parts: Parts) -> AdminContext:
             parts.late_parts.in_flight,
             parts.agreed.replication,
             counted,
+            evidence=plan.metrics.evidence,
+            ejected=lambda: plane.report().ejected,
         ),
     )
 

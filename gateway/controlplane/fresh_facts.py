@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final, final
 from uuid import uuid4
 
-from gateway.controlplane.sight import ANSWERED_FOR, Sight
+from gateway.controlplane.sight import ANSWERED_FOR, Evidence, Sight
 from gateway.controlplane.snapshot_holder import SnapshotHolder
-from gateway.core.fleet.backend import Member
+from gateway.core.fleet.backend import Freshness, Member
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.telemetry.request_record import NO_BACKEND
+from gateway.telemetry.worker_report import Ejected
 
 if TYPE_CHECKING:
     from gateway.controlplane.prober import Prober
@@ -34,7 +37,8 @@ _AT: Final = r":([0-9]+\.[0-9]+):([0-9]+)"
 class FreshFacts:
     """Asks for probes, and returns what came of them. `in_flight()`: requests in flight by member key, as all
     workers have counted them last. `counted()`: waits until they know the present snapshot and have counted
-    anew; None: there are no other processes. With `replication`, questions go to all replicas."""
+    anew; None: there are no other processes. `evidence`: `Metrics.evidence`. `ejected()`: ejections by member
+    key. With `replication`, questions go to all replicas."""
 
     def __init__(
         self,
@@ -43,12 +47,17 @@ class FreshFacts:
         in_flight: Callable[[], Mapping[str, int]],
         replication: Replication | None = None,
         counted: Callable[[], Awaitable[object]] | None = None,
+        *,
+        evidence: Callable[[str], Mapping[tuple[str, str, bool], int]] = lambda _service: {},
+        ejected: Callable[[], Mapping[str, Ejected]] = dict,
     ) -> None:
         self._snapshot_holder = snapshot_holder
         self._prober = prober
         self._in_flight = in_flight
         self._replication = replication
         self._counted = counted
+        self._evidence = evidence
+        self._ejected = ejected
         self._recounts: dict[str, asyncio.Task[None] | None] = {}
         """Drained members, by key, each with the task that waits until all workers know of the drain and have
         counted anew; None: they have. Counts from before may lack a request that was sent until then."""
@@ -57,9 +66,11 @@ class FreshFacts:
         if replication is not None:
             replication.facts = self
 
-    async def request(self, service: str) -> str:
-        """Ask all replicas to probe a service. Returns the name of the question. Raises `StoreError`."""
-        revision = 0 if self._replication is None else await self._replication.request_probes(service)
+    async def request(self, service: str, judged: str = "") -> str:
+        """Ask all replicas to probe a service, and what they have counted to judge a member. Returns the name
+        of the question. Raises `StoreError`."""
+        replication = self._replication
+        revision = 0 if replication is None else await replication.request_probes(service, judged)
         return f"{self._id}:{self._prober.probe_now(service):.9f}:{revision}"
 
     def knows(self, question: str) -> bool:
@@ -71,19 +82,20 @@ class FreshFacts:
         """Probe the backends again that have not answered a probe since the question."""
         self._prober.probe_now(service, unanswered_since=float(question.split(":")[1]))
 
-    def sights(self, service: str, question: str) -> Mapping[str, Sight | None]:
+    def sights(self, service: str, question: str, judged: str = "") -> Mapping[str, Sight | None]:
         """What each live replica has seen since the question, by its id; this one's is empty. None: the
-        replica has not answered the question yet."""
+        replica has not answered the question yet. `judged`: as for `request`."""
         _, at, revision = question.split(":")
         others = {} if self._replication is None else self._replication.sights(service, int(revision))
-        return {"": self.sight(service, float(at)), **others}
+        return {"": self.sight(service, float(at), judged), **others}
 
     def probe(self, service: str) -> float:
         """Probe a service for another replica. Returns the time for `sight`."""
         return self._prober.probe_now(service)
 
-    def sight(self, service: str, since: float) -> Sight:
-        """What this replica sees of a service by probes that were sent at `since` or later."""
+    def sight(self, service: str, since: float, judged: str = "") -> Sight:
+        """What this replica sees of a service by probes that were sent at `since` or later, and what it has
+        counted to judge the member `judged`."""
         self._snapshot_holder.apply_batch()
         view = self._snapshot_holder.current.views[service]
         members = view.members.all
@@ -96,7 +108,24 @@ class FreshFacts:
             names - answered,
             frozenset(name for name in names if not self._prober.has_ended((service, name), since)),
             self.idle(service),
+            self._judged(service, view.members.member(judged)),
         )
+
+    def _judged(self, service: str, member: Member | None) -> Evidence | None:
+        if member is None:
+            return None
+        trouble = f"down: {member.probe_error}" if member.freshness is Freshness.DOWN else ""
+        if ejected := self._ejected().get(member.key):
+            trouble = f"ejected: {ejected.reason}"
+        found, lost = defaultdict[str, list[int]](lambda: [0, 0, 0, 0]), 0
+        for (backend, version, failed), number in self._evidence(service).items():
+            if backend == NO_BACKEND:
+                lost += number
+                continue
+            first = 0 if backend == member.backend.name else 2
+            found[version][first] += number
+            found[version][first + 1] += number * failed
+        return Evidence(member.backend.name, trouble, lost, found)
 
     def idle(self, service: str) -> frozenset[str]:
         """Names of drained backends to which this replica has no request in flight, and sends none."""

@@ -30,10 +30,11 @@ from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme
 from gateway.telemetry.histogram import Histogram
+from gateway.telemetry.request_record import NO_BACKEND
 from gateway.telemetry.series.backend import OfBackend
 from gateway.telemetry.series.catalog import SERIES
 from gateway.telemetry.series.declaring import OTHER, Cell, Series, Taken
-from gateway.telemetry.series.service import MAX_VERSIONS, OfRequests, OfService
+from gateway.telemetry.series.service import MAX_VERSIONS, OfGate, OfRequests, OfService
 
 UNROUTED: Final = ""
 """Name of the counters for requests that no service matched."""
@@ -104,7 +105,10 @@ class BackendCounters(OwnerCounters):
 class Subtotal:
     """Requests of a service that count under the same keys, since its subtotals were last poured."""
 
-    __slots__ = ("bytes_in", "bytes_out", "code", "ends", "negotiation", "of_backend", "requests", "version")
+    __slots__ = (
+        *("bytes_in", "bytes_out", "code", "ends", "evidence", "negotiation", "of_backend", "requests"),
+        "version",
+    )
 
     def __init__(self, code: tuple[int, str]) -> None:
         self.requests = 0
@@ -120,6 +124,8 @@ class Subtotal:
         """Durations of the backend that answered; None: none did, or it is not configured any more."""
         self.ends = False
         """Whether the requests were served at a version whose end is announced."""
+        self.evidence: tuple[str, str, bool] | None = None
+        """Key in `OfGate.evidence`; None: the gateway answered, and nothing was lost."""
 
 
 @final
@@ -165,6 +171,11 @@ class ServiceCounters(OwnerCounters):
         of_backend = self.backends.get(backend)
         if of_backend is not None:
             subtotal.of_backend = of_backend.durations
+        # A 503 without a version, while others are on offer: replicas or workers are agreeing on it.
+        offers = view is not None and bool(view.offer.versions)
+        agreeing = offers and result is NegotiationResult.UNAVAILABLE and not version
+        if backend != NO_BACKEND or (status >= 500 and not agreeing):
+            subtotal.evidence = backend, subtotal.version or "", status >= 500
         return subtotal
 
     def pour(self) -> None:
@@ -179,6 +190,8 @@ class ServiceCounters(OwnerCounters):
                 self.negotiations[subtotal.negotiation] += subtotal.requests
             if subtotal.version is not None:
                 self.served[subtotal.version] += subtotal.requests
+            if subtotal.evidence is not None:
+                OfGate.evidence.count(self.cell(OfGate.evidence), subtotal.evidence, self, subtotal.requests)
             if subtotal.ends:
                 self.cell(OfService.deprecated_requests)[()] += subtotal.requests
         self.subtotals.clear()
@@ -194,8 +207,10 @@ class ServiceCounters(OwnerCounters):
         if removed:
             for name in removed:
                 del self.backends[name]
-            for key in [key for key in self.requests if key[1] in removed]:
-                del self.requests[key]
+            cells: tuple[tuple[Cell, int], ...] = (self.requests, 1), (self.cell(OfGate.evidence), 0)
+            for cell, place in cells:
+                for key in [key for key in cell if key[place] in removed]:
+                    del cell[key]
 
     def add_offer(self, offer: Offer, scheme: Scheme) -> None:
         """Adds the series of requests served with the lowest and the highest version on offer, at zero."""

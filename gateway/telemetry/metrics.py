@@ -23,7 +23,7 @@ from gateway.telemetry.request_record import RequestRecord
 from gateway.telemetry.series.declaring import BACKEND, PROCESS, Cell, Counter, Gauge, HistogramSeries, Series
 from gateway.telemetry.series.now import Now
 from gateway.telemetry.series.process import OfConfiguration
-from gateway.telemetry.series.service import OfService
+from gateway.telemetry.series.service import OfGate, OfService
 
 
 @final
@@ -155,6 +155,12 @@ class Metrics:
             name: RequestCounts(each.requests, each.negotiations, each.cell(OfService.requests_refused))
             for name, each in self._poured()
         }
+
+    def evidence(self, service: str) -> Mapping[tuple[str, str, bool], int]:
+        """Returns requests of a service since the start, by the keys of `OfGate.evidence`."""
+        counters = self._service(service)
+        counters.pour()
+        return counters.cell(OfGate.evidence)
 
     def _poured(self) -> Iterable[tuple[str, ServiceCounters]]:
         services = self._counters.services

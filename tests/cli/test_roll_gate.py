@@ -4,55 +4,52 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cli.roll.gate import Limits, judge, lost, peers, read_counts, since
+from gateway.cli.roll.gate import Counts, Limits, judge, since
 from gateway.cli.roll.plan import make_plan
 
 LIMITS = Limits()
 
 
 @pytest.mark.parametrize(
-    "own, others, lost_ones, passes, text",
+    "versions, lost, passes, text",
     [
-        ((1000, 0), (1000, 0), 0, True, "1000 requests, 0.0 % 5xx, others 0.0 %"),
-        ((1000, 30), (1000, 25), 0, True, "others 2.4 %"),  # all have a bad minute
-        ((1000, 30), (1000, 0), 0, False, "1030 requests, 2.9 % 5xx, others 0.0 %"),
-        ((50, 49), (1000, 0), 0, True, "unknown, fewer than 100 requests (99 requests"),
-        ((1000, 900), (0, 0), 0, True, "unknown, fewer than 100 requests of the others"),
-        ((1000, 0), (1000, 0), 1, False, "1 request lost"),
+        ([(1000, 0, 1000, 0)], 0, True, "1000 requests, 0.0 % 5xx, others 0.0 %"),
+        ([(1030, 30, 1025, 25)], 0, True, "others 2.4 %"),  # all have a bad minute
+        ([(1030, 30, 1000, 0)], 0, False, "1030 requests, 2.9 % 5xx, others 0.0 %"),
+        ([(99, 49, 1000, 0)], 0, True, "unknown, fewer than 100 requests (99 requests"),
+        ([(1900, 900, 0, 0)], 0, True, "unknown, fewer than 100 requests of the others at the same versions"),
+        ([(900, 90, 0, 0), (50, 0, 50, 0), (49, 0, 900, 0)], 0, True, "unknown, fewer than 100 requests of"),
+        ([(900, 90, 100, 10), (100, 0, 900, 0)], 0, True, "others 5.0 %"),  # its clients use what fails
+        ([(900, 90, 100, 10), (100, 9, 900, 0)], 0, False, "1000 requests, 9.5 % 5xx, others 5.0 %"),
+        ([(1000, 0, 1000, 0)], 1, False, "1 request lost"),
+        ([], 2, False, "2 requests lost"),
+        ([], 0, True, "unknown, fewer than 100 requests (0 requests, 0.0 % 5xx)"),
     ],
 )
-def test_judge(
-    own: tuple[int, int], others: tuple[int, int], lost_ones: int, passes: bool, text: str
-) -> None:
-    counts = {("a", "200"): own[0], ("a", "503"): own[1], ("none", "502"): lost_ones, ("none", "406"): 9}
-    counts |= {("b", "200"): others[0], ("b", "500"): others[1], ("c", "500"): 10_000}
-    judged = judge(counts, "a", {"b"}, LIMITS)
+def test_judge(versions: list[tuple[int, ...]], lost: int, passes: bool, text: str) -> None:
+    judged = judge(Counts(lost, {str(number): each for number, each in enumerate(versions)}), LIMITS)
 
     assert judged.passes is passes
     assert text in judged.text
 
 
-def test_requests_are_read_from_the_metrics() -> None:
-    text = (
-        "# HELP skewgate_requests_total Finished requests.\n# TYPE skewgate_requests_total counter\n"
-        'skewgate_requests_total{service="s",code="200",backend="api-1"} 12\n'
-        'skewgate_requests_total{service="other",code="200",backend="api-1"} 7\n'
-        'skewgate_requests_total{service="s",code="503",backend="none"} 1.0\n'
-        'skewgate_requests_totally{service="s",code="200",backend="api-1"} 9\n'
+def told(member: str, lost: int, **by_version: list[int]) -> dict[str, object]:
+    return {"member": member, "trouble": "", "lost": lost, "by_version": by_version}
+
+
+def test_counts_are_of_all_replicas_and_a_process_that_has_started_meanwhile_counts_from_zero() -> None:
+    first, ended = told("a", 3, v1=[9, 0, 20, 2]), told("b", 7, v1=[9, 9, 9, 9])
+    later, other = told("a", 4, v1=[19, 1, 30, 2], v2=[1, 0, 0, 0]), told("a", 1, v1=[5, 0, 5, 5])
+
+    assert since({"x": first, "y": ended}, {"x": later, "y": ended, "z": other}) == Counts(
+        2, {"v1": [15, 1, 15, 5], "v2": [1, 0, 0, 0]}
     )
 
-    assert read_counts(text, "s") == {("api-1", "200"): 12, ("none", "503"): 1}
 
+def test_a_replica_that_was_away_since_another_member_was_judged_adds_what_it_lost() -> None:
+    before, after = told("a", 3, v1=[9, 0, 20, 2]), told("b", 4, v1=[40, 2, 9, 0])
 
-def test_a_gateway_that_is_replaced_counts_from_zero() -> None:
-    before = {("a", "200"): 100.0, ("none", "503"): 3.0}
-
-    assert since(before, {("a", "200"): 130.0, ("none", "503"): 3.0}) == {
-        ("a", "200"): 30,
-        ("none", "503"): 0,
-    }
-    assert since(before, {("a", "200"): 130.0}) == {("a", "200"): 130}
-    assert lost({("none", "503"): 2, ("none", "406"): 5, ("none", "none"): 1, ("a", "502"): 9}) == 2
+    assert since({"x": before}, {"x": after}) == Counts(1, {})
 
 
 def backend(highest: str, *, drained: bool = False) -> dict[str, object]:
@@ -65,18 +62,6 @@ def service(guaranteed: str, **backends: dict[str, object]) -> dict[str, object]
         "offer": {"min": "1.1", "max": "1.58", "held_by": []},
         "guaranteed": {"min": "1.1", "max": guaranteed},
     }
-
-
-def test_peers_get_requests_at_the_same_versions() -> None:
-    fleet = {
-        "a": backend("1.90"),
-        "b": backend("1.58"),
-        "c": backend("1.90"),
-        "d": backend("1.90", drained=True),
-    }
-
-    assert peers(service("1.58", **fleet), "a") == {"b", "c"}
-    assert peers(service("1.40", **fleet), "a") == {"c"}  # more is on offer than all serve
 
 
 def test_the_oldest_is_first_by_number_and_what_is_finished_stays_so() -> None:

@@ -12,16 +12,24 @@ from gateway.controlplane.fresh_facts import FreshFacts
 from gateway.controlplane.prober import Prober
 from gateway.controlplane.replication.entries import read_sight, write_beat
 from gateway.controlplane.replication.reading import PROBE
-from gateway.controlplane.sight import Sight
+from gateway.controlplane.sight import Evidence, Sight
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.dialect import Advertisement
 from gateway.core.fleet.fleet import Drain, ProbeFailed, ProbeSucceeded
+from gateway.telemetry.worker_report import Ejected
 from tests.controlplane.test_replication import P, Replica, Site, site
 from tests.core.builders import XY, snapshot, upto, v
 from tests.kit.clocks import run
 
 KEY = ("toy", "api-1")
 API_1 = frozenset({"api-1"})
+
+
+COUNTED = (
+    lambda _service: {("api-1", "1.1", False): 7, ("api-2", "1.1", True): 5},
+    lambda _service: {("api-1", "1.1", False): 2, ("api-1", "1.1", True): 1, ("none", "", True): 2},
+)
+EJECTED = (dict, lambda: {"toy/api-1": Ejected("a", 1.0)})
 
 
 class Answers:
@@ -134,6 +142,28 @@ def test_idle_is_what_every_replica_says_after_the_question() -> None:
     run(main())
 
 
+def test_every_replica_tells_what_it_has_counted_of_the_member_that_is_judged() -> None:
+    async def main() -> None:
+        async with site(2) as here:
+            prober = cast(Prober, Answers(here.replicas[0]))
+            first, second = (
+                FreshFacts(each.holder, prober, dict, each.replication, evidence=evidence, ejected=ejected)
+                for each, evidence, ejected in zip(here.replicas, COUNTED, EJECTED, strict=True)
+            )
+            question = await first.request("toy", "api-1")
+            await here.until(lambda: None not in first.sights("toy", question, "api-1").values())
+            assert [one and one.evidence for one in first.sights("toy", question, "api-1").values()] == [
+                Evidence("api-1", "", 0, {"1.1": [7, 0, 5, 5]}),
+                Evidence("api-1", "ejected: a", 2, {"1.1": [3, 1, 0, 0]}),
+            ]
+            # Somebody else waits meanwhile: whoever judges, goes on.
+            later = await second.request("toy")
+            await here.until(lambda: None not in first.sights("toy", later, "api-1").values())
+            assert all(one and one.evidence for one in first.sights("toy", later, "api-1").values())
+
+    run(main())
+
+
 def test_the_question_is_no_foreign_key_and_a_beat_without_one_is_as_before() -> None:
     async def main() -> None:
         async with site(2) as here:
@@ -149,7 +179,9 @@ def test_the_question_is_no_foreign_key_and_a_beat_without_one_is_as_before() ->
 
 
 def test_an_answer_in_the_store_is_read_strictly() -> None:
-    sight = Sight("mixed", {"api-1": upto(5).versions}, frozenset({"api-2"}), frozenset(), frozenset())
+    evidence = Evidence("api-1", "", 0, {"1.5": [4, 3, 2, 1]})
+    none = frozenset[str]()
+    sight = Sight("mixed", {"api-1": upto(5).versions}, frozenset({"api-2"}), none, none, evidence)
     text = write_beat(3, {"toy": (7, sight, XY)})
 
     assert read_sight(text, "toy", 7, XY) == read_sight(text, "toy", 6, XY) == sight
@@ -157,6 +189,8 @@ def test_an_answer_in_the_store_is_read_strictly() -> None:
     assert read_sight(text, "other", 7, XY) is None
     for damaged in ("", "12", "{", "[]", '{"answers": 3}', text.replace("1.5", "spam")):
         assert read_sight(damaged, "toy", 7, XY) is None
+    for damaged in (text.replace("[4,", '["4",'), text.replace(",1]", "]"), text.replace('"lost":0,', "")):
+        assert read_sight(damaged, "toy", 7, XY) == sight._replace(evidence=None)
     assert json.loads(text)["beat"] == 3
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import yaml
 
-from gateway.telemetry.series.catalog import SERIES
+from gateway.telemetry.series.catalog import GROUPS
 from gateway.telemetry.series.declaring import Kind, Series
 
 _RULES: Final = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "rules" / "skewgate.yml"
@@ -29,7 +29,7 @@ def with_table(page: str) -> str:
     page = above + _ALERTS + _alerts() + "\n\n" + below.partition("\n\n")[2]
     before, _, rest = page.partition(_HEADER)
     table, gap, after = rest.partition("\n\n")
-    rows = {_name(series): _row(series) for series in SERIES.values()}
+    rows = {_name(series): _row(series) for group in GROUPS for series in group.series}
     names = [name for line in table.splitlines() if (name := line.split("`")[1]) in rows]
     last = ""
     for name in rows:

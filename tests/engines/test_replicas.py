@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from functools import partial
+from itertools import count
 from pathlib import Path
 from platform import machine
 from random import Random
@@ -108,8 +110,7 @@ async def test_wait_holds_when_every_live_replica_sees_it_by_new_probes(bed: Bed
 async def test_a_roll_over_three_replicas_of_which_one_is_replaced_meanwhile(
     bed: Bed, tmp_path: Path
 ) -> None:
-    """The replica that carries it out is taken over while the second member is upgraded. Clients ask for
-    what is on offer: whoever asks for more gets 503 while the replicas agree on it, which counts as lost."""
+    """The replica that carries it out is taken over while the second member is upgraded."""
     first, installer = bed.replicas[0], Installer([bed.fleet.old, bed.fleet.new])
     successors = []
     statuses: Counter[int] = Counter()
@@ -142,6 +143,36 @@ async def test_a_roll_over_three_replicas_of_which_one_is_replaced_meanwhile(
     assert "2 members upgraded, 0 requests lost" in ended.out
     assert set(statuses) == {200}, statuses
     assert installer.calls == ["api-1", "api-2"]
+
+
+async def test_the_gate_of_a_roll_judges_by_what_another_replica_counts(bed: Bed, tmp_path: Path) -> None:
+    """Only one replica has clients, and it is not the one that the roll talks to."""
+    asked, (rolls, has_clients, _) = count(), bed.replicas
+    installer = Installer([bed.fleet.old, bed.fleet.new])
+
+    async def fail_at_times(_request: web.Request) -> web.Response:
+        return web.json_response({"nodes": []}, status=500 if next(asked) % 3 == 0 else 200)
+
+    async def break_the_first(name: str) -> None:
+        setattr(installer.servers[name], "_list", fail_at_times)  # noqa: B010 - it is a method
+
+    async def ask_all_the_time() -> None:
+        while True:
+            await ask(bed.session, has_clients, OLD.text)
+
+    installer.called = break_the_first
+    await bed.roll_back()
+    await bed.offered(OLD.text)
+    async with installer.listening(), asyncio.TaskGroup() as group:
+        client = group.create_task(ask_all_the_time())
+        command = ("roll", "baremetal", "--exec", installer.command, "--gate", "5s", "--gate-requests", "10")
+        ended = await call(*command, "--admin", rolls.admin, "--journal", str(tmp_path / "journal.json"))
+        client.cancel()
+
+    assert ended.code == 1
+    assert re.search(r"api-1 failed: gate: [0-9]+ requests, [23][0-9]\.. % 5xx, others 0\.0 %\n", ended.err)
+    assert "api-1 stays drained; finished: none" in ended.err
+    assert installer.calls == ["api-1"]
 
 
 async def test_a_floor_is_raised_and_lowered_for_all_also_with_one_away(bed: Bed) -> None:

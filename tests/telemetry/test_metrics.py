@@ -23,13 +23,14 @@ from gateway.core.versions.version import Version
 from gateway.dataplane.local_responses.failures import Failure
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.errors import CLIENT_ERROR_REASONS
+from gateway.telemetry.counters import BackendCounters, ServiceCounters
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.series.backend import BackendState, OfBackend
 from gateway.telemetry.series.catalog import GROUPS
 from gateway.telemetry.series.neighbours import OfEngine, OfNames, OfReplicas, OfSources
 from gateway.telemetry.series.now import Now
 from gateway.telemetry.series.process import OfConfiguration, OfProcess, OfWorkers
-from gateway.telemetry.series.service import OfOffers, OfService
+from gateway.telemetry.series.service import MAX_EVIDENCE, OfGate, OfOffers, OfService
 from gateway.telemetry.status import StateWrites
 from gateway.telemetry.worker_report import WorkerReport, WorkerStats, WorkerUse
 from tests.kit.ironic import holder_of, learn, reconfigure, upto
@@ -166,6 +167,49 @@ def test_a_request_is_counted_in_every_series() -> None:
     assert value(samples, "request_duration_seconds_bucket", **labels, le="+Inf") == 4
     assert value(samples, "backend_duration_seconds_count", **labels, backend="old") == 2
     assert value(samples, "backend_duration_seconds_count", **labels, backend="new") == 0
+
+
+def test_outcomes_are_by_backend_and_version_and_what_is_being_agreed_on_is_not_lost() -> None:
+    metrics, unavailable = watching(), NegotiationResult.UNAVAILABLE
+    for differing in (
+        *({}, {"status": 500}, {"status": 0}, {"version": "1.58", "backend": "new"}),
+        {"result": None, "requested": None, "version": "", "status": 504},
+        {"backend": "none", "status": 406, "result": NegotiationResult.ABOVE_MAX},
+        {"backend": "none", "status": 502},
+        {"backend": "none", "status": 503, "result": unavailable},  # on offer, and nobody serves it
+        {"backend": "none", "status": 503, "result": unavailable, "version": ""},  # replicas are agreeing
+    ):
+        metrics.record(record(**differing))
+
+    assert metrics.evidence("baremetal") == {
+        ("old", "1.31", False): 2,
+        ("old", "1.31", True): 1,
+        ("new", "1.58", False): 1,
+        ("old", "", True): 1,
+        ("none", "1.31", True): 1,
+        ("none", "", True): 1,
+    }
+
+
+def test_without_an_offer_a_request_without_a_version_is_lost() -> None:
+    metrics = watching(known=False)
+    metrics.record(record(backend="none", status=503, result=NegotiationResult.UNAVAILABLE, version=""))
+
+    assert metrics.evidence("baremetal") == {("none", "", True): 1}
+
+
+def test_clients_and_removed_backends_cannot_make_outcomes_without_bound() -> None:
+    counters = ServiceCounters()
+    counters.backends["x"] = BackendCounters()
+    cell = counters.cell(OfGate.evidence)
+    for number in range(MAX_EVIDENCE + 9):
+        OfGate.evidence.count(cell, ("x", f"1.{number}", False), counters)
+    OfGate.evidence.count(cell, ("gone", "1.1", False), counters)
+
+    assert len(cell) == MAX_EVIDENCE + 2
+    assert (cell["x", "other", False], cell["other", "other", False]) == (9, 1)
+    counters.configure(())
+    assert cell.keys() == {("other", "other", False)}
 
 
 def test_a_transparent_service_is_counted_as_such() -> None:

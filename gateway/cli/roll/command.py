@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from pathlib import Path
 from shutil import which
 from time import gmtime, strftime
@@ -29,7 +28,7 @@ from gateway.cli import admin_client
 from gateway.cli.admin_client import AdminClient, AdminOptions
 from gateway.cli.command import file_option, usage_error, verb
 from gateway.cli.operator_commands import BackendName, offer_line, service_argument
-from gateway.cli.roll.gate import Counts, GateResult, Limits, judge, lost, peers, read_counts, since
+from gateway.cli.roll.gate import Counts, GateResult, Limits, judge, since
 from gateway.cli.roll.plan import Plan, Planned, make_plan
 from gateway.cli.roll.progress import Progress, locked, read_progress
 from gateway.cli.usage import shown_client
@@ -37,8 +36,10 @@ from gateway.cli.wait import PAUSE, MistakeError, read_timeout, timeout_option, 
 from gateway.errors import AdminError, TokenError
 from gateway.runtime.terminal import plain, print_error, span
 
-TICK: Final = 1.0
-"""Seconds between two looks at a member in the gate."""
+TICK: Final = 5.0
+"""Seconds between two looks at a member in the gate: for each, every replica probes its backends."""
+LAST: Final = 5.0
+"""Seconds that it waits for counts when a step has failed: replicas tell theirs with each beat."""
 REPLACED: Final = 503
 """Status of commands to a gateway while another takes over from it."""
 
@@ -141,6 +142,8 @@ class _Roll:
     allow_unserved: bool
     service: dict[str, Any] = field(default_factory=dict)
     """The service in the status that was read last."""
+    evidence: dict[str, Any] = field(default_factory=dict)
+    """What the process of each replica has counted to judge a member, as it was last told."""
     touched: str = ""
     """Member for which the command was run last."""
 
@@ -236,7 +239,9 @@ class _Roll:
     def _member(self, member: Planned, title: str) -> None:
         """Upgrade one member. Raises `AdminError`."""
         progress, name = self.progress, member.name
-        began, before, result, judged = time.monotonic(), self._counts(), "failed", GateResult("-")
+        began, result, judged = time.monotonic(), "failed", GateResult("-")
+        self._wait(name, "evidence")
+        before = dict(self.evidence)
         try:
             print(f"{title} ({member.range}): drain", flush=True)
             self._drain(name)
@@ -259,13 +264,15 @@ class _Roll:
             progress.finished.append(name)
             print(f"{title}: {result}; {judged.text}", flush=True)
         except BaseException:
-            self.timeout = 0  # what follows tells what is known, and waits for nothing
+            self.timeout = 0  # what follows tells what is known, and waits for hardly anything
             raise
         finally:
             counts: Counts | None = None
             with suppress(AdminError):
                 self._refresh()
-                counts = since(before, self._counts())
+                self.timeout = self.timeout or LAST
+                self._wait(name, "evidence")
+                counts = since(before, self.evidence)
             offer, backend = self.service["offer"], self.service["backends"].get(name, {})
             step = {
                 "member": name,
@@ -276,7 +283,7 @@ class _Roll:
                 "gate": judged.text if counts is not None else f"{judged.text}, lost: unknown",
                 "offer": span(offer["min"], offer["max"]),
                 "held": f"{offer['held_rule'] or ''} {', '.join(offer['held_by'])}".strip(),
-                "lost": lost(counts or {}),
+                "lost": counts.lost if counts else 0,
                 "ended": strftime("%H:%M:%S", gmtime()),
             }
             progress.steps.append(step)
@@ -287,26 +294,27 @@ class _Roll:
         self._order("drain", name, [] if self.allow_unserved else [("served", "")])
 
     def _gate(self, name: str) -> GateResult:
-        before, end = self._counts(), time.monotonic() + self.limits.seconds
+        """Judge a member by what all replicas count from now on."""
+        self._wait(name, "evidence")
+        before, end = dict(self.evidence), time.monotonic() + self.limits.seconds
         while True:
-            self._refresh()
-            backend = self.service["backends"].get(name)
-            if backend is None or (ejected := backend.get("ejected")):
-                return GateResult("removed" if backend is None else f"ejected: {ejected['reason']}")
-            if backend["freshness"] == "down":
-                return GateResult(f"down: {backend['error']}")
-            counts = since(before, self._counts())
-            judged = judge(counts, name, peers(self.service, name), self.limits)
-            if lost(counts) or time.monotonic() >= end:
+            is_over = time.monotonic() >= end
+            found = self._wait(name, "evidence")["evidence"]
+            if trouble := "; ".join(filter(None, (each["trouble"] for each in found.values()))):
+                return GateResult(trouble)
+            judged = judge(counts := since(before, self.evidence), self.limits)
+            if counts.lost or is_over:
                 return judged
             time.sleep(min(TICK, max(0.0, end - time.monotonic())))
 
-    def _wait(self, name: str, condition: str, value: str = "") -> None:
+    def _wait(self, name: str, condition: str, value: str = "") -> dict[str, Any]:
         query = [("backend", name), (condition, value)]
         state, waits_for = until_holds(self.admin, self.progress.service, query, self.timeout, patient=True)
         if state is None:
             raise AdminError("; ".join(waits_for))
         self._read(state)
+        self.evidence |= state.get("evidence", {})  # those of a process that has ended stay
+        return state
 
     def _usage(self) -> tuple[Sequence[dict[str, Any]], str]:
         """Return usage by client, and why some may be missing."""
@@ -332,12 +340,6 @@ class _Roll:
         if self.progress.service not in services:
             raise AdminError("the service was removed from the configuration")
         self.service = services[self.progress.service]
-
-    def _counts(self) -> Counts:
-        status, body = self._send("GET", "/metrics")
-        if status != HTTPStatus.OK:
-            raise AdminError(f"/metrics responded {status}: nothing is known of requests")
-        return read_counts(body.decode(), self.progress.service)
 
     def _order(self, command: str, name: str, query: Sequence[tuple[str, str]] = ()) -> None:
         path = BackendName(self.progress.service, name).path(command)

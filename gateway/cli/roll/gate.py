@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Collection, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias, final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, final
 
-Counts: TypeAlias = Mapping[tuple[str, str], float]
-"""Finished requests of a service by (backend, status), since the start of the gateway."""
-
-NOBODY: Final = "none"
-"""Backend of a response that the gateway made itself."""
-_SAMPLE: Final = re.compile(r"^skewgate_requests_total\{(.*)\} ([0-9.e+]+)", re.MULTILINE)
-_LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+Evidence: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""What the process of each replica has counted since its start (`evidence` in an answer to `wait`)."""
 
 
 @final
@@ -36,58 +29,49 @@ class GateResult(NamedTuple):
     passes: bool = False
 
 
-def read_counts(metrics: str, service: str) -> Counts:
-    """Read the finished requests of a service from the text of `/metrics`."""
-    found: Counter[tuple[str, str]] = Counter()
-    for labels, value in _SAMPLE.findall(metrics):
-        label = dict(_LABEL.findall(labels))
-        if label.get("service") == service:
-            found[label["backend"], label["code"]] += float(value)  # type: ignore[assignment]
-    return found
+@final
+class Counts(NamedTuple):
+    """Requests of all replicas in some time."""
+
+    lost: int
+    by_version: Mapping[str, Sequence[int]]
+    """Requests and 5xx of the member, then of the other members, by served version."""
 
 
-def since(before: Counts, after: Counts) -> Counts:
-    """Requests between two readings. A gateway that was replaced meanwhile counts from 0."""
-    reset = any(after.get(key, 0) < number for key, number in before.items())
-    return {key: number - (0 if reset else before.get(key, 0)) for key, number in after.items()}
+def since(before: Evidence, after: Evidence) -> Counts:
+    """Requests between two readings. A process that has started meanwhile has counted from 0."""
+    lost, by_version = 0, dict[str, list[int]]()
+    for process, found in after.items():
+        earlier = before.get(process, {"member": found["member"], "lost": 0, "by_version": {}})
+        lost += found["lost"] - earlier["lost"]
+        if earlier["member"] != found["member"]:
+            continue  # its replica was away, and has told only of another member before
+        for version, numbers in found["by_version"].items():
+            less = earlier["by_version"].get(version, [0] * 4)
+            total = by_version.get(version, [0] * 4)
+            by_version[version] = [a + b - c for a, b, c in zip(total, numbers, less, strict=True)]
+    return Counts(lost, by_version)
 
 
-def lost(counts: Counts) -> int:
-    """Number of requests that the gateway answered with an error of its own."""
-    return round(sum(number for (who, code), number in counts.items() if who == NOBODY and code[:1] == "5"))
-
-
-def peers(service: Mapping[str, Any], member: str) -> frozenset[str]:
-    """Other members in service that get requests at the same versions as `member`: by the policy
-    `guaranteed` all, else those with the same range."""
-    backends: Mapping[str, Any] = service["backends"]
-    offer, guaranteed = service["offer"], service["guaranteed"]
-    same = [offer[end] == guaranteed[end] for end in ("min", "max")]
-    own = backends[member]
-    return frozenset(
-        name
-        for name, each in backends.items()
-        if name != member
-        and not each["drained"]
-        and (all(same) or (each["min"], each["max"]) == (own["min"], own["max"]))
-    )
-
-
-def judge(counts: Counts, member: str, others: Collection[str], limits: Limits) -> GateResult:
+def judge(counts: Counts, limits: Limits) -> GateResult:
     """Judge a member by the requests since it was enabled."""
-    if number := lost(counts):
-        return GateResult(f"{number} request{'s' * (number > 1)} lost")
-    (own, errors), (all_others, their_errors) = (_share(counts, each) for each in ({member}, set(others)))
-    seen = f"{own:.0f} requests, {errors:.1f} % 5xx"
-    if own < limits.requests or all_others < limits.requests:
-        why = f"fewer than {limits.requests} requests{' of the others' * (own >= limits.requests)}"
-        return GateResult(f"unknown, {why} ({seen})", passes=True)
-    passes = errors <= their_errors + limits.points
-    return GateResult(f"{seen}, others {their_errors:.1f} %", passes=passes)
+    if lost := counts.lost:
+        return GateResult(f"{lost} request{'s' * (lost > 1)} lost")
+    rows = counts.by_version.values()
+    compared = [row for row in rows if row[0] > 0 and row[2] > 0]
+    requests, failed = (sum(row[place] for row in rows) for place in (0, 1))
+    if min(sum(row[place] for row in compared) for place in (0, 2)) < limits.requests:
+        whose = " of the others at the same versions" * (requests >= limits.requests)
+        seen = f"{requests} requests, {100 * failed / (requests or 1):.1f} % 5xx"
+        return GateResult(f"unknown, fewer than {limits.requests} requests{whose} ({seen})", passes=True)
+    own, others = (_percentage(compared, place) for place in (0, 2))
+    text = f"{requests} requests, {own:.1f} % 5xx, others {others:.1f} %"
+    return GateResult(text, passes=own <= others + limits.points)
 
 
-def _share(counts: Counts, whose: Collection[str]) -> tuple[float, float]:
-    """Number of requests of some members, and the percentage of them with 5xx."""
-    own = [(code, number) for (who, code), number in counts.items() if who in whose]
-    total = sum(number for _, number in own)
-    return total, 100 * sum(number for code, number in own if code[:1] == "5") / (total or 1)
+def _percentage(rows: Collection[Sequence[int]], place: int) -> float:
+    """Percentage of 5xx of one side. A version weighs little if one side has hardly served it, as in the
+    test of Mantel and Haenszel; otherwise the member would be judged by what its clients ask for."""
+    weights = [row[0] * row[2] / (row[0] + row[2]) for row in rows]
+    shares = (weight * row[place + 1] / row[place] for weight, row in zip(weights, rows, strict=True))
+    return 100 * sum(shares) / sum(weights)

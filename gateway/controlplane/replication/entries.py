@@ -13,7 +13,7 @@ from enum import Enum
 from hashlib import sha256
 from typing import Final, NamedTuple, final
 
-from gateway.controlplane.sight import Sight
+from gateway.controlplane.sight import Evidence, Sight
 from gateway.core.agreement.ladder import LiveReplica, Vote
 from gateway.core.agreement.raised import Raised, read_raised, read_sunset, write_raised, write_sunset
 from gateway.core.agreement.record import (
@@ -199,6 +199,7 @@ def write_beat(number: int, sights: Mapping[str, tuple[int, Sight, Scheme]]) -> 
             "asked": revision,
             "phase": sight.phase,
             "serves": {each: write_versions(versions, scheme) for each, versions in sight.serves.items()},
+            "evidence": sight.evidence and sight.evidence._asdict(),
         }
         for name, (revision, sight, scheme) in sights.items()
     }
@@ -218,16 +219,34 @@ def read_sight(text: str, service: str, question: int, scheme: Scheme) -> Sight 
                 "unanswered": [*unanswered],
                 "unprobed": [*unprobed],
                 "idle": [*idle],
+                "evidence": evidence,
             } if asked >= question:
-                versions = {
-                    str(each): read_versions(found, scheme, "serves") for each, found in serves.items()
-                }
-                names = (frozenset(map(str, each)) for each in (unanswered, unprobed, idle))
-                return Sight(phase, versions, *names)
+                return Sight(
+                    phase,
+                    {str(each): read_versions(found, scheme, "serves") for each, found in serves.items()},
+                    frozenset(map(str, unanswered)),
+                    frozenset(map(str, unprobed)),
+                    frozenset(map(str, idle)),
+                    _read_evidence(evidence),
+                )
             case _:
                 return None
     except UnreadableRecord:
         return None
+
+
+def _read_evidence(found: object) -> Evidence | None:
+    """Parse what a replica has counted to judge a member; None: nothing that can be read."""
+    match found:
+        case {
+            "member": str() as member,
+            "trouble": str() as trouble,
+            "lost": int() as lost,
+            "by_version": dict() as rows,
+        } if all(isinstance(row, list) and [*map(type, row)] == [int] * 4 for row in rows.values()):
+            return Evidence(member, trouble, lost, rows)
+        case _:
+            return None
 
 
 def config_digest(service: Service) -> str:

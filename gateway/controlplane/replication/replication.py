@@ -115,8 +115,9 @@ class Replication:
         self.id = uuid4().hex[:16]
         self.facts: Sights | None = None
         """What operators ask all replicas about; None: this replica probes nothing yet."""
-        self._questions: dict[str, tuple[int, float]] = {}
-        """Last question about each service: its revision, and when its probes were asked for."""
+        self._questions: dict[str, tuple[int, float, str]] = {}
+        """Last question about each service: its revision, when its probes were asked for, and the member to
+        judge."""
         self._snapshot_holder = snapshot_holder
         self._store = store
         self._settings = settings
@@ -339,17 +340,18 @@ class Replication:
         self._dirty |= await self._readings.read(self._members)
         self._dirty &= self._members.keys()
         for name, reading in self._readings.services.items():
-            question = reading.revision_of(reading.key(PROBE))
-            if self.facts is not None and question != self._questions.get(name, (0, 0.0))[0]:
-                self._questions[name] = question, self.facts.probe(name)
+            asked = reading.entries.get(PROBE)
+            known = self._questions.get(name)
+            if self.facts is not None and asked and (known is None or asked.revision != known[0]):
+                self._questions[name] = asked.revision, self.facts.probe(name), asked.text
 
     def _answers(self) -> dict[str, tuple[int, Sight, Scheme]]:
         """This replica's answers to the last questions, for its beat."""
         views, facts, oldest = self._snapshot_holder.current.views, self.facts, self._clock() - ANSWERED_FOR
         return {
-            name: (question, facts.sight(name, at), views[name].service.dialect.scheme)
-            for name, (question, at) in self._questions.items()
-            if facts is not None and question and at > oldest and name in views
+            name: (question, facts.sight(name, at, judged), views[name].service.dialect.scheme)
+            for name, (question, at, judged) in self._questions.items()
+            if facts is not None and at > oldest and name in views
         }
 
     def _compare(self, me: Membership, reading: Reading) -> None:
@@ -573,10 +575,13 @@ class Replication:
                 return
         raise StoreError(f"{service}: another replica wrote at the same time; try again")
 
-    async def request_probes(self, service: str) -> int:
-        """Ask all live replicas to probe a service. Returns the question's revision. Raises `StoreError`."""
+    async def request_probes(self, service: str, judged: str) -> int:
+        """Ask all live replicas to probe a service. Returns the question's revision. `judged`: a member of
+        which they tell what they have counted; empty: that of the last question. Raises `StoreError`."""
+        if not judged and service in self._questions:
+            *_, judged = self._questions[service]
         question = await self._store.commit(
-            Transaction((), {f"{self._readings.prefix}{service}/{PROBE}": self.id})
+            Transaction((), {f"{self._readings.prefix}{service}/{PROBE}": judged})
         )
         self._hinted()
         if question is None:

@@ -8,7 +8,7 @@ from gateway.telemetry.series.backend import BackendDetails, BackendState, OfBac
 from gateway.telemetry.series.declaring import Group
 from gateway.telemetry.series.neighbours import OfEngine, OfNames, OfReplicas, OfSources
 from gateway.telemetry.series.process import OfConfiguration, OfProcess, OfWorkers, Standard
-from gateway.telemetry.series.service import OfOffers, OfRequests, OfService
+from gateway.telemetry.series.service import OfGate, OfOffers, OfRequests, OfService
 
 GROUPS: Final[tuple[type[Group], ...]] = (
     *(Standard, OfConfiguration, OfWorkers, OfProcess),
@@ -17,5 +17,7 @@ GROUPS: Final[tuple[type[Group], ...]] = (
     *(OfBackend, OfOffers, BackendState, BackendDetails),
 )
 
-SERIES: Final = {series.full_name: series for group in GROUPS for series in group.series}
-"""All metric series by their full names."""
+_SHOWN: Final = [series for group in GROUPS for series in group.series]
+
+SERIES: Final = {series.full_name: series for series in (*_SHOWN, *OfGate.series)}
+"""All metric series, and those that no scrape shows, by their full names."""

@@ -31,6 +31,9 @@ ANY_BACKEND: Final = "any"
 MAX_VERSIONS: Final = 512
 """Limit of version labels per service, against backends that advertise 10^6 versions; 115 are known."""
 
+MAX_EVIDENCE: Final = 8192
+"""Number of keys of `OfGate.evidence` per service, from which on new versions count as `other`."""
+
 DIRECTIONS: Final = ("in", "out")
 """Values of the label `direction`: from clients, to clients."""
 
@@ -68,8 +71,7 @@ class RequestKeys(Keys):
 
     def admit(self, key: Any, cell: Cell, owner: Any) -> Key:  # noqa: ANN401 - `ServiceCounters`
         status, backend = key
-        known = backend == NO_BACKEND or backend in owner.backends
-        return status if 100 <= status <= 599 else 0, backend if known else OTHER
+        return status if 100 <= status <= 599 else 0, _counted_backend(backend, owner)
 
     def without_backend(self, key: Any) -> Key:  # noqa: ANN401 - as below
         status, backend = key
@@ -78,6 +80,21 @@ class RequestKeys(Keys):
     def texts(self, key: Any) -> tuple[str, ...]:  # noqa: ANN401 - (status, backend)
         status, backend = key
         return str(status) if status else "none", backend
+
+
+class EvidenceKeys(Keys):
+    """Rules for keys (backend, served version, whether 5xx): `other` a removed backend, or a version once
+    there are too many keys."""
+
+    def admit(self, key: Any, cell: Cell, owner: Any) -> Key:  # noqa: ANN401 - `ServiceCounters`
+        backend, version, failed = key
+        known = key in cell or len(cell) < MAX_EVIDENCE
+        return _counted_backend(backend, owner), version if known else OTHER, failed
+
+
+def _counted_backend(backend: str, owner: Any) -> str:  # noqa: ANN401 - `ServiceCounters`
+    """Returns the name under which a backend counts: `other` if it is not configured any more."""
+    return backend if backend == NO_BACKEND or backend in owner.backends else OTHER
 
 
 def ends(versions: VersionSet, scheme: Scheme) -> tuple[str, str]:
@@ -154,6 +171,15 @@ class OfService(Group, level=SERVICE):
     tunnel_bytes = counter(
         "Bytes in tunnels: `in` from clients, `out` to them.",
         {"direction": DIRECTIONS},
+    )
+
+
+class OfGate(Group, level=SERVICE):
+    """Counts for the gate of `skewgate roll`, which no scrape shows: they would be too many series."""
+
+    evidence = counter(
+        "Requests by backend, served version (empty: none), and whether the response was 5xx.",
+        keys=EvidenceKeys({"backend": OPEN, "version": OPEN, "failed": OPEN}),
     )
 
 
