@@ -286,6 +286,45 @@ async def test_an_access_log_gives_the_last_requests_that_were_served(
     ]
 
 
+async def test_an_access_log_in_text_gives_the_same_requests(rehearse: Any, server: ScriptedBackend) -> None:
+    def line(target: str, agent: str = "a", service: str = "engine", status: int = 200) -> str:
+        written = f"method=GET host=a:80 target={json.dumps(target)} status={status} service={service}"
+        return f"2026-11-20T13:43:28.123Z client=- {written} version=- user_agent={json.dumps(agent)}"
+
+    lines = [
+        line("/api/v1/things/7", 'a" target="/api/v1/kept'),
+        line("/api/v1/things/8?limit=*"),
+        line("/api/v1/things/9", status=404),
+        line("/api/v1/kept", service="other"),
+    ]
+    cut = await rehearse(lines[0][:-1])
+    assert (cut.code, server.requests) == (1, [])
+    assert (await rehearse("\n".join(lines))).code == 0
+    sent = [message.target.removeprefix("/base/api/v6") for message in server.requests]
+    assert [each for each in sent if "v3" not in each] == ["/things/7", "/things/8"]
+
+
+async def test_headers_are_compared_by_name(rehearse: Any, server: ScriptedBackend) -> None:
+
+    async def script(upstream: UpstreamConnection) -> None:
+        message = await upstream.request()
+        number = len(upstream.backend.requests)
+        own = "X-Old: secret" if "/v3/" in message.target else "X-New: secret"
+        await upstream.send(
+            response(200, own, f"X-{number % 2}: a", "Keep-Alive: 9", "Version: 3", body=b"-")
+        )
+
+    server.script = script
+    ended = await rehearse("GET /api/v1/things/7")
+    assert ended.code == 3
+    assert ended.out.splitlines()[2:6] == [
+        "GET /things/{id} (1): changed",
+        "  added   header x-new",
+        "  removed header x-old",
+        "  changes by itself: header x-0, header x-1",
+    ]
+
+
 async def test_what_is_too_slow_or_too_large_is_not_compared(
     rehearse: Any, server: ScriptedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,7 +38,8 @@ NEW: Final = "new"
 """The operation is new: 404 or 406 at the version before."""
 KEY: Final = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEeWmIKoKQXJm9Yqz7cwLxu2H7cVbX1J6rJk1nN5QdZ4 a@b"
 
-# Version, object, and members below `$.`; `~` stands before what is changed, `-` before what is removed.
+# Version, object, and members below `$.` or headers; `~` stands before what is changed, `-` before what is
+# removed.
 HISTORY: Final = {
     "ironic": """
 1.3 node driver_internal_info
@@ -159,6 +160,16 @@ HISTORY: Final = {
 1.12 allocations project_id user_id
 1.12 candidates ~allocation_requests[*].allocations
 1.14 provider parent_provider_uuid root_provider_uuid
+1.15 provider header:cache-control header:last-modified
+1.15 inventories header:cache-control header:last-modified
+1.15 usages header:cache-control header:last-modified
+1.15 allocated header:cache-control header:last-modified
+1.15 aggregates header:cache-control header:last-modified
+1.15 traits header:cache-control header:last-modified
+1.15 allocations header:cache-control header:last-modified
+1.15 candidates header:cache-control header:last-modified
+1.15 class header:cache-control header:last-modified
+1.15 used header:cache-control header:last-modified
 1.17 candidates provider_summaries.*.traits
 1.19 aggregates resource_provider_generation
 1.27 candidates provider_summaries.*.resources.*
@@ -284,7 +295,10 @@ class Rehearsed(NamedTuple):
         signs = {"added": "", "changed": "~", "removed": "-"}
         return {
             name: ({NEW} if each.why in {"404, then 200", "406, then 200"} else {each.why} - {""})
-            | {f"{signs[kind]}{path.removeprefix('$.')}" for path, kind in each.differences}
+            | {
+                signs[kind] + path.removeprefix("$.").replace("header ", "header:")
+                for path, kind in each.differences
+            }
             for name, each in zip(named, found, strict=True)
         }
 

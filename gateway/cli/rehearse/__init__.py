@@ -28,7 +28,7 @@ from gateway.runtime.terminal import Paint, Style, plain
 
 DETAILS: Final = (
     "Sends each request to the same server at V, again at V, and at W, and prints for each operation whether "
-    "the answers differ and where, without values. FILE is an access log in JSON, or has METHOD PATH on each "
+    "the answers differ and where, without values. FILE is an access log, or has METHOD PATH on each "
     "line. Only GET, HEAD and OPTIONS are sent, with the headers that are given.\n\n"
     "Exit code 0: the same, or only additions. 1: nothing could be compared. 2: the server does not serve V "
     "or W. 3: something is changed, refused or has another status."

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias, final
 from gateway.core.dialect import ProbeResponse
 
 Difference: TypeAlias = tuple[str, str]
-"""A path, and what is there at the newer version: `added`, `changed` or `removed`."""
+"""A path or `header NAME`, and what is there at the newer version: `added`, `changed` or `removed`."""
 Answer: TypeAlias = ProbeResponse | str
 """An answer, or the reason why there is none that can be compared."""
 
@@ -70,17 +70,23 @@ def judge(older: Sequence[Answer], newer: Answer) -> Comparison:
     if status != then:
         result = Result.REFUSED if status < 400 <= then < 500 else Result.STATUS
         return Comparison(result, f"{status}, then {then}")
-    if all(each.body == answers[0].body for each in answers):
-        return Comparison(Result.SAME)
+    first, *others, last = answers
     try:
-        first, *others, last = (json.loads(each.body) for each in answers)
+        unstable = frozenset(path for each in others for path, _ in _between(first, each))
+        found = frozenset(each for each in _between(first, last) if each[0] not in unstable)
     except (ValueError, RecursionError):
         return Comparison(Result.NOT_COMPARED, "not JSON")
-    unstable = frozenset(path for each in others for path, _ in differences(first, each))
-    found = frozenset(each for each in differences(first, last) if each[0] not in unstable)
     kinds = {kind for _, kind in found}
     result = Result.CHANGED if kinds - {"added"} else Result.ADDITIONS if kinds else Result.SAME
     return Comparison(result, "", found, unstable)
+
+
+def _between(before: ProbeResponse, after: ProbeResponse) -> Iterator[Difference]:
+    """Differences between two answers: names of headers, and the bodies. Raises `ValueError` for no JSON."""
+    for name in before.headers.keys() ^ after.headers.keys():
+        yield f"header {name}", "removed" if name in before.headers else "added"
+    if before.body != after.body:
+        yield from differences(json.loads(before.body), json.loads(after.body))
 
 
 def differences(

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 from gateway.cli.rehearse.comparison import Answer, Comparison, Result, judge
 from gateway.controlplane.probe_client import ProbeClient, default_host
 from gateway.controlplane.probe_connection import ProbeConnection
 from gateway.controlplane.resolver import Resolver
 from gateway.core.decision.operations import possible_methods
-from gateway.core.dialect import ProbeFault
+from gateway.core.dialect import ProbeFault, ProbeResponse
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.service import Service
 from gateway.core.http.message import HOP_BY_HOP, SAFE_METHODS, Header, as_mapping, normalize_name, render
@@ -37,6 +38,9 @@ LARGEST: Final = 256 * 1024
 """Most bytes of a body that is compared."""
 OF_ONE_OPERATION: Final = 5
 """Most requests of one operation that are sent of a log, the last ones: a log may name a million objects."""
+_FIELD: Final = re.compile(r' (\w+)=("(?:[^"\\]|\\.)*"|[^ "]+)')
+_TEXT_LINE: Final = re.compile(rf"[0-9-]{{10}}T[0-9:.]{{12}}Z(?:{_FIELD.pattern})+")
+"""Line of an access log in text. Values have quotes where they would be ambiguous without."""
 _METHODS: Final = {"x-http-method", "x-http-method-override", "x-method-override"}
 """Headers that make a request unsafe, for some servers also if no configuration says so."""
 _NOT_SENT: Final = HOP_BY_HOP | _METHODS | {"accept-encoding", "content-length"}
@@ -52,20 +56,20 @@ class SafeRequest(NamedTuple):
 
 
 def read_requests(lines: Iterable[str], service: Service, settings: Settings) -> list[SafeRequest]:
-    """Read lines `METHOD PATH`, or the successful ones of an access log in JSON. Raises `AdminError` for a
-    line that is neither, or cannot be sent; what a log has besides is left out."""
+    """Read lines `METHOD PATH`, or the successful ones of an access log. Raises `AdminError` for a line that
+    is neither, or cannot be sent; what a log has besides is left out."""
     found: defaultdict[object, dict[SafeRequest, None]] = defaultdict(dict)
     prefix = service.match.prefix
     for number, line in enumerate(map(str.strip, lines), 1):
         if not line or line[0] == "#":
             continue
         method, _, target = line.partition(" ")
-        is_logged = line[0] == "{"
+        is_logged = line[0] == "{" or _TEXT_LINE.fullmatch(line) is not None
         try:
             if is_logged:
-                entry = json.loads(line)
+                entry = _logged(line)
                 method, target, fits = entry["method"], entry["target"], entry["service"] == service.name
-                if not fits or not 200 <= entry["status"] < 400 or len(target) >= MAX_VALUE:
+                if not fits or not 200 <= int(entry["status"]) < 400 or len(target) >= MAX_VALUE:
                     continue
             path, _, query = target.partition("?")
             if is_logged and redacted(query) == query:
@@ -84,6 +88,14 @@ def read_requests(lines: Iterable[str], service: Service, settings: Settings) ->
             of_one.pop(request, None)
             of_one[request] = None
     return [each for of_one in found.values() for each in [*of_one][-OF_ONE_OPERATION:]]
+
+
+def _logged(line: str) -> Mapping[str, Any]:
+    """Read a line of an access log, in JSON or in text."""
+    if line[0] == "{":
+        found: Mapping[str, Any] = json.loads(line)
+        return found
+    return {name: json.loads(text) if text[0] == '"' else text for name, text in _FIELD.findall(line)}
 
 
 def _check(method: str, path: str, query: str, service: Service, settings: Settings) -> None:
@@ -161,4 +173,5 @@ class Rehearsal:
         served = dialect.read_response(endpoint, found.status, found.headers).version
         if found.status < 400 and served not in {None, version}:
             return f"executed at {dialect.scheme.format(served or version)} instead"
-        return found
+        names = {*map(normalize_name, found.headers)} - dialect.owned_response - HOP_BY_HOP
+        return ProbeResponse(found.status, dict.fromkeys(names - {"content-length"}, ""), found.body)
