@@ -142,7 +142,6 @@ def _replication(plan: Plan, late_parts: LateParts, replicas: AgreementSettings)
         EtcdStore(replicas.etcd, replicas.ttl),
         replicas,
         held=late_parts.held,
-        in_flight=late_parts.in_flight,
         deadlines=late_parts.deadlines,
         restored=plan.known.saved,
         orphans=plan.handover.orphans_left,

@@ -6,10 +6,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from gateway.controlplane.fresh_facts import FreshFacts
+from gateway.controlplane.prober import Prober
 from gateway.controlplane.replication.clocks import Clocks
 from gateway.controlplane.replication.replication import Replication
 from gateway.controlplane.snapshot_holder import SnapshotHolder
@@ -61,13 +63,13 @@ class Replica:
             self.store,
             SETTINGS,
             held=lambda name: self.holds,
-            in_flight=lambda: self.in_flight,
             deadlines=self._take_deadlines,
             restored=saved,
             save=self._save,
             clocks=Clocks(clock, lambda: clock() + 1e9 + self.ahead, boot),
             clock=clock,
         )
+        FreshFacts(self.holder, cast(Prober, None), lambda: self.in_flight, self.replication)
 
     def _take_deadlines(self, deadlines: Mapping[str, float]) -> None:
         self.deadlines = deadlines

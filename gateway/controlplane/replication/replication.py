@@ -87,12 +87,11 @@ class Replication:
     `snapshot_holder` must begin every service with `attachment.NOT_JOINED`, and nobody else may call its
     `agree`. `store` is closed here. `held(service)`: the lowest number of the service's record that a live
     worker or engine has acknowledged, 0 if one has acknowledged none; None: only this process serves.
-    `in_flight()`: requests in flight by member key, of all workers. `deadlines(by service)`: gives all
-    workers the time until which they may refuse a version, in seconds of CLOCK_BOOTTIME; they check it before
-    each refusal, and refuse nothing for other services. `restored`: the state file's content, by service.
-    `orphans()`: whether workers of an earlier process may still serve. `save`: write `to_save` and
-    `registrations` to the state file, and return whether they are there; None: there is no file. `name`,
-    `host`, `release`: for people. `clock`: the holder's."""
+    `deadlines(by service)`: gives all workers the time until which they may refuse a version, in seconds of
+    CLOCK_BOOTTIME; they check it before each refusal, and refuse nothing for other services. `restored`: the
+    state file's content, by service. `orphans()`: whether workers of an earlier process may still serve.
+    `save`: write `to_save` and `registrations` to the state file, and return whether they are there; None:
+    there is no file. `name`, `host`, `release`: for people. `clock`: the holder's."""
 
     def __init__(
         self,
@@ -101,7 +100,6 @@ class Replication:
         settings: AgreementSettings,
         *,
         held: Callable[[str], int | None],
-        in_flight: Callable[[], Mapping[str, int]],
         deadlines: Callable[[Mapping[str, float]], None],
         restored: Mapping[str, SavedState] | None = None,
         orphans: Callable[[], bool] = lambda: False,
@@ -122,7 +120,6 @@ class Replication:
         self._store = store
         self._settings = settings
         self._held = held
-        self._in_flight = in_flight
         self._deadlines = deadlines
         self._restored = dict(restored or {})
         self._orphans = orphans
@@ -395,12 +392,7 @@ class Replication:
     def _situation(self, me: Membership, reading: Reading) -> Situation:
         view, snapshot = self._snapshot_holder.current.views[me.service], self._snapshot_holder.current
         members = snapshot.fleet.member_sets[me.service]
-        in_flight = self._in_flight()
-        idle = frozenset(
-            member.backend.name for member in members.all if member.drained and not in_flight.get(member.key)
-        )
-        if self.facts is not None:  # it knows whether the workers have counted since the drain
-            idle &= self.facts.idle(me.service)
+        idle = frozenset[str]() if self.facts is None else self.facts.idle(me.service)
         own = snapshot.vote(me.service, self._clock())
         held = self._held(me.service)
         in_force_here = (held is None or held == me.seq) and self._saving.is_saved(me)
