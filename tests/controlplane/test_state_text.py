@@ -213,17 +213,6 @@ def test_a_raised_floor_is_there_again_and_releases_without_floors_read_the_rest
     assert started.views["api"].offer.floor == Version(1, 20)
 
 
-def test_the_first_format_is_read_and_brings_no_advertisements() -> None:
-    """It was written by releases that saved neither these nor the policy: nothing is cut for that."""
-    old = {key: GOOD[key] for key in ("dialect", "scheme", "versions", "pin", "drained")}
-    saved, dropped = parse_state(text_of(old, version=1), [service(MajorMinor())])
-
-    assert saved == {"api": SavedState(SAVED.versions, SAVED.pin, SAVED.drained)}
-    assert dropped == ()
-    started = Snapshot.configured([service(MajorMinor())], now=0.0, saved=saved)
-    assert not started.views["api"].offer_state.cut
-
-
 def test_names_that_were_added_change_nothing_that_was_saved() -> None:
     """A range of old names does not gain the new ones between them."""
     old, new = Named(("v1", "v2", "v3")), Named(("v0", "v1", "v2beta", "v2", "v3", "v4"))
@@ -269,7 +258,7 @@ def test_names_that_were_lost_or_moved_make_another_scheme(names: tuple[str, ...
         ("[]", "it is not a state file of skewgate"),
         ('{"services": {}}', "it is not a state file of skewgate"),
         (text_of(GOOD, version=True), "it is not a state file of skewgate"),
-        (text_of(GOOD, version=3), "its format is 3, this release reads 1 and 2"),
+        (text_of(GOOD, version=3), "its format is 3, this release reads 2"),
         ('{"skewgate_state": 2}', "it has no `services`"),
         (text_of(None), "its entry 'api' is malformed"),
         (text_of({**GOOD, "pin": 1.31}), "its entry 'api' is malformed"),

@@ -30,7 +30,7 @@ OFFER = (
 )
 READY, STOPPED, SERVING = b'{"kind": "ready"}', b'{"kind": "stopped"}', b'{"kind": "serving"}'
 STATE = """{
- "skewgate_state": 1,
+ "skewgate_state": 2,
  "services": {}
 }
 """

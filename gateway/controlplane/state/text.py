@@ -6,9 +6,9 @@
         "versions": [["1.1", "1.58"]], "default": null, "legacy": false, "at": 1790000000.0}}}}}
 
 Values in, values out; `file` reads and writes the disk. A text of another form is refused as a whole, and an
-entry for a service that is configured otherwise is dropped. Format 1, without policy and advertisements, is
-read, too. With several workers or replicas an entry also has the `document`, which is the agreed record, and
-the registration as a `replica`. Releases that know neither ignore them.
+entry for a service that is configured otherwise is dropped. With several workers or replicas an entry also
+has the `document`, which is the agreed record, and the registration as a `replica`. Releases that know
+neither ignore them.
 """
 
 from __future__ import annotations
@@ -34,10 +34,6 @@ from gateway.telemetry.access_log import printable
 
 FORMAT: Final = 2
 """Version of the state file's format. It changes when an older release could misread what this one writes."""
-_WITHOUT_ADVERTISEMENTS: Final = 1
-"""Version of the format in releases that saved neither policies nor advertisements."""
-_NOTHING: Final[Mapping[str, object]] = {"policy": None, "at_least": None, "cut": False, "advertisements": {}}
-"""Defaults for an entry in the format without advertisements."""
 _LATEST_TIME: Final = 1e12
 """Latest Unix time that is accepted in a state file: the year 33658."""
 _MAX_QUOTED: Final = 80
@@ -194,15 +190,12 @@ def _entries(text: str) -> Mapping[str, dict[str, Any]]:
     if not isinstance(content, dict) or type(content.get("skewgate_state")) is not int:
         raise StateTextError("it is not a state file of skewgate")
     found = content["skewgate_state"]
-    if found not in (FORMAT, _WITHOUT_ADVERTISEMENTS):
-        reads = f"{_WITHOUT_ADVERTISEMENTS} and {FORMAT}"
-        raise StateTextError(f"its format is {_quoted(str(found))}, this release reads {reads}")
+    if found != FORMAT:
+        raise StateTextError(f"its format is {_quoted(str(found))}, this release reads {FORMAT}")
     entries = content.get("services")
     if not isinstance(entries, dict):
         raise StateTextError("it has no `services`")
     for name, entry in entries.items():
-        if found == _WITHOUT_ADVERTISEMENTS and isinstance(entry, dict):
-            entry.update(_NOTHING)
         if not _is_entry(entry):
             raise StateTextError(f"its entry '{_quoted(name)}' is malformed")
     return entries
