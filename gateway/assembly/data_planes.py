@@ -98,7 +98,7 @@ def _own_worker(
         snapshots=plan.known.snapshot_holder,
         observe=observer.observe,
         metrics=metrics,
-        record=recorder(metrics, tracing, access_log, settings.access_log, plan.listeners),
+        record=recorder(metrics, tracing, access_log, settings.access_log),
         on_ejection=logs.ejections.changed,
         client_contexts=certificates.for_backends,
         tracing=tracing,

@@ -5,7 +5,7 @@ So the demonstration and the tests use what runs. `running` has its parts.
     Prober, Reloader                   ->  SnapshotHolder       what is known and configured
     Resolver                           ->  DataPlane, Prober    the addresses of names
     DataPlane  ->  PassiveObserver     ->  SnapshotHolder       what requests bring
-    DataPlane  ->  RequestRecord       ->  Metrics, AccessLog, listeners
+    DataPlane  ->  RequestRecord       ->  Metrics, AccessLog
     SnapshotHolder, DataPlane, Prober  ->  AdminSite            what people see
     SnapshotHolder                    <->  StateKeeper          what survives a restart
     SnapshotHolder, DataPlane         <->  Agreement            what several workers, or replicas, agree on
@@ -15,7 +15,6 @@ So the demonstration and the tests use what runs. `running` has its parts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -35,7 +34,6 @@ from gateway.settings.files import Seen
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.process_log import ProcessLog
 from gateway.telemetry.status import GatewayStatus
-from gateway.workers.request_recorder import Listener
 
 if TYPE_CHECKING:
     from gateway.engines.haproxy.driver import MakeEngine
@@ -47,8 +45,7 @@ class Gateway:
 
     The constructor reads the state file. `source`: the file that a reload reads; without one, a reload finds
     the same settings again. `seen`: the files that `configured` is from, which are watched if it says so.
-    `listeners`: called with every request record, after metrics and access log; they must neither block nor
-    raise. `process_log`: the one that this process has installed, for the metrics. `resolver`: closed here.
+    `process_log`: the one that this process has installed, for the metrics. `resolver`: closed here.
     `engine`: makes the engine beside this gateway.
     """
 
@@ -59,14 +56,12 @@ class Gateway:
         source: Path | None = None,
         seen: Seen | None = None,
         service_manager: ServiceManager | None = None,
-        listeners: Sequence[Listener] = (),
         process_log: ProcessLog | None = None,
         resolver: Resolver | None = None,
-        discovery: Discovery | None = None,
         handover: Handover | None = None,
         engine: MakeEngine | None = None,
     ) -> None:
-        handover, discovery = handover or Handover(configured.state), discovery or Discovery()
+        handover, discovery = handover or Handover(configured.state), Discovery()
         workers = number_of_workers(configured)
         alone = workers == 1 and engine is None
         known = known_at_start(configured, handover, discovery, alone=alone)
@@ -78,7 +73,6 @@ class Gateway:
             source=source,
             seen=seen or Seen(),
             service_manager=service_manager or ServiceManager({}),
-            listeners=tuple(listeners),
             process_log=process_log,
             resolver=resolver or Resolver(),
             discovery=discovery,

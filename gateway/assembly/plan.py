@@ -30,7 +30,6 @@ from gateway.settings.files import Seen
 from gateway.settings.sections.workers import MAX_WORKERS
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.process_log import ProcessLog
-from gateway.workers.request_recorder import Listener
 
 if TYPE_CHECKING:
     from gateway.engines.haproxy.driver import MakeEngine
@@ -57,7 +56,6 @@ class Plan:
     source: Path | None
     seen: Seen
     service_manager: ServiceManager
-    listeners: tuple[Listener, ...]
     process_log: ProcessLog | None
     resolver: Resolver
     discovery: Discovery

@@ -1,13 +1,13 @@
 """The recorder of finished requests: it hands each record to metrics, tracing and access log.
 
-    RequestRecord  ->  Metrics  ->  Tracing  ->  AccessLog  ->  other listeners
+    RequestRecord  ->  Metrics  ->  Tracing  ->  AccessLog
 
-It is on the hot path, so a single listener is called directly.
+It is on the hot path, so a single one of them is called directly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TypeAlias, cast
 from uuid import uuid4
 
@@ -46,7 +46,6 @@ def recorder(
     tracing: Tracing | None,
     access_log: AccessLog,
     configured: AccessLogSettings,
-    others: Iterable[Listener] = (),
 ) -> Listener:
     """The function to call with each finished request's record: it passes it on to metrics, traces, logs."""
     listeners: list[Listener] = [metrics.record]
@@ -54,7 +53,6 @@ def recorder(
         listeners.append(tracing.finish)  # before the access log: a trace may begin here
     if configured.format != "off":
         listeners.append(access_log.record)
-    listeners.extend(others)
     if len(listeners) == 1:
         return listeners[0]
 
