@@ -108,7 +108,7 @@ class Handover:
         deadline = loop.time() + seconds
         while True:
             try:
-                return await ListeningSockets.bind(listen, slots, self.inheritance.listening)
+                return await ListeningSockets.bind(listen, slots, self.inheritance.clients)
             except AddressTakenError:
                 if loop.time() >= deadline:
                     raise
@@ -123,7 +123,7 @@ class Handover:
 
     def clients_wait(self) -> bool:
         """Whether no process serves clients yet: they wait in sockets that systemd holds."""
-        return self.taken is None and bool(self.inheritance.listening)
+        return self.taken is None and bool(self.inheritance.clients)
 
     async def serving(self, gone: Callable[[], None]) -> None:
         """Tell the gateway that was taken over that clients are accepted here. `gone` is called when it has

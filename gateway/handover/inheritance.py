@@ -28,9 +28,10 @@ FIRST_OFFER: Final = 10.0
 
 @final
 class Inheritance(NamedTuple):
-    """Listening sockets that this process inherits: for clients, for operators, for scrapes of metrics."""
+    """Listening sockets that this process inherits: for clients, for operators, for scrapes of metrics. The
+    fields are the roles of sockets in a hand-over."""
 
-    listening: tuple[Inherited, ...] = ()
+    clients: tuple[Inherited, ...] = ()
     admin: tuple[Inherited, ...] = ()
     metrics: tuple[Inherited, ...] = ()
 
@@ -48,8 +49,8 @@ def passed_sockets(settings: Settings, environ: MutableMapping[str, str]) -> Inh
     found = [_opened(FIRST + each) for each in range(int(count))]
     admin = _of_address(found, settings.admin.listen)
     metrics = _of_address(found, settings.admin.metrics_listen)
-    listening = tuple(one for one in found if one not in admin and one not in metrics)
-    return Inheritance(listening, admin, metrics)
+    clients = tuple(one for one in found if one not in admin and one not in metrics)
+    return Inheritance(clients, admin, metrics)
 
 
 def _opened(number: int) -> Inherited:

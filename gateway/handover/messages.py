@@ -26,11 +26,9 @@ FORM: Final = 1
 MAX_SOCKETS: Final = 4096
 _MAX_QUOTED: Final = 200
 
-CLIENTS: Final = "clients"
-ADMIN: Final = "admin"
-METRICS: Final = "metrics"
 LOCK: Final = "lock"
-"""Roles of the descriptors in a hand-over. A descriptor of an unknown role is closed."""
+"""Role of the descriptor that locks the state file. The other roles are those of `Inheritance`; a descriptor
+of an unknown role is closed."""
 
 
 class HandoverError(SkewgateError):

@@ -140,9 +140,8 @@ class Predecessor:
 
     def _descriptors(self) -> tuple[tuple[messages.Described, ...], list[int]]:
         described, numbers = [], []
-        roles = [(messages.CLIENTS, self.sockets.all())]
-        roles += [(role, site.sockets) for role, site in self.sites.items()]
-        for role, sockets in roles:
+        sites = {role: site.sockets for role, site in self.sites.items()}
+        for role, sockets in {"clients": self.sockets.all(), **sites}.items():
             for one in sockets:
                 described.append(messages.Described(role, one.written, one.managed))
                 numbers.append(one.sock.fileno())

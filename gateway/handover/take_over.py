@@ -54,7 +54,7 @@ class TakenOver:
         """The descriptor by which the state file is locked; None: none was handed over."""
         self.manager = offer.manager
         """Environment variables of the old gateway for notifying the service manager."""
-        found: dict[str, list[Inherited]] = {messages.CLIENTS: [], messages.ADMIN: [], messages.METRICS: []}
+        found: dict[str, list[Inherited]] = {role: [] for role in Inheritance._fields}
         for each, number in zip(offer.descriptors, numbers, strict=True):
             if each.role == messages.LOCK and self.lock is None:
                 self.lock = number
@@ -62,11 +62,7 @@ class TakenOver:
                 found[each.role].append(Inherited(socket.socket(fileno=number), each.written, each.managed))
             else:
                 os.close(number)
-        self.inheritance = Inheritance(
-            listening=tuple(found[messages.CLIENTS]),
-            admin=tuple(found[messages.ADMIN]),
-            metrics=tuple(found[messages.METRICS]),
-        )
+        self.inheritance = Inheritance(*map(tuple, found.values()))
 
     async def probed(self, first_round: Awaitable[None]) -> None:
         """Wait for the `first_round` of probes, while the old gateway serves, but not for ever."""

@@ -40,7 +40,7 @@ def environ(count: object, pid: int | None = None) -> dict[str, str]:
 
 
 def close(found: Inheritance) -> None:
-    for one in (*found.listening, *found.admin, *found.metrics):
+    for one in (*found.clients, *found.admin, *found.metrics):
         one.sock.close()
 
 
@@ -53,11 +53,11 @@ async def test_they_are_sorted_by_address(first: int) -> None:
 
         found = passed_sockets(settings, variables)
 
-        assert [one.sock.getsockname() for one in found.listening] == [a.getsockname()]
+        assert [one.sock.getsockname() for one in found.clients] == [a.getsockname()]
         assert [one.sock.getsockname() for one in found.admin] == [b.getsockname()]
         assert variables == {"HOME": "/"}
         assert not os.get_inheritable(first)
-        sockets = await ListeningSockets.bind([Listen(*a.getsockname())], 1, found.listening)
+        sockets = await ListeningSockets.bind([Listen(*a.getsockname())], 1, found.clients)
         assert sockets.all()[0].managed
         sockets.close()
         close(found)
