@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from gateway.core.decision.explanation import ends, offer_limits
 from gateway.core.fleet.bridge import Bridge
+from gateway.core.fleet.drains import served_alone
 from gateway.core.fleet.pace import Pace
 from gateway.core.fleet.snapshot import ServiceView, Snapshot
 from gateway.core.versions.version import Scheme
@@ -95,6 +96,10 @@ def _service(service: ServiceStatus) -> dict[str, Any]:
         },
         "guaranteed": ends(offer.guaranteed, scheme),
         "reachable": ends(offer.reachable, scheme),
+        "served_alone": {
+            name: only.format(scheme) for name, only in served_alone(view, view.members.drained).items()
+        },
+        "oldest_first": service.oldest_first(),
     }
     if own := view.service.paces:
         shown["offer"]["for"] = [

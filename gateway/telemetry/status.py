@@ -150,6 +150,11 @@ class ServiceStatus:
         members = self.view.members
         return map(self._backend, members.all[begin:end], members.summaries[begin:end])
 
+    def oldest_first(self) -> list[str]:
+        """Names of the service's backends, those with the lowest maximum first."""
+        versions = {each.backend.name: advertised_versions(each) for each in self.view.members.all}
+        return sorted(versions, key=lambda name: versions[name].highest if versions[name] else ())
+
     def backend(self, name: str) -> BackendStatus:
         """Makes the status of one backend of the service. Raises `KeyError` if it is not configured."""
         members = self.view.members

@@ -57,6 +57,8 @@ async def test_status_before_anything_is_known(admin: StartAdmin) -> None:
                 },
                 "guaranteed": nothing,
                 "reachable": nothing,
+                "served_alone": {},
+                "oldest_first": ["api-1", "api-2"],
                 "backends": {
                     "api-1": {"url": "http://10.0.0.1:6385", **unknown, **tail},
                     "api-2": {"url": "http://10.0.0.2:6385", **unknown, **tail},

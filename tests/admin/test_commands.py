@@ -228,8 +228,14 @@ async def test_a_drain_says_what_it_leaves_unserved(admin: StartAdmin) -> None:
         text: str | None = (await response.json())["warning"]
         return text
 
+    async def alone() -> dict[str, str]:
+        found: dict[str, str] = (await testbed.json("/status"))["services"]["baremetal"]["served_alone"]
+        return found
+
     *first, last = [backend.name for backend in BACKENDS]
+    assert await alone() == {}
     assert [await warning(name, "drain") for name in first] == [None] * len(first)
+    assert await alone() == {last: "1.1-1.90"}
     unserved = await warning(last, "drain")
     assert unserved is not None
     assert unserved.startswith("1.1-1.90 stays on offer, but no backend in service serves it")

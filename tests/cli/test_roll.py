@@ -87,7 +87,10 @@ class Bed(NamedTuple):
     async def roll(self, *more: str) -> Ended:
         where = ("--admin", self.gateway.admin_url, "--journal", str(self.folder / "journal.json"))
         command = ("--exec", self.installer.command, "--gate", "100ms")
-        return await self.call("roll", "baremetal", *where, *command, *more)
+        ended = await self.call("roll", "baremetal", *where, *command, *more)
+        lines = f"{ended.out}\n{ended.err}".splitlines()
+        assert ended.code == 2 or all(len(line) <= 80 or " " not in line.strip() for line in lines)
+        return Ended(ended.code, ended.out.replace("\n  ", " "), ended.err.replace("\n  ", " "))
 
     def journal(self) -> dict[str, Any]:
         found = json.loads((self.folder / "journal.json").read_text())
@@ -145,9 +148,8 @@ async def test_every_member_is_upgraded_and_the_report_says_when_the_offer_moved
     assert bed.journal()["complete"] is True
     text = report.read_text()
     assert "complete. Lost 0, in 3 steps." in text
-    assert "| api-1 | 1.1-1.58 | 1.1-1.90 |" in text
+    assert "| 1 | api-1 | 1.1-1.58 | 1.1-1.90 |" in text
     assert "guaranteed api-2, api-3" in text
-    assert max(map(len, out.splitlines())) <= 400  # the command itself is long
 
 
 async def test_a_command_that_fails_stops_it_and_a_second_run_goes_on_there(bed: Bed) -> None:
@@ -167,10 +169,55 @@ async def test_a_command_that_fails_stops_it_and_a_second_run_goes_on_there(bed:
     assert "api-2 stays drained; finished: api-1" in err
     assert "to go back: " in err
     assert drained == [False, True, False]
-    assert first_run["finished"] == ["api-1"]
     assert f"drained by roll {first_run['id']}" in status
     assert bed.installer.calls == ["api-1", "api-2", "api-2", "api-3"]
-    assert "[1/2] api-2" in out
+    assert "[2/3] api-2" in out
+
+
+async def test_each_command_is_a_pass_over_all_members_and_goes_on_in_its_own(bed: Bed) -> None:
+    """The upgrade of Ironic: new releases that are pinned, then unpinned. A member that is finished shows the
+    old range in the first pass, and --expect is about the last."""
+    bed.installer.release = OLD
+
+    async def unpin(name: str) -> None:
+        if name == "conductor-2":
+            bed.installer.release = NEW
+
+    bed.installer.called = unpin
+    once = [bed.installer.command.replace("{name}", f"conductor-{number}") for number in (1, 2)]
+    options = (
+        "--exec",
+        bed.installer.command,
+        "--expect",
+        NEW.text,
+        "--before",
+        once[0],
+        "--before",
+        once[1],
+    )
+    _, plan, _ = await bed.roll(*options, "--dry-run")
+    bed.installer.fails_at = "conductor-2"
+    first = await bed.roll(*options)
+    bed.installer.fails_at = "api-2"
+    second = await bed.roll(*options)
+    bed.installer.fails_at = ""
+    third = await bed.roll(*options)
+
+    each = ["api-1", "api-2", "api-3"]
+    assert [first.code, second.code, third.code] == [1, 1, 0]
+    assert "roll failed: the command ended with 1" in first.err
+    assert "api-2 stays drained; finished: api-1" in second.err
+    assert "new is api-1, api-2, api-3" in second.err
+    assert "pass 2 of 2: api-2, api-3" in third.out
+    assert "3 members upgraded, 0 requests lost" in third.out
+    calls = bed.installer.calls
+    assert calls == ["conductor-1", *each, "conductor-2", "conductor-2", "api-1", "api-2", "api-2", "api-3"]
+    steps = [
+        (step["pass"], step["member"]) for step in bed.journal()["steps"] if step["result"] == "upgraded"
+    ]
+    assert plan.count("once: ") == 2
+    assert [plan.count(f"{name} (1.1-1.58): ") for name in each] == [2, 2, 2]
+    assert steps == [*((1, name) for name in each), *((2, name) for name in each)]
 
 
 async def test_a_signal_ends_the_command_and_says_what_is_drained(bed: Bed) -> None:
@@ -278,9 +325,9 @@ async def test_members_that_somebody_else_has_drained_are_skipped_by_name(
             *("--allow-unserved", "--after", bed.installer.command, "--report", str(report))
         )
 
-    assert code == 0
+    assert code == 1
     assert bed.installer.calls == ["api-1"]
-    assert "warning: --after is left out: run this again when all can be upgraded" in err
+    assert "warning: the rest is left out: run this again when all can be upgraded" in err
     assert "warning: api-2 is skipped: somebody else has drained it" in err
     assert "warning: api-3 is skipped: somebody else has drained it" in err
     assert bed.journal()["complete"] is False
@@ -301,9 +348,13 @@ async def test_the_oldest_comes_first_and_the_last_of_a_version_is_not_drained(
     other = tmp_path / "one"
     other.mkdir()
     async with bed_of(other, session, call_main, OLD) as bed:
+        _, plan, _ = await bed.roll("--dry-run")
+        _, anyway, _ = await bed.roll("--dry-run", "--allow-unserved")
         refused, _, err = await bed.roll()
         allowed, _, _ = await bed.roll("--allow-unserved")
     assert (refused, allowed) == (1, 0)
+    assert "stops here: no other member that is up serves 1.1-1.58" in plan
+    assert "no other member that is up serves 1.1-1.58: 503 meanwhile" in anyway
     assert "no other backend that is up and in service serves 1.1-1.58" in err
     assert "; new is none" in err
     assert bed.installer.calls == ["api-1"]
@@ -407,7 +458,8 @@ async def test_a_member_that_does_not_serve_what_is_expected_stays_drained(bed: 
     "argv, why",
     [
         (("--exec", "no-such-program {name}"), "is no command: no-such-program is not found"),
-        (("--exec", "'"), "is no command"),
+        (("--exec", "'"), "No closing quotation"),
+        (("--exec", "true", "--before", "true", "--before", "true"), "needs an --exec of its own"),
         (("--exec", "true", "--gate", "soon"), "must be a duration"),
         (("--exec", "true", "--report", "a.json"), "another name than the report"),
         (("--exec", "true", "--report", ""), "need the name of a file"),

@@ -64,17 +64,18 @@ def service(guaranteed: str, **backends: dict[str, object]) -> dict[str, object]
     }
 
 
-def test_the_oldest_is_first_by_number_and_what_is_finished_stays_so() -> None:
+def test_the_oldest_is_first_and_what_is_finished_stays_so() -> None:
     fleet = {
         "a": backend("1.100"),
         "b": backend("1.90"),
         "c": backend("1.58"),
         "d": backend("1.9", drained=True),
     }
-    plan = make_plan(service("1.58", **fleet), {"c"})
+    status = service("1.58", **fleet) | {"oldest_first": ["c", "b", "d", "a"]}
+    members, skipped = make_plan(status, {"c"})
     fleet["d"]["drained_by"] = "roll 1a2b"
-    ours = make_plan(service("1.58", **fleet), {"c"}, "roll 1a2b")
+    ours, nobody = make_plan(status, {"c"}, "roll 1a2b")
 
-    assert ([each.name for each in plan.members], plan.skipped) == (["b", "a"], ["d"])
-    assert ([each.name for each in ours.members], ours.skipped) == (["d", "b", "a"], [])
-    assert ours.members[0].words(["x", "{name}={url}", "{other}"]) == ["x", "d=http://x", "{other}"]
+    assert ([each.name for each in members], skipped) == (["b", "a"], ["d"])
+    assert ([each.name for each in ours], nobody) == (["d", "b", "a"], [])
+    assert ours[0].words(["x", "{name}={url}", "{other}"]) == ["x", "d=http://x", "{other}"]

@@ -41,16 +41,18 @@ class Gateway:
         *,
         service: str = SERVICE,
         dialect: Sequence[str] = ("dialect: ironic",),
+        state: bool = False,
     ) -> None:
-        """`service`: the name of the one service. `dialect`: its configuration lines for the dialect."""
+        """`service`: the name of the one service. `dialect`: its configuration lines for the dialect.
+        `state`: it has a state file, as `take_over` needs it."""
         folder.mkdir(parents=True)
         self.port = free_port()
         self.admin_port = free_port()
         self.file = folder / "gateway.yaml"
-        self.file.write_text(_configuration(self.port, self.admin_port, backends, offer, service, dialect))
-        command = [sys.executable, "-m", "gateway", "run", "-c", str(self.file)]
-        environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONUNBUFFERED": "1"}
-        self.process = Process(f"gateway-{name}", command, folder, environment)
+        text = _configuration(self.port, self.admin_port, backends, offer, service, dialect)
+        self.file.write_text(f"state: {folder / 'state.json'}\n{text}" if state else text)
+        self._name = name
+        self.process = self._process()
         self._backends = set(backends)
         self._service = service
 
@@ -59,6 +61,19 @@ class Gateway:
         self.process.start()
         self.process.wait_until(self.is_ready, "ready (/readyz 200)")
         self.process.wait_until(self.knows_all, "aware of what every backend serves (/status)")
+
+    def take_over(self) -> None:
+        """Replace it by another process with `--take-over`. Return when the one before has ended well."""
+        before, self.process = self.process, self._process("--take-over")
+        self.process.start()
+        before.wait_until(lambda: not before.is_running, "replaced")
+        assert before.stop() == 0, before.log_tail()
+        self.process.wait_until(self.is_ready, "ready (/readyz 200)")
+
+    def _process(self, *more: str) -> Process:
+        command = [sys.executable, "-m", "gateway", "run", "-c", str(self.file), *more]
+        environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONUNBUFFERED": "1"}
+        return Process(f"gateway-{self._name}", command, self.file.parent, environment)
 
     def is_ready(self) -> bool:
         try:

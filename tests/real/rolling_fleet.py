@@ -11,7 +11,7 @@ the APIs fail.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -40,16 +40,18 @@ MEMBERS = ("one", "two", "three", "four")
 
 
 class RollingFleet:
-    """At first, four APIs of FROM and a conductor of TO_PINNED. All files are in `folder`."""
+    """At first, four APIs of FROM and a conductor of this release. All files are in `folder`."""
 
-    def __init__(self, environments: Mapping[str, Environment], folder: Path) -> None:
+    def __init__(
+        self, environments: Mapping[str, Environment], folder: Path, conductor: Release = TO_PINNED
+    ) -> None:
         folder.mkdir(parents=True)
         self._environments = environments
         self._folder = folder
         self._database = folder / DATABASE
         self._calls = free_port()
         self._started: list[Process] = []
-        self._conductor = self._new_conductor(TO_PINNED)
+        self._conductor = self._new_conductor(conductor)
         self.members = {name: self._api(name, FROM, free_port()) for name in MEMBERS}
 
     def start(self) -> None:
@@ -69,9 +71,10 @@ class RollingFleet:
         self.members[name] = self._api(name, release, self.members[name].port)
         self._start(self.members[name])
 
-    def restart_conductor(self, release: Release) -> None:
+    def restart_conductor(self, release: Release, meanwhile: Callable[[], object] = object) -> None:
         """Replace the conductor by this release. Return when it accepts calls."""
         _end(self._conductor)
+        meanwhile()
         self._conductor = self._new_conductor(release)
         self._start_conductor()
 
@@ -91,7 +94,7 @@ class RollingFleet:
         environment = self._environments[release.environment]
         settings = member(home, self._database, release, calls=self._calls)
         if not self._database.exists():
-            create_schema(environment, settings, self._database)
+            create_schema(self._environments[TO.environment], settings, self._database)
         return ironic_process("ironic-conductor", environment, settings)
 
     def _start(self, server: RunningServer) -> None:

@@ -1,7 +1,8 @@
-"""The upgrade in the specification of Ironic's rolling upgrades by `skewgate roll`, with real Ironic servers.
+"""The upgrade in the specification of Ironic's rolling upgrades by one `skewgate roll`, with real servers.
 
-As `test_rolling_upgrade`, but each server is drained first: nothing is in doubt, and no POST gets 502. The
-command fails at the third server, and the same command goes on there.
+As `test_rolling_upgrade`, but from state 0 on, and each server is drained first: nothing is in doubt, and no
+POST gets 502. The command fails at the third server, and the same command goes on there. In the second pass
+another gateway takes over. One conductor cannot be new in part: 4.1 and 6.1 are the time without it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ from tests.real.testbed import Testbed
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
+State = tuple[str, str, str]
+"""A state of the specification, with the phase and the highest version on offer."""
 CALL = "import sys, urllib.request as r; r.urlopen(sys.argv[1], timeout=120)"
 
 
@@ -46,32 +48,47 @@ class Installer:
     fleet: RollingFleet
     testbed: Testbed
     run: UpgradeRun
-    release: Release = TO_PINNED
     fails_at: str = ""
     calls: list[str] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
+    without_conductor: list[Window] = field(default_factory=list)
     port: int = 0
 
-    def install(self, name: str) -> bool:
-        self.calls.append(name)
+    def record(self, scenario: str) -> None:
+        """Record the state in which the fleet is now."""
+        service = self.testbed.gateway.service()
+        self.states.append((scenario, service["phase"], service["offer"]["max"]))
+
+    def restart_conductor(self, release: Release, *scenarios: str) -> None:
+        began = time.monotonic()
+        self.fleet.restart_conductor(release, lambda: self.record(scenarios[0]))
+        self.without_conductor.append(Window("conductor", began, time.monotonic()))
+        self.record(scenarios[1])
+
+    def install(self, call: str) -> bool:
+        self.calls.append(call)
+        name, kind = call.split("/")
+        release = TO if kind == "unpinned" else TO_PINNED
         if name == self.fails_at:
             return False
         if name == "conductor":
-            began = time.monotonic()
-            self.fleet.restart_conductor(TO)
-            self.run.without_conductor = Window("conductor", began, time.monotonic())
+            self.restart_conductor(release, *(("4.1", "4.2") if release is TO_PINNED else ("6.1", "6.2")))
             return True
+        if call == "two/unpinned":
+            with self.run.poller.interrupted():
+                self.testbed.gateway.take_over()
         recorder = self.testbed.recorders[name]
         began = time.monotonic()
         recorder.refuse()
         self.fleet.take_down(name)
         self.run.windows.append(Window(name, began, time.monotonic()))
         recorder.stop()
-        self.fleet.bring_up(name, self.release)
-        self.run.releases[name].append((recorder.count(), self.release))
+        self.fleet.bring_up(name, release)
+        self.run.releases[name].append((recorder.count(), release))
         recorder.start()
         return True
 
-    def command(self, what: str = "{name}") -> str:
+    def command(self, what: str) -> str:
         return f"{sys.executable} -c '{CALL}' http://{LOOPBACK}:{self.port}/{what}"
 
     @contextmanager
@@ -98,8 +115,10 @@ class Installer:
 
     def roll(self, *more: str) -> subprocess.CompletedProcess[str]:
         where = ("--admin", f"http://{LOOPBACK}:{self.testbed.gateway.admin_port}")
-        command = [sys.executable, "-m", "gateway", "roll", SERVICE, *where, "--exec", self.command()]
-        command += ["--gate", "1s", *more]
+        command = [sys.executable, "-m", "gateway", "roll", SERVICE, *where, "--gate", "1s", *more]
+        for kind in ("pinned", "unpinned"):
+            command += ["--before", self.command(f"conductor/{kind}")]
+            command += ["--exec", self.command(f"{{name}}/{kind}")]
         return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
 
 
@@ -108,55 +127,56 @@ class Rolled:
     ended: list[subprocess.CompletedProcess[str]]
     installer: Installer
     ledger: Ledger
-    journals: list[dict[str, Any]]
-    tops: list[str]
+    journal: dict[str, Any]
+    changes: list[tuple[str, str]]
 
 
 @pytest.fixture(scope="module")
 def rolled(folder: Path, pytestconfig: pytest.Config) -> Iterator[Rolled]:
     environments = build_all([FROM.environment, TO.environment, "client-new"])
-    fleet = RollingFleet(environments, folder / "roll")
+    fleet = RollingFleet(environments, folder / "roll", conductor=FROM)
     try:
         fleet.start()
         policy = {"policy": "guaranteed", "stabilization": f"{STABILIZATION:g}s"}
-        with Testbed("roll", folder, fleet.members, policy, FROM).running() as testbed:
+        with Testbed("roll", folder, fleet.members, policy, FROM, state=True).running() as testbed:
             run = UpgradeRun(fleet, testbed)
             installer = Installer(fleet, testbed, run)
             clients = ContinuousClients(environments["client-new"], testbed.front.port, folder / "roll")
-            reports = [folder / "pinned.md", folder / "unpinned.md"]
+            report = folder / "roll.md"
+            options = ("--expect", TO.top, "--report", str(report))
             with installer.listening(), clients.running(), run.poller:
                 run.await_clients()
+                installer.record("0")
                 installer.fails_at = "three"
-                pinned = ("--expect", TO_PINNED.top, "--report", str(reports[0]))
-                after = ("--after", installer.command("conductor"))
-                ended = [installer.roll(*pinned, *after)]
+                ended = [installer.roll(*options)]
                 installer.fails_at = ""
-                ended.append(installer.roll(*pinned, *after))
-                installer.release = TO
-                ended.append(installer.roll("--expect", TO.top, "--report", str(reports[1])))
+                ended.append(installer.roll(*options))
                 run.await_clients()
-                tops = [sample.offer.highest for sample in run.poller.changes()]
+                changes = [(sample.phase, sample.offer.highest) for sample in run.poller.changes()]
             excuses = [
                 Excuse(FROM, ONCE, UNREADABLE),
-                Excuse(TO_PINNED, WRITES, NO_CONDUCTOR, run.without_conductor),
-                Excuse(TO_PINNED, WRITES, CONDUCTOR_ENDED, run.without_conductor),
-                Excuse(TO_PINNED, WRITES, LOCK_CLEARED, run.without_conductor, status=400),
+                *(
+                    Excuse(release, WRITES, text, window, status=status)
+                    for release, window in zip((FROM, TO_PINNED), installer.without_conductor, strict=True)
+                    for status, text in ((500, NO_CONDUCTOR), (500, CONDUCTOR_ENDED), (400, LOCK_CLEARED))
+                ),
             ]
             ranges = [(IRONIC.default_version, FROM.top), (IRONIC.default_version, TO.top)]
             ledger = judge(clients.calls, testbed.seen(), run.arrivals(), run.windows, excuses, ranges)
-            pytestconfig.stash[NOTES] += [each for path in reports for each in path.read_text().splitlines()]
-            journals = [json.loads(path.with_suffix(".json").read_text()) for path in reports]
-            yield Rolled(ended, installer, ledger, journals, tops)
+            pytestconfig.stash[NOTES] += report.read_text().splitlines()
+            journal = json.loads(report.with_suffix(".json").read_text())
+            yield Rolled(ended, installer, ledger, journal, changes)
     finally:
         fleet.stop()
 
 
 def test_it_stops_at_the_third_and_goes_on_there(rolled: Rolled) -> None:
-    assert [each.returncode for each in rolled.ended] == [1, 0, 0], [each.stderr for each in rolled.ended]
+    assert [each.returncode for each in rolled.ended] == [1, 0], [each.stderr for each in rolled.ended]
     assert "three failed: the command ended with 1" in rolled.ended[0].stderr
-    once = [*MEMBERS[:2], "three", *MEMBERS[2:], "conductor"]
-    assert rolled.installer.calls == [*once, *MEMBERS]
-    assert all(journal["complete"] for journal in rolled.journals)
+    order = ["conductor", *MEMBERS]
+    pinned = [f"{name}/pinned" for name in (*order[:3], "three", *order[3:])]
+    assert rolled.installer.calls == [*pinned, *(f"{name}/unpinned" for name in order)]
+    assert rolled.journal["complete"]
 
 
 def test_nothing_was_lost_or_executed_twice_or_is_in_doubt(rolled: Rolled) -> None:
@@ -164,8 +184,15 @@ def test_nothing_was_lost_or_executed_twice_or_is_in_doubt(rolled: Rolled) -> No
     found = (ledger.lost, ledger.duplicated, ledger.misdirected, ledger.desynced, ledger.forgotten)
     assert found == ([], [], [], [], [])
     assert len(ledger.in_doubt) == 0
-    assert [sum(step["lost"] for step in journal["steps"]) for journal in rolled.journals] == [0, 0]
+    assert sum(step["lost"] for step in rolled.journal["steps"]) == 0
 
 
-def test_the_offer_moves_once(rolled: Rolled) -> None:
-    assert [top for top, _ in groupby(rolled.tops)] == [FROM.top, TO.top]
+def test_the_nine_states_are_as_the_specification_has_them(rolled: Rolled) -> None:
+    """Those of the conductor change nothing, and the offer moves once: beyond 6.3."""
+    uniform = ("uniform", FROM.top)
+    assert rolled.installer.states == [(each, *uniform) for each in ("0", "4.1", "4.2", "6.1", "6.2")]
+    steps = [(step["pass"], step["result"], step["offer"]) for step in rolled.journal["steps"]]
+    before = f"{IRONIC.default_version}-{FROM.top}"
+    results = ("upgraded", "upgraded", "failed", "upgraded", "upgraded")
+    assert steps[:-1] == [*((1, each, before) for each in results), *[(2, "upgraded", before)] * 3]
+    assert rolled.changes == [uniform, ("mixed", FROM.top), ("stabilizing", FROM.top), ("uniform", TO.top)]

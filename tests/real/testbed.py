@@ -50,9 +50,10 @@ class Testbed:
         *,
         api: ServiceApi = IRONIC,
         direct: frozenset[str] = frozenset(),
+        state: bool = False,
     ) -> None:
         """`policy`: the keys of `offer` in the configuration. `direct`: servers without a recorder, to which
-        the gateway connects itself."""
+        the gateway connects itself. `state`: the gateway has a state file."""
         self.name = name
         self.api = api
         self.offer = offer
@@ -64,7 +65,9 @@ class Testbed:
         }
         urls = {member: (self.recorders.get(member) or server).url for member, server in servers.items()}
         home = folder / f"gateway-{name}"
-        self.gateway = Gateway(name, home, urls, policy, service=api.service, dialect=api.dialect)
+        self.gateway = Gateway(
+            name, home, urls, policy, service=api.service, dialect=api.dialect, state=state
+        )
         self.front = Recorder(f"{name}-front", self.gateway.port)
         self._record_starts: dict[str, int] = {}
 

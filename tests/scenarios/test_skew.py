@@ -106,6 +106,22 @@ async def test_an_api_of_its_own_counts_by_its_releases() -> None:
         assert metric(testbed) == {"api": 1}
 
 
+async def test_the_oldest_is_first_also_where_versions_are_names() -> None:
+    def server(*versions: str) -> Versioned:
+        return Versioned(versions, lambda head: head.get("X-Name"))
+
+    custom = (
+        "{places: [{header: X-Name}], reply: {served: X-Served}, scheme: named, names: [zed, abc, mid], "
+        "learn: {path: /versions, minimum: $.oldest, maximum: $.newest}}"
+    )
+    servers = server("zed", "abc", "mid"), server("zed", "abc"), server("zed")
+    async with in_front_of_custom(*servers, custom=custom, offer="{policy: reachable}") as testbed:
+        await testbed.until(lambda view: bool(view.offer.versions))
+        service = (await status_of(testbed))["services"]["api"]
+    assert service["oldest_first"] == ["api-3", "api-2", "api-1"]
+    assert service["served_alone"] == {"api-1": "mid"}
+
+
 @pytest.mark.processes
 async def test_with_two_workers_it_is_shown_once() -> None:
     servers = Ironic(58), Ironic(90)

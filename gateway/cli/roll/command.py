@@ -11,16 +11,18 @@ from __future__ import annotations
 import shlex
 import signal
 import subprocess
+import sys
 import textwrap
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from shutil import which
 from time import gmtime, strftime
-from typing import Any, Final, final
+from typing import Any, Final, TextIO, final
 
 import click
 
@@ -29,12 +31,12 @@ from gateway.cli.admin_client import AdminClient, AdminOptions
 from gateway.cli.command import file_option, usage_error, verb
 from gateway.cli.operator_commands import BackendName, offer_line, service_argument
 from gateway.cli.roll.gate import Counts, GateResult, Limits, judge, since
-from gateway.cli.roll.plan import Plan, Planned, make_plan
+from gateway.cli.roll.plan import Planned, make_plan
 from gateway.cli.roll.progress import Progress, locked, read_progress
 from gateway.cli.usage import shown_client
 from gateway.cli.wait import PAUSE, MistakeError, read_timeout, timeout_option, until_holds
 from gateway.errors import AdminError, TokenError
-from gateway.runtime.terminal import plain, print_error, span
+from gateway.runtime.terminal import plain, span
 
 TICK: Final = 5.0
 """Seconds between two looks at a member in the gate: for each, every replica probes its backends."""
@@ -46,7 +48,21 @@ REPLACED: Final = 503
 
 def _gate_option(name: str, kind: Any, default: object, text: str) -> Callable[..., Any]:  # noqa: ANN401
     """Return one option of the gate, with its default."""
-    return click.option(f"--gate{name}", type=kind, default=default, show_default=True, help=text)
+    metavar = "NUMBER" if name else "DURATION"
+    return click.option(
+        f"--gate{name}", metavar=metavar, type=kind, default=default, show_default=True, help=text
+    )
+
+
+def _read_command(text: str) -> Sequence[str]:
+    """Split a command into words. Raises `ValueError` if it is none."""
+    words = shlex.split(text)
+    if not words or ("{" not in words[0] and which(words[0]) is None):
+        raise ValueError(f"{text!r} is no command: {words[0] if words else 'it'} is not found")
+    return words
+
+
+_command_option: Final = partial(click.option, metavar="COMMAND", type=_read_command)
 
 
 @verb(
@@ -54,14 +70,15 @@ def _gate_option(name: str, kind: Any, default: object, text: str) -> Callable[.
     "For each member of the service, the oldest version first: drain it, wait until it is idle, run the "
     "command, wait until it answers a probe that was sent after that, enable it, and judge it by requests. "
     "A step that fails ends it with exit code 1, and leaves the member drained; run again, it goes on "
-    "there.\n\nIn the command, {name} and {url} stand for the member. It is run without a shell.",
+    "there.\n\nIn the command, {name} and {url} stand for the member. It is run without a shell. Another "
+    "--exec is another pass over all members, and the --before at the same place belongs to it.",
 )
 @admin_client.options
 @service_argument
-@click.option("--exec", "command", metavar="COMMAND", required=True, help="command that upgrades a member")
-@click.option("--expect", metavar="VERSION", help="version that each member must serve after its upgrade")
-@click.option("--before", metavar="COMMAND", help="command that is run once, before the first member")
-@click.option("--after", metavar="COMMAND", help="command that is run once, after the last member")
+@_command_option("--exec", "commands", required=True, multiple=True, help="command that upgrades a member")
+@click.option("--expect", metavar="VERSION", help="version that each member must serve after the last pass")
+@_command_option("--before", multiple=True, help="command that is run once, before the first member")
+@_command_option("--after", help="command that is run once, after the last member")
 @timeout_option("10m", "maximum time of each wait")
 @_gate_option("", read_timeout, "60s", "time for which a member is judged: no request lost, no ejection")
 @_gate_option("-requests", click.IntRange(1), Limits().requests, "fewer say nothing about 5xx, and pass")
@@ -87,7 +104,8 @@ def roll(
     **options: Any,  # noqa: ANN401 - those of `_Options`
 ) -> int:
     """Upgrade all members of a service. Raises `AdminError`."""
-    options |= {name: _words(options[name]) for name in ("command", "before", "after")}
+    if len(options["before"]) > len(options["commands"]):
+        usage_error("each --before needs an --exec of its own")
     if "" in {each.name for each in (progress, report) if each is not None}:
         usage_error("--journal and --report need the name of a file")
     path = progress or (report or Path(f"roll-{service}.md")).with_suffix(".json")
@@ -106,22 +124,15 @@ def roll(
             until_holds(admin, service, [("offer", expect)], 0)
         except MistakeError as mistake:
             usage_error(str(mistake))
-    with nullcontext() if dry_run else locked(path):
-        found = read_progress(path, service, options["command"])
-        found.id = adopt or found.id
-        one = _Roll(admin, found, path, report, limits, **options)
-        return one.show() if dry_run else one.run()
-
-
-def _words(text: str | None) -> Sequence[str]:
-    """Split a command into words. Bad usage if it cannot be one."""
     try:
-        words = shlex.split(text or "")
-    except ValueError as problem:
-        usage_error(f"{text!r} is no command: {problem}")
-    if text is not None and (not words or ("{" not in words[0] and which(words[0]) is None)):
-        usage_error(f"{text!r} is no command: {words[0] if words else 'it'} is not found")
-    return words
+        with nullcontext() if dry_run else locked(path):
+            found = read_progress(path, service, options["commands"])
+            found.id = adopt or found.id
+            one = _Roll(admin, found, path, report, limits, **options)
+            return one.show() if dry_run else one.run()
+    except AdminError as problem:
+        _print_error(str(problem))
+        return 1
 
 
 @final
@@ -134,9 +145,10 @@ class _Roll:
     path: Path
     report: Path | None
     limits: Limits
-    command: Sequence[str]
-    before: Sequence[str]
-    after: Sequence[str]
+    commands: Sequence[Sequence[str]]
+    """One for each pass over all members."""
+    before: Sequence[Sequence[str]]
+    after: Sequence[str] | None
     expect: str | None
     timeout: float
     allow_unserved: bool
@@ -144,6 +156,10 @@ class _Roll:
     """The service in the status that was read last."""
     evidence: dict[str, Any] = field(default_factory=dict)
     """What the process of each replica has counted to judge a member, as it was last told."""
+    printed: set[str] = field(default_factory=set)
+    """Warnings that were printed."""
+    member: str = ""
+    """Member that is upgraded now."""
     touched: str = ""
     """Member for which the command was run last."""
 
@@ -152,89 +168,120 @@ class _Roll:
         """Name that this upgrade gives to its drains."""
         return f"roll {self.progress.id}"
 
-    def _plan(self) -> Plan:
-        """Plan the upgrade. Raises `AdminError` if another one is under way."""
+    def _plan(self) -> Sequence[Planned]:
+        """Plan what is left of the present pass, and print new warnings. Raises `AdminError` if another
+        upgrade is under way."""
         self._refresh()
         for name, each in self.service["backends"].items():
             if (by := each.get("drained_by", self.by)) != self.by:
                 how = f"; if it has ended, add --adopt {by.removeprefix('roll ')}" * by.startswith("roll ")
                 raise AdminError(f"{by} has drained {name}{how}")
-        plan = make_plan(self.service, self.progress.finished, self.by)
-        for name in plan.skipped:
-            print_error(f"warning: {name} is skipped: somebody else has drained it")
+        members, skipped = make_plan(self.service, self.progress.finished, self.by)
+        warnings = [f"{name} is skipped: somebody else has drained it" for name in skipped]
         if problem := (self.service.get("skew") or {}).get("problem"):
-            print_error(f"warning: {plain(problem)}")
-        return plan
+            warnings.append(problem)
+        for text in warnings:
+            if text not in self.printed:
+                _print_error(f"warning: {text}")
+                self.printed.add(text)
+        self.progress.skipped = skipped
+        return members
+
+    def _leaves_out(self) -> bool:
+        """Whether a pass or --after is left out because members were skipped. Prints it."""
+        more = self.after or self.progress.passes + 1 < len(self.commands)
+        if self.progress.skipped and more:
+            _print_error("warning: the rest is left out: run this again when all can be upgraded")
+        return bool(self.progress.skipped and more)
+
+    def _print_pass(self, number: int, members: Sequence[Planned]) -> None:
+        which = f", pass {number + 1} of {len(self.commands)}" * (len(self.commands) > 1)
+        _print(f"{self.by}{which}: {', '.join(each.name for each in members) or 'no member'}")
 
     def show(self) -> int:
-        """Print the plan, and which clients will notice the upgrade."""
-        members = self._plan().members
-        for when, words in (("before the first", self.before), ("after the last", self.after)):
-            if words:
-                print(f"once, {when}: {plain(shlex.join(words))}")
-        for each in members:
-            print(f"{each.name} ({each.range}): {plain(shlex.join(each.words(self.command)))}")
+        """Print the plan, where it would stop, and which clients will notice the upgrade."""
+        members, progress = self._plan(), self.progress
+        alone = self.service["served_alone"]
+        for number in range(progress.passes, len(self.commands)):
+            self._print_pass(number, members)
+            if number < len(self.before) and not (progress.prepared and number == progress.passes):
+                _print(f"once: {shlex.join(self.before[number])}")
+            for at, each in enumerate(members):
+                _print(f"{each.name} ({each.range}): {shlex.join(each.words(self.commands[number]))}")
+                if (only := alone.get(each.name)) and self.allow_unserved:
+                    _print(f"  no other member that is up serves {only}: 503 meanwhile")
+                elif only:
+                    unless = " unless one that was upgraded before it does" * (at > 0)
+                    _print(f"  stops here{unless}: no other member that is up serves {only}")
+            if progress.skipped:
+                break
+            members, alone = make_plan(self.service)[0], {}  # what later passes find is not known
+        if not self._leaves_out() and self.after:
+            _print(f"once, at the end: {shlex.join(self.after)}")
         usage, doubt = self._usage()
         rows = (row for row in usage if row["requested"] == "latest")
         names = sorted({f"{shown_client(row)} ({row['requests']})" for row in rows})
         whom = ", ".join(names) or "nobody, as far as is known"
-        notes = [f"a higher maximum changes `latest` for (requests): {whom}"]
-        notes += [f"clients may be missing: {doubt}"] * bool(doubt)
-        print(*(textwrap.fill(plain(note), 80) for note in notes), sep="\n")
+        _print(f"a higher maximum changes `latest` for (requests): {whom}")
+        if doubt:
+            _print(f"clients may be missing: {doubt}")
         return 0
 
     def run(self) -> int:
-        """Upgrade every member that is planned, and return the exit code."""
-        plan, refused, name, progress = self._plan(), self._refused(), "", self.progress
-        progress.skipped = plan.skipped
+        """Upgrade every member that is planned in each pass, and return the exit code."""
+        progress, refused, left_out = self.progress, self._refused(), False
+        progress.skipped = []
         progress.write(self.path, self.report)  # rather now than when a member is drained
         try:
-            if self.before and not progress.prepared:
-                _execute(self.before)
-            progress.prepared = True
-            for number, each in enumerate(plan.members, 1):
-                name = each.name
-                self._refresh()
-                backend = self.service["backends"].get(name, {})
-                if backend.get("drained") and backend.get("drained_by") != self.by:
-                    plan.skipped.append(name)
-                    print_error(f"warning: {name} is skipped: somebody else has drained it")
-                    continue
-                self._member(each, f"[{number}/{len(plan.members)}] {name}")
-            name = ""
-            if plan.skipped and self.after:
-                print_error("warning: --after is left out: run this again when all can be upgraded")
-            elif self.after:
+            while progress.passes < len(self.commands) and not progress.skipped:
+                self._pass(progress.passes)
+            left_out = self._leaves_out()
+            if self.after and not left_out:
                 _execute(self.after)
                 self._refresh()
-            progress.complete = not plan.skipped
+            progress.complete = not progress.skipped
         except (AdminError, KeyboardInterrupt) as problem:
-            self._advise(name, str(problem) or "interrupted")
+            self._advise(self.member, str(problem) or "interrupted")
             return 1
         finally:
             progress.refused = dict(Counter(progress.refused) + (self._refused() - refused))
             progress.write(self.path, self.report)
-        print(offer_line({"services": {progress.service: self.service}}, progress.service))
-        number = len(progress.finished)
-        print(
-            f"{number} member{'s' * (number != 1)} upgraded, {progress.lost} request"
-            f"{'s' * (progress.lost != 1)} lost; see {self.path}"
+        _print(offer_line({"services": {progress.service: self.service}}, progress.service))
+        members, lost = (
+            f"{number} {what}{'s' * (number != 1)}"
+            for number, what in ((len(progress.upgraded()), "member"), (progress.lost, "request"))
         )
-        return 0
+        _print(f"{members} upgraded, {lost} lost; see {self.report or self.path}")
+        return int(left_out)
+
+    def _pass(self, number: int) -> None:
+        """Upgrade every member that is left in this pass. Raises `AdminError`."""
+        progress, members = self.progress, self._plan()
+        self._print_pass(number, members)
+        if number < len(self.before) and not progress.prepared:
+            _execute(self.before[number])
+        progress.prepared = True
+        while members := self._plan():
+            done, self.member = len(progress.finished), members[0].name
+            self._member(members[0], f"[{done + 1}/{done + len(members)}] {self.member}")
+            self.member = ""
+        if not progress.skipped:
+            progress.passes, progress.prepared = number + 1, False
+            progress.write(self.path)
 
     def _advise(self, name: str, problem: str) -> None:
         """Print what has failed, and what to do."""
-        print_error(plain(f"{name or 'roll'} failed: {problem}"))
-        done = self.progress.finished
+        _print_error(f"{name or 'roll'} failed: {problem}")
         if name:
             is_drained = self.service["backends"].get(name, {}).get("drained")
             stays = "stays drained" if is_drained else "is in service"
-            print_error(f"{name} {stays}; finished: {', '.join(done) or 'none'}")
-        members = ", ".join([*done, name] if name == self.touched else done)
-        print_error("next: mend the cause, and run the same command again: it goes on there")
-        print_error("to go back: `skewgate pin` the old maximum if the offer has risen;")
-        print_error("then `roll` out the old release, with another --journal and")
-        print_error(f"--adopt {self.progress.id}; new is {members or 'none'}")
+            _print_error(f"{name} {stays}; finished: {', '.join(self.progress.finished) or 'none'}")
+        new = ", ".join(dict.fromkeys([*self.progress.upgraded(), *[self.touched] * bool(self.touched)]))
+        _print_error("next: mend the cause, and run the same command again: it goes on there")
+        _print_error(
+            "to go back: `skewgate pin` the old maximum if the offer has risen; then `roll` out the "
+            f"old release, with another --journal and --adopt {self.progress.id}; new is {new or 'none'}"
+        )
 
     def _member(self, member: Planned, title: str) -> None:
         """Upgrade one member. Raises `AdminError`."""
@@ -243,26 +290,26 @@ class _Roll:
         self._wait(name, "evidence")
         before = dict(self.evidence)
         try:
-            print(f"{title} ({member.range}): drain", flush=True)
+            _print(f"{title} ({member.range}): drain")
             self._drain(name)
             self._wait(name, "drained")
             self.touched = name
-            _execute(member.words(self.command))
-            self._wait(name, "serves" if self.expect else "answers", self.expect or "")
+            _execute(member.words(self.commands[progress.passes]))
+            expect = self.expect if progress.passes + 1 == len(self.commands) else None
+            self._wait(name, "serves" if expect else "answers", expect or "")
             if not self.service["backends"][name]["drained"]:
-                print_error(
+                _print_error(
                     f"warning: {name} was enabled meanwhile; a gateway without `state` forgets drains"
                 )
             self._order("enable", name)
-            print(f"{title}: enabled, judged for {self.limits.seconds:g} s", flush=True)
+            _print(f"{title}: enabled, judged for {self.limits.seconds:g} s")
             judged = self._gate(name)
             if not judged.passes:
                 with suppress(AdminError):  # by now it may be the last one that serves a version
                     self._drain(name)
                 raise AdminError(f"gate: {judged.text}")
             result = "upgraded"
-            progress.finished.append(name)
-            print(f"{title}: {result}; {judged.text}", flush=True)
+            _print(f"{title}: {result}; {judged.text}")
         except BaseException:
             self.timeout = 0  # what follows tells what is known, and waits for hardly anything
             raise
@@ -275,6 +322,7 @@ class _Roll:
                 counts = since(before, self.evidence)
             offer, backend = self.service["offer"], self.service["backends"].get(name, {})
             step = {
+                "pass": progress.passes + 1,
                 "member": name,
                 "before": member.range,
                 "after": span(backend.get("min"), backend.get("max"), "no version"),
@@ -362,9 +410,22 @@ class _Roll:
             time.sleep(PAUSE)
 
 
+def _print(text: str, *, to: TextIO | None = None) -> None:
+    """Print a text on lines of at most 80 columns, unless a word of it is longer."""
+    lines = textwrap.TextWrapper(
+        80, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    ).wrap(plain(text))
+    print(*lines, sep="\n", file=to, flush=True)
+
+
+def _print_error(text: str) -> None:
+    """Print a text on standard error, after the program's name."""
+    _print(f"skewgate: {text}", to=sys.stderr)
+
+
 def _execute(words: Sequence[str]) -> None:
     """Run a command, with the output of this process. Raises `AdminError` if it fails."""
-    print(f"$ {plain(shlex.join(words))}", flush=True)
+    _print(f"$ {shlex.join(words)}")
     try:
         with subprocess.Popen(words, stdin=subprocess.DEVNULL) as process:  # noqa: S603
             try:

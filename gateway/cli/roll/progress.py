@@ -25,12 +25,13 @@ class Progress:
 
     service: str
     command: str = ""
-    """Digest of the command: its words may hold a secret."""
+    """Digest of the commands: their words may hold a secret."""
     id: str = field(default_factory=lambda: uuid4().hex[:8])
     began: float = field(default_factory=time)
-    finished: list[str] = field(default_factory=list)
+    passes: int = 0
+    """Number of passes that are finished: commands that were run for every member."""
     prepared: bool = False
-    """Whether the command of `--before` has ended well."""
+    """Whether the command of `--before` has ended well for the next pass."""
     skipped: list[str] = field(default_factory=list)
     """Members that somebody else had drained."""
     complete: bool = False
@@ -40,6 +41,16 @@ class Progress:
     """Requests that were refused meanwhile, by client."""
     doubt: str = ""
     """Why some of these may be missing."""
+
+    def upgraded(self, number: int = 0) -> list[str]:
+        """Members that were upgraded in this pass; 0: in any."""
+        done = (step for step in self.steps if step["result"] == "upgraded" and number in (0, step["pass"]))
+        return list(dict.fromkeys(step["member"] for step in done))
+
+    @property
+    def finished(self) -> list[str]:
+        """Members that were upgraded in the present pass."""
+        return self.upgraded(self.passes + 1)
 
     @property
     def lost(self) -> int:
@@ -73,15 +84,15 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def read_progress(path: Path, service: str, command: Sequence[str]) -> Progress:
+def read_progress(path: Path, service: str, commands: Sequence[Sequence[str]]) -> Progress:
     """Read the journal of an upgrade that is not complete; there is none: begin one. Raises `AdminError`."""
-    new = Progress(service, sha256(repr([*command]).encode()).hexdigest())
+    new = Progress(service, sha256(repr(commands).encode()).hexdigest())
     try:
         found = Progress(**json.loads(path.read_text()))
         shape = [type(each) for each in vars(new).values()]
         if shape != [type(each) for each in vars(found).values()]:
             raise TypeError
-        done, _ = ", ".join(found.finished), [*report_lines(found)]
+        done, _ = ", ".join(found.upgraded()), [*report_lines(found)]
     except FileNotFoundError:
         return new
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
@@ -90,7 +101,7 @@ def read_progress(path: Path, service: str, command: Sequence[str]) -> Progress:
         raise AdminError(f"{path} is the journal of {found.service}: give another --journal")
     if found.complete:
         return new
-    if found.finished and found.command != new.command:
+    if done and found.command != new.command:
         raise AdminError(f"{path} is the journal of another --exec, finished for {done}: give another one")
     found.command = new.command
     return found
@@ -102,10 +113,10 @@ def report_lines(progress: Progress) -> Iterator[str]:
     began = strftime("%Y-%m-%d %H:%M UTC", gmtime(progress.began))
     state = f"{'' if progress.complete else 'not '}complete"
     yield f"Roll {progress.id}, {began}, {state}. Lost {progress.lost}, in {len(progress.steps)} steps.\n"
-    yield "| member | before | after | seconds | ended | result | gate | offer | held by |"
-    yield "|---|---|---|---|---|---|---|---|---|"
+    yield "| pass | member | before | after | seconds | ended | result | gate | offer | held by |"
+    yield "|---|---|---|---|---|---|---|---|---|---|"
     for step in progress.steps:
-        names = ("member", "before", "after", "seconds", "ended", "result", "gate", "offer", "held")
+        names = ("pass", "member", "before", "after", "seconds", "ended", "result", "gate", "offer", "held")
         yield f"| {' | '.join(_text(step[name]) or '-' for name in names)} |"
     if progress.skipped:
         yield f"\nSkipped, because somebody else had drained them: {_text(', '.join(progress.skipped))}"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from gateway.core.fleet.backend import Freshness
 from gateway.core.fleet.fleet import Drain, OperatorCommand
 from gateway.core.fleet.snapshot import ServiceView
-from gateway.core.versions.ranges import union
+from gateway.core.versions.ranges import VersionSet, held_by_at_least
 
 
 def refusal(view: ServiceView, drained: Mapping[str, str], command: OperatorCommand) -> str | None:
@@ -21,11 +21,20 @@ def refusal(view: ServiceView, drained: Mapping[str, str], command: OperatorComm
         # A name also keeps others with names away: there is one upgrade of a service at a time.
         if by != command.by and (name == command.backend or (by and command.drained)):
             return f"{by or 'somebody else'} has drained {name}"
-    member = view.members.member(command.backend)
-    if member is None or not command.served or command.backend in drained:
+    unserved = served_alone(view, drained).get(command.backend) if command.served else None
+    if unserved is None:
         return None
-    others = (each for each in view.members.all if each.backend.name not in {command.backend, *drained})
-    up = (each.usable_versions for each in others if each.freshness is not Freshness.DOWN)
-    unserved = (view.offer.versions & member.usable_versions) - union(up)
-    versions = unserved.format(view.service.dialect.scheme)
-    return f"no other backend that is up and in service serves {versions}" if unserved else None
+    return f"no other backend that is up and in service serves {unserved.format(view.service.dialect.scheme)}"
+
+
+def served_alone(view: ServiceView, drained: Mapping[str, str]) -> dict[str, VersionSet]:
+    """Versions on offer that no other backend in service can serve, by backend; one that is down cannot."""
+    members = [each for each in view.members.all if each.backend.name not in drained]
+    up = [(each.usable_versions, 1) for each in members if each.freshness is not Freshness.DOWN]
+    once, twice = (held_by_at_least(up, number) for number in (1, 2))
+    found = {
+        each.backend.name: view.offer.versions
+        & each.usable_versions - (once if each.freshness is Freshness.DOWN else twice)
+        for each in members
+    }
+    return {name: versions for name, versions in found.items() if versions}
