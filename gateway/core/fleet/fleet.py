@@ -343,24 +343,19 @@ def _probed(member: Member, fact: ProbeSucceeded) -> Member:
                 document = fact.document
             known, known_at = (known if known == advertisement else advertisement), at
     connect_failed = member.connect_failed and at < member.connect_failed_at
-    # Not by `replace`: this is what most probes come to, and `replace` takes twice as long.
-    return Member(
-        member.service,
-        member.backend,
-        known,
+    return replace(
+        member,
+        advertisement=known,
         failures=0,
-        drained_by=member.drained_by,
-        scheme_id=member.scheme_id,
         probe_error=None,
         connect_failed=connect_failed,
         connect_error=member.connect_error if connect_failed else "",
         mismatches=member.mismatches.after_probe(at, prompted=fact.prompted),
         unknown_version=unknown,
         restored=False,
-        unhealthy=member.unhealthy,
+        returned=False,
         document=document,
         advertised_at=known_at,
-        connect_failed_at=member.connect_failed_at,
     )
 
 

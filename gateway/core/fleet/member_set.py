@@ -7,7 +7,7 @@ same with two backends or a thousand. `core.fleet.fleet` applies facts, `core.fl
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, compress, repeat
 from operator import is_not
 from types import MappingProxyType
@@ -133,17 +133,8 @@ class MemberSet:
         if news:  # otherwise only times are new, as after most probes
             summaries, groups = self._counted_with(news)
             mark = Mark()
-        return MemberSet(
-            everyone,
-            self.pin,
-            self.raised,
-            self.scheme_id,
-            self.undiscovered,
-            positions=self.positions,
-            summaries=summaries,
-            by_summary=groups,
-            mark=mark,
-            counted=everyone,
+        return replace(
+            self, all=everyone, summaries=summaries, by_summary=groups, mark=mark, counted=everyone
         )
 
     def _counted_with(
