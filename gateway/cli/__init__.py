@@ -22,7 +22,7 @@ import click
 
 from gateway import __version__
 from gateway.cli.command import CONTEXT
-from gateway.cli.verbs import COMPILED, MODULES, REPLACED, VERBS
+from gateway.cli.verbs import COMPILED, MODULES, VERBS
 from gateway.errors import SettingsError, SkewgateError
 from gateway.runtime import compiled
 from gateway.runtime.terminal import open_standard_streams, print_error
@@ -142,7 +142,7 @@ def _print_usage_error(problem: click.UsageError) -> None:
 def _similar(word: str) -> str:
     from difflib import get_close_matches  # noqa: PLC0415 - only a mistake needs it
 
-    found = [REPLACED[word]] if word in REPLACED else get_close_matches(word, VERBS, n=2, cutoff=0.5)
+    found = get_close_matches(word, VERBS, n=2, cutoff=0.5)
     return f"; did you mean {' or '.join(found)}?" if found else f"; `{NAME} --help` lists all verbs"
 
 

@@ -69,8 +69,8 @@ class Fixed(NamedTuple):
     "--fix",
     "fixes",
     is_flag=True,
-    help="first correct in place what has only one correction: versions without quotation marks, keys that"
-    " were renamed; nothing else in the file changes",
+    help="first correct in place what has only one correction: versions without quotation marks; nothing else"
+    " in the file changes",
 )
 @output_option
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=FILE_NAME)

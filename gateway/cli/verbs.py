@@ -48,9 +48,6 @@ MODULES: Final[Mapping[str, str]] = {
 }
 """Modules that several verbs share, by verb. Every other verb is in the module of its own name."""
 
-REPLACED: Final = {"fmt": "check --fix"}
-"""Verbs of earlier releases and their replacements."""
-
 COMPILED: Final = frozenset({"run", "engine", "explain", "test", "demo", "version"})
 """Verbs that use or show the compiled build. The others skip the check of it, which takes 10 ms."""
 

@@ -44,7 +44,6 @@ def test_every_verb_explains_itself(capfd: pytest.CaptureFixture[str]) -> None:
     [
         ("stauts", "did you mean status?"),
         ("unpni", "did you mean unpin"),
-        ("fmt", "did you mean check --fix?"),
         ("--hepl", "--help"),
         ("xyzzy", "`skewgate --help` lists all verbs"),
     ],

@@ -241,13 +241,6 @@ def test_every_mistake_is_found_at_once() -> None:
     assert [problem.line for problem in loaded.problems] == [8, 9, 10, 11]
 
 
-def test_the_old_key_for_the_default_version_is_an_error_that_names_the_new_one() -> None:
-    [problem] = load_text("silence: maximum").problems
-
-    assert (problem.code, problem.line, problem.column) == ("unknown-key", 8, 7)
-    assert "`default_version`" in (problem.hint or "")
-
-
 def test_a_default_version_that_other_tools_read_as_a_number_gives_a_warning() -> None:
     base = BASE.replace('"1-5"', '"1.1-1.90"')
     [problem] = load_text("scheme: major.minor", base, "1.90").problems

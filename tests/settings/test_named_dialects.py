@@ -23,7 +23,6 @@ MISTAKES = {
     "options of another": "    dialect: ironic\n    custom: {version: {}}\n",
     "wrong options of another": "    dialect: ironic\n    chef: {nonsense: 1}\n",
     "an unknown one": "    dialect: irnic\n",
-    "an old one": "    dialect: header\n",
     "a module that is none": "    dialect: microversion\n",
     "no dialect": "",
     "a dialect that is no text": "    dialect: [ironic]\n",

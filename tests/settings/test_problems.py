@@ -259,88 +259,12 @@ MEANING: list[tuple[str, Found]] = [
 ]
 
 IRONIC = BASE.replace("plain", "ironic")
-CUSTOM = """\
-listen: 127.0.0.1:8080
-services:
-  api:
-    dialect: custom
-    backends:
-      - {url: "http://127.0.0.1:6385", versions: "1-9"}
-"""
-PLACES = "      places: [{header: X}]\n"
-
-RENAMED: list[tuple[str, Found, list[str]]] = [
-    # a file with keys of earlier releases, what is found, the new name in each hint
-    (IRONIC + "    offer: {settle: 5s}\n", [("unknown-key", 7, 13)], ["stabilization"]),
-    (IRONIC + "    offer:\n      settle: 5s\n", [("unknown-key", 8, 7)], ["stabilization"]),
-    (
-        IRONIC + "    offer: {settle: 5s, stabilization: 5s}\n",
-        [("unknown-key", 7, 13)],
-        ["stabilization"],
-    ),
-    (CUSTOM + "    custom:\n      silence: maximum\n" + PLACES, [("unknown-key", 8, 7)], ["default_version"]),
-    (
-        CUSTOM + "    default_version: '1'\n    custom:\n" + PLACES + "      silence: {version: '1'}\n",
-        [("unknown-key", 10, 7)],
-        ["default_version"],
-    ),
-    (CUSTOM + "    custom:\n" + PLACES + "    header: {}\n", [("unknown-key", 9, 5)], ["custom"]),
-    (CUSTOM.replace("custom", "header"), [("unknown-dialect", 4, 14)], ["custom"]),
-    (
-        CUSTOM.replace("custom", "header") + "    header:\n" + PLACES,
-        [("unknown-dialect", 4, 14), ("unknown-key", 7, 5)],
-        ["custom", "custom"],
-    ),
-    (
-        CUSTOM.replace("custom", "header") + "    offer: {settle: 1s}\n    header:\n" + PLACES,
-        [("unknown-dialect", 4, 14), ("unknown-key", 7, 13), ("unknown-key", 8, 5)],
-        ["custom", "stabilization", "custom"],
-    ),
-]
-
 ALL = FORM + SHAPE + MEANING
 
 
 @pytest.mark.parametrize("text, found", ALL)
 def test_what_is_found(text: str, found: Found) -> None:
     assert found_in(text) == found, load_text(text).render()
-
-
-@pytest.mark.parametrize("text, found, names", RENAMED)
-def test_a_key_of_an_earlier_release_is_an_error_that_names_the_new_one(
-    text: str, found: Found, names: list[str]
-) -> None:
-    loaded = load(text, filename="x.yaml", environ={})
-
-    assert [(problem.code, problem.line, problem.column) for problem in loaded.problems] == found
-    for problem, name in zip(loaded.problems, names, strict=True):
-        assert name in (problem.hint or ""), problem
-    assert loaded.settings is None
-
-
-def test_an_old_key_and_an_old_dialect_as_people_see_them() -> None:
-    loaded = load(
-        CUSTOM.replace("custom", "header") + "    header: {}\n    offer: {settle: 5s}\n",
-        filename="x.yaml",
-        environ={},
-    )
-
-    assert (
-        loaded.render()
-        == """\
-x.yaml:4:14: error[unknown-dialect]: there is no dialect of this name
-    4 |     dialect: header
-      |              ^^^^^^
-      = hint: write custom, which is its new name
-x.yaml:7:5: error[unknown-key]: the key 'header' was replaced
-    7 |     header: {}
-      |     ^^^^^^
-      = hint: write `custom`, which is the new name of the dialect
-x.yaml:8:13: error[unknown-key]: the key 'settle' was replaced
-    8 |     offer: {settle: 5s}
-      |             ^^^^^^
-      = hint: write `stabilization`"""
-    )
 
 
 def split_values(values: str) -> list[str]:

@@ -12,8 +12,6 @@ import yaml
 from gateway.dialects import discover
 from gateway.settings import load, read_file, schema_json, schema_text
 from gateway.settings.schema import Path, dotted_path, file_section, keys_of
-from gateway.settings.sections.dialect import RENAMED_DIALECTS
-from gateway.settings.sections.file import RENAMED
 from tests.architecture.source import ROOT
 from tests.docs.configuration_page import reference_text
 from tests.settings.dialects import DIALECTS
@@ -357,21 +355,6 @@ def test_an_unquoted_decimal_is_a_warning_here_and_refused_by_the_schema() -> No
         "number"
     ]
     assert not accepts(schema_json(DIALECTS), read_as_others_do(text))
-
-
-@pytest.mark.parametrize("renamed", RENAMED)
-def test_a_renamed_key_is_not_in_the_schema_and_its_hint_names_one_that_is(renamed: str) -> None:
-    known = {".".join("*" if part == "[]" else part for part in path) for path in PACKAGED}
-    found = re.search("`([a-z_]+)`", RENAMED[renamed])
-
-    assert renamed not in known
-    assert found is not None
-    assert any(path.endswith(f".{found[1]}") for path in known)
-
-
-def test_a_renamed_dialect_is_gone_and_its_new_name_exists() -> None:
-    assert not RENAMED_DIALECTS.keys() & discover().keys()
-    assert set(RENAMED_DIALECTS.values()) <= discover().keys()
 
 
 def test_every_dialect_has_a_place_for_its_options() -> None:

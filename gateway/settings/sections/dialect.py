@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from difflib import get_close_matches
 from functools import reduce
 from operator import or_
-from typing import Any, Final
+from typing import Any
 
 from gateway.core.decision.negotiation import negotiate
 from gateway.core.dialect import (
@@ -28,9 +28,6 @@ from gateway.settings.sections.versions import versions_form
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.tree import MappingNode, Node, SequenceNode, child
 
-RENAMED_DIALECTS: Final = {"header": "custom"}
-"""New names of dialects that earlier releases named otherwise, by old name."""
-
 
 def read_dialect(
     name: str,
@@ -47,14 +44,8 @@ def read_dialect(
     kind = dialects.get(name)
     if kind is None:
         close = get_close_matches(name, sorted(dialects), n=1)
-        renamed = RENAMED_DIALECTS.get(name, "")
-        if renamed:
-            hint = f"write {renamed}, which is its new name"
-        elif close:
-            hint = f"did you mean {close[0]}?"
-        else:
-            hint = "known dialects: " + ", ".join(sorted(dialects))
-        findings.add(place, "unknown-dialect", "there is no dialect of this name", hint, mend=renamed)
+        hint = f"did you mean {close[0]}?" if close else "known dialects: " + ", ".join(sorted(dialects))
+        findings.add(place, "unknown-dialect", "there is no dialect of this name", hint)
         return None
     for other in dialects:
         if other != name and isinstance(node, MappingNode) and other in node.entries:

@@ -229,19 +229,6 @@ class WrittenFile:
 FILE: Final = section(WrittenFile, "The configuration of skewgate.", title="Configuration")
 
 
-RENAMED: Final = {
-    "services.*.offer.settle": "write `stabilization`",
-    "services.*.header": "write `custom`, which is the new name of the dialect",
-    "services.*.custom.silence": (
-        "write `default_version` beside `dialect`: minimum, maximum, refused or a version"
-    ),
-}
-"""Hints for keys that earlier releases named otherwise, by path."""
-
-NEW_NAMES: Final = {"services.*.offer.settle": "stabilization", "services.*.header": "custom"}
-"""New names of renamed keys whose values mean the same, by path; `check --fix` writes them."""
-
-
 def check_limits(limits: Limits, root: MappingNode, findings: Findings) -> None:
     """Report two size limits that contradict each other, at the limit that the file sets."""
     for small, large, why in (

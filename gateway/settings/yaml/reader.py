@@ -4,7 +4,7 @@
 
 A refused value is reported at its node and removed from the tree. Its default is used in its place, or a
 filler if the key is required, so that one run reports every problem. The only keys that this module knows by
-name are those that earlier releases named otherwise (`RENAMED`), those with a filler, and three in hints.
+name are those with a filler, and three in hints.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from gateway.errors import TextRefused
 from gateway.keys.kinds import Either, Key, Kind, ListOf, Section, Table, Text
 from gateway.keys.texts import VERSION, VERSIONS
 from gateway.settings.schema import Path, dotted_path
-from gateway.settings.sections.file import NEW_NAMES, RENAMED
 from gateway.settings.yaml.findings import Findings
 from gateway.settings.yaml.problem import quoted
 from gateway.settings.yaml.tree import (
@@ -226,23 +225,14 @@ class _Reader:
             close = get_close_matches(name, missing, n=1)
             misspelt.update(close)
             if not entry.value.broken:
-                self._report_unknown(section, node, place.entry(name, entry.key), close)
+                self._report_unknown(section, place.entry(name, entry.key), close)
             self._refuse(place.entry(name, entry.key))
         return misspelt
 
-    def _report_unknown(
-        self, section: Section[Any], node: MappingNode, place: _Place, close: list[str]
-    ) -> None:
-        """Report a key of `node` that `section` does not have. `close`: the missing key that it resembles."""
+    def _report_unknown(self, section: Section[Any], place: _Place, close: list[str]) -> None:
+        """Report a key that `section` does not have. `close`: the missing key that it resembles."""
         key = place.path[-1]
-        dotted = ".".join("*" if part == "[]" else part for part in place.path)
-        renamed = RENAMED.get(dotted)
-        if renamed is not None:
-            new = NEW_NAMES.get(dotted, "")
-            mend = "" if new in node.entries else new
-            message = f"the key {quoted(key)} was replaced"
-            self._findings.add(place.key, "unknown-key", message, renamed, mend=mend)
-        elif key in section.whole_file:
+        if key in section.whole_file:
             message = f"the key {quoted(key)} has no meaning in a service: {section.whole_file[key]}"
             hint = f"write it in the `{place.path[-2]}` of the whole file"
             self._findings.add(place.key, "not-per-service", message, hint)
