@@ -141,15 +141,13 @@ def _agreement_about(about: ServiceReport, report: AgreementReport) -> dict[str,
         "awaited": names(about.awaited),
         "away": names(about.away),
         "problem": about.problem or None,
-        "drains": {name: {"idle": not busy, "busy": names(busy)} for name, busy in _drains(about).items()},
+        # Only an attached replica knows them.
+        "drains": {
+            name: {"idle": not busy, "busy": names(busy)}
+            for name, busy in about.busy.items()
+            if about.attached
+        },
     }
-
-
-def _drains(about: ServiceReport) -> dict[str, tuple[str, ...]]:
-    """Names of replicas with requests in flight by drained backend, which only an attached replica knows."""
-    if not about.attached:
-        return {}
-    return dict(sorted({**dict.fromkeys(about.idle, ()), **about.not_idle}.items()))
 
 
 def _backend(backend: BackendStatus, scheme: Scheme) -> dict[str, Any]:

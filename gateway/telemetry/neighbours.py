@@ -45,9 +45,7 @@ class ServiceReport(NamedTuple):
     """Ids of the replicas whose acknowledgement the next step of the offer waits for."""
     problem: str = ""
     """Sentence that says why this replica cannot attach: it cannot read what the store holds, for example."""
-    idle: frozenset[str] = frozenset()
-    """Drained backends to which no replica has a request in flight."""
-    not_idle: Mapping[str, tuple[str, ...]] = {}
+    busy: Mapping[str, tuple[str, ...]] = {}
     """Ids of the live replicas that have requests in flight to a drained backend, by backend."""
     away: tuple[str, ...] = ()
     """Ids of registered replicas that are not live, whose requests in flight are unknown."""

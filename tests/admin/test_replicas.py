@@ -29,7 +29,7 @@ def report(service: ServiceReport | None = None, *more: ReplicaReport, error: st
 async def test_status_names_who_is_attached_and_who_holds_a_change_back(admin: StartAdmin) -> None:
     testbed = await admin(mixed_fleet())
     testbed.agreement = report(
-        ServiceReport(True, 50.0, 7, None, ("b2",), idle=frozenset({"api-1"}), not_idle={"api-2": ("a1",)})
+        ServiceReport(True, 50.0, 7, None, ("b2",), busy={"api-1": (), "api-2": ("a1",)})
     )
     document = await testbed.json("/status")
     agreement, service = document["agreement"], document["services"]["baremetal"]
@@ -52,7 +52,7 @@ async def test_a_detached_replica_is_ready_but_not_attached_and_does_not_know_wh
 ) -> None:
     testbed = await admin(mixed_fleet())
     testbed.agreement = report(
-        ServiceReport(False, 60.0, 7, 3600.0, idle=frozenset({"api-1"})), error="no endpoint answers"
+        ServiceReport(False, 60.0, 7, 3600.0, busy={"api-1": ()}), error="no endpoint answers"
     )
     assert (await testbed.send("GET", "/readyz")).status == 200
     assert (await testbed.send("GET", "/readyz?attached")).status == 503

@@ -214,9 +214,9 @@ def test_a_pin_and_a_drain_hold_for_all() -> None:
                 )
             )
             await here.passes(2)
-            assert first.replication.report().services["toy"].idle == frozenset()
+            assert first.replication.report().services["toy"].busy[backend]
             third.in_flight = {}
-            await here.until(lambda: backend in first.replication.report().services["toy"].idle)
+            await here.until(lambda: not first.replication.report().services["toy"].busy[backend])
 
     run(main())
 

@@ -46,17 +46,15 @@ def _service(me: Membership, reading: Reading | None, now: float) -> ServiceRepo
     )
     if reading is None:
         return report
-    not_idle = {
-        backend: (  # what cannot be read may say anything
-            *sorted(each for each, entry in reading.live.items() if backend not in entry.idle),
-            *reading.unreadable,
-        )
-        for backend in reading.drained
-    }
     return report._replace(
         awaited=awaited(reading.record, reading.replicas),
-        idle=frozenset(backend for backend, whom in not_idle.items() if not whom),
-        not_idle={backend: whom for backend, whom in not_idle.items() if whom},
+        busy={
+            backend: (  # what cannot be read may say anything
+                *sorted(each for each, entry in reading.live.items() if backend not in entry.idle),
+                *reading.unreadable,
+            )
+            for backend in reading.drained
+        },
         away=tuple(sorted(reading.known.keys() - reading.live.keys() - {*reading.unreadable})),
     )
 
