@@ -12,7 +12,6 @@ from gateway.admin.ui.offer import cut, duration, held, without_address
 from gateway.controlplane.change_log import is_blocked, unserved, why_unserved
 from gateway.core.days import DAY
 from gateway.core.fleet.backend import Freshness, Member, MemberSummary
-from gateway.core.fleet.member_set import MemberSet
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.telemetry.neighbours import AgreementReport, EngineReport
 from gateway.telemetry.status import GatewayStatus, ServiceStatus, WorkerState
@@ -135,20 +134,19 @@ def service_problems(service: ServiceStatus) -> Iterator[Problem]:
     view, members, ejected = service.view, service.view.members, service.gateway.report.ejected
     yield from _offer(service)
     # Drained backends are being worked on, and leaving ones are not missed.
-    down = names_of(members, lambda summary: summary.freshness is Freshness.DOWN and _is_wanted(summary))
+    down = members.names(lambda summary: summary.freshness is Freshness.DOWN and _is_wanted(summary))
     if down:
         state = "down (3 failed probes) and used only as a last resort"
         yield _some(state, down, view, why=lambda member: member.error)
-    unknown = names_of(
-        members,
+    unknown = members.names(
         lambda summary: summary.freshness is Freshness.UNKNOWN and summary.probed and _is_wanted(summary),
     )
     if unknown:
         yield _some("without a known version", unknown, view, why=lambda member: member.error)
-    doubtful = names_of(members, lambda summary: summary.version_unknown or _mismatched(summary))
+    doubtful = members.names(lambda summary: summary.version_unknown or _mismatched(summary))
     if doubtful:
         yield _some("serving another version than advertised", doubtful, view)
-    if unhealthy := names_of(members, lambda summary: summary.unhealthy):
+    if unhealthy := members.names(lambda summary: summary.unhealthy):
         yield _some("failing their health check", unhealthy, view, why=lambda member: member.unhealthy)
     if out := [member.backend.name for member in members.all if member.key in ejected] if ejected else []:
         yield _some("ejected", out, view)
@@ -208,15 +206,6 @@ def _mismatched(summary: MemberSummary) -> bool:
     """Whether responses of a member named versions other than it advertises."""
     usable = not (summary.restored or summary.version_unknown or summary.absent)
     return usable and summary.advertised is not None and summary.usable != summary.advertised
-
-
-def names_of(members: MemberSet, wanted: Callable[[MemberSummary], bool]) -> list[str]:
-    """Names the backends whose summary is `wanted`, in the configuration's order."""
-    found = {id(group.summary) for group in members.groups if wanted(group.summary)}
-    if not found:
-        return []
-    each = zip(members.all, members.summaries, strict=True)
-    return [member.backend.name for member, summary in each if id(summary) in found]
 
 
 def named(names: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ same with two backends or a thousand. `core.fleet.fleet` applies facts, `core.fl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, compress, repeat
 from operator import is_not
@@ -115,6 +115,12 @@ class MemberSet:
     def member(self, backend: str) -> Member | None:
         at = self.positions.get(backend)
         return None if at is None else self.all[at]
+
+    def names(self, wanted: Callable[[MemberSummary], object]) -> tuple[str, ...]:
+        """Names of the members whose summary is wanted, in order."""
+        found = {id(summary) for summary in self.by_summary if wanted(summary)}
+        each = zip(self.all, self.summaries, strict=True) if found else ()
+        return tuple(member.backend.name for member, summary in each if id(summary) in found)
 
     def with_members(self, changed: Mapping[int, Member]) -> MemberSet:
         """A copy of the member set with these members in place of those at the same positions."""

@@ -7,7 +7,7 @@ now. No time enters here, and nothing here chooses a backend (`core.decision.sel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from enum import StrEnum
@@ -205,12 +205,10 @@ def _held(
     if not versions:
         return NOT_HELD
     if unserved:
-        keeping = [
-            group.summary
-            for group in members.groups
-            if (group.summary.drained or _is_away(group.summary)) and _advertised(group.summary) & unserved
-        ]
-        return Held(HeldRule.STATE, unserved, _names(members, keeping))
+        keeping = members.names(
+            lambda each: (each.drained or _is_away(each)) and _advertised(each) & unserved
+        )
+        return Held(HeldRule.STATE, unserved, keeping)
     sets = [each for each, _ in served_sets(members)]
     highest = max((each.highest for each in sets), default=None)
     if more := union(each for each in sets if each.highest == highest) - below:
@@ -237,12 +235,4 @@ def _advertised(summary: MemberSummary) -> VersionSet:
 
 
 def _lacking(members: MemberSet, versions: VersionSet) -> tuple[str, ...]:
-    serving = (group.summary for group in members.groups if group.summary.in_service)
-    return _names(members, [each for each in serving if each.advertised and not versions <= each.advertised])
-
-
-def _names(members: MemberSet, summaries: Iterable[MemberSummary]) -> tuple[str, ...]:
-    """Names of the backends with these member summaries, in the configuration's order."""
-    wanted = set(map(id, summaries))
-    each = zip(members.all, members.summaries, strict=True)
-    return tuple(member.backend.name for member, summary in each if id(summary) in wanted)
+    return members.names(lambda each: each.in_service and each.advertised and not versions <= each.advertised)
