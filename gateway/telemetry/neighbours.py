@@ -5,10 +5,9 @@ sources of backends. Plain values.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple, final
+from typing import NamedTuple, final
 
-_MAX_NAMED: Final = 4
-"""Maximum replicas that a text names; the others are only counted."""
+from gateway.telemetry.process_log import named
 
 
 @final
@@ -101,10 +100,8 @@ class AgreementReport(NamedTuple):
         if not about.attached:
             return f"this replica is detached: {about.problem or self.store_error or 'it has not joined yet'}"
         waits = [each for each in self.replicas if service in each.holds or each.id in about.awaited]
-        texts = [f"{each.name} ({each.id}) {_awaited_for(each, about)}" for each in waits[:_MAX_NAMED]]
-        if len(waits) > _MAX_NAMED:
-            texts.append(f"{len(waits) - _MAX_NAMED} more")
-        return f"held back by replicas: {', '.join(texts)}" if texts else ""
+        texts = [f"{each.name} ({each.id}) {_awaited_for(each, about)}" for each in waits]
+        return f"held back by replicas: {named(texts)}" if texts else ""
 
 
 def _awaited_for(replica: ReplicaReport, about: ServiceReport) -> str:

@@ -19,7 +19,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -58,6 +58,12 @@ _PRIORITIES: Final = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNIN
 """Syslog priorities as (lowest log level, priority); for an event below all of them it is 7."""
 
 _log = logging.getLogger("skewgate.log")
+
+
+def named(names: Sequence[str]) -> str:
+    """Joins names as `api-1, api-2, api-3, api-4 and 7 more`."""
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return ", ".join(names[:4]) + more
 
 
 def about(key: str) -> dict[str, str]:

@@ -33,7 +33,7 @@ def test_those_of_another_service_are_not_named() -> None:
 def test_many_are_counted() -> None:
     text = why_held(*(replica(number, holds=("baremetal",)) for number in range(9)))
     assert text.count("gw-") == 4
-    assert text.endswith(", 5 more")
+    assert text.endswith(" and 5 more")
 
 
 def test_a_detached_one_says_why_it_is() -> None:

@@ -27,6 +27,7 @@ from gateway.admin.ui.page_responses import PageResponses, read_form, read_query
 from gateway.admin.ui.sessions import Notice, Session, Sessions
 from gateway.core.fleet.fleet import Drain
 from gateway.core.fleet.snapshot import ServiceView
+from gateway.telemetry.process_log import named
 
 NOT_AUTHENTICATED: Final = "to pin and drain from this page, set `admin.token`"
 
@@ -41,9 +42,6 @@ PARAMETERS: Final = {
     "enable": ("do", "backend"),
 }
 """Query parameters of a command's confirmation page, by verb."""
-
-MAX_NAMED: Final = 8
-"""Maximum workers and replicas that the notice about a command's result names."""
 
 MAX_TYPED: Final = 80
 """Maximum characters of an operator's input that are shown again."""
@@ -190,8 +188,7 @@ def _notice(wish: Wish, result: CommandResult) -> Notice:
     }
     sentences = [done[wish.verb]]
     if result.pending:
-        more = f" and {len(result.pending) - MAX_NAMED} more" if len(result.pending) > MAX_NAMED else ""
-        sentences.append(f"Not acknowledged yet by: {', '.join(result.pending[:MAX_NAMED])}{more}.")
+        sentences.append(f"Not acknowledged yet by: {named(result.pending)}.")
     if result.warning:
         sentences.append(f"{result.warning[:1].upper()}{result.warning[1:]}.")
     if not result.saved:

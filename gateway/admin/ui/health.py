@@ -14,15 +14,13 @@ from gateway.core.days import DAY
 from gateway.core.fleet.backend import Freshness, Member, MemberSummary
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.telemetry.neighbours import AgreementReport, EngineReport
+from gateway.telemetry.process_log import named
 from gateway.telemetry.status import GatewayStatus, ServiceStatus, WorkerState
 
 GOOD: Final = "good"
 UPGRADING: Final = "upgrading"
 ATTENTION: Final = "attention"
 BAD: Final = "bad"
-
-MAX_NAMED: Final = 4
-"""Maximum backends, services or files that a sentence names; the others are only counted."""
 
 MAX_REASONS: Final = 3
 """Maximum reasons in a sentence about several backends; the other backends are only counted."""
@@ -206,9 +204,3 @@ def _mismatched(summary: MemberSummary) -> bool:
     """Whether responses of a member named versions other than it advertises."""
     usable = not (summary.restored or summary.version_unknown or summary.absent)
     return usable and summary.advertised is not None and summary.usable != summary.advertised
-
-
-def named(names: Sequence[str]) -> str:
-    """Joins names as `api-1, api-2, api-3, api-4 and 7 more`."""
-    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return ", ".join(names[:MAX_NAMED]) + more

@@ -10,11 +10,11 @@ from math import ceil
 from time import gmtime, strftime
 from typing import Final, NamedTuple
 
-from gateway.admin.ui.health import named
 from gateway.admin.ui.model import EventRow
 from gateway.admin.ui.offer import without_address
 from gateway.core.days import DAY
 from gateway.telemetry.history import Event
+from gateway.telemetry.process_log import named
 
 OPERATOR: Final = "operator"
 OTHER: Final = "other"

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import monotonic
-from typing import Final, Protocol, TypeAlias, final
+from typing import Protocol, TypeAlias, final
 
 from gateway.controlplane.discovery.listers import Answer, Lister, lister_of
 from gateway.controlplane.name_lookup import NO_ANSWER, Failed, NameLookup
@@ -32,10 +32,8 @@ from gateway.settings.own_addresses import OwnAddress, own_address_of
 from gateway.settings.target_file import restored_address
 from gateway.telemetry.access_log import printable
 from gateway.telemetry.neighbours import SourceReport
-from gateway.telemetry.process_log import about
+from gateway.telemetry.process_log import about, named
 
-MAX_NAMED: Final = 4
-"""Largest number of backends that a log line names; the others are only counted."""
 Key: TypeAlias = tuple[str, str]
 """Identity of a source of backends: (service, `Source.key`)."""
 
@@ -345,7 +343,7 @@ class Discovery:
             ),
             ("gone", [name for name in old if name not in new]),
         )
-        texts = [f"{what} {_named(names)}" for what, names in changes if names]
+        texts = [f"{what} {named(names)}" for what, names in changes if names]
         if texts:
             self._log_line(watched, logging.INFO, f"{watched.source.key}: {'; '.join(texts)}")
 
@@ -391,8 +389,3 @@ def _report(watched: _Watched) -> SourceReport:
         answered_at=watched.answered_at,
         error=watched.problem,
     )
-
-
-def _named(names: Sequence[str]) -> str:
-    more = len(names) - MAX_NAMED
-    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
