@@ -144,7 +144,8 @@ def backend_line(state: State, target: BackendName) -> str:
     if not backend["drained"]:
         return f"{target}: in service"
     number = int(backend["in_flight"])
-    return f"{target}: drained, {number} request{'' if number == 1 else 's'} in flight"
+    by = f" by {plain(backend['drained_by'])}" if backend.get("drained_by") else ""
+    return f"{target}: drained{by}, {number} request{'' if number == 1 else 's'} in flight"
 
 
 @verb(

@@ -165,14 +165,15 @@ def _line(state: dict[str, Any], service: str, backend: str | None) -> str:
     type=seconds(0, 86_400),
     help="with --wait: maximum time, then exit code 1; the backend stays drained",
 )
+@click.option("--by", metavar="NAME", default="", help="who drains it; others with a name are kept away")
 def drain(
-    *, where: AdminOptions, output: str, target: BackendName, waits: bool, timeout: float | None
+    *, where: AdminOptions, output: str, target: BackendName, waits: bool, timeout: float | None, by: str
 ) -> int:
     """Drain the backend, and with `--wait` wait until no request of any live replica is in flight there."""
     if timeout is not None and not waits:
         usage_error("--timeout needs --wait")
     admin = admin_client.find(where)
-    state: State = send(admin, "POST", target.path("drain"))
+    state: State = send(admin, "POST", target.path("drain"), query=[("by", by)])
     if waits:
         state = _until_idle(admin, target, inf if timeout is None else timeout)
     print_state(output, admin, state, lambda: backend_line(state, target))

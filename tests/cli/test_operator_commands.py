@@ -98,6 +98,16 @@ async def test_as_json_the_output_is_the_new_state(running: Running, call_main: 
     assert [backend["drained"] for backend in backends] == [True, False]
 
 
+async def test_a_drain_with_a_name_keeps_others_with_a_name_away(running: Running, call_main: Call) -> None:
+    where = ("--admin", running.admin)
+    drained = await call_main("drain", "baremetal/api-1", "--by", "ansible", *where)
+    other = await call_main("drain", "baremetal/api-2", "--by", "cron", *where)
+
+    assert "baremetal/api-1: drained by ansible, 0 requests in flight" in drained.out
+    assert other.code == 1
+    assert "responded 409: ansible has drained api-1" in other.err
+
+
 @pytest.mark.parametrize(
     "argv, message",
     [
