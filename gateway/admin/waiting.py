@@ -200,7 +200,7 @@ def reasons(wanted: Wanted, view: ServiceView, sight: Sight | None, why: str = "
     if wanted.drained and wanted.backend not in sight.idle:
         member = view.members.member(wanted.backend or "")
         is_drained = member is not None and member.drained
-        found.append(f"{wanted.backend} {'has requests in flight' if is_drained else 'is not drained'}")
+        found.append(f"{wanted.backend} {'may have requests in flight' if is_drained else 'is not drained'}")
     if wanted.judged and (sight.evidence is None or sight.evidence.member != wanted.judged):
         found.append(f"it has not said yet what it has counted of {wanted.judged}")
     return found

@@ -84,6 +84,7 @@ def admin_context(parts: Parts) -> AdminContext:
     plan, plane = parts.plan, parts.plane
 
     async def counted() -> None:
+        await plan.handover.alone()  # the others' requests are not counted here
         await plane.in_force()
         await plane.collect(counters=False)
 

@@ -37,8 +37,8 @@ _AT: Final = r":([0-9]+\.[0-9]+):([0-9]+)"
 class FreshFacts:
     """Asks for probes, and returns what came of them. `in_flight()`: requests in flight by member key, as all
     workers have counted them last. `counted()`: waits until they know the present snapshot and have counted
-    anew; None: there are no other processes. `evidence`: `Metrics.evidence`. `ejected()`: ejections by member
-    key. With `replication`, questions go to all replicas."""
+    anew, and an earlier gateway has ended; None: there are no other processes. `evidence`:
+    `Metrics.evidence`. `ejected()`: ejections by member key. With `replication`, questions go to all."""
 
     def __init__(
         self,

@@ -67,6 +67,9 @@ class Handover:
         """Function that is called when the workers of a killed gateway have ended."""
         self._orphans = Timer()
         """Timer for the end of a killed gateway's workers; None: there are none, or they have ended."""
+        self._alone = asyncio.Event()
+        if taken is None:
+            self._alone.set()
         self.handed_over = handed_over
         self._predecessor: Predecessor | None = None
         self._waiting: asyncio.Task[None] | None = None
@@ -88,6 +91,7 @@ class Handover:
         if killed:
             # Its workers do not accept any more, or these addresses would be taken. They finish their
             # requests.
+            self._alone.clear()
             self._orphans.set(drain, self._orphans_have_ended)
         if self.taken is None:
             found.own()
@@ -115,6 +119,7 @@ class Handover:
             await asyncio.sleep(_RETRY)
 
     def _orphans_have_ended(self) -> None:
+        self._alone.set()
         self.orphans_ended()
 
     def orphans_left(self) -> bool:
@@ -141,7 +146,12 @@ class Handover:
         await taken.ended()
         log.info("the old gateway (process %d) has ended", taken.pid)
         taken.close()
+        self._alone.set()
         gone()
+
+    async def alone(self) -> None:
+        """Wait until no earlier gateway, and no worker of one, finishes requests any more."""
+        await self._alone.wait()
 
     def offer(self, predecessor: Predecessor) -> None:
         """Let this gateway be taken over from now on. If the socket cannot be opened, a warning is logged."""

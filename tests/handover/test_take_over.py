@@ -117,6 +117,32 @@ async def test_pins_and_drains_survive(house: House) -> None:
     assert "document" not in json.loads(house.state.read_text())["services"]["baremetal"]
 
 
+async def test_a_drained_backend_is_not_idle_while_the_old_gateway_has_requests(house: House) -> None:
+    file = house.write()
+    old = await house.start(file)
+    await house.known(old)
+    _, writer = await asyncio.open_connection(*old.addresses[0])
+    writer.write(b"POST /v1/nodes HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n" + b" " * 1_000_000)
+    busy: list[str] = []
+    while not busy:
+        _, status = await house.admin(old, "GET", "/status")
+        backends = status["services"]["baremetal"]["backends"]
+        busy = [name for name, backend in backends.items() if backend["in_flight"]]
+
+    new = await house.start(file, takes_over=True)
+    await house.admin(new, "POST", f"/services/baremetal/backends/{busy[0]}/drain")
+
+    async def is_idle(seconds: int) -> bool:
+        query = f"backend={busy[0]}&drained&seconds={seconds}"
+        _, answer = await house.admin(new, "POST", f"/services/baremetal/wait?{query}")
+        return bool(answer["holds"])
+
+    assert not await is_idle(1)
+    writer.transport.abort()
+    await house.one_ended()
+    assert await is_idle(5)
+
+
 async def test_the_state_file_may_be_gone(house: House) -> None:
     file = house.write()
     old = await house.start(file)
