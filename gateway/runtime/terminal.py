@@ -46,6 +46,11 @@ def plain(text: object) -> str:
     return "".join(character if character.isprintable() else "\ufffd" for character in str(text))
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: `1 request`, `2 requests`."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def span(low: object, high: object, nothing: str = "nothing") -> str:
     """A range of versions as one text: `1.1-1.58`, or `2023-10..2024-04` if versions contain dashes."""
     if low is None or high is None:

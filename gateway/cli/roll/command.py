@@ -32,11 +32,11 @@ from gateway.cli.command import file_option, usage_error, verb
 from gateway.cli.operator_commands import BackendName, offer_line, service_argument
 from gateway.cli.roll.gate import Counts, GateResult, Limits, judge, since
 from gateway.cli.roll.plan import Planned, make_plan
-from gateway.cli.roll.progress import Progress, locked, read_progress
+from gateway.cli.roll.progress import FAILED, UPGRADED, Progress, locked, read_progress
 from gateway.cli.usage import shown_client
 from gateway.cli.wait import PAUSE, MistakeError, read_timeout, timeout_option, until_holds
 from gateway.errors import AdminError, TokenError
-from gateway.runtime.terminal import plain, span
+from gateway.runtime.terminal import counted, plain, span
 
 TICK: Final = 5.0
 """Seconds between two looks at a member in the gate: for each, every replica probes its backends."""
@@ -87,7 +87,11 @@ _command_option: Final = partial(click.option, metavar="COMMAND", type=_read_com
 @click.option(
     "--adopt", metavar="ID", help="go on with the drains of a roll whose journal is lost, or undone"
 )
-@click.option("--dry-run", is_flag=True, help="print the plan, and which clients will notice")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="print what it would do, where it would stop, and which clients will notice",
+)
 @file_option("--journal", "progress", text="what is done; default: the report's name with .json")
 @file_option("--report", text="file for the report, in Markdown")
 def roll(
@@ -101,7 +105,7 @@ def roll(
     gate: float,
     gate_requests: int,
     gate_points: float,
-    **options: Any,  # noqa: ANN401 - those of `_Options`
+    **options: Any,  # noqa: ANN401 - those of `_Roll`
 ) -> int:
     """Upgrade all members of a service. Raises `AdminError`."""
     if len(options["before"]) > len(options["commands"]):
@@ -127,8 +131,8 @@ def roll(
     try:
         with nullcontext() if dry_run else locked(path):
             found = read_progress(path, service, options["commands"])
-            found.id = adopt or found.id
-            one = _Roll(admin, found, path, report, limits, **options)
+            found.id, found.skipped = adopt or found.id, []
+            one = _Roll(admin, found, path, report, limits, dry_run, **options)
             return one.show() if dry_run else one.run()
     except AdminError as problem:
         _print_error(str(problem))
@@ -145,6 +149,8 @@ class _Roll:
     path: Path
     report: Path | None
     limits: Limits
+    dry_run: bool
+    """Whether nothing is done: neither a command is run nor anything written."""
     commands: Sequence[Sequence[str]]
     """One for each pass over all members."""
     before: Sequence[Sequence[str]]
@@ -156,68 +162,17 @@ class _Roll:
     """The service in the status that was read last."""
     evidence: dict[str, Any] = field(default_factory=dict)
     """What the process of each replica has counted to judge a member, as it was last told."""
-    printed: set[str] = field(default_factory=set)
-    """Warnings that were printed."""
     member: str = ""
     """Member that is upgraded now."""
-    touched: str = ""
-    """Member for which the command was run last."""
 
     @property
     def by(self) -> str:
         """Name that this upgrade gives to its drains."""
         return f"roll {self.progress.id}"
 
-    def _plan(self) -> Sequence[Planned]:
-        """Plan what is left of the present pass, and print new warnings. Raises `AdminError` if another
-        upgrade is under way."""
-        self._refresh()
-        for name, each in self.service["backends"].items():
-            if (by := each.get("drained_by", self.by)) != self.by:
-                how = f"; if it has ended, add --adopt {by.removeprefix('roll ')}" * by.startswith("roll ")
-                raise AdminError(f"{by} has drained {name}{how}")
-        members, skipped = make_plan(self.service, self.progress.finished, self.by)
-        warnings = [f"{name} is skipped: somebody else has drained it" for name in skipped]
-        if problem := (self.service.get("skew") or {}).get("problem"):
-            warnings.append(problem)
-        for text in warnings:
-            if text not in self.printed:
-                _print_error(f"warning: {text}")
-                self.printed.add(text)
-        self.progress.skipped = skipped
-        return members
-
-    def _leaves_out(self) -> bool:
-        """Whether a pass or --after is left out because members were skipped. Prints it."""
-        more = self.after or self.progress.passes + 1 < len(self.commands)
-        if self.progress.skipped and more:
-            _print_error("warning: the rest is left out: run this again when all can be upgraded")
-        return bool(self.progress.skipped and more)
-
-    def _print_pass(self, number: int, members: Sequence[Planned]) -> None:
-        which = f", pass {number + 1} of {len(self.commands)}" * (len(self.commands) > 1)
-        _print(f"{self.by}{which}: {', '.join(each.name for each in members) or 'no member'}")
-
     def show(self) -> int:
-        """Print the plan, where it would stop, and which clients will notice the upgrade."""
-        members, progress = self._plan(), self.progress
-        alone = self.service["served_alone"]
-        for number in range(progress.passes, len(self.commands)):
-            self._print_pass(number, members)
-            if number < len(self.before) and not (progress.prepared and number == progress.passes):
-                _print(f"once: {shlex.join(self.before[number])}")
-            for at, each in enumerate(members):
-                _print(f"{each.name} ({each.range}): {shlex.join(each.words(self.commands[number]))}")
-                if (only := alone.get(each.name)) and self.allow_unserved:
-                    _print(f"  no other member that is up serves {only}: 503 meanwhile")
-                elif only:
-                    unless = " unless one that was upgraded before it does" * (at > 0)
-                    _print(f"  stops here{unless}: no other member that is up serves {only}")
-            if progress.skipped:
-                break
-            members, alone = make_plan(self.service)[0], {}  # what later passes find is not known
-        if not self._leaves_out() and self.after:
-            _print(f"once, at the end: {shlex.join(self.after)}")
+        """Print what `run` would do, where it would stop, and which clients will notice the upgrade."""
+        self._passes()
         usage, doubt = self._usage()
         rows = (row for row in usage if row["requested"] == "latest")
         names = sorted({f"{shown_client(row)} ({row['requests']})" for row in rows})
@@ -228,18 +183,13 @@ class _Roll:
         return 0
 
     def run(self) -> int:
-        """Upgrade every member that is planned in each pass, and return the exit code."""
-        progress, refused, left_out = self.progress, self._refused(), False
-        progress.skipped = []
+        """Upgrade every member in each pass, and return the exit code."""
+        progress, refused = self.progress, self._refused()
         progress.write(self.path, self.report)  # rather now than when a member is drained
         try:
-            while progress.passes < len(self.commands) and not progress.skipped:
-                self._pass(progress.passes)
-            left_out = self._leaves_out()
-            if self.after and not left_out:
-                _execute(self.after)
-                self._refresh()
+            left_out = self._passes()
             progress.complete = not progress.skipped
+            self._refresh()
         except (AdminError, KeyboardInterrupt) as problem:
             self._advise(self.member, str(problem) or "interrupted")
             return 1
@@ -247,27 +197,67 @@ class _Roll:
             progress.refused = dict(Counter(progress.refused) + (self._refused() - refused))
             progress.write(self.path, self.report)
         _print(offer_line({"services": {progress.service: self.service}}, progress.service))
-        members, lost = (
-            f"{number} {what}{'s' * (number != 1)}"
-            for number, what in ((len(progress.upgraded()), "member"), (progress.lost, "request"))
-        )
+        members, lost = counted(len(progress.members(UPGRADED)), "member"), counted(progress.lost, "request")
         _print(f"{members} upgraded, {lost} lost; see {self.report or self.path}")
         return int(left_out)
 
-    def _pass(self, number: int) -> None:
+    def _passes(self) -> bool:
+        """Carry out all passes, and --after. Whether some of it is left out because members were skipped.
+        Raises `AdminError`."""
+        progress, passes = self.progress, len(self.commands)
+        while progress.passes < passes and not progress.skipped:
+            self._pass()
+        if left_out := bool(progress.skipped and (self.after or progress.passes + 1 < passes)):
+            _print_error("warning: the rest is left out: run this again when all can be upgraded")
+        elif self.after:
+            self._execute(self.after)
+        return left_out
+
+    def _pass(self) -> None:
         """Upgrade every member that is left in this pass. Raises `AdminError`."""
         progress, members = self.progress, self._plan()
-        self._print_pass(number, members)
-        if number < len(self.before) and not progress.prepared:
-            _execute(self.before[number])
+        names = ", ".join(each.name for each in members) or "no member"
+        which = f", pass {progress.passes + 1} of {len(self.commands)}" * (len(self.commands) > 1)
+        _print(f"{'dry run' if self.dry_run else self.by}{which}: {names}")
+        if problem := (self.service.get("skew") or {}).get("problem"):
+            _print_error(f"warning: {problem}")
+        if progress.passes < len(self.before) and not progress.prepared:
+            self._execute(self.before[progress.passes])
         progress.prepared = True
         while members := self._plan():
             done, self.member = len(progress.finished), members[0].name
-            self._member(members[0], f"[{done + 1}/{done + len(members)}] {self.member}")
+            title = f"[{done + 1}/{done + len(members)}] {self.member}"
+            _print(f"{title} ({members[0].range}): drain")
+            if self.dry_run:
+                self._foresee(members[0])
+            else:
+                self._member(members[0], title)
             self.member = ""
         if not progress.skipped:
-            progress.passes, progress.prepared = number + 1, False
-            progress.write(self.path)
+            progress.passes, progress.prepared = progress.passes + 1, False
+
+    def _plan(self) -> Sequence[Planned]:
+        """Plan what is left of the present pass. Raises `AdminError` if another upgrade is under way."""
+        self._refresh()
+        for name, each in self.service["backends"].items():
+            if (by := each.get("drained_by", self.by)) != self.by:
+                how = f"; if it has ended, add --adopt {by.removeprefix('roll ')}" * by.startswith("roll ")
+                raise AdminError(f"{by} has drained {name}{how}")
+        members, skipped = make_plan(self.service, self.progress.finished, self.by)
+        for name in skipped:
+            if name not in self.progress.skipped:
+                _print_error(f"warning: {name} is skipped: somebody else has drained it")
+        self.progress.skipped = skipped
+        return members
+
+    def _foresee(self, member: Planned) -> None:
+        """Print what will happen to a member, which then counts as upgraded."""
+        if alone := self.service["served_alone"].get(member.name):
+            effect = "503 meanwhile" if self.allow_unserved else "it stops here"
+            _print(f"  no other member that is up serves {alone} now: {effect}")
+        self._execute(member.words(self.commands[self.progress.passes]))
+        step = {"pass": self.progress.passes + 1, "member": member.name, "result": UPGRADED}
+        self.progress.steps.append(step)
 
     def _advise(self, name: str, problem: str) -> None:
         """Print what has failed, and what to do."""
@@ -276,26 +266,27 @@ class _Roll:
             is_drained = self.service["backends"].get(name, {}).get("drained")
             stays = "stays drained" if is_drained else "is in service"
             _print_error(f"{name} {stays}; finished: {', '.join(self.progress.finished) or 'none'}")
-        new = ", ".join(dict.fromkeys([*self.progress.upgraded(), *[self.touched] * bool(self.touched)]))
         _print_error("next: mend the cause, and run the same command again: it goes on there")
-        _print_error(
-            "to go back: `skewgate pin` the old maximum if the offer has risen; then `roll` out the "
-            f"old release, with another --journal and --adopt {self.progress.id}; new is {new or 'none'}"
-        )
+        if new := ", ".join(self.progress.members(UPGRADED, FAILED)):
+            _print_error(
+                "to go back: `skewgate pin` the old maximum if the offer has risen; then `roll` out the old "
+                f"release, with another --journal and --adopt {self.progress.id}; the new one may be on {new}"
+            )
 
     def _member(self, member: Planned, title: str) -> None:
         """Upgrade one member. Raises `AdminError`."""
         progress, name = self.progress, member.name
-        began, result, judged = time.monotonic(), "failed", GateResult("-")
+        progress.write(self.path)
+        began, result, judged = time.monotonic(), "not begun", GateResult("-")
         self._wait(name, "evidence")
         before = dict(self.evidence)
         try:
-            _print(f"{title} ({member.range}): drain")
-            self._drain(name)
+            self._order("drain", name)
             self._wait(name, "drained")
-            self.touched = name
-            _execute(member.words(self.commands[progress.passes]))
+            result = FAILED
+            self._execute(member.words(self.commands[progress.passes]))
             expect = self.expect if progress.passes + 1 == len(self.commands) else None
+            _print(f"{title}: wait until it {f'serves {expect}' if expect else 'answers'}")
             self._wait(name, "serves" if expect else "answers", expect or "")
             if not self.service["backends"][name]["drained"]:
                 _print_error(
@@ -306,10 +297,10 @@ class _Roll:
             judged = self._gate(name)
             if not judged.passes:
                 with suppress(AdminError):  # by now it may be the last one that serves a version
-                    self._drain(name)
+                    self._order("drain", name)
                 raise AdminError(f"gate: {judged.text}")
-            result = "upgraded"
-            _print(f"{title}: {result}; {judged.text}")
+            result = UPGRADED
+            _print(f"{title}: {result}; gate: {judged.text}")
         except BaseException:
             self.timeout = 0  # what follows tells what is known, and waits for hardly anything
             raise
@@ -336,10 +327,6 @@ class _Roll:
             }
             progress.steps.append(step)
             progress.write(self.path)
-
-    def _drain(self, name: str) -> None:
-        """Drain a member, unless it is the last one that serves a version. Raises `AdminError`."""
-        self._order("drain", name, [] if self.allow_unserved else [("served", "")])
 
     def _gate(self, name: str) -> GateResult:
         """Judge a member by what all replicas count from now on."""
@@ -381,7 +368,7 @@ class _Roll:
         return found
 
     def _refresh(self) -> None:
-        self._read(self._document("GET", "/status"))
+        self._read(self._send("GET", "/status"))
 
     def _read(self, state: dict[str, Any]) -> None:
         services = state["services"]
@@ -389,25 +376,42 @@ class _Roll:
             raise AdminError("the service was removed from the configuration")
         self.service = services[self.progress.service]
 
-    def _order(self, command: str, name: str, query: Sequence[tuple[str, str]] = ()) -> None:
-        path = BackendName(self.progress.service, name).path(command)
-        self._read(self._document("POST", path, [*query, ("by", self.by)]))
+    def _order(self, command: str, name: str) -> None:
+        """Drain a member, unless it is the last one that serves a version, or enable it."""
+        query = [("by", self.by), *[("served", "")] * (command == "drain" and not self.allow_unserved)]
+        self._read(self._send("POST", BackendName(self.progress.service, name).path(command), query))
 
-    def _document(self, method: str, path: str, query: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
-        return admin_client.document_of(self.admin.url, path, *self._send(method, path, query))
-
-    def _send(self, method: str, path: str, query: Sequence[tuple[str, str]] = ()) -> tuple[int, bytes]:
+    def _send(self, method: str, path: str, query: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
         """Send a request, again and again while the gateway is being replaced: all are idempotent."""
         end = time.monotonic() + self.timeout
         while True:
             try:
                 status, body = self.admin.request(method, path, query)
-                if status != REPLACED or time.monotonic() >= end:
-                    return status, body
             except AdminError as problem:
                 if isinstance(problem, TokenError) or time.monotonic() >= end:
                     raise
+            else:
+                if status != REPLACED or time.monotonic() >= end:
+                    return admin_client.document_of(self.admin.url, path, status, body)
             time.sleep(PAUSE)
+
+    def _execute(self, words: Sequence[str]) -> None:
+        """Run a command, with the output of this process. Raises `AdminError` if it fails."""
+        _print(f"$ {shlex.join(words)}")
+        if self.dry_run:
+            return
+        try:
+            with subprocess.Popen(words, stdin=subprocess.DEVNULL) as process:  # noqa: S603
+                try:
+                    code = process.wait()
+                except KeyboardInterrupt:
+                    process.terminate()  # Ctrl-C has reached it, too; other signals have not
+                    process.wait()
+                    raise
+        except OSError as problem:
+            raise AdminError(f"the command cannot be started: {problem.strerror}") from None
+        if code:
+            raise AdminError(f"the command ended with {code}")
 
 
 def _print(text: str, *, to: TextIO | None = None) -> None:
@@ -421,20 +425,3 @@ def _print(text: str, *, to: TextIO | None = None) -> None:
 def _print_error(text: str) -> None:
     """Print a text on standard error, after the program's name."""
     _print(f"skewgate: {text}", to=sys.stderr)
-
-
-def _execute(words: Sequence[str]) -> None:
-    """Run a command, with the output of this process. Raises `AdminError` if it fails."""
-    _print(f"$ {shlex.join(words)}")
-    try:
-        with subprocess.Popen(words, stdin=subprocess.DEVNULL) as process:  # noqa: S603
-            try:
-                code = process.wait()
-            except KeyboardInterrupt:
-                process.terminate()  # Ctrl-C has reached it, too; other signals have not
-                process.wait()
-                raise
-    except OSError as problem:
-        raise AdminError(f"the command cannot be started: {problem.strerror}") from None
-    if code:
-        raise AdminError(f"the command ended with {code}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, final
 
+from gateway.runtime.terminal import counted
+
 Evidence: TypeAlias = Mapping[str, Mapping[str, Any]]
 """What the process of each replica has counted since its start (`evidence` in an answer to `wait`)."""
 
@@ -56,7 +58,7 @@ def since(before: Evidence, after: Evidence) -> Counts:
 def judge(counts: Counts, limits: Limits) -> GateResult:
     """Judge a member by the requests since it was enabled."""
     if lost := counts.lost:
-        return GateResult(f"{lost} request{'s' * (lost > 1)} lost")
+        return GateResult(f"{counted(lost, 'request')} lost")
     rows = counts.by_version.values()
     compared = [row for row in rows if row[0] > 0 and row[2] > 0]
     requests, failed = (sum(row[place] for row in rows) for place in (0, 1))

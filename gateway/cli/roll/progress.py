@@ -11,11 +11,16 @@ from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from time import gmtime, strftime, time
-from typing import Any, final
+from typing import Any, Final, final
 from uuid import uuid4
 
 from gateway.errors import AdminError
-from gateway.runtime.terminal import plain
+from gateway.runtime.terminal import counted, plain
+
+UPGRADED: Final = "upgraded"
+"""Result of a step."""
+FAILED: Final = "failed"
+"""Result of a step whose command was run."""
 
 
 @final
@@ -42,15 +47,15 @@ class Progress:
     doubt: str = ""
     """Why some of these may be missing."""
 
-    def upgraded(self, number: int = 0) -> list[str]:
-        """Members that were upgraded in this pass; 0: in any."""
-        done = (step for step in self.steps if step["result"] == "upgraded" and number in (0, step["pass"]))
-        return list(dict.fromkeys(step["member"] for step in done))
-
     @property
     def finished(self) -> list[str]:
         """Members that were upgraded in the present pass."""
-        return self.upgraded(self.passes + 1)
+        steps = (step for step in self.steps if step["pass"] == self.passes + 1)
+        return [step["member"] for step in steps if step["result"] == UPGRADED]
+
+    def members(self, *results: str) -> list[str]:
+        """Members with one of these results in any pass."""
+        return list(dict.fromkeys(step["member"] for step in self.steps if step["result"] in results))
 
     @property
     def lost(self) -> int:
@@ -92,7 +97,7 @@ def read_progress(path: Path, service: str, commands: Sequence[Sequence[str]]) -
         shape = [type(each) for each in vars(new).values()]
         if shape != [type(each) for each in vars(found).values()]:
             raise TypeError
-        done, _ = ", ".join(found.upgraded()), [*report_lines(found)]
+        done, _ = ", ".join(found.members(UPGRADED)), [*report_lines(found)]
     except FileNotFoundError:
         return new
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
@@ -112,7 +117,8 @@ def report_lines(progress: Progress) -> Iterator[str]:
     yield f"# Rolling upgrade of {progress.service}\n"
     began = strftime("%Y-%m-%d %H:%M UTC", gmtime(progress.began))
     state = f"{'' if progress.complete else 'not '}complete"
-    yield f"Roll {progress.id}, {began}, {state}. Lost {progress.lost}, in {len(progress.steps)} steps.\n"
+    steps = counted(len(progress.steps), "step")
+    yield f"Roll {progress.id}, {began}, {state}. Lost {progress.lost}, in {steps}.\n"
     yield "| pass | member | before | after | seconds | ended | result | gate | offer | held by |"
     yield "|---|---|---|---|---|---|---|---|---|---|"
     for step in progress.steps:
