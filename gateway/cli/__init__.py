@@ -60,9 +60,6 @@ class Verbs(click.Group):
         except click.exceptions.NoSuchCommand as problem:
             raise click.UsageError(f"unknown command {args[0]!r}{_similar(args[0])}", ctx) from problem
 
-    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write_usage(ctx.command_path, " ".join(self.collect_usage_pieces(ctx)), prefix="usage: ")
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verbs into the help from the table `VERBS`, so that no verb is imported."""
         with formatter.section("Verbs"):

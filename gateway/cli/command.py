@@ -34,7 +34,7 @@ CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 10
 
 
 class VerbCommand(click.Command):
-    """A verb as a click command: its usage is in lower case, and a stray file name gets the hint `-c`."""
+    """A verb as a click command: a stray file name gets the hint `-c`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.allow_extra_args = True  # reported here
@@ -45,9 +45,6 @@ class VerbCommand(click.Command):
             hint = f"; did you mean -c {rest[0]}?" if meant else ""
             raise click.UsageError(f"unexpected argument {rest[0]!r}{hint}", ctx)
         return rest
-
-    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write_usage(ctx.command_path, " ".join(self.collect_usage_pieces(ctx)), prefix="usage: ")
 
 
 def verb(name: str, details: str = "") -> Callable[[Function], VerbCommand]:

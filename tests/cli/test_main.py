@@ -55,7 +55,7 @@ def test_a_misspelt_verb_or_option_gets_a_hint(
 
     err = capfd.readouterr().err
     assert hint in err
-    assert err.startswith("usage: skewgate")
+    assert err.startswith("Usage: skewgate")
 
 
 def test_every_verb_is_found_under_its_name() -> None:
@@ -91,7 +91,7 @@ def test_bad_usage_is_exit_2_with_the_usage(argv: list[str], capfd: pytest.Captu
 
     out, err = capfd.readouterr()
     assert out == ""
-    assert err.startswith("usage: skewgate")
+    assert err.startswith("Usage: skewgate")
 
 
 def test_version_names_the_program_and_its_libraries(capfd: pytest.CaptureFixture[str]) -> None:
