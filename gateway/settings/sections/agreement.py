@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, final
 
 from gateway.core.fleet.backend import BackendTls
-from gateway.keys.addresses import read_host, read_port
+from gateway.keys.addresses import Address, read_host, read_port
 from gateway.keys.kinds import ListOf, Section, Text, keys_of_class, matching, reject, section
 from gateway.keys.secrets import Secret
 from gateway.keys.texts import (
@@ -46,8 +46,7 @@ class EtcdEndpoint(NamedTuple):
     tls: bool = False
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
+        return f"{'https' if self.tls else 'http'}://{Address(self.host, self.port)}"
 
 
 def read_endpoint(text: str) -> EtcdEndpoint:

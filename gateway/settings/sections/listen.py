@@ -89,9 +89,7 @@ class Listen:
     tls: ServerTls | None = None
 
     def __str__(self) -> str:
-        if self.path:
-            return f"unix:{self.path}"
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return str(UnixAddress(self.path) if self.path else Address(self.host, self.port))
 
     @property
     def fixed(self) -> Listen:
