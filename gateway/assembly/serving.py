@@ -10,13 +10,12 @@ sockets of systemd, or of a gateway that is taken over. Each wait has an end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from gateway.assembly.admin import AdminListeners
 from gateway.assembly.parts import Parts
-from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.handover.inheritance import FIRST_OFFER
 from gateway.handover.predecessor import Predecessor
@@ -47,20 +46,8 @@ async def _first_facts(parts: Parts) -> None:
                 await probed
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_OFFER if waited_for else FIRST_PROBES):
-                await _offers(holder, offered)
+                await holder.until(lambda now: all(has_offer(now.views[name]) for name in offered))
     await parts.plane.in_force()
-
-
-async def _offers(snapshot_holder: SnapshotHolder, services: Collection[str]) -> None:
-    """Wait until each of these services has an offer of versions, or needs none."""
-    changed = asyncio.Event()
-    unsubscribe = snapshot_holder.subscribe(lambda before, after: changed.set())
-    try:
-        while not all(has_offer(snapshot_holder.current.views[name]) for name in services):
-            changed.clear()
-            await changed.wait()
-    finally:
-        unsubscribe()
 
 
 def has_offer(view: ServiceView) -> bool:

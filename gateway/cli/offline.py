@@ -6,7 +6,6 @@ Nothing but probes is ever sent. `core` decides; this module prints nothing.
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -79,25 +78,22 @@ async def probed(settings: Settings) -> Snapshot:
     discovery = Discovery()
     services = discovery.completed(settings.services)
     holder = SnapshotHolder(Snapshot.configured(services, now=monotonic()))
-    all_probed = asyncio.Event()
-
-    def check(before: Snapshot, after: Snapshot) -> None:
-        if all(members.all_probed for members in after.fleet.member_sets.values()):
-            all_probed.set()
-
-    holder.subscribe(check)
     async with Resolver() as resolver:
         resolver.retarget(services)
         async with Prober(holder, Metrics(), services, resolve=resolver.resolve, clock=monotonic) as prober:
             discovery.connect(holder, resolver=resolver, prober=prober)
             discovery.retarget(services)
             try:
-                check(holder.current, holder.current)
-                await all_probed.wait()  # each lookup and each probe has its own deadline
+                # Not for ever: each lookup and each probe has its own deadline.
+                await holder.until(_all_probed)
             finally:
                 await discovery.close()
     enforce_sunsets(holder, time())
     return with_first_offer(holder.current, holder.current.fleet)
+
+
+def _all_probed(snapshot: Snapshot) -> bool:
+    return all(members.all_probed for members in snapshot.fleet.member_sets.values())
 
 
 def with_first_offer(snapshot: Snapshot, fleet: Fleet) -> Snapshot:

@@ -199,6 +199,17 @@ class SnapshotHolder:
 
         return unsubscribe
 
+    async def until(self, holds: Callable[[Snapshot], bool]) -> None:
+        """Wait until `holds` is true of the current snapshot."""
+        changed = asyncio.Event()
+        unsubscribe = self.subscribe(lambda before, after: changed.set())
+        try:
+            while not holds(self.current):
+                changed.clear()
+                await changed.wait()
+        finally:
+            unsubscribe()
+
     def _notify(self) -> None:
         """Call all subscribers for each change of the snapshot. A change made by one waits for its turn."""
         if self._notifying:
