@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Final, TypeAlias, final
 
 from gateway.core.fleet.admission import Access, IpAddress, Network
@@ -23,10 +22,8 @@ from gateway.core.http.message import (
 from gateway.core.usage.record import NO_PRODUCT, OTHER
 from gateway.keys.addresses import NETWORK
 from gateway.keys.kinds import TEXT, Either, ListOf, Table, Text, matching, reject, section
+from gateway.keys.subjects import SUBJECT
 from gateway.keys.texts import HEADER_NAME_PATTERN, HEADER_TOKEN, NAME, written_as
-
-Subject: TypeAlias = tuple[frozenset[tuple[str, str]], ...]
-"""Type of a distinguished name: its parts, each a set of (attribute, value)."""
 
 PossibleNames: TypeAlias = list[tuple[str, tuple[tuple[str, str], ...]]]
 """Type of the names that a client may have, each with the headers that it then sends."""
@@ -34,14 +31,6 @@ PossibleNames: TypeAlias = list[tuple[str, tuple[tuple[str, str], ...]]]
 _SECRET: Final = re.compile("(proxy-|x-ops-)?authorization(-.*)?|cookie|x-(auth|service|subject)-token")
 _UNSEEN: Final = HOP_BY_HOP | UNLISTABLE | FORWARDING | {"proxy", "expect", "max-forwards", "x-request-id"}
 """Headers (normalized names) that the gateway itself reads or drops."""
-_ATTRIBUTE: Final = re.compile(r" *([A-Za-z0-9.-]+) *= *((?:\\.|[^\\,+])*?) *([,+]|\Z)", re.DOTALL)
-_ESCAPE: Final = re.compile(rb"\\(?:([0-9A-Fa-f]{2})|(.))", re.DOTALL)
-_OIDS: Final = (
-    "2.5.4.3=CN 2.5.4.6=C 2.5.4.7=L 2.5.4.8=ST 2.5.4.9=STREET 2.5.4.10=O 2.5.4.11=OU E=EMAILADDRESS "
-    "0.9.2342.19200300.100.1.1=UID 0.9.2342.19200300.100.1.25=DC 1.2.840.113549.1.9.1=EMAILADDRESS"
-)
-_SHORT: Final = dict(re.findall("([^ ]+)=([^ ]+)", _OIDS))
-"""Short names of attributes (RFC 4514 3), by other names of the same."""
 _PRODUCT: Final = re.compile(rb"[ \t]*([^ \t\r\n/]{1,64})")
 _WORD: Final = re.compile(rb"[0-9a-z]+")
 _NOT_VISIBLE: Final = re.compile(rb"[^!-~]")
@@ -58,35 +47,6 @@ def product_of(user_agent: bytes) -> str:
 
 def _escaped(found: re.Match[bytes]) -> bytes:
     return b"\\x%02x" % found[0][0]
-
-
-def _unescaped(found: re.Match[bytes]) -> bytes:
-    return bytes.fromhex(found[1].decode()) if found[1] else found[2]
-
-
-@lru_cache(maxsize=1024)  # clients connect again
-def subject_of(text: str) -> Subject:
-    """Read a distinguished name (RFC 4514) in any of its spellings; empty: it is none."""
-    parts: list[frozenset[tuple[str, str]]] = []
-    part: list[tuple[str, str]] = []
-    at, end = 0, ","
-    while end:
-        found = _ATTRIBUTE.match(text, at)
-        if found is None:
-            return ()
-        name, value, end = found.groups()
-        value = _ESCAPE.sub(_unescaped, value.encode()).decode("utf-8", "replace")
-        part.append((_SHORT.get(name.upper(), name.upper()), value))
-        at = found.end()
-        if end != "+":
-            parts.append(frozenset(part))
-            part = []
-    return tuple(parts)
-
-
-def read_subject(text: str) -> Subject:
-    """Read a distinguished name. Raises `TextRefused`."""
-    return subject_of(text) or reject("not a distinguished name", "write it so: CN=nova,O=Example")
 
 
 def read_san(text: str) -> str:
@@ -122,7 +82,7 @@ _VALUE: Final = written_as(
 class CertificateNames:
     """Names in the client's certificate, as `tls.client_ca` of the listener has verified it."""
 
-    subject: Subject | None = Text(read_subject, TEXT).key(
+    subject: str | None = SUBJECT.key(
         None,
         "The subject as in RFC 4514, in any equal spelling.",
         reason="Certificates may be known by another name.",
@@ -195,8 +155,8 @@ class Client:
     @property
     def identities(self) -> frozenset[object]:
         """Names that the client's certificate must have."""
-        names = (self.certificate.subject, self.certificate.san) if self.certificate else ()
-        return frozenset(name for name in names if name is not None)
+        it = self.certificate or CertificateNames()
+        return frozenset(filter(None, (it.san, it.subject and ("subject", it.subject))))
 
     def covers(self, other: Client) -> bool:
         """Whether this rule matches every request that `other` matches."""
@@ -245,7 +205,7 @@ class Clients:
         """Names that a client may have by all but its headers, each with the headers that it needs, in order
         up to the first that needs none. `subject` and `alternative_names`: those of its certificate."""
         product = product_of(user_agent).lower()
-        shown = {subject_of(subject), *alternative_names}
+        shown = {("subject", subject), *alternative_names}
         found: PossibleNames = []
         for name, products, headers, access, identities in self._prepared:
             if (

@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from cryptography.x509.oid import NameOID
 
 from gateway.errors import CertificateError
+from gateway.keys.subjects import subject_text
 from gateway.tls.values import CertificateFiles
 
 MAX_FILE: Final = 1024 * 1024
@@ -109,7 +110,7 @@ def describe(der: bytes) -> tuple[str, str, float, tuple[str, ...]]:
     names of a certificate."""
     certificate = x509.load_der_x509_certificate(der)
     try:
-        subject = certificate.subject.rfc4514_string()
+        subject = subject_text(certificate.subject)
     except ValueError:  # a name that is not valid; OpenSSL has verified the signature, not this
         subject = ""
     fingerprint, ends = certificate.fingerprint(SHA256()).hex(), certificate.not_valid_after_utc.timestamp()
