@@ -12,7 +12,7 @@ seconds. `warning` is a sentence for the operator or null.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from time import time
@@ -25,9 +25,8 @@ from gateway.admin.context import AdminContext
 from gateway.admin.effects import (
     above_maximum,
     below_minimum,
-    hides_nothing,
-    leaves_unserved,
     refuses_unversioned,
+    warning_of,
 )
 from gateway.admin.responses import json_response
 from gateway.controlplane.stores.store import StoreError
@@ -73,7 +72,7 @@ async def pin(context: AdminContext, service: str, key: str, text: str) -> Comma
     ceiling = read_ceiling(view.service, key, text)
     if (reason := below_minimum(view, ceiling)) is not None:
         raise web.HTTPConflict(text=reason)
-    return await _apply(context, service, Pin(ceiling), lambda after: hides_nothing(after, after.members.pin))
+    return await _apply(context, service, Pin(ceiling))
 
 
 async def unpin(context: AdminContext, service: str) -> CommandResult:
@@ -86,7 +85,7 @@ async def set_drained(context: AdminContext, service: str, command: Drain) -> Co
     """Drains a backend, whose requests in flight finish, or enables it. Raises 404, 409 (`drains.refusal`)
     and 503."""
     member_of(view_of(context, service), command.backend)
-    return await _apply(context, service, command, leaves_unserved if command.drained else _no_warning)
+    return await _apply(context, service, command)
 
 
 def view_of(context: AdminContext, service: str) -> ServiceView:
@@ -107,22 +106,13 @@ def member_of(view: ServiceView, backend: str) -> Member:
     return member
 
 
-def _no_warning(_: ServiceView) -> None:
-    return None
-
-
-async def _apply(
-    context: AdminContext,
-    service: str,
-    command: OperatorCommand,
-    warning_of: Callable[[ServiceView], str | None] = _no_warning,
-) -> CommandResult:
-    """Gives an operator's command and waits for its effect. `warning_of` makes the warning. Raises 503."""
+async def _apply(context: AdminContext, service: str, command: OperatorCommand) -> CommandResult:
+    """Gives an operator's command and waits for its effect. Raises 409 and 503."""
     refuse_while_still(context)
     with _store_may_fail():
         await context.commands.apply(service, command)
     view = context.snapshots.current.views.get(service)
-    warning = None if view is None else warning_of(view)
+    warning = None if view is None else warning_of(view, command)
     saved = await context.commands.saved()
     pending = await pending_for(context, service)
     return CommandResult(saved, pending, warning)

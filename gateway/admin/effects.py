@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from gateway.core.fleet.backend import Freshness, Member
-from gateway.core.fleet.fleet import Drain, Fleet
+from gateway.core.fleet.fleet import Drain, Fleet, OperatorCommand, Pin
 from gateway.core.fleet.member_set import MemberSet
 from gateway.core.fleet.offer_state import policy_set
 from gateway.core.fleet.service import Service
@@ -95,6 +95,13 @@ def leaves_unserved(view: ServiceView) -> str | None:
         return None
     text = unserved.format(view.service.dialect.scheme)
     return f"{text} stays on offer, but no backend in service serves it: such requests get 503 until one does"
+
+
+def warning_of(view: ServiceView, command: OperatorCommand) -> str | None:
+    """Warns of an effect of `command`, which is in force, that an operator may not expect."""
+    if isinstance(command, Drain) and command.drained:
+        return leaves_unserved(view)
+    return hides_nothing(view, command.ceiling) if isinstance(command, Pin) else None
 
 
 def pin(view: ServiceView, ceiling: Version, last_hour: LastHour) -> str:
