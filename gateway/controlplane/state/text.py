@@ -72,13 +72,13 @@ def format_state(
     entries = {}
     for name, saved in snapshot.saved().items():
         dialect = snapshot.views[name].service.dialect
-        policy, at_least = saved.policy or (None, None)
+        policy, at_least = saved.policy
         record, registered = records.get(name), registrations.get(name)
         entry: dict[str, object] = {
             "dialect": dialect.name,
             "scheme": dialect.scheme.key,
             "versions": _ranges(saved.versions, dialect.scheme),
-            "policy": None if policy is None else policy.value,
+            "policy": policy.value,
             "at_least": None if at_least is None else f"{at_least.number}{'%' if at_least.percent else ''}",
             "cut": saved.cut,
             "pin": None if saved.pin is None else dialect.scheme.format(saved.pin),
@@ -232,7 +232,7 @@ def _has(entry: object, **kinds: type | UnionType) -> TypeGuard[dict[str, Any]]:
 
 def _is_entry(entry: object) -> bool:
     return (
-        _has(entry, dialect=str, scheme=list, versions=list, policy=str | None, at_least=str | None)
+        _has(entry, dialect=str, scheme=list, versions=list, policy=str, at_least=str | None)
         and _has(entry, cut=bool, pin=str | None, drained=list, advertisements=dict)
         and all(isinstance(name, str) for name in entry["drained"])
         and isinstance(by := entry.get("drained_by", {}), dict)
@@ -314,10 +314,8 @@ def _version_set(ranges: list[list[str]], before: Scheme, scheme: Scheme) -> Ver
     return read_anew(versions, before, scheme)
 
 
-def _policy(name: str, policy: str | None, number: str | None) -> tuple[Policy, AtLeast | None] | None:
+def _policy(name: str, policy: str, number: str | None) -> tuple[Policy, AtLeast | None]:
     """Parse the offer policy in an entry, and its number. Raises `StateTextError`."""
-    if policy is None:
-        return None
     match = None if number is None else _NUMBER.fullmatch(number)
     if policy not in set(Policy) or (policy == Policy.AT_LEAST) is not (match is not None):
         raise StateTextError(f"its entry '{_quoted(name)}' has an invalid policy")

@@ -185,8 +185,8 @@ class SavedState:
     pin: Version | None = None
     drained: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Names of the backends that an operator has drained, each with the name given for that, if any."""
-    policy: tuple[Policy, AtLeast | None] | None = None
-    """Policy under which `versions` were offered, with its number; None: unknown."""
+    policy: tuple[Policy, AtLeast | None] = (Policy.GUARANTEED, None)
+    """Policy under which `versions` were offered, with its number."""
     advertisements: Mapping[str, SavedAdvertisement] = field(default_factory=lambda: MappingProxyType({}))
     """Saved advertisements by backend name, without those of declared backends."""
     cut: bool = False
@@ -272,12 +272,10 @@ def taken_back(offer_state: OfferState) -> OfferState:
 
 def restored(saved: SavedState, service: Service, members: MemberSet) -> OfferState:
     """Offer state of a gateway that starts with this saved state. `members` have what was known."""
-    policy = service.policy_and_number
     if saved.negotiates_legacy and makes_no_offer(service, members):
         return EMPTY
-    return OfferState(
-        saved.versions, initialized=bool(saved.versions), cut=saved.cut or (saved.policy or policy) != policy
-    )
+    cut = saved.cut or saved.policy != service.policy_and_number
+    return OfferState(saved.versions, initialized=bool(saved.versions), cut=cut)
 
 
 def policy_set(service: Service, members: MemberSet) -> VersionSet:
