@@ -55,10 +55,10 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.exceptions.NoSuchCommand as problem:
-            raise click.UsageError(f"unknown command {args[0]!r}{_similar(args[0])}", ctx) from problem
+        if args[0] not in VERBS and not ctx.resilient_parsing:
+            message = f"unknown command {args[0]!r} (`{NAME} --help` lists all)."
+            raise click.exceptions.NoSuchCommand(args[0], message, VERBS, ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verbs into the help from the table `VERBS`, so that no verb is imported."""
@@ -134,13 +134,6 @@ def _print_usage_error(problem: click.UsageError) -> None:
     path = context.command_path if context is not None else NAME
     message = problem.format_message().rstrip(".")
     print(f"{usage}{path}: error: {message[:1].lower()}{message[1:]}", file=sys.stderr, flush=True)
-
-
-def _similar(word: str) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415 - only a mistake needs it
-
-    found = get_close_matches(word, VERBS, n=2, cutoff=0.5)
-    return f"; did you mean {' or '.join(found)}?" if found else f"; `{NAME} --help` lists all verbs"
 
 
 def _forget(stream: TextIO) -> None:

@@ -42,10 +42,10 @@ def test_every_verb_explains_itself(capfd: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "word, hint",
     [
-        ("stauts", "did you mean status?"),
-        ("unpni", "did you mean unpin"),
+        ("stauts", "Did you mean 'status'?"),
+        ("unpni", "Did you mean 'unpin'?"),
         ("--hepl", "--help"),
-        ("xyzzy", "`skewgate --help` lists all verbs"),
+        ("xyzzy", "`skewgate --help` lists all"),
     ],
 )
 def test_a_misspelt_verb_or_option_gets_a_hint(
