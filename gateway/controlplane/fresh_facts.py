@@ -171,10 +171,7 @@ class FreshFacts:
 
     async def changed(self, seconds: float) -> None:
         """Wait until the snapshot changes, at most for some seconds."""
-        news = asyncio.Event()
-        unsubscribe = self._snapshot_holder.subscribe(lambda _before, _after: news.set())
-        try:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(news.wait(), seconds)
-        finally:
-            unsubscribe()
+        before = self._snapshot_holder.current
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._snapshot_holder.until(lambda now: now is not before)
