@@ -236,4 +236,4 @@ def _known(view: ServiceView) -> bool:
 
 
 def _serves(view: ServiceView) -> bool:
-    return _known(view) and (bool(view.offer.versions) or view.offer.transparent)
+    return _known(view) and view.offer.is_made

@@ -16,7 +16,6 @@ from typing import Final
 
 from gateway.assembly.admin import AdminListeners
 from gateway.assembly.parts import Parts
-from gateway.core.fleet.snapshot import ServiceView
 from gateway.handover.inheritance import FIRST_OFFER
 from gateway.handover.predecessor import Predecessor
 
@@ -34,7 +33,7 @@ async def _first_facts(parts: Parts) -> None:
     plan, replication = parts.plan, parts.agreed.replication
     holder, handover = plan.known.snapshot_holder, plan.handover
     waited_for = handover.clients_wait()
-    offered = [name for name, view in holder.current.views.items() if waited_for or has_offer(view)]
+    offered = [name for name, view in holder.current.views.items() if waited_for or view.offer.is_made]
     probed = parts.prober.probed(offered)
     if handover.taken is not None:
         await handover.taken.probed(probed)
@@ -46,13 +45,8 @@ async def _first_facts(parts: Parts) -> None:
                 await probed
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_OFFER if waited_for else FIRST_PROBES):
-                await holder.until(lambda now: all(has_offer(now.views[name]) for name in offered))
+                await holder.until(lambda now: all(now.views[name].offer.is_made for name in offered))
     await parts.plane.in_force()
-
-
-def has_offer(view: ServiceView) -> bool:
-    """Whether versions can be negotiated for requests of this service, or need not be."""
-    return bool(view.offer.versions) or view.offer.transparent
 
 
 async def accept_clients(parts: Parts, admin: AdminListeners) -> None:
@@ -118,6 +112,6 @@ def _offer_hand_over(parts: Parts, admin: AdminListeners) -> None:
 def _status_line(parts: Parts) -> str:
     """The status line for the service manager: services with an offer, the configuration in force."""
     views, config = parts.plan.known.snapshot_holder.current.views.values(), parts.reloader.config
-    serving = sum(map(has_offer, views))
+    serving = sum(view.offer.is_made for view in views)
     line = f"{serving} of {len(views)} services have an offer, configuration {config.hash}"
     return f"the last reload was refused: {config.error}; {line}" if config.error else line

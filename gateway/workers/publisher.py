@@ -185,9 +185,7 @@ def lowest_held(service: str, current: Snapshot, held: Iterable[Snapshot]) -> in
 
 def offers(snapshot: Snapshot | None) -> bool:
     """Whether a snapshot has an offer for some service, as in a gateway that is ready."""
-    return snapshot is not None and any(
-        view.offer.versions or view.offer.transparent for view in snapshot.views.values()
-    )
+    return snapshot is not None and any(view.offer.is_made for view in snapshot.views.values())
 
 
 def holds_records(held: Snapshot, current: Snapshot) -> bool:

@@ -194,7 +194,7 @@ def held(service: ServiceStatus) -> str:
         return waits or "the next step waits until all replicas and their workers have acknowledged it"
     if rule is not None:
         return reason_held(view, now)
-    return "" if view.offer.versions or view.offer.transparent else _why_nothing(view.members)
+    return "" if view.offer.is_made else _why_nothing(view.members)
 
 
 def _why_nothing(members: MemberSet) -> str:

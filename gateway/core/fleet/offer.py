@@ -91,6 +91,11 @@ class Offer:
     """Whether the offer is still moving to the offer state, because replicas or workers have to agree."""
 
     @property
+    def is_made(self) -> bool:
+        """Whether versions can be negotiated for requests of the service, or need not be."""
+        return bool(self.versions) or self.transparent
+
+    @property
     def offered(self) -> VersionSet | None:
         return self.versions or None
 
