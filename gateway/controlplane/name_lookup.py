@@ -59,6 +59,19 @@ class Found(NamedTuple):
     ttl: float
     """Seconds for which the addresses are valid: the shortest TTL on the way through aliases."""
 
+    @property
+    def all(self) -> Addresses:
+        return (self.ipv6 or ()) + (self.ipv4 or ())
+
+    def after(self, last: Found) -> Found:
+        """Add the last addresses of a family about which this lookup learned nothing."""
+        ipv6 = last.ipv6 if self.ipv6 is None else self.ipv6
+        return Found(ipv6, last.ipv4 if self.ipv4 is None else self.ipv4, self.ttl)
+
+
+NOTHING: Final = Found(None, None, 0.0)
+"""Addresses of a name before its first lookup."""
+
 
 class Failed(NamedTuple):
     """Failed lookup, or failed poll of a source."""

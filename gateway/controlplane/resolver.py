@@ -18,12 +18,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from time import monotonic
-from typing import Final, Self, TypeAlias, final
+from typing import Final, Self, TypeAlias, TypeVar, final
 
-from gateway.controlplane.name_lookup import NO_ANSWER, Addresses, Failed, Found, NameLookup, Result
+from gateway.controlplane.name_lookup import NO_ANSWER, NOTHING, Addresses, Failed, Found, NameLookup, Result
 from gateway.core.fleet.admission import Network
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.source import why_refused
+from gateway.runtime.process import end_tasks
 from gateway.telemetry.neighbours import NameReport
 
 SHORTEST_TTL: Final = 1.0
@@ -42,6 +43,7 @@ LOG_INTERVAL: Final = 60.0
 LINES_PER_INTERVAL: Final = 4
 """Maximum number of log lines about one name in `LOG_INTERVAL` seconds: frequent changes are no news."""
 
+_Result = TypeVar("_Result")
 Resolve: TypeAlias = Callable[[str], Awaitable[Addresses]]
 """Returns the addresses of a host in the order to try them. Raises `UnresolvedError`."""
 
@@ -70,6 +72,19 @@ def pause_after_failures(failures: int, rng: random.Random) -> float:
     return pause * rng.uniform(1 - JITTER, 1 + JITTER)
 
 
+async def in_time(lookup: Awaitable[_Result], what: str) -> _Result | Failed:
+    """Await a lookup or a poll for at most `LONGEST_LOOKUP`. Any error is its failure: a bug of ours, or of
+    the library, must not end the lookups of a name."""
+    try:
+        async with asyncio.timeout(LONGEST_LOOKUP):
+            return await lookup
+    except TimeoutError:
+        return Failed(NO_ANSWER)
+    except Exception:  # noqa: BLE001 - logged
+        _log.exception("%s failed because of a bug in the gateway", what)
+        return Failed("it failed because of a bug in the gateway, see its log")
+
+
 @final
 class FewLines:
     """Rate limit for log lines about one thing: further lines get the level DEBUG."""
@@ -92,8 +107,7 @@ class _Name:
     """State of the lookups of one name of backends."""
 
     host: str
-    ipv6: Addresses = ()
-    ipv4: Addresses = ()
+    last: Found = NOTHING
     problem: Failed | None = None
     """Reason why the last lookup of the name failed; None: it succeeded."""
     failures: int = 0
@@ -160,11 +174,10 @@ class Resolver:
 
     async def close(self) -> None:
         """Cancel all lookups of names."""
-        tasks = [name.task for name in self._names.values() if name.task is not None]
         for name in self._names.values():
             self._remove(name)
+        await end_tasks(*(name.task for name in self._names.values()))
         self._names.clear()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def resolve(self, host: str) -> Addresses:
         """Return the known addresses, IPv6 before IPv4, otherwise as the name server orders them. Waits only
@@ -197,30 +210,18 @@ class Resolver:
 
     async def _keep(self, name: _Name) -> None:
         while True:
-            result = await self._look_up(name.host)
+            result = await in_time(self._lookup(name.host), f"the lookup of {name.host}")
             if name.removed:  # Python 3.11 may lose a cancellation inside `asyncio.wait_for`
                 return
             pause = self._found(name, result) if isinstance(result, Found) else self._failed(name, result)
             name.looked_up.set()
             await self._sleep(pause)
 
-    async def _look_up(self, host: str) -> Result:
-        try:
-            async with asyncio.timeout(LONGEST_LOOKUP):
-                return await self._lookup(host)
-        except TimeoutError:
-            return Failed(NO_ANSWER)
-        # A bug of ours, or of the library, must not end the lookups of a name.
-        except Exception:  # noqa: BLE001 - logged
-            _log.exception("the lookup of %s failed because of a bug in the gateway", host)
-            return Failed("the lookup failed because of a bug in the gateway, see its log")
-
     def _found(self, name: _Name, found: Found) -> float:
         """Store a lookup's addresses and return the pause. A family not learned keeps its addresses."""
         before, failed = self._known.get(name.host, ()), name.problem is not None
-        name.ipv6 = name.ipv6 if found.ipv6 is None else found.ipv6
-        name.ipv4 = name.ipv4 if found.ipv4 is None else found.ipv4
-        after, refused = self._taken(name.host, name.ipv6 + name.ipv4)
+        name.last = found.after(name.last)
+        after, refused = self._taken(name.host, name.last.all)
         if not after and refused is not None:
             return self._failed(name, Failed(refused))
         name.problem, name.failures, name.found_at = None, 0, time.time()

@@ -271,7 +271,7 @@ async def test_a_source_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) 
             await asyncio.Event().wait()
             raise AssertionError
 
-    monkeypatch.setattr("gateway.controlplane.discovery.discovery.LONGEST_LOOKUP", 0.01)
+    monkeypatch.setattr("gateway.controlplane.resolver.LONGEST_LOOKUP", 0.01)
     one = replace(service(), sources=(SOURCE,), undiscovered=True)
     it = Running(one, scripts={SOURCE.key: Hanging()})
     it.discovery.retarget(it.discovery.completed([one]))

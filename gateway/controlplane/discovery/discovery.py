@@ -21,13 +21,14 @@ from time import monotonic
 from typing import Protocol, TypeAlias, final
 
 from gateway.controlplane.discovery.listers import Answer, Lister, lister_of
-from gateway.controlplane.name_lookup import NO_ANSWER, Failed, NameLookup
-from gateway.controlplane.resolver import LONGEST_LOOKUP, FewLines, pause_after, pause_after_failures
+from gateway.controlplane.name_lookup import Failed, NameLookup
+from gateway.controlplane.resolver import FewLines, in_time, pause_after, pause_after_failures
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.backend import Backend, Member
 from gateway.core.fleet.offer_state import SavedState
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.source import MAX_BACKENDS, Address, Source, after_answer, after_time, why_refused
+from gateway.runtime.process import end_tasks
 from gateway.settings.own_addresses import OwnAddress, own_address_of
 from gateway.settings.target_file import restored_address
 from gateway.telemetry.access_log import printable
@@ -161,10 +162,9 @@ class Discovery:
 
     async def close(self) -> None:
         """Stop polling all sources of backends."""
-        tasks = [each.task for each in self._watched.values() if each.task is not None]
         for each in self._watched.values():
             self._remove(each)
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*(each.task for each in self._watched.values()))
 
     def _remove(self, watched: _Watched) -> None:
         watched.removed = True
@@ -188,25 +188,12 @@ class Discovery:
     async def _watch(self, watched: _Watched) -> None:
         lister = self._make_lister(watched.source)
         while True:
-            answer = await self._poll(watched, lister)
+            answer = await in_time(lister.poll(), f"{watched.service}: polling {watched.source.key}")
             async with self.changes:
                 if watched.removed:  # Python 3.11 may lose a cancellation inside `asyncio.timeout`
                     return
                 pause = self._take_in(watched, answer, lister.pause_after_failure)
             await self._pause(watched, pause)
-
-    async def _poll(self, watched: _Watched, lister: Lister) -> Answer:
-        try:
-            async with asyncio.timeout(LONGEST_LOOKUP):
-                return await lister.poll()
-        except TimeoutError:
-            return Failed(NO_ANSWER)
-        # A bug of ours, or of the library, must not end the polls of a source.
-        except Exception:  # noqa: BLE001 - logged
-            _log.exception(
-                "%s: polling %s failed because of a bug in the gateway", watched.service, watched.source.key
-            )
-            return Failed("the poll failed because of a bug in the gateway, see its log")
 
     async def _pause(self, watched: _Watched, seconds: float) -> None:
         """Wait for the next poll of a source. Backends whose time to leave has come are removed meanwhile."""
@@ -226,21 +213,16 @@ class Discovery:
         """Put a source's answer in force and return the pause until its next poll."""
         refused = self._refused(watched.source, answer)
         if isinstance(answer, Failed) or all(each in refused for each in answer.addresses):
-            if isinstance(answer, Failed):
-                reason = answer.reason
-            else:
-                reason = "it lists no backend"
-                if refused:
-                    reason = f"it lists no other backend, and {_not_taken(refused)}"
+            reason = f"it lists no other backend, and {_not_taken(refused)}"
+            if not refused:
+                reason = answer.reason if isinstance(answer, Failed) else "it lists no backend"
             self._failed(watched, reason)
             self._put_in_force(watched, after_time(watched.backends, self._clock(), ()), ended=True)
-            if isinstance(answer, Failed):
-                watched.failures += 1
-                if after_failure is not None:
-                    return after_failure
-                return pause_after_failures(watched.failures, self._rng)
-            watched.failures = 0
-            return pause_after(answer.ttl)
+            if not isinstance(answer, Failed):
+                watched.failures = 0
+                return pause_after(answer.ttl)
+            watched.failures += 1
+            return after_failure or pause_after_failures(watched.failures, self._rng)
         known, taken = self._known(watched)
         listed = {each.name: each for each in answer.addresses if each not in refused}
         membership = after_answer(

@@ -19,13 +19,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import reduce
 from ipaddress import ip_address
 from math import gcd
 from typing import Final, NamedTuple, TypeAlias, final
 
-from gateway.controlplane.name_lookup import Addresses, Failed, NameLookup, SrvRecord
+from gateway.controlplane.name_lookup import NOTHING, Addresses, Failed, Found, NameLookup, Result, SrvRecord
 from gateway.core.fleet.source import MAX_BACKENDS, MAX_WEIGHT, Address, Source, SourceKind
 from gateway.settings.target_file import MAX_SIZE, TargetsError, read_targets
 
@@ -78,28 +77,6 @@ def lister_of(source: Source, lookup: NameLookup) -> Lister:
 
 
 @final
-@dataclass(eq=False, slots=True)
-class _Families:
-    """Last known IPv4 and IPv6 addresses of a name."""
-
-    ipv6: Addresses = ()
-    ipv4: Addresses = ()
-
-    @property
-    def all(self) -> Addresses:
-        return self.ipv6 + self.ipv4
-
-    async def look_up(self, lookup: NameLookup, name: str, *, absolute: bool = False) -> float | Failed:
-        """Look the name up and return the TTL. An address family that was not learned keeps its addresses."""
-        found = await (lookup.search(name, absolute=True) if absolute else lookup(name))
-        if isinstance(found, Failed):
-            return found
-        self.ipv6 = self.ipv6 if found.ipv6 is None else found.ipv6
-        self.ipv4 = self.ipv4 if found.ipv4 is None else found.ipv4
-        return found.ttl
-
-
-@final
 class DnsLister(Lister):
     """Lister of the addresses of a name, all at the same port."""
 
@@ -107,16 +84,17 @@ class DnsLister(Lister):
         self._lookup = lookup
         self._name = name
         self._port = port
-        self._known = _Families()
+        self._last = NOTHING
 
     async def poll(self) -> Answer:
-        ttl = await self._known.look_up(self._lookup, self._name)
-        if isinstance(ttl, Failed):
-            return ttl
-        hosts = _in_order(self._known.all)
+        found = await self._lookup(self._name)
+        if isinstance(found, Failed):
+            return found
+        self._last = found.after(self._last)
+        hosts = _in_order(self._last.all)
         if len(hosts) > MAX_BACKENDS:
             return _too_many(len(hosts))
-        return Listed(tuple(Address(host, self._port) for host in hosts), ttl)
+        return Listed(tuple(Address(host, self._port) for host in hosts), found.ttl)
 
 
 @final
@@ -126,7 +104,7 @@ class SrvLister(Lister):
     def __init__(self, lookup: NameLookup, name: str) -> None:
         self._lookup = lookup
         self._name = name
-        self._known: dict[str, _Families] = {}
+        self._known: dict[str, Found] = {}
         """Last known addresses of each SRV target."""
 
     async def poll(self) -> Answer:
@@ -135,25 +113,27 @@ class SrvLister(Lister):
             return found
         if len(found.records) > MAX_BACKENDS:
             return _too_many(len(found.records))
-        targets = dict.fromkeys(record.target for record in found.records)
-        known = {target: self._known.get(target) or _Families() for target in targets}
+        known = {each.target: self._known.get(each.target, NOTHING) for each in found.records}
         at_once = asyncio.Semaphore(LOOKUPS_AT_ONCE)
 
-        async def look_up(target: str) -> float | Failed:
+        async def look_up(target: str) -> Result:
             async with at_once:
-                return await known[target].look_up(self._lookup, target, absolute=True)
+                return await self._lookup.search(target, absolute=True)
 
         results = await asyncio.gather(*map(look_up, known))
-        self._known = known
-        ttl = min([found.ttl, *(each for each in results if not isinstance(each, Failed))])
-        addresses = _addresses(found.records, known)
         problems = [each for each in results if isinstance(each, Failed)]
+        ttl = found.ttl
+        for (target, last), result in zip(list(known.items()), results, strict=True):
+            if isinstance(result, Found):
+                known[target], ttl = result.after(last), min(ttl, result.ttl)
+        self._known = known
+        addresses = _addresses(found.records, known)
         if not addresses and problems:
             return Failed(f"no address of any of its {len(known)} targets: {problems[0].reason}")
         return _too_many(len(addresses)) if len(addresses) > MAX_BACKENDS else Listed(addresses, ttl)
 
 
-def _addresses(records: Sequence[SrvRecord], known: dict[str, _Families]) -> tuple[Address, ...]:
+def _addresses(records: Sequence[SrvRecord], known: dict[str, Found]) -> tuple[Address, ...]:
     """List every address of the SRV targets once, with its best priority and its largest weight."""
     if not records:
         return ()
