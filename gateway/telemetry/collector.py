@@ -10,13 +10,12 @@ listed once, and whatever may grow is copied before it is iterated over.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final, TypeAlias, final
 
 from gateway.telemetry.counters import Counters
 from gateway.telemetry.series.catalog import GROUPS
-from gateway.telemetry.series.declaring import OTHER, Cell, Family, Group, Key, Level, Row, Series
+from gateway.telemetry.series.declaring import OTHER, Cell, Family, Key, Level, Row, Series
 from gateway.telemetry.series.now import Now, OneBackend
 from gateway.telemetry.series.service import OfRequests
 
@@ -36,13 +35,16 @@ class Collector:
         self._per_backend = per_backend
 
     def collect(self, now: Now) -> Iterator[Family]:
-        tables, present = self._tables(), _Present(now)
+        tables, present = self._tables(), _present(now)
         for group in GROUPS:
             if group.detail and not self._per_backend:
                 continue
-            owners = present.owners(group)
+            owners = present.get(group.level)
             if owners is None:
-                continue
+                subject = group.of(now)
+                if subject is None:
+                    continue
+                owners = [((), subject)]
             counted = tables[group.level]
             if group.anywhere:
                 counted = [*counted, *self._elsewhere()]
@@ -94,33 +96,17 @@ class Collector:
                 yield arranged(labels + texts), value
 
 
-@final
-class _Present:
+def _present(now: Now) -> Mapping[Level, _Owned]:
     """Services and backends whose present state a scrape reads, listed once for all groups of series."""
-
-    def __init__(self, now: Now) -> None:
-        self._now = now
-
-    @cached_property
-    def _services(self) -> _Owned:
-        return [((name,), view) for name, view in self._now.views.items()]
-
-    @cached_property
-    def _backends(self) -> _Owned:
-        return [
-            ((name, member.backend.name), OneBackend(view, member))
-            for name, view in self._now.views.items()
-            for member in view.members.all
-        ]
-
-    def owners(self, group: type[Group]) -> _Owned | None:
-        """Owners of the series in `group` with their label values; None: its families are left out."""
-        if group.level is Level.SERVICE:
-            return self._services if group.as_configured else sorted(self._services, key=itemgetter(0))
-        if group.level is Level.BACKEND:
-            return self._backends
-        subject = group.of(self._now)
-        return None if subject is None else [((), subject)]
+    views = sorted(now.views.items())
+    return {
+        Level.SERVICE: [((name,), view) for name, view in views],
+        Level.BACKEND: [
+            ((name, each.backend.name), OneBackend(view, each))
+            for name, view in views
+            for each in view.members.all
+        ],
+    }
 
 
 def _without_backends(series: Series, cell: Cell) -> Cell:

@@ -265,8 +265,7 @@ class Group:
     Arguments of the class: the `level`; the `prefix` of the names; `of`, which for level `PROCESS` makes the
     owner for `read` from the `Now` (None: the families are left out); `detail`: left out if
     `metrics.per_backend` is false; `anywhere`: requests that no service matched, and those of services that
-    are not configured any more, have such series, too; `as_configured`: services in the order of the file,
-    not of their names.
+    are not configured any more, have such series, too.
     """
 
     level: ClassVar[Level]
@@ -274,7 +273,6 @@ class Group:
     of: ClassVar[Callable[[Any], object]]
     detail: ClassVar[bool]
     anywhere: ClassVar[bool]
-    as_configured: ClassVar[bool]
 
     def __init_subclass__(
         cls,
@@ -284,10 +282,8 @@ class Group:
         of: Callable[[Any], object] = lambda now: now,
         detail: bool = False,
         anywhere: bool = False,
-        as_configured: bool = False,
     ) -> None:
-        cls.level, cls.of, cls.detail = level, staticmethod(of), detail
-        cls.anywhere, cls.as_configured = anywhere, as_configured
+        cls.level, cls.of, cls.detail, cls.anywhere = level, staticmethod(of), detail, anywhere
         cls.series = tuple(each for each in vars(cls).values() if isinstance(each, Series))
         for each in cls.series:
             each.level, each.prefix = level, prefix

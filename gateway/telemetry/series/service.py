@@ -183,7 +183,7 @@ class OfGate(Group, level=SERVICE):
     )
 
 
-class OfOffers(Group, level=SERVICE, as_configured=True):
+class OfOffers(Group, level=SERVICE):
     """Metric series of the present state of services."""
 
     requests_in_flight = gauge(
