@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Final, final
 
 from gateway.controlplane.state.file import StateFile
@@ -24,6 +23,7 @@ from gateway.handover.inheritance import Inheritance
 from gateway.handover.predecessor import HandoverServer, Predecessor
 from gateway.handover.take_over import TakenOver
 from gateway.runtime.file_trust import require_all_own, trusted_users
+from gateway.runtime.process import end_tasks
 from gateway.runtime.timer import Timer
 from gateway.settings.sections.listen import Listen
 
@@ -184,10 +184,7 @@ class Handover:
     async def close(self) -> None:
         """Close the connections to other gateways, last of all: so they learn that this one has ended."""
         self._orphans.cancel()
-        if self._waiting is not None:
-            self._waiting.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._waiting
+        await end_tasks(self._waiting)
         for sockets in self.inheritance:
             for one in sockets:
                 one.sock.close()

@@ -12,7 +12,6 @@ import logging
 import sqlite3
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from itertools import count
 from time import time
 from typing import Final, TypeVar, final
@@ -20,6 +19,7 @@ from typing import Final, TypeVar, final
 from gateway.controlplane.usage.database import Batch, Database
 from gateway.controlplane.usage.reading import UsageError, days_between, missing
 from gateway.core.usage.record import Gap, UsageRecord, UsageReport
+from gateway.runtime.process import end_tasks
 
 TAKE: Final = 1.0
 """Seconds between two reports of a worker in this process."""
@@ -102,10 +102,7 @@ class UsageKeeper:
 
     async def close(self) -> None:
         """Write the last reports, and that this run has ended in order."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        await end_tasks(self._task)
         await self._gather(last=True)
         await self._run(self._database.close)
         self._thread.shutdown(wait=False)
