@@ -77,7 +77,6 @@ class Confirmation(NamedTuple):
     problem: str
     """Reason for which the command would be refused; empty: it would not."""
     status: int
-    button: str
     action: str
     back: str
     seen: str
@@ -213,16 +212,15 @@ def confirmation(context: AdminContext, wish: Wish) -> Confirmation:
     view = view_of(context, wish.service)
     if wish.verb == "pin":
         return _of_pin(context, view, wish)
-    button = wish.verb.capitalize()
     if wish.verb == "unpin":
         text = effects.unpin(view, context.last_hour(wish.service))
         is_done = view.members.pin is None
-        return _confirmation(view, wish, f"Unpin {wish.service}", text, button=button, is_done=is_done)
+        return _confirmation(view, wish, f"Unpin {wish.service}", text, is_done=is_done)
     member = member_of(view, wish.backend)
     is_done = member.drained == (wish.verb == "drain")
     text = (effects.drain if wish.verb == "drain" else effects.enable)(view, member)
-    title = f"{button} {wish.backend} of {wish.service}"
-    return _confirmation(view, wish, title, text, button=f"{button} {wish.backend}", is_done=is_done)
+    title = f"{wish.verb.capitalize()} {wish.backend} of {wish.service}"
+    return _confirmation(view, wish, title, text, is_done=is_done)
 
 
 def _of_pin(context: AdminContext, view: ServiceView, wish: Wish) -> Confirmation:
@@ -235,7 +233,7 @@ def _of_pin(context: AdminContext, view: ServiceView, wish: Wish) -> Confirmatio
     if (reason := effects.below_minimum(view, ceiling)) is not None:
         return _confirmation(view, wish, title, problem=reason, status=web.HTTPConflict.status_code)
     text = effects.pin(view, ceiling, context.last_hour(wish.service))
-    return _confirmation(view, wish, title, text, button=title, is_done=ceiling == view.members.pin)
+    return _confirmation(view, wish, title, text, is_done=ceiling == view.members.pin)
 
 
 def _confirmation(
@@ -244,7 +242,6 @@ def _confirmation(
     title: str,
     text: str = "",
     *,
-    button: str = "",
     problem: str = "",
     status: int = 200,
     is_done: bool = False,
@@ -257,7 +254,6 @@ def _confirmation(
         effects=tuple(text.split("; ")) if text else (),
         problem=problem,
         status=status,
-        button=button,
         action=f"{place}/{wish.verb}",
         back=back,
         seen=fingerprint(view),
