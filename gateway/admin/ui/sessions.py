@@ -60,7 +60,7 @@ class Notice(NamedTuple):
 class Session:
     """Session of one browser of one operator."""
 
-    __slots__ = ("_first", "_notices", "begun_at", "csrf", "proof", "used_at")
+    __slots__ = ("_given", "_notices", "begun_at", "csrf", "proof", "used_at")
 
     def __init__(self, proof: Proof, now: float) -> None:
         self.proof = proof
@@ -68,9 +68,9 @@ class Session:
         """CSRF token that forms must repeat: no page of another origin can read it."""
         self.begun_at = now
         self.used_at = now
-        self._notices: list[Notice] = []
-        self._first = 0
-        """Number of the oldest notice (result of a command) that the session still keeps."""
+        self._notices: dict[int, Notice] = {}
+        self._given = 0
+        """Number of notices (results of commands) that the session was given so far."""
 
     def has_csrf(self, text: str) -> bool:
         """Whether `text` is the CSRF token of this session. Compares in constant time."""
@@ -78,16 +78,14 @@ class Session:
 
     def add_notice(self, notice: Notice) -> int:
         """Adds the result of a command and returns its number."""
-        self._notices.append(notice)
-        if len(self._notices) > MAX_NOTICES:
-            del self._notices[0]
-            self._first += 1
-        return self._first + len(self._notices) - 1
+        number, self._given = self._given, self._given + 1
+        self._notices[number] = notice
+        self._notices.pop(number - MAX_NOTICES, None)
+        return number
 
     def notice(self, number: int) -> Notice | None:
         """Returns the result of a command by its number; None: there is none, or it is not kept any more."""
-        index = number - self._first
-        return self._notices[index] if 0 <= index < len(self._notices) else None
+        return self._notices.get(number)
 
 
 @final
