@@ -48,14 +48,12 @@ class CertificateWatch:
         shown_to_backends: Callable[[], Mapping[str, float]] = dict,
         *,
         on_read: Callable[[], None] = lambda: None,
-        interval: float = INTERVAL,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._watched = dict(watched)
         self._metrics = metrics
         self._shown_to_backends = shown_to_backends
         self._on_read = on_read
-        self._interval = interval
         self._wall = wall
         self._warned_at: dict[str, float] = {}
         """Unix time of the last warning that a certificate is about to expire, by its path."""
@@ -93,7 +91,7 @@ class CertificateWatch:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(self._interval)
+            await asyncio.sleep(INTERVAL)
             await self.check_for_changes()
             self._warn_of_expiry()
 

@@ -33,9 +33,8 @@ _log = logging.getLogger("skewgate.reload")
 class ConfigWatch:
     """A task that watches the files which `reloader` has read, from `start` to `close`."""
 
-    def __init__(self, reloader: Reloader, *, interval: float = INTERVAL) -> None:
+    def __init__(self, reloader: Reloader) -> None:
         self._reloader = reloader
-        self._interval = interval
         self._waiting: Seen | None = None
         """Changed content of the files, which a second check must find unchanged before it is loaded."""
         self._unstable_checks = 0
@@ -76,7 +75,7 @@ class ConfigWatch:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(max(self._interval, self._took * SHARE))
+            await asyncio.sleep(max(INTERVAL, self._took * SHARE))
             try:
                 await self.check_for_changes()
             except Exception:  # noqa: BLE001 - our bug, and no reason to stop watching

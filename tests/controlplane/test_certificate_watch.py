@@ -45,12 +45,13 @@ def configured(*listen: Listen) -> Settings:
 
 
 async def test_changed_files_are_read_again_by_themselves(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
+    monkeypatch.setattr("gateway.controlplane.certificate_watch.INTERVAL", 0.01)
     certificates, _ = certificates_in(tmp_path)
     metrics = Counted()
-    watch = CertificateWatch({"127.0.0.1:8443": certificates}, metrics, interval=0.01)
+    watch = CertificateWatch({"127.0.0.1:8443": certificates}, metrics)
     watch.start()
     try:
         ROOT.server(subject="renewed", days=60).write(tmp_path)

@@ -48,6 +48,11 @@ class Watched(NamedTuple):
         return SERVICE.format(name=name, folder=self.folder)
 
 
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.controlplane.config_watch.INTERVAL", 0.01)
+
+
 @pytest.fixture
 def watched(tmp_path: Path) -> Watched:
     (tmp_path / "key").write_text("first")
@@ -76,7 +81,7 @@ def make(folder: Path, main: Path, before_end: Callable[[], object] = lambda: No
         metrics=recorder,
         seen=started.seen,
     )
-    return Watched(folder, main, reloader, ConfigWatch(reloader, interval=0.01), recorder)
+    return Watched(folder, main, reloader, ConfigWatch(reloader), recorder)
 
 
 async def test_nothing_happens_while_nothing_changes(watched: Watched) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from gateway.controlplane.discovery.discovery import Discovery
-from gateway.controlplane.discovery.listers import Answer, FileLister, Listed, Lister
+from gateway.controlplane.discovery.listers import FILE_INTERVAL, Answer, FileLister, Listed, Lister
 from gateway.controlplane.name_lookup import NO_ANSWER, NO_SUCH_NAME, Failed
 from gateway.controlplane.resolver import (
     FIRST_RETRY,
@@ -189,12 +189,12 @@ async def test_failures_are_retried_soon_and_then_less_often() -> None:
 
 async def test_a_file_that_is_broken_for_long_is_looked_at_as_often_as_ever(tmp_path: Path) -> None:
     one = replace(service(), sources=(SOURCE,), undiscovered=True, written="x")
-    it = Running(one, scripts={SOURCE.key: FileLister(str(tmp_path / "absent.json"), interval=3.0)})
+    it = Running(one, scripts={SOURCE.key: FileLister(str(tmp_path / "absent.json"))})
     it.discovery.retarget(it.discovery.completed([one]))
     try:
         await it.ended()
         await it.next(5)
-        assert it.pauses == [3.0] * 6, "an operator who mends it does not wait for the gateway"
+        assert it.pauses == [FILE_INTERVAL] * 6, "an operator who mends it does not wait for the gateway"
     finally:
         await it.discovery.close()
 

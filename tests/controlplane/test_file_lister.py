@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.controlplane.discovery.listers import Answer, FileLister, Listed
+from gateway.controlplane.discovery.listers import FILE_INTERVAL, Answer, FileLister, Listed
 from gateway.controlplane.name_lookup import Failed
 from gateway.core.fleet.source import MAX_BACKENDS, Address
 from gateway.settings.target_file import MAX_ITEMS, MAX_SIZE, MAX_YAML_SIZE, TargetsError, read_targets
@@ -118,10 +118,10 @@ def test_a_file_of_a_hundred_thousand_lines_is_refused_with_its_number() -> None
 
 async def test_a_change_is_seen_and_so_is_a_file_that_comes_and_goes(tmp_path: Path) -> None:
     path = tmp_path / "backends.json"
-    lister = FileLister(str(path), interval=3.0)
+    lister = FileLister(str(path))
     assert await lister.poll() == Failed("it cannot be read: no such file or directory")
     path.write_bytes(targets("a:1"))
-    assert await lister.poll() == Listed((Address("a", 1, tls=False),), 3.0)
+    assert await lister.poll() == Listed((Address("a", 1, tls=False),), FILE_INTERVAL)
     path.write_bytes(targets("a:2"))
     assert names(await lister.poll()) == ["a:2"], "the same size, and perhaps the same time"
     path.write_text("{")
@@ -180,7 +180,8 @@ async def test_a_file_system_that_hangs_holds_neither_the_loop_nor_another_look(
         return opened(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr("gateway.controlplane.discovery.listers.os.open", hang)
-    lister = FileLister(str(path), patience=0.01)
+    monkeypatch.setattr("gateway.controlplane.discovery.listers.PATIENCE", 0.01)
+    lister = FileLister(str(path))
     for _ in range(3):
         assert await lister.poll() == Failed("it cannot be read: the file system does not answer")
     monkeypatch.undo()

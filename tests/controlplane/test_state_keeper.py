@@ -43,10 +43,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def keeper_of(
-    path: Path, snapshot_holder: SnapshotHolder, retry_pause: float = 60.0
-) -> AsyncIterator[StateKeeper]:
-    keeper = StateKeeper(StateFile(path), snapshot_holder, retry_pause=retry_pause)
+async def keeper_of(path: Path, snapshot_holder: SnapshotHolder) -> AsyncIterator[StateKeeper]:
+    keeper = StateKeeper(StateFile(path), snapshot_holder)
     await keeper.start()
     try:
         yield keeper
@@ -155,13 +153,14 @@ async def test_many_changes_at_once_are_few_writes(path: Path, monkeypatch: pyte
 
 
 async def test_a_file_that_cannot_be_written_is_reported_once_and_tried_again(
-    path: Path, caplog: pytest.LogCaptureFixture
+    path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO, "skewgate.state")
+    monkeypatch.setattr("gateway.controlplane.state.keeper.RETRY_PAUSE", 0.01)
     folder = path.parent / "later"
     path = folder / "state.json"
     snapshot_holder = holder_of(API)
-    async with keeper_of(path, snapshot_holder, retry_pause=0.01) as keeper:
+    async with keeper_of(path, snapshot_holder) as keeper:
         assert not await keeper.written()
         snapshot_holder.apply("baremetal", Pin(Version(1, 31)))
         assert not await keeper.written()

@@ -172,11 +172,9 @@ Seen: TypeAlias = tuple[int, ...]
 class FileLister(Lister):
     """Lister of the targets in the file at `path`."""
 
-    def __init__(self, path: str, *, interval: float = FILE_INTERVAL, patience: float = PATIENCE) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
-        self._interval = interval
-        self.pause_after_failure = interval  # a broken file costs nobody more than a good one
-        self._patience = patience
+        self.pause_after_failure = FILE_INTERVAL  # a broken file costs nobody more than a good one
         self._seen: Seen | None = None
         self._answer: tuple[Address, ...] | Failed = Failed("it was not read yet")
         self._reading: asyncio.Future[None] | None = None
@@ -184,13 +182,13 @@ class FileLister(Lister):
     async def poll(self) -> Answer:
         if self._reading is None:
             self._reading = _in_daemon_thread(self._read)
-        done, _ = await asyncio.wait([self._reading], timeout=self._patience)
+        done, _ = await asyncio.wait([self._reading], timeout=PATIENCE)
         if not done:
             return Failed("it cannot be read: the file system does not answer")
         reading, self._reading = self._reading, None
         reading.result()
         answer = self._answer
-        return answer if isinstance(answer, Failed) else Listed(answer, self._interval)
+        return answer if isinstance(answer, Failed) else Listed(answer, FILE_INTERVAL)
 
     def _read(self) -> None:
         """Read the file that lists backends, in a thread. One read at a time."""

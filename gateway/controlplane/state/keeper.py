@@ -91,14 +91,12 @@ class StateKeeper:
         file: StateFile,
         snapshot_holder: SnapshotHolder,
         *,
-        retry_pause: float = RETRY_PAUSE,
         records: Callable[[], Mapping[str, AgreedRecord]] = dict,
         registrations: Callable[[], Mapping[str, Registered]] = dict,
         paused: bool = False,
     ) -> None:
         self._file = file
         self._snapshot_holder = snapshot_holder
-        self._retry_pause = retry_pause
         self._records = records
         self._registrations = registrations
         self._saved: _Saved | None = None
@@ -194,7 +192,7 @@ class StateKeeper:
                 self._wake.clear()
             if self._closing and (self._failing or self._attempted == self._changes):
                 return
-            wanted, pause = (self._wake, self._retry_pause) if self._failing else (self._hurry, PAUSE)
+            wanted, pause = (self._wake, RETRY_PAUSE) if self._failing else (self._hurry, PAUSE)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await wanted.wait()
