@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
@@ -15,9 +16,12 @@ from hypothesis import strategies as st
 from gateway.cli.rehearse import sending
 from gateway.cli.rehearse.comparison import Comparison, Result, differences, judge
 from gateway.core.dialect import ProbeResponse
+from gateway.telemetry.access_log import AccessLog
 from tests.cli.conftest import Call, Running
 from tests.kit.backends import ScriptedBackend, UpstreamConnection, never_respond
 from tests.kit.messages import response
+from tests.telemetry.builders import record
+from tests.telemetry.test_access_log import RECORDS
 
 NAMES: Final = st.sampled_from(["id", "name", "links", "metadata", "extra", "state"])
 SECRETS: Final = st.text("abcxyz", min_size=3, max_size=8).map(lambda text: f"{text} secret")
@@ -302,6 +306,19 @@ async def test_an_access_log_in_text_gives_the_same_requests(rehearse: Any, serv
     assert (await rehearse("\n".join(lines))).code == 0
     sent = [message.target.removeprefix("/base/api/v6") for message in server.requests]
     assert [each for each in sent if "v3" not in each] == ["/things/7", "/things/8"]
+
+
+@given(RECORDS)
+def test_a_line_in_text_reads_as_one_in_json(fields: dict[str, Any]) -> None:
+    logged = record(**fields | {"backend": "api-1"})
+    as_json, as_text = (AccessLog(form, os.devnull, "keep") for form in ("json", "text"))
+    line = as_text._as_text(0.0, logged).strip()
+    entry, expected = sending._logged(line), sending._logged(as_json._as_json(0.0, logged))
+    assert sending._TEXT_LINE.fullmatch(line)
+    for name in ("method", "target", "service", "status"):
+        assert entry[name] == ("-" if expected[name] is None else str(expected[name]))
+    as_json.close()
+    as_text.close()
 
 
 async def test_headers_are_compared_by_name(rehearse: Any, server: ScriptedBackend) -> None:
