@@ -20,7 +20,7 @@ the service's backends or offer could give the same request other keys.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias, final
+from typing import Final, TypeAlias, final
 
 from gateway.core.decision.decision import EXECUTED, NegotiationResult
 from gateway.core.dialect import RequestedKind
@@ -105,27 +105,16 @@ class BackendCounters(OwnerCounters):
 class Subtotal:
     """Requests of a service that count under the same keys, since its subtotals were last poured."""
 
-    __slots__ = (
-        *("bytes_in", "bytes_out", "code", "ends", "evidence", "negotiation", "of_backend", "requests"),
-        "version",
-    )
+    __slots__ = ("bytes_in", "bytes_out", "of_backend", "requests", "view")
 
-    def __init__(self, code: tuple[int, str]) -> None:
+    def __init__(self, view: ServiceView | None, of_backend: Histogram | None) -> None:
         self.requests = 0
         self.bytes_in = 0
         self.bytes_out = 0
-        self.code = code
-        """Key in the series of finished requests: status and backend."""
-        self.negotiation: tuple[RequestedKind, NegotiationResult] | None = None
-        """Key in the series of negotiations; None: nothing was negotiated."""
-        self.version: str | None = None
-        """Key in the series of requests by served version; None: they were not served at a version."""
-        self.of_backend: Histogram | None = None
+        self.of_backend = of_backend
         """Durations of the backend that answered; None: none did, or it is not configured any more."""
-        self.ends = False
-        """Whether the requests were served at a version whose end is announced."""
-        self.evidence: tuple[str, str, bool] | None = None
-        """Key in `OfGate.evidence`; None: the gateway answered, and nothing was lost."""
+        self.view = view
+        """The service as it was when the first of these requests ended; None: it is not known."""
 
 
 @final
@@ -157,43 +146,33 @@ class ServiceCounters(OwnerCounters):
         """Returns the subtotal of requests with a new `key`. `view`: the service's current one, if any."""
         if len(self.subtotals) >= MAX_SUBTOTALS:
             self.pour()
-        backend, status, requested, result, version = key
-        code: Any = OfRequests.requests.keys.admit((status, backend), self.requests, self)
-        self.requests.setdefault(code, 0)
-        subtotal = self.subtotals[key] = Subtotal(code)
-        if result is not None:
-            subtotal.negotiation = (requested or _NOT_READ, result)
-            if result in EXECUTED:
-                subtotal.version = self._counted_version(version, view)
-                if view is not None:
-                    parsed = view.service.dialect.scheme.parse(version)
-                    subtotal.ends = view.service.is_deprecated(parsed)
-        of_backend = self.backends.get(backend)
-        if of_backend is not None:
-            subtotal.of_backend = of_backend.durations
-        # A 503 without a version, while others are on offer: replicas or workers are agreeing on it.
-        offers = view is not None and bool(view.offer.versions)
-        agreeing = offers and result is NegotiationResult.UNAVAILABLE and not version
-        if backend != NO_BACKEND or (status >= 500 and not agreeing):
-            subtotal.evidence = backend, subtotal.version or "", status >= 500
+        backend = self.backends.get(key[0])
+        subtotal = self.subtotals[key] = Subtotal(view, None if backend is None else backend.durations)
         return subtotal
 
     def pour(self) -> None:
         if not self.subtotals:
             return
-        body_bytes = self.cell(OfRequests.body_bytes)
-        for subtotal in self.subtotals.values():
-            self.requests[subtotal.code] += subtotal.requests
+        body_bytes, evidence = self.cell(OfRequests.body_bytes), self.cell(OfGate.evidence)
+        for (backend, status, requested, result, version), subtotal in self.subtotals.items():
+            number, view, at = subtotal.requests, subtotal.view, ""
+            OfRequests.requests.count(self.requests, (status, backend), self, number)
             body_bytes["in"] += subtotal.bytes_in
             body_bytes["out"] += subtotal.bytes_out
-            if subtotal.negotiation is not None:
-                self.negotiations[subtotal.negotiation] += subtotal.requests
-            if subtotal.version is not None:
-                self.served[subtotal.version] += subtotal.requests
-            if subtotal.evidence is not None:
-                OfGate.evidence.count(self.cell(OfGate.evidence), subtotal.evidence, self, subtotal.requests)
-            if subtotal.ends:
-                self.cell(OfService.deprecated_requests)[()] += subtotal.requests
+            if result is not None:
+                self.negotiations[requested or _NOT_READ, result] += number
+            if result in EXECUTED:
+                at = self._counted_version(version, view)
+                self.served[at] += number
+                if view is not None and view.service.is_deprecated(
+                    view.service.dialect.scheme.parse(version)
+                ):
+                    self.cell(OfService.deprecated_requests)[()] += number
+            # A 503 without a version, while others are on offer: replicas or workers are agreeing on it.
+            offers = view is not None and bool(view.offer.versions)
+            agreeing = offers and result is NegotiationResult.UNAVAILABLE and not version
+            if backend != NO_BACKEND or (status >= 500 and not agreeing):
+                OfGate.evidence.count(evidence, (backend, at, status >= 500), self, number)
         self.subtotals.clear()
 
     def configure(self, names: Collection[str]) -> None:
