@@ -87,11 +87,8 @@ def _read_wanted(view: ServiceView, query: Mapping[str, str]) -> Wanted:
         read_ceiling(view.service, "version", query[name]) if name in query else None
         for name in ("offer", "serves")
     )
-    if (backend is None) is any(name in query for name in _OF_BACKEND) or (offer, phase, backend) == (
-        None,
-        None,
-        None,
-    ):
+    given = query.keys()
+    if ("backend" in given) is given.isdisjoint(_OF_BACKEND) or given.isdisjoint(PARAMETERS[:3]):
         text = "give `offer`, `phase`, or `backend` with `answers`, `serves`, `drained` or `evidence`"
         raise web.HTTPBadRequest(text=text)
     answers, judged = "answers" in query or serves is not None, backend if "evidence" in query else None
