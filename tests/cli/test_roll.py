@@ -29,7 +29,7 @@ from tests.kit.processes import Ended, finish, start
 
 pytestmark = pytest.mark.processes
 
-CALL = "import sys, urllib.request as r; r.urlopen(sys.argv[1], timeout=60)"
+CALL = "import sys, urllib.request as r; sys.tracebacklimit = 0; r.urlopen(sys.argv[1], timeout=60)"
 """A program that calls a URL, and fails if the answer is an error."""
 
 
