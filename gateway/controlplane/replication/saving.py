@@ -17,6 +17,7 @@ from typing import Final, final
 
 from gateway.controlplane.replication.clocks import Clocks
 from gateway.controlplane.replication.membership import NEVER, Membership
+from gateway.controlplane.state.text import MAX_IDS
 from gateway.core.agreement.attachment import LastAttached, Registered
 from gateway.core.agreement.record import AgreedRecord
 from gateway.runtime.process import end_tasks
@@ -27,8 +28,6 @@ _RECORDED: Final = 60.0
 """Seconds between two writes of the moment at which this replica was last attached."""
 _RECORDED_SHARE: Final = 0.25
 """Upper bound of the pause between writes of the last attachment, as a share of `forget`."""
-MAX_IDS: Final = 64
-"""Largest number of registrations in the state file: as many as its reader takes."""
 
 _log = logging.getLogger("skewgate.agreement")
 

@@ -40,7 +40,7 @@ _MAX_QUOTED: Final = 80
 """Largest number of characters that a message quotes of the file."""
 
 
-_MAX_IDS: Final = 64
+MAX_IDS: Final = 64
 """Largest number of registrations in an entry: an earlier process has ended its own, or its successor has."""
 _MAX_ID: Final = 128
 """Longest id of a replica, or of a start of the machine, in characters."""
@@ -207,7 +207,7 @@ def _registered(entry: object) -> Registered | None:
             "ids": [str(), *_] as ids,
             "last_attached": None | [str(), int() | float(), int() | float()] as at,
         }:
-            if len(ids) > _MAX_IDS or not all(isinstance(each, str) and len(each) <= _MAX_ID for each in ids):
+            if len(ids) > MAX_IDS or not all(isinstance(each, str) and len(each) <= _MAX_ID for each in ids):
                 return None
             if at is None:
                 return Registered(tuple(ids))
