@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import final
 
 from gateway.core.fleet.offer import Offer
-from gateway.core.fleet.snapshot import ServiceView, Snapshot, SnapshotSource
+from gateway.core.fleet.snapshot import Snapshot, SnapshotSource
 from gateway.telemetry.collector import Collector
 from gateway.telemetry.counters import UNROUTED, Counted, Counters, OwnerCounters, ServiceCounters
 from gateway.telemetry.process_stats import ProcessStats, read_stats
@@ -53,7 +53,8 @@ class Metrics:
         key = (request.backend, request.status, request.requested, request.result, request.version)
         subtotal = counters.subtotals.get(key)
         if subtotal is None:
-            subtotal = counters.new_subtotal(key, self._view(request.service))
+            views = self._snapshots.current.views if self._snapshots is not None else {}
+            subtotal = counters.new_subtotal(key, views.get(request.service))
         subtotal.requests += 1
         subtotal.bytes_in += request.bytes_in
         subtotal.bytes_out += request.bytes_out
@@ -65,9 +66,6 @@ class Metrics:
         """Counters of a service seen for the first time; `unconfigured` if it is not configured any more."""
         self._update_series()
         return self._by_service.get(service, self._counters.unconfigured)
-
-    def _view(self, service: str) -> ServiceView | None:
-        return self._snapshots.current.views.get(service) if self._snapshots is not None else None
 
     def _update_series(self) -> None:
         """Adds series for new services, backends and offers; drops those of removed services and backends."""

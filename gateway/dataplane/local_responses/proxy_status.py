@@ -37,12 +37,8 @@ class LocalReason(StrEnum):
     OVERLOAD = "overload"
 
 
-_OF_RESULT: Final = {
-    NegotiationResult.BELOW_MIN: LocalReason.BELOW_MIN,
-    NegotiationResult.ABOVE_MAX: LocalReason.ABOVE_MAX,
-    NegotiationResult.MALFORMED: LocalReason.MALFORMED,
-    NegotiationResult.BROWNOUT: LocalReason.BROWNOUT,
-}
+_REFUSALS: Final = (LocalReason.BELOW_MIN, LocalReason.ABOVE_MAX, LocalReason.MALFORMED, LocalReason.BROWNOUT)
+_OF_RESULT: Final = {NegotiationResult(each): each for each in _REFUSALS}
 
 
 def local_reason(resolution: Resolution, status: int, result: NegotiationResult | None = None) -> LocalReason:
