@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple, final
 
 from gateway.controlplane.sight import Evidence, Sight
+from gateway.controlplane.stores.store import Entry
 from gateway.core.agreement.ladder import LiveReplica, Vote
 from gateway.core.agreement.raised import Raised, read_raised, read_sunset, write_raised, write_sunset
 from gateway.core.agreement.record import (
@@ -155,24 +156,17 @@ def write_drains(drained: Mapping[str, str]) -> Mapping[str, str]:
     return {key: _text(own) for key, own in ((DRAINED, sorted(drained)), (DRAINED_BY, by)) if own}
 
 
-def read_names(text: str) -> frozenset[str] | None:
-    """Parse the names of drained backends from the store; None: it is no list of names."""
+def read_drains(names: Entry, by: Entry | None) -> Mapping[str, str] | None:
+    """Parse the names of drained backends, each with the name given for that; None: they cannot be read. An
+    earlier release writes the first entry alone: then nobody knows who has drained what."""
     try:
-        found = read_json(text)
+        found = read_json(names.text)
+        given = read_json(by.text) if by is not None and by.revision == names.revision else {}
     except UnreadableRecord:
         return None
-    if isinstance(found, list) and all(isinstance(each, str) for each in found):
-        return frozenset(found)
+    if isinstance(found, list) and isinstance(given, dict) and all(isinstance(each, str) for each in found):
+        return {each: str(given.get(each, "")) for each in sorted(found)}
     return None
-
-
-def read_given_names(text: str) -> Mapping[str, str]:
-    """Parse the names that were given with drains, by backend. Whatever cannot be read is no name."""
-    try:
-        found = read_json(text)
-    except UnreadableRecord:
-        found = None
-    return {key: str(name) for key, name in found.items()} if isinstance(found, dict) else {}
 
 
 def raised_text(raised: Raised, scheme: Scheme) -> str:

@@ -19,10 +19,9 @@ from gateway.controlplane.replication.entries import (
     LiveEntry,
     ReplicaInfo,
     raised_of,
-    read_given_names,
+    read_drains,
     read_json,
     read_live,
-    read_names,
     read_replica_info,
 )
 from gateway.controlplane.snapshot_holder import SnapshotHolder
@@ -152,7 +151,6 @@ class Reading:
 _COMMANDS: Final[Mapping[str, Callable[[str, Scheme], object]]] = {
     PIN: lambda text, scheme: scheme.parse(text),
     RAISED: raised_of,
-    DRAINED: lambda text, _: read_names(text),
 }
 """Readers of operators' commands, by key. None: the text is not one that this release can read."""
 
@@ -171,6 +169,8 @@ def read_service(
                 record = read_record(read_json(entry.text), service.dialect.name, scheme)
             except UnreadableRecord as error:
                 problem = f"the record under {prefix}{DOC} cannot be followed: {error}"
+        elif name == DRAINED:
+            commands[name] = read_drains(entry, entries.get(DRAINED_BY))
         elif name in _COMMANDS:
             commands[name] = _COMMANDS[name](entry.text, scheme)
         elif name.startswith(LIVE):
@@ -182,9 +182,6 @@ def read_service(
             known[name.removeprefix(KNOWN)] = read_replica_info(entry.text)
         elif name not in {GONE, PROBE, DRAINED_BY}:
             foreign.append(prefix + name)
-    drains, by = entries.get(DRAINED), entries.get(DRAINED_BY)
-    # An earlier release writes the first key alone: then it is unknown who has drained what.
-    names = read_given_names(by.text) if drains and by and drains.revision == by.revision else {}
     return Reading(
         service=service,
         prefix=prefix,
@@ -195,7 +192,7 @@ def read_service(
         problem=problem,
         pin=commands.get(PIN),
         raised=commands.get(RAISED) or NOT_RAISED,
-        drained={each: names.get(each, "") for each in sorted(commands.get(DRAINED) or ())},
+        drained=commands.get(DRAINED) or {},
         unclear=tuple(sorted(name for name, command in commands.items() if command is None)),
         live=live,
         unreadable=tuple(unreadable),
