@@ -103,6 +103,5 @@ class AdminContext:
     explaining: Callable[[], Explaining]
     commands: Commands
     access: AdminAccess
+    facts: FreshFacts
     usage: UsageKeeper | None = None
-    facts: FreshFacts | None = None
-    """Probes that operators ask for; None: this gateway probes nothing."""

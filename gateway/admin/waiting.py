@@ -20,7 +20,6 @@ from gateway.admin.commands import member_of, pending_for, read_ceiling, view_of
 from gateway.admin.context import AdminContext
 from gateway.admin.responses import json_response
 from gateway.admin.ui.page_responses import read_query
-from gateway.controlplane.fresh_facts import FreshFacts
 from gateway.controlplane.sight import Sight
 from gateway.controlplane.stores.store import StoreError
 from gateway.core.fleet.offer import Phase
@@ -62,15 +61,13 @@ def add_wait_route(router: web.UrlDispatcher, context: AdminContext) -> None:
 
     async def respond(request: web.Request) -> web.StreamResponse:
         await request.read()
-        if context.facts is None:
-            raise web.HTTPNotFound(text="this gateway probes no backends")
         service = request.match_info["service"]
         query = read_query(request, PARAMETERS)
         wanted = _read_wanted(view_of(context, service), query)
         seconds = query.get("seconds", f"{WAIT:g}")
         if not re.fullmatch("[0-9]{1,9}", seconds):
             raise web.HTTPBadRequest(text="`seconds` must be a whole number")
-        wait = _Wait(context, context.facts, service, wanted, query.get("asked", ""))
+        wait = _Wait(context, service, wanted, query.get("asked", ""))
         return json_response(await wait.ended(min(float(seconds), WAIT)))
 
     router.add_post("/services/{service}/wait", respond)
@@ -101,14 +98,13 @@ class _Wait:
     """A wait of an operator. `asked`: the question for fresh probes."""
 
     context: AdminContext
-    facts: FreshFacts
     service: str
     wanted: Wanted
     asked: str
 
     async def ended(self, seconds: float) -> dict[str, object]:
         """Waits until the conditions hold, at most for some seconds. Makes the response."""
-        facts, loop = self.facts, asyncio.get_running_loop()
+        facts, loop = self.context.facts, asyncio.get_running_loop()
         waits: Sequence[str] = ()
         try:
             if not facts.knows(self.asked):
@@ -144,7 +140,7 @@ class _Wait:
         """What each live replica has seen since the question, after its id (this one's is empty) and the
         beginning of a sentence about it."""
         report = self.context.agreement()
-        for replica, sight in self.facts.sights(self.service, self.asked, self.wanted.judged).items():
+        for replica, sight in self.context.facts.sights(self.service, self.asked, self.wanted.judged).items():
             yield replica, "" if report is None or not replica else f"{report.name_of(replica)}: ", sight
 
     async def _waits_for(self) -> Sequence[str]:

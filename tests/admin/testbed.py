@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from time import monotonic, time
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from aiohttp import ClientResponse, ClientSession, web
 
@@ -21,6 +21,8 @@ from gateway.admin import (
     create_app,
     create_metrics_app,
 )
+from gateway.controlplane.fresh_facts import FreshFacts
+from gateway.controlplane.prober import Prober
 from gateway.controlplane.reload import ReloadResult
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.controlplane.usage.database import Batch, Database
@@ -115,6 +117,7 @@ class AdminTestbed:
                 forget=self.forget,
             ),
             access=AdminAccess(hosts=hosts, token=lambda: Secret(token) if token is not None else None),
+            facts=FreshFacts(self.snapshot_holder, cast(Prober, None), dict),
             usage=self.usage,
         )
 
