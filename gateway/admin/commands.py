@@ -12,9 +12,8 @@ seconds. `warning` is a sentence for the operator or null.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from time import time
 from typing import Final, NamedTuple, final
 
@@ -37,6 +36,7 @@ from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.version import Version
 from gateway.errors import CommandRefused
 from gateway.telemetry.access_log import printable
+from gateway.telemetry.process_log import named
 
 MAX_QUOTED: Final = 80
 """Maximum characters of the request body that an error quotes."""
@@ -72,27 +72,21 @@ async def pin(context: AdminContext, service: str, key: str, text: str) -> Comma
     ceiling = read_ceiling(view.service, key, text)
     if (reason := below_minimum(view, ceiling)) is not None:
         raise web.HTTPConflict(text=reason)
-    return await _apply(context, service, Pin(ceiling))
-
-
-async def unpin(context: AdminContext, service: str) -> CommandResult:
-    """Unpins a service, which has its configured ceiling, or none, again. Raises 404 and 503."""
-    view_of(context, service)
-    return await _apply(context, service, Pin(None))
+    return await apply(context, service, Pin(ceiling))
 
 
 async def set_drained(context: AdminContext, service: str, command: Drain) -> CommandResult:
     """Drains a backend, whose requests in flight finish, or enables it. Raises 404, 409 (`drains.refusal`)
     and 503."""
     member_of(view_of(context, service), command.backend)
-    return await _apply(context, service, command)
+    return await apply(context, service, command)
 
 
 def view_of(context: AdminContext, service: str) -> ServiceView:
     """Finds the service with this name, or raises 404."""
     view = context.snapshots.current.views.get(service)
     if view is None:
-        there = _first_of(context.snapshots.current.views)
+        there = named(list(context.snapshots.current.views)) or "none"
         raise web.HTTPNotFound(text=f"there is no service {service!a}; there are: {there}")
     return view
 
@@ -101,13 +95,14 @@ def member_of(view: ServiceView, backend: str) -> Member:
     """Finds the backend with this name, or raises 404."""
     member = view.members.member(backend)
     if member is None:
-        there = _first_of(member.backend.name for member in view.members.all)
+        there = named(list(view.members.positions)) or "none"
         raise web.HTTPNotFound(text=f"{view.service.name} has no backend {backend!a}; it has: {there}")
     return member
 
 
-async def _apply(context: AdminContext, service: str, command: OperatorCommand) -> CommandResult:
-    """Gives an operator's command and waits for its effect. Raises 409 and 503."""
+async def apply(context: AdminContext, service: str, command: OperatorCommand) -> CommandResult:
+    """Gives an operator's command and waits for its effect. Raises 404, 409 and 503."""
+    view_of(context, service)
     refuse_while_still(context)
     with _store_may_fail():
         await context.commands.apply(service, command)
@@ -144,7 +139,7 @@ class _CommandEndpoints:
 
     async def unpin(self, request: web.Request) -> web.StreamResponse:
         await request.read()
-        return self._status(await unpin(self._context, request.match_info["service"]))
+        return self._status(await apply(self._context, request.match_info["service"], Pin(None)))
 
     async def raise_floor(self, request: web.Request) -> web.StreamResponse:
         service = request.match_info["service"]
@@ -159,13 +154,11 @@ class _CommandEndpoints:
             reason = refuses_unversioned(view.service, floor)
         if reason is not None:
             raise web.HTTPConflict(text=reason)
-        return self._status(await _apply(self._context, service, Raise(floor)))
+        return self._status(await apply(self._context, service, Raise(floor)))
 
     async def lower_floor(self, request: web.Request) -> web.StreamResponse:
-        service = request.match_info["service"]
         await request.read()
-        view_of(self._context, service)
-        return self._status(await _apply(self._context, service, Raise(None)))
+        return self._status(await apply(self._context, request.match_info["service"], Raise(None)))
 
     async def set_drained(self, request: web.Request) -> web.StreamResponse:
         await request.read()
@@ -202,7 +195,7 @@ class _CommandEndpoints:
                     text=f"{report.name_of(replica)} is live: stop it, and it deregisters; "
                     "if it has just ended, try again in a few seconds"
                 )
-            there = _first_of(f"{each.id} ({each.name})" for each in report.replicas)
+            there = named([f"{each.id} ({each.name})" for each in report.replicas]) or "none"
             raise web.HTTPNotFound(text=f"there is no replica {replica[:MAX_QUOTED]!a}; there are: {there}")
         return json_response(views.status(self._context.status()))
 
@@ -223,12 +216,6 @@ def refuse_while_still(context: AdminContext) -> None:
     """Raises 503 while another gateway takes over: changes of operators would be lost."""
     if reason := context.commands.frozen():
         raise web.HTTPServiceUnavailable(text=reason)
-
-
-def _first_of(names: Iterable[str]) -> str:
-    """Lists the first of the names that exist, for the error message about one that does not."""
-    first = list(islice(names, 9))
-    return ", ".join(first[:8]) + (", …" if len(first) > 8 else "") or "none"
 
 
 def _parse_body(body: bytes) -> tuple[str, str]:

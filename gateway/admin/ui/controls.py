@@ -25,7 +25,7 @@ from gateway.admin.context import AdminContext
 from gateway.admin.ui.access import CALLER, DONE, service_path, set_session
 from gateway.admin.ui.page_responses import PageResponses, read_form, read_query, redirection
 from gateway.admin.ui.sessions import Notice, Session, Sessions
-from gateway.core.fleet.fleet import Drain
+from gateway.core.fleet.fleet import Drain, Pin
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.telemetry.process_log import named
 
@@ -143,7 +143,7 @@ class _Controls:
             case "pin":
                 return await commands.pin(self._context, wish.service, *wish.ceiling)
             case "unpin":
-                return await commands.unpin(self._context, wish.service)
+                return await commands.apply(self._context, wish.service, Pin(None))
             case verb:
                 drain = Drain(wish.backend, drained=verb == "drain")
                 return await commands.set_drained(self._context, wish.service, drain)
