@@ -6,7 +6,13 @@ from __future__ import annotations
 
 import json
 from math import inf
+from types import SimpleNamespace
+from typing import Any, cast
 
+from gateway.controlplane.fresh_facts import FreshFacts
+from gateway.controlplane.prober import Prober
+from gateway.controlplane.replication.replication import Replication
+from gateway.controlplane.sight import Evidence, Sight
 from gateway.controlplane.stores.store import StoreError
 from gateway.core.fleet.fleet import OperatorCommand, Pin
 from gateway.core.versions.version import Version
@@ -139,3 +145,38 @@ def test_metrics_count_replicas_and_tell_until_when_a_detached_one_answers() -> 
     assert found["agreement_holding_replicas"] == {("baremetal",): 1}
     assert found["agreement_store_up"] == {(): 0}
     assert samples(OfReplicas, Now()) == {}
+
+
+async def test_evidence_about_a_member_is_of_every_replica_and_its_trouble_says_where(
+    admin: StartAdmin,
+) -> None:
+    """It holds once each replica has told it about this member, not about another one."""
+    holder, nothing, asked = mixed_fleet(), frozenset[str](), list[str]()
+    told = [Evidence("api-2", "", 0, {}), Evidence("api-1", "ejected: no_reply", 2, {"1.31": [9, 1, 8, 0]})]
+
+    async def request_probes(service: str, judged: str) -> int:
+        asked.append(f"{service}/{judged}")
+        return 7
+
+    def sights(service: str, question: int) -> dict[str, Any]:
+        return {"b2": Sight("mixed", {}, nothing, nothing, nothing, told[min(len(asked), 2) - 1])}
+
+    others = cast(Replication, SimpleNamespace(request_probes=request_probes, sights=sights))
+    prober = SimpleNamespace(
+        probe_now=lambda *_, **__: 1.0, has_ended=lambda *_: True, has_answered=lambda *_: True
+    )
+    facts = FreshFacts(
+        holder, cast(Prober, prober), dict, others, evidence=lambda _: {("api-1", "1.31", True): 3}
+    )
+    testbed = await admin(holder, agreement=report(), facts=facts)
+    path = "/services/baremetal/wait?backend=api-1&evidence&seconds=0"
+    early, late = [await (await testbed.send("POST", path)).json() for _ in range(2)]
+
+    assert asked == ["baremetal/api-1"] * 2
+    assert (early["holds"], early["waits_for"]) == (
+        False,
+        ["gw-2: it has not said yet what it has counted of api-1"],
+    )
+    own, other = late["status"]["evidence"].values()
+    assert own == {"member": "api-1", "trouble": "", "lost": 0, "by_version": {"1.31": [3, 3, 0, 0]}}
+    assert other == told[1]._asdict() | {"trouble": "gw-2: ejected: no_reply"}

@@ -84,6 +84,7 @@ class AdminTestbed:
     command: Callable[[str, OperatorCommand], Awaitable[None]] | None = None
     forget: Callable[[str], Awaitable[bool]] | None = None
     usage: Any = None
+    facts: Any = None
     port: int = 0
     session: ClientSession | None = None
 
@@ -119,6 +120,7 @@ class AdminTestbed:
             access=AdminAccess(hosts=hosts, token=lambda: Secret(token) if token is not None else None),
             facts=FreshFacts(self.snapshot_holder, cast(Prober, None), dict),
             usage=self.usage,
+            facts=self.facts,
         )
 
     def status(self) -> GatewayStatus:
