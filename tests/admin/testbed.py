@@ -118,9 +118,8 @@ class AdminTestbed:
                 forget=self.forget,
             ),
             access=AdminAccess(hosts=hosts, token=lambda: Secret(token) if token is not None else None),
-            facts=FreshFacts(self.snapshot_holder, cast(Prober, None), dict),
+            facts=self.facts or FreshFacts(self.snapshot_holder, cast(Prober, None), dict),
             usage=self.usage,
-            facts=self.facts,
         )
 
     def status(self) -> GatewayStatus:
