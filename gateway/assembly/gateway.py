@@ -116,7 +116,6 @@ class Gateway:
 
     @property
     def admin_url(self) -> str:
-        """The bound address of the admin listener, as a URL."""
         return self._served.admin.sites["admin"].url
 
     @property
@@ -126,7 +125,6 @@ class Gateway:
         return sites["metrics"].url if "metrics" in sites else None
 
     def status(self) -> GatewayStatus:
-        """The status of the gateway at this moment."""
         return admin.status(self.parts)
 
     @property

@@ -128,7 +128,6 @@ class Signals:
         task.add_done_callback(self._reloads.discard)
 
     def reopen_logs(self) -> None:
-        """Reopen the access log, which was rotated."""
         if not self._closed:
             self._plane.reopen_logs()
 

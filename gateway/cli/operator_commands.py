@@ -41,7 +41,6 @@ class BackendName(NamedTuple):
         return f"{self.service}/{self.backend}"
 
     def path(self, command: str) -> str:
-        """Return the admin endpoint of a command for this backend."""
         service, backend = quote(self.service, safe=""), quote(self.backend, safe="")
         return f"/services/{service}/backends/{backend}/{command}"
 

@@ -146,7 +146,6 @@ class Director:
 
     @property
     def lost(self) -> int:
-        """Number of requests that the gateway lost."""
         return self._sides[0].lost
 
     @property

@@ -35,7 +35,6 @@ class ServiceFleet(NamedTuple):
     oldest: Version
 
     def serves(self, release: Release) -> VersionSet:
-        """Return the versions that a server of this release serves."""
         return VersionSet.between(self.oldest, self.oldest.step(release.highest - self.oldest.minor))
 
     def share(self, versions: VersionSet) -> float:
@@ -81,7 +80,6 @@ class EmbeddedFleet:
         return next(each for each in self.services if each.name == name)
 
     def service_of(self, server: str) -> ServiceFleet:
-        """Return the service fleet that a server belongs to."""
         return next(each for each in self.services if server in {one.name for one in each.servers})
 
     def server(self, name: str) -> ApiServer:

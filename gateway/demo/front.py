@@ -69,7 +69,6 @@ class GatewayFront:
 
     @property
     def page(self) -> str:
-        """URL of the operations page."""
         return f"{self.gateway.admin_url}/ui/"
 
     def url(self, service: str) -> str:

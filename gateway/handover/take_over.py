@@ -94,7 +94,6 @@ class TakenOver:
             raise _cannot(self.pid, error) from None
 
     async def ended(self) -> None:
-        """Wait for the end of the old gateway."""
         await self._connection.ended()
 
     def close(self) -> None:

@@ -279,7 +279,6 @@ class Section(Kind[T]):
         return {"$ref": f"#/$defs/{self.title}"}
 
     def definition(self, definitions: Definitions) -> Schema:
-        """Write out the section's JSON Schema."""
         required = [name for name, key in self.keys.items() if key.is_required]
         return {
             "type": "object",

@@ -67,7 +67,6 @@ class Sources:
 
     @property
     def folder(self) -> str:
-        """The folder in which relative paths of the configuration begin."""
         return str(self._folder)
 
     @property

@@ -120,6 +120,5 @@ class OwnWorker:
         return self._worker.context.cached_documents
 
     def workers(self) -> Iterable[WorkerState]:
-        """The state of every worker."""
         state = "draining" if self._worker.context.draining else "serving"
         return (WorkerState(0, getpid(), self._worker.number_of_clients(), state, 0),)

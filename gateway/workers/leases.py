@@ -102,7 +102,6 @@ class LeaseLedger:
         """Number of leases that were granted one by one, on request, so far."""
 
     def configure(self, numbers: Mapping[str, int]) -> None:
-        """Set the number of leases of every key."""
         for key in self._stocks.keys() - numbers.keys():
             stock = self._stocks[key]
             if not stock.gone:

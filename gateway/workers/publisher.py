@@ -74,7 +74,6 @@ class Publisher:
         self._unsubscribe = snapshot_holder.subscribe(lambda before, after: self._changed())
 
     def close(self) -> None:
-        """Stop sending updates to workers."""
         self._unsubscribe()
         self._recipients.clear()
         self._timer.cancel()

@@ -117,7 +117,6 @@ class WorkerParts:
         stack.callback(snapshot_holder.subscribe(self.metrics.update_series))
 
     async def close(self) -> None:
-        """Close all parts of the worker at once."""
         await end_tasks(*self._tasks)
         await self._stack.aclose()
 

@@ -79,7 +79,6 @@ class Findings:
         )
 
     def contradiction(self, node: Node | None, message: str, hint: str | None = None) -> None:
-        """Report a value of the file that contradicts another one."""
         self.add(node, "contradiction", message, hint)
 
     def bad_value(self, node: Node | None, message: str, hint: str | None = None) -> None:
