@@ -32,8 +32,6 @@ DONE: Final = "done"
 
 FORGED: Final = "nothing was done: the form is not from a page of your session; reload that page"
 
-MAX_DIGITS: Final = 10
-
 MAX_NEXT: Final = 2048
 """Maximum characters of the path to which a sign-in leads."""
 
@@ -68,7 +66,7 @@ CALLER: Final[web.RequestKey[Caller]] = web.RequestKey("caller", Caller)
 
 
 class Operator(NamedTuple):
-    """Caller who may give commands from the page."""
+    """Caller with a session, as the page shows it."""
 
     signed_in: bool
     """Whether the operator has signed in by the form, and can sign out."""
@@ -77,17 +75,11 @@ class Operator(NamedTuple):
 
 
 def operator_of(request: web.Request) -> Operator | None:
-    """Returns the operator who sent a request; None: it may give no commands."""
+    """Returns the operator who sent a request; None: it belongs to no session."""
     caller = request[CALLER]
-    if caller.shown is None:
+    if caller.session is None:
         return None
-    session = caller.session
-    if session is None:
-        return Operator(signed_in=False, notice=None)
-    number = request.query.get(DONE, "")
-    is_number = number.isascii() and number.isdecimal() and len(number) < MAX_DIGITS
-    notice = session.notice(int(number)) if is_number else None
-    return Operator(caller.proof is None, notice)
+    return Operator(caller.proof is None, caller.session.notice(request.query.get(DONE, "")))
 
 
 def follower_of(request: web.Request) -> object | None:

@@ -68,7 +68,7 @@ class Session:
         """CSRF token that forms must repeat: no page of another origin can read it."""
         self.begun_at = now
         self.used_at = now
-        self._notices: dict[int, Notice] = {}
+        self._notices: dict[str, Notice] = {}
         self._given = 0
         """Number of notices (results of commands) that the session was given so far."""
 
@@ -76,14 +76,15 @@ class Session:
         """Whether `text` is the CSRF token of this session. Compares in constant time."""
         return hmac.compare_digest(self.csrf.encode(), text.encode(errors="replace"))
 
-    def add_notice(self, notice: Notice) -> int:
-        """Adds the result of a command and returns its number."""
-        number, self._given = self._given, self._given + 1
+    def add_notice(self, notice: Notice) -> str:
+        """Adds the result of a command and returns its number, as text."""
+        number, self._given = str(self._given), self._given + 1
         self._notices[number] = notice
-        self._notices.pop(number - MAX_NOTICES, None)
+        if len(self._notices) > MAX_NOTICES:
+            del self._notices[next(iter(self._notices))]
         return number
 
-    def notice(self, number: int) -> Notice | None:
+    def notice(self, number: str) -> Notice | None:
         """Returns the result of a command by its number; None: there is none, or it is not kept any more."""
         return self._notices.get(number)
 

@@ -124,14 +124,14 @@ def test_a_csrf_token_is_that_of_one_session() -> None:
 
 def test_the_last_results_of_commands_are_remembered() -> None:
     _, session = Sessions().begin(PROOF)
-    assert session.notice(0) is None
+    assert session.notice("0") is None
 
     numbers = [
         session.add_notice(Notice(float(each), str(each), attention=False)) for each in range(MAX_NOTICES + 2)
     ]
 
-    assert numbers == list(range(MAX_NOTICES + 2))
-    found = [session.notice(number) for number in range(-1, MAX_NOTICES + 3)]
+    assert numbers == [str(each) for each in range(MAX_NOTICES + 2)]
+    found = [session.notice(str(number)) for number in range(-1, MAX_NOTICES + 3)]
     assert [None if each is None else each.text for each in found] == [
         *(None, None, None),
         *(str(each) for each in range(2, MAX_NOTICES + 2)),
