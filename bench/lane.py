@@ -12,16 +12,17 @@ from gateway.controlplane.resolver import addresses_only
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.connections import Reuse
+from gateway.core.fleet.limits import Limits
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
-from gateway.core.fleet.timeouts import NO_TIMEOUT
+from gateway.core.fleet.timeouts import NO_TIMEOUT, Timeouts
 from gateway.core.versions.ranges import VersionSet
 from gateway.dataplane.backends.connection import BackendConnection
 from gateway.dataplane.context import Context
 from gateway.dataplane.edge.client_connection import ClientConnection
 from gateway.dataplane.worker import Worker
 from gateway.dialects import discover
-from gateway.settings import AccessLogSettings, Limits, Timeouts
+from gateway.settings import AccessLogSettings
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.tracing import Tracing
 from gateway.workers.request_recorder import open_access_log, reads_ids, recorder

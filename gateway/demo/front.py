@@ -20,9 +20,10 @@ from gateway.demo.fleet import BAREMETAL, CATALOG, EmbeddedFleet
 from gateway.errors import StartupError
 from gateway.keys.secrets import Secret
 from gateway.runtime.terminal import print_error
+from gateway.settings.sections.admin import Admin
 from gateway.telemetry.status import ServiceStatus
 
-USUAL_ADMIN_PORT: Final = settings.Admin().listen.port
+USUAL_ADMIN_PORT: Final = Admin().listen.port
 """Default port of the admin listener, where `skewgate status` finds the demonstration's gateway."""
 
 PREFIXES: Final = {BAREMETAL: "", CATALOG: "/catalog"}

@@ -10,35 +10,21 @@ At the top are the files themselves (`files`, `target_file`), the schema, and th
 opens no socket, starts nothing, and reads no environment but the one that it is given.
 """
 
-from gateway.core.fleet.limits import Limits
-from gateway.core.fleet.timeouts import Timeouts
-from gateway.keys.secrets import MaskedText, Secret
 from gateway.settings.load import Loaded, load, read_file
-from gateway.settings.schema import schema_json, schema_text
-from gateway.settings.sections.admin import Admin
-from gateway.settings.sections.agreement import AgreementSettings, EtcdSettings
+from gateway.settings.schema import schema_text
+from gateway.settings.sections.agreement import AgreementSettings
 from gateway.settings.sections.file import AccessLogSettings, LogSettings
-from gateway.settings.sections.listen import Listen
 from gateway.settings.values import Settings
-from gateway.settings.yaml.problem import Problem, Severity
+from gateway.settings.yaml.problem import Problem
 
 __all__ = [
     "AccessLogSettings",
-    "Admin",
     "AgreementSettings",
-    "EtcdSettings",
-    "Limits",
-    "Listen",
     "Loaded",
     "LogSettings",
-    "MaskedText",
     "Problem",
-    "Secret",
     "Settings",
-    "Severity",
-    "Timeouts",
     "load",
     "read_file",
-    "schema_json",
     "schema_text",
 ]

@@ -30,10 +30,10 @@ from gateway.controlplane.usage.keeper import UsageKeeper
 from gateway.core.days import DAY
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import OperatorCommand
+from gateway.core.fleet.limits import Limits
 from gateway.core.usage.record import Count, Gap, RowKey, UsageReport
 from gateway.keys.secrets import Secret
 from gateway.runtime.compiled import build_info
-from gateway.settings import Limits
 from gateway.settings.sections.usage import UsageSettings
 from gateway.telemetry.history import History
 from gateway.telemetry.metrics import Metrics

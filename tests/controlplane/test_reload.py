@@ -15,8 +15,9 @@ from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import ProbeSucceeded
 from gateway.core.fleet.service import Service
 from gateway.keys.addresses import Address
+from gateway.keys.secrets import Secret
 from gateway.runtime.service_manager import Moment
-from gateway.settings import Loaded, Secret
+from gateway.settings import Loaded
 from gateway.settings.sections.admin import Admin
 from gateway.settings.sections.listen import Listen
 from gateway.settings.values import Settings

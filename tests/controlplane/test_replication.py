@@ -25,7 +25,8 @@ from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.versions.ranges import VersionSet
 from gateway.errors import CommandRefused
-from gateway.settings import AgreementSettings, EtcdSettings
+from gateway.settings import AgreementSettings
+from gateway.settings.sections.agreement import EtcdSettings
 from tests.controlplane.memory_store import MemoryCluster
 from tests.core.builders import legacy, service, upto, v
 from tests.kit.clocks import run

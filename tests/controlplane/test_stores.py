@@ -25,7 +25,8 @@ from gateway.controlplane.stores.store import (
     Unchanged,
 )
 from gateway.core.fleet.backend import BackendTls
-from gateway.settings import EtcdSettings, Secret
+from gateway.keys.secrets import Secret
+from gateway.settings.sections.agreement import EtcdSettings
 from tests.controlplane.memory_store import MemoryCluster, P, hold_to_the_law
 from tests.kit.networks import free_port
 from tests.kit.processes import TIMEOUT

@@ -31,6 +31,7 @@ from gateway.core.dialect import (
 )
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import Fact, Fleet, ProbeFailed, ProbeSucceeded, configured_member_set
+from gateway.core.fleet.limits import Limits
 from gateway.core.fleet.member_set import MemberSet
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
@@ -39,7 +40,6 @@ from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import MajorMinor, Scheme, Version
 from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_head import read_described
-from gateway.settings import Limits
 
 XY = MajorMinor()
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gateway.core.fleet.limits import Limits
 from gateway.core.http.message import METHODS, fields_named, normalize_name
 from gateway.dataplane.http1.fields import HEAD_END
 from gateway.dataplane.http1.names import (
@@ -27,7 +28,6 @@ from gateway.dataplane.http1.names import (
 from gateway.dataplane.http1.request_head import RequestHead, read_request_head
 from gateway.dataplane.http1.response_head import ResponseHead, read_response_head
 from gateway.errors import FramingError
-from gateway.settings import Limits
 from tests.dataplane.damages import damaged
 from tests.kit.messages import STANDARD_FIELD, VERSION_FIELD, read_fields, request, response
 

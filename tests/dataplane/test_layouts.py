@@ -17,6 +17,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gateway.core.fleet.limits import Limits
 from gateway.core.http.message import normalize_name
 from gateway.dataplane.http1 import head_readers
 from gateway.dataplane.http1.head_readers import LayoutBudget, RequestReader, ResponseReader
@@ -24,7 +25,6 @@ from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_head import RequestHead, read_request_head
 from gateway.dataplane.http1.response_head import MAX_RESPONSE_HEAD, ResponseHead, read_response_head
 from gateway.errors import FramingError
-from gateway.settings import Limits
 from tests.dataplane.damages import damaged
 from tests.kit.messages import STANDARD_FIELD, VERSION_FIELD, request
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gateway.core.fleet.limits import Limits
 from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_body import HeldBodies, RequestBody
 from gateway.dataplane.http1.request_head import read_request_head
-from gateway.settings import Limits
 from tests.kit.messages import request
 
 

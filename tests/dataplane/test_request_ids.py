@@ -21,6 +21,7 @@ from gateway.core.dialect import (
 )
 from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import ProbeSucceeded
+from gateway.core.fleet.limits import Limits
 from gateway.core.fleet.service import Match, Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.request_ids import OPENSTACK_IDS, PLAIN_IDS, is_plain_id
@@ -29,7 +30,6 @@ from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_head import read_request_head
 from gateway.dataplane.http1.request_ids import RequestIdSource, id_lines, is_made
 from gateway.dialects import discover
-from gateway.settings import Limits
 from tests.kit.backends import (
     Script,
     ScriptedBackend,

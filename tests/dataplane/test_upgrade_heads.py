@@ -10,12 +10,12 @@ import httptools
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.core.fleet.limits import Limits
 from gateway.dataplane.exchange.tunnel import agreed_protocol
 from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_head import RequestHead, read_request_head
 from gateway.dataplane.http1.response_head import read_response_head
 from gateway.errors import FramingError
-from gateway.settings import Limits
 
 NAMES = st.sampled_from(["Upgrade", "upgrade", "UPGRADE", "Connection", "connection", "Up_grade", "X-Other"])
 WORDS = st.sampled_from(

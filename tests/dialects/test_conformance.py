@@ -44,6 +44,7 @@ from gateway.core.dialect import (
     RequestedVersion,
     VersionRefusal,
 )
+from gateway.core.fleet.limits import Limits
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.http.json_body import MAX_DEPTH, MAX_VALUES
 from gateway.core.http.message import Header, RequestHead, Response, as_mapping, normalize_name, render
@@ -52,7 +53,7 @@ from gateway.core.versions.version import Version
 from gateway.dataplane.http1 import request_head
 from gateway.dataplane.http1.names import NameTable
 from gateway.dialects import discover
-from gateway.settings import Limits, load
+from gateway.settings import load
 from gateway.telemetry.series.backend import PROBE_FAILURES
 from tests.core.builders import explained_json
 from tests.dialects.dialect_samples import (

@@ -15,7 +15,8 @@ import pytest
 from gateway.controlplane.stores.etcd import EtcdStore
 from gateway.controlplane.stores.store import Contents, StoreError, StoreRefused, Transaction
 from gateway.core.fleet.backend import BackendTls
-from gateway.settings import EtcdSettings, Secret
+from gateway.keys.secrets import Secret
+from gateway.settings.sections.agreement import EtcdSettings
 from tests.controlplane.memory_store import P, hold_to_the_law
 from tests.engines.etcd_cluster import Cluster, etcd_cluster, etcdctl, relay
 from tests.kit.certificates import Authority

@@ -14,12 +14,12 @@ from urllib.parse import unquote_plus
 import h11
 
 from gateway.core.decision.decision import NegotiationResult
+from gateway.core.fleet.limits import Limits
 from gateway.dataplane.http1.chunked import ChunkedDecoder
 from gateway.dataplane.http1.fields import CHUNKED, HEAD_END, NO_BODY
 from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_head import RequestHead, read_request_head
 from gateway.errors import FramingError
-from gateway.settings import Limits
 from gateway.telemetry.request_record import RequestRecord
 from tests.differential import judge
 from tests.differential.apis import APIS, DOMAIN, Api, Path, Query, configuration

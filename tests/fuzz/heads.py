@@ -11,6 +11,7 @@ from typing import Final
 
 import h11
 
+from gateway.core.fleet.limits import Limits
 from gateway.core.http.message import normalize_name
 from gateway.dataplane.http1.chunked import ChunkedDecoder, encode_chunk
 from gateway.dataplane.http1.fields import BY_LENGTH, CHUNKED, HEAD_END, NO_BODY, UNTIL_CLOSE
@@ -19,7 +20,6 @@ from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_head import RequestHead, read_request_head
 from gateway.dataplane.http1.response_head import MAX_RESPONSE_HEAD, ResponseHead, read_response_head
 from gateway.errors import FramingError
-from gateway.settings import Limits
 from tests.dataplane.test_layouts import values
 from tests.fuzz.targets import corpus
 

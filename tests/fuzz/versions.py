@@ -26,12 +26,12 @@ from gateway.core.dialect import (
     VersionMatch,
     VersionRefusal,
 )
+from gateway.core.fleet.limits import Limits
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.http.message import Header, normalize_name, render
 from gateway.dataplane.http1.names import NameTable
 from gateway.dataplane.http1.request_head import RequestHead, read_request_head
 from gateway.errors import FramingError
-from gateway.settings import Limits
 from gateway.telemetry.series.backend import PROBE_FAILURES
 from tests.dialects.dialect_samples import DIALECT_SAMPLES, METHODS, DialectSample, folded_headers
 

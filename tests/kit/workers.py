@@ -22,9 +22,9 @@ from gateway.core.dialect import Advertisement
 from gateway.core.fleet.backend import Backend, BackendTls
 from gateway.core.fleet.failures import Retry
 from gateway.core.fleet.fleet import Fact
-from gateway.core.fleet.limits import DEFAULT_LIMITS
+from gateway.core.fleet.limits import DEFAULT_LIMITS, Limits
 from gateway.core.fleet.service import Match, Service
-from gateway.core.fleet.timeouts import NO_TIMEOUT
+from gateway.core.fleet.timeouts import NO_TIMEOUT, Timeouts
 from gateway.dataplane.context import Context, draw_bits
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
 from gateway.dataplane.exchange.stages import Stage
@@ -32,7 +32,7 @@ from gateway.dataplane.limits.retry_budget import RetryBudget
 from gateway.dataplane.limits.sharing import SharedLimits
 from gateway.dataplane.sockets.progress import MIN_RATE_GRACE
 from gateway.dataplane.worker import Worker
-from gateway.settings import Limits, Listen, Timeouts
+from gateway.settings.sections.listen import Listen
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_record import RequestRecord
 from gateway.telemetry.series.now import Now

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from gateway.core.fleet.backend import BackendTls
-from gateway.settings import AgreementSettings, EtcdSettings, Secret, Severity
+from gateway.keys.secrets import Secret
+from gateway.settings import AgreementSettings
+from gateway.settings.sections.agreement import EtcdSettings
+from gateway.settings.yaml.problem import Severity
 from tests.kit.certificates import authority
 from tests.settings.texts import BASE, load_text
 

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from gateway.dialects import discover
-from gateway.settings import load, read_file, schema_json, schema_text
-from gateway.settings.schema import Path, dotted_path, file_section, keys_of
+from gateway.settings import load, read_file, schema_text
+from gateway.settings.schema import Path, dotted_path, file_section, keys_of, schema_json
 from tests.architecture.source import ROOT
 from tests.docs.configuration_page import reference_text
 from tests.settings.dialects import DIALECTS

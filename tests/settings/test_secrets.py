@@ -7,7 +7,8 @@ import pickle
 
 import pytest
 
-from gateway.settings import Loaded, MaskedText, Secret, schema_text
+from gateway.keys.secrets import MaskedText, Secret
+from gateway.settings import Loaded, schema_text
 from tests.docs.configuration_page import reference_text
 from tests.settings.texts import BASE, load_text
 

@@ -7,9 +7,8 @@ from typing import Final
 
 import pytest
 
-from gateway.core.fleet.limits import share_of
+from gateway.core.fleet.limits import Limits, share_of
 from gateway.keys.kinds import DIVIDED, PER_WORKER, SHARED
-from gateway.settings import Limits
 from gateway.settings.schema import dotted_path, file_section, keys_of
 from gateway.settings.yaml.problem import Severity
 from tests.docs.configuration_page import reference_text

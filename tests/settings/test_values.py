@@ -10,13 +10,17 @@ import pytest
 
 from gateway.core.dialect import DefaultKind, DefaultVersion
 from gateway.core.fleet.failures import Retry, RetryCause
+from gateway.core.fleet.limits import Limits
 from gateway.core.fleet.service import Match, Policy, Probe, Service
+from gateway.core.fleet.timeouts import Timeouts
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Version
 from gateway.errors import SettingsError
 from gateway.keys.addresses import Address
 from gateway.keys.secrets import MaskedText
-from gateway.settings import AccessLogSettings, Admin, Limits, Listen, Settings, Timeouts, load
+from gateway.settings import AccessLogSettings, Settings, load
+from gateway.settings.sections.admin import Admin
+from gateway.settings.sections.listen import Listen
 from tests.settings.dialects import Dated
 from tests.settings.texts import BASE, load_text
 

@@ -20,9 +20,10 @@ from gateway.core.agreement.record import AgreedRecord
 from gateway.core.fleet.publication import publication
 from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
+from gateway.core.fleet.timeouts import Timeouts
 from gateway.dataplane.edge.balance import ConnectionCounts
 from gateway.dataplane.edge.listening_sockets import ListeningSockets
-from gateway.settings import Settings, Timeouts
+from gateway.settings import Settings
 from gateway.settings.sections.listen import Listen
 from gateway.workers.build_id import build_id
 from gateway.workers.channel import Channel

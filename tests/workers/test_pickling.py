@@ -21,7 +21,8 @@ from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.core.http.request_ids import PLAIN_IDS, RequestIds
 from gateway.core.versions.version import Version
-from gateway.settings import MaskedText, Secret, Settings, load, read_file
+from gateway.keys.secrets import MaskedText, Secret
+from gateway.settings import Settings, load, read_file
 from gateway.workers.channel import dumps, loads
 from tests.core.builders import Toy, explained, service, upto
 from tests.core.test_publication import described, described_service
