@@ -327,7 +327,7 @@ async def test_members_that_somebody_else_has_drained_are_skipped_by_name(
 
     assert code == 1
     assert bed.installer.calls == ["api-1"]
-    assert "warning: the rest is left out: run this again when all can be upgraded" in err
+    assert "warning: this is not complete: run it again when all can be upgraded" in err
     assert "warning: api-2 is skipped: somebody else has drained it" in err
     assert "warning: api-3 is skipped: somebody else has drained it" in err
     assert bed.journal()["complete"] is False

@@ -21,7 +21,7 @@ from gateway.cli import NAME, skewgate
 
 EXIT_CODES: Final = (
     ("0", "success; after `run`, a complete drain"),
-    ("1", "failure at run time: no gateway responds, it refuses, a step of `roll` fails; `wait`: too late"),
+    ("1", "failure at run time: no gateway responds, it refuses; `roll` is not complete; `wait`: too late"),
     ("2", "bad usage, or a configuration with an error"),
     ("3", "`simulate`: somebody is affected; `rehearse`: something is changed or refused"),
     ("4", "`simulate`: nobody is affected as far as is known"),

@@ -187,9 +187,9 @@ class _Roll:
         progress, refused = self.progress, self._refused()
         progress.write(self.path, self.report)  # rather now than when a member is drained
         try:
-            left_out = self._passes()
-            progress.complete = not progress.skipped
+            self._passes()
             self._refresh()
+            progress.complete = not progress.skipped
         except (AdminError, KeyboardInterrupt) as problem:
             self._advise(self.member, str(problem) or "interrupted")
             return 1
@@ -199,19 +199,16 @@ class _Roll:
         _print(offer_line({"services": {progress.service: self.service}}, progress.service))
         members, lost = counted(len(progress.members(UPGRADED)), "member"), counted(progress.lost, "request")
         _print(f"{members} upgraded, {lost} lost; see {self.report or self.path}")
-        return int(left_out)
+        return int(not progress.complete)
 
-    def _passes(self) -> bool:
-        """Carry out all passes, and --after. Whether some of it is left out because members were skipped.
-        Raises `AdminError`."""
-        progress, passes = self.progress, len(self.commands)
-        while progress.passes < passes and not progress.skipped:
+    def _passes(self) -> None:
+        """Carry out all passes, and --after, unless members were skipped. Raises `AdminError`."""
+        while self.progress.passes < len(self.commands) and not self.progress.skipped:
             self._pass()
-        if left_out := bool(progress.skipped and (self.after or progress.passes + 1 < passes)):
-            _print_error("warning: the rest is left out: run this again when all can be upgraded")
+        if self.progress.skipped:
+            _print_error("warning: this is not complete: run it again when all can be upgraded")
         elif self.after:
             self._execute(self.after)
-        return left_out
 
     def _pass(self) -> None:
         """Upgrade every member that is left in this pass. Raises `AdminError`."""

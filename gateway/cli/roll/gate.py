@@ -64,7 +64,7 @@ def judge(counts: Counts, limits: Limits) -> GateResult:
     requests, failed = (sum(row[place] for row in rows) for place in (0, 1))
     if min(sum(row[place] for row in compared) for place in (0, 2)) < limits.requests:
         whose = " of the others at the same versions" * (requests >= limits.requests)
-        seen = f"{requests} requests, {100 * failed / (requests or 1):.1f} % 5xx"
+        seen = f"{counted(requests, 'request')}, {100 * failed / (requests or 1):.1f} % 5xx"
         return GateResult(f"unknown, fewer than {limits.requests} requests{whose} ({seen})", passes=True)
     own, others = (_percentage(compared, place) for place in (0, 2))
     text = f"{requests} requests, {own:.1f} % 5xx, others {others:.1f} %"
