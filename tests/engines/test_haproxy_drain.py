@@ -214,19 +214,24 @@ async def test_a_roll_through_haproxy_loses_nothing(tmp_path: Path) -> None:
                 statuses[response.status] += 1
             await asyncio.sleep(0.01)
 
+    async def pin_at_first(_: str) -> None:
+        installer.release = OLD_RELEASE if len(installer.calls) <= 2 else NEW
+
     async with running_fleet(OLD_RELEASE, OLD_RELEASE) as fleet, brief_session() as session:
         installer = Installer(list(fleet))
+        installer.called = pin_at_first
         services = "services:\n  baremetal:\n    dialect: ironic\n    probe: {interval: 200ms}\n"
         services += f"    offer: {{stabilization: 200ms}}\n    backends: [{', '.join(fleet.entries)}]\n"
         async with installer.listening(), beside_haproxy(tmp_path, services) as (admin, port):
             asking = asyncio.create_task(ask(session, f"http://127.0.0.1:{port}/v1/nodes"))
-            command = ("roll", "baremetal", "--exec", installer.command, "--expect", NEW.text)
+            passes = ("--exec", installer.command, "--exec", installer.command)
+            command = ("roll", "baremetal", *passes, "--expect", NEW.text)
             journal = ("--journal", str(tmp_path / "journal.json"), "--gate", "1s")
             ended = await call(*command, *journal, "--admin", admin)
             asking.cancel()
             uniform = await call("wait", "baremetal", "--offer", NEW.text, "--admin", admin)
 
     assert ended.code == 0, ended.err
-    assert installer.calls == ["api-1", "api-2"]
+    assert installer.calls == ["api-1", "api-2"] * 2
     assert uniform.code == 0
     assert statuses.keys() == {200}
