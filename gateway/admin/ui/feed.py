@@ -46,6 +46,10 @@ class Shown:
     html: Mapping[str, str]
 
 
+NOTHING: Final = Shown(PageFragments({}, {}), {})
+"""Content of a page before it is rendered, and what a stream has sent at first."""
+
+
 @final
 class Feed:
     """Live content of a page. `read` returns its fragments or None, `mark` a value that an event changes."""
@@ -61,7 +65,7 @@ class Feed:
         self._rendering = rendering
         self.followers = 0
         """Number of open streams of the page."""
-        self._shown: Shown | None = None
+        self._shown = NOTHING
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.is_gone = False
@@ -79,14 +83,14 @@ class Feed:
             self.followers -= 1
             if not self.followers and self._task is not None:
                 self._task.cancel()
-                self._task = self._shown = None
+                self._task, self._shown = None, NOTHING
 
-    async def after(self, last: Shown | None, seconds: float) -> Shown | None:
+    async def after(self, last: Shown, seconds: float) -> Shown | None:
         """Waits for page content other than `last`; None: none came in `seconds`, or the page is gone."""
         deadline = monotonic() + seconds
         while not self.is_gone:
             shown, news = self._shown, self._news
-            if shown is not None and shown is not last:
+            if shown is not last:
                 return shown
             try:
                 await asyncio.wait_for(news.wait(), max(0.0, deadline - monotonic()))
@@ -123,12 +127,11 @@ class Feed:
         html: dict[str, str] = {}
         rendered = 0
         for number, (id_, fragment) in enumerate(page.fragments.items()):
-            known = None if before is None else before.page.fragments.get(id_)
-            if before is not None and known is not None and known == fragment:
-                fragments[id_], html[id_] = known, before.html[id_]
+            if before.page.fragments.get(id_) == fragment:
+                fragments[id_], html[id_] = before.page.fragments[id_], before.html[id_]
             else:
                 text = str(self._rendering.fragment(fragment))
-                same = None if before is None else before.html.get(id_)
+                same = before.html.get(id_)
                 fragments[id_], html[id_] = fragment, same if same == text else text
                 rendered += 1
             if rendered >= ROWS or number % 200 == 199:

@@ -23,7 +23,7 @@ from aiohttp import hdrs, web
 
 from gateway.admin.connection import AdminConnection
 from gateway.admin.ui.access import CALLER, follower_of
-from gateway.admin.ui.feed import Feed, Shown
+from gateway.admin.ui.feed import NOTHING, Feed, Shown
 
 MAX_STREAMS: Final = 16
 """Maximum streams of page changes at a time. Further pages reload themselves every ten seconds."""
@@ -108,7 +108,7 @@ async def _follow(request: web.Request, response: web.StreamResponse, feed: Feed
     hello = json.dumps({"stamp": stamp, "now": time()})
     await response.write(f"retry: {RETRY}\n".encode() + event("hello", hello))
     with feed.followed():
-        sent: Shown | None = None
+        sent = NOTHING
         heard = monotonic()
         while not _has_gone(request) and request[CALLER].is_still_allowed():
             shown = await feed.after(sent, POLL)
@@ -126,21 +126,19 @@ async def _follow(request: web.Request, response: web.StreamResponse, feed: Feed
                 heard = monotonic()
 
 
-def updates(sent: Shown | None, shown: Shown) -> Iterator[bytes]:
+def updates(sent: Shown, shown: Shown) -> Iterator[bytes]:
     """Makes the server-sent events that turn the page as it was sent into the present one."""
-    before = {} if sent is None else sent.html
     waiting: dict[str, str] = {}
     size = 0
     for id_, html in shown.html.items():
-        if before.get(id_) is html:
+        if sent.html.get(id_) is html:
             continue
         if waiting and size + len(html) > MAX_HTML:
             yield from _update({"set": waiting})
             waiting, size = {}, 0
         waiting[id_] = html
         size += len(html)
-    known = {} if sent is None else sent.page.lists
-    lists = {id_: rows for id_, rows in shown.page.lists.items() if known.get(id_) != rows}
+    lists = {id_: rows for id_, rows in shown.page.lists.items() if sent.page.lists.get(id_) != rows}
     if waiting or lists:
         yield from _update({"set": waiting, "lists": lists})
 

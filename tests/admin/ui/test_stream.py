@@ -14,7 +14,7 @@ import pytest
 
 from gateway.admin import AdminSite, bind_site
 from gateway.admin.ui import feed, stream
-from gateway.admin.ui.feed import Feed, Shown
+from gateway.admin.ui.feed import NOTHING, Feed, Shown
 from gateway.admin.ui.fragments import Fragment, PageFragments
 from gateway.admin.ui.rendering import Rendering
 from gateway.admin.ui.stream import MAX_OF_SESSION, MAX_STREAMS, updates
@@ -203,7 +203,7 @@ async def test_events_are_small_with_a_thousand_backends(admin: StartAdmin) -> N
 def test_one_fragment_of_any_size_is_sent_in_pieces() -> None:
     shown = Shown(PageFragments({}, {"rows": ("a",)}), {"a": "x" * 100_000, "b": "<\u20ac>"})
 
-    events = [each.decode("ascii").split("\n") for each in updates(None, shown)]
+    events = [each.decode("ascii").split("\n") for each in updates(NOTHING, shown)]
 
     assert max(len(data) for _, data, *_ in events) < LONGEST_EVENT
     assert [name for name, *_ in events][-1] == "event: update"
@@ -416,7 +416,7 @@ async def test_a_feed_works_only_while_it_is_followed(monkeypatch: pytest.Monkey
     source = Source()
     watched = Feed(source.read, lambda: source.text, Rendering())
     with watched.followed(), watched.followed():
-        first = await watched.after(None, PATIENCE)
+        first = await watched.after(NOTHING, PATIENCE)
         assert first is not None
         assert await watched.after(first, 0.01) is None
         source.text = "second"
@@ -438,7 +438,7 @@ async def test_a_bug_ends_the_streams_and_is_logged(caplog: pytest.LogCaptureFix
     source.error = RuntimeError("a bug")
     watched = Feed(source.read, lambda: 0, Rendering())
     with watched.followed():
-        assert await watched.after(None, PATIENCE) is None
+        assert await watched.after(NOTHING, PATIENCE) is None
         assert watched.is_gone
 
     assert "a bug" in caplog.text
@@ -453,10 +453,10 @@ async def test_what_looks_the_same_is_not_sent_again() -> None:
 
     watched = Feed(same, lambda: source.reads, Rendering())
     with watched.followed():
-        first = await watched.after(None, PATIENCE)
+        first = await watched.after(NOTHING, PATIENCE)
+        assert first is not None
         second = await watched.after(first, PATIENCE)
 
-    assert first is not None
     assert second is not None
     assert first.html["traffic"] is second.html["traffic"]
 
