@@ -20,16 +20,8 @@ CROWD: Final = 20
 MAX_GROUPS: Final = 8
 """Maximum groups of backends shown; the backends of the others are counted together."""
 
-SEVERITY: Final = {
-    Freshness.DOWN: 0,
-    Freshness.UNKNOWN: 2,
-    Freshness.STALE: 3,
-    Freshness.FRESH: 4,
-}
-"""Ranks of backends' rows by freshness; those not in service come right after those that are down."""
-
-HELD_BACK: Final = 1
-IN_SERVICE: Final = "in service"
+RANKS: Final = (Freshness.DOWN, "not in service", Freshness.UNKNOWN, Freshness.STALE, Freshness.FRESH)
+"""Order of many rows of backends: by freshness, or for others than those that are down, by their state."""
 
 
 def groups(view: ServiceView, drawing: Drawing) -> tuple[BackendGroup, ...]:
@@ -63,7 +55,5 @@ def worst_first(backends: tuple[BackendRow, ...]) -> tuple[BackendRow, ...]:
 
 
 def _severity(backend: BackendRow) -> int:
-    by_freshness = SEVERITY[Freshness(backend.freshness)]
-    if by_freshness > HELD_BACK and backend.state != IN_SERVICE:
-        return HELD_BACK
-    return by_freshness
+    counts = backend.state == "in service" or backend.freshness == Freshness.DOWN
+    return RANKS.index(backend.freshness if counts else "not in service")
