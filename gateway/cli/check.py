@@ -1,7 +1,7 @@
 """`skewgate check FILE…`: every problem of configurations, with position, source line, caret and hint.
 
 It prints to standard output what `settings` found and finds nothing itself. With `--fix` it first replaces
-the tokens of problems that carry a correction; every other byte, the permissions and the owner are kept.
+the tokens of problems with only one correction; every other byte, the permissions and the owner are kept.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gateway.core.fleet.service import Service
 from gateway.errors import FixError
 from gateway.settings import Loaded, load, read_file
 from gateway.settings.files import is_stream
-from gateway.settings.yaml.problem import Problem, line_starts
+from gateway.settings.yaml.problem import NUMBER, Problem, line_starts
 from gateway.settings.yaml.tree import Position
 
 DETAILS: Final = (
@@ -177,7 +177,7 @@ def _fix(file: Path) -> list[Fixed]:
     loaded = read_file(file, environ=os.environ)
     mendable: dict[str, list[Problem]] = {}
     for problem in loaded.problems:
-        if problem.mend:
+        if problem.code == NUMBER:
             mendable.setdefault(problem.file or loaded.filename, []).append(problem)
     fixed: list[Fixed] = []
     for name, problems in mendable.items():
@@ -198,10 +198,10 @@ def _fix_file(name: str, problems: Sequence[Problem], checksum: str) -> list[Fix
         fixed, pieces, end = [], [], 0
         for problem in problems:
             start = starts[problem.line - 1] + problem.column - 1
-            pieces += [text[end:start], problem.mend]
+            was = text[start : start + problem.width]
+            pieces += [text[end:start], f'"{was}"']
             end = start + problem.width
-            at = problem.line, problem.column
-            fixed.append(Fixed(name, *at, problem.code, text[start:end], problem.mend))
+            fixed.append(Fixed(name, problem.line, problem.column, problem.code, was, f'"{was}"'))
         _replace(target, mark + "".join([*pieces, text[end:]]).encode("utf-8"))
     except OSError as error:
         raise FixError(f"{name} cannot be written: {error.strerror}") from None

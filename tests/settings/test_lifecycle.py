@@ -176,4 +176,4 @@ def test_an_own_pace_must_have_ended_when_the_floor_rises_above_it(until: str, p
 def test_a_version_without_quotation_marks_is_a_warning() -> None:
     loaded = load_text(BASE + "      deprecated: {below: 1.20, since: 2023-07-01}\n")
 
-    assert [(problem.code, problem.mend) for problem in loaded.problems] == [("number", '"1.20"')]
+    assert [(problem.code, problem.hint) for problem in loaded.problems] == [("number", 'write "1.20"')]

@@ -49,12 +49,10 @@ class Findings:
         hint: str | None = None,
         *,
         severity: Severity = Severity.ERROR,
-        mend: str = "",
         quoting: str = "",
     ) -> None:
-        """Report a problem of a node, unless one of it was reported before. `mend`: what to write instead of
-        a plainly written text. `quoting`: a better hint, which quotes the value; not shown for a value from
-        elsewhere."""
+        """Report a problem of a node, unless one of it was reported before. `quoting`: a better hint, which
+        quotes the value; not shown for a value from elsewhere."""
         if node is not None and node.broken:
             return
         if quoting and not (isinstance(node, Scalar) and node.substituted):
@@ -63,7 +61,6 @@ class Findings:
             more = _invisible(node) or _source(node, code)
             hint = f"{hint}; {more}" if hint and more else hint or more
         position = node.position if node is not None else Position()
-        is_plain = isinstance(node, Scalar) and node.plain and len(node.written) == position.width
         self.problems.append(
             Problem(
                 position.line,
@@ -74,7 +71,6 @@ class Findings:
                 severity,
                 width=position.width,
                 file=position.file,
-                mend=mend if is_plain else "",
             )
         )
 
@@ -92,11 +88,10 @@ class Findings:
         message: str,
         hint: str | None = None,
         *,
-        mend: str = "",
         quoting: str = "",
     ) -> None:
         """Report, as a warning, a value of the file that is allowed but probably not meant."""
-        self.add(node, code, message, hint, severity=Severity.WARNING, mend=mend, quoting=quoting)
+        self.add(node, code, message, hint, severity=Severity.WARNING, quoting=quoting)
 
     def require_both(self, node: Node | None, one: str, other: str) -> None:
         """Report that a mapping has only one of two keys that belong together."""

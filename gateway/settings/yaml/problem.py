@@ -91,6 +91,9 @@ CODES: Final[Mapping[str, str]] = {
 }
 """Every code of a problem, with its meaning. Codes are stable: scripts may look for them."""
 
+NUMBER: Final = "number"
+"""The code of the problem that has only one correction: quotation marks around the `width` characters."""
+
 
 class Severity(StrEnum):
     """Severity of a problem: errors keep the file from being used, warnings do not."""
@@ -114,8 +117,6 @@ class Problem:
     """Number of characters of the source line that are underlined with carets."""
     file: str = ""
     """Path of the included file with the problem; empty: the main file."""
-    mend: str = ""
-    """Text with which `check --fix` replaces the `width` characters; empty: a person must decide."""
 
     def headline(self, filename: str) -> str:
         """The problem's first line: `FILE:LINE:COL: error[CODE]: message`."""

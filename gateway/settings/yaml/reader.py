@@ -21,7 +21,7 @@ from gateway.keys.kinds import Either, Key, Kind, ListOf, Section, Table, Text
 from gateway.keys.texts import VERSION, VERSIONS
 from gateway.settings.schema import Path, dotted_path
 from gateway.settings.yaml.findings import Findings
-from gateway.settings.yaml.problem import quoted
+from gateway.settings.yaml.problem import NUMBER, quoted
 from gateway.settings.yaml.tree import (
     Location,
     MappingEntry,
@@ -120,8 +120,7 @@ class _Reader:
         else:
             if kind in {VERSION, VERSIONS} and node.plain and _DECIMAL.fullmatch(node.written):
                 message = f"other tools read {node.written} as the number {float(node.written)}"
-                quoted_text = f'"{node.written}"'
-                self._findings.warn(node, "number", message, f"write {quoted_text}", mend=quoted_text)
+                self._findings.warn(node, NUMBER, message, f'write "{node.written}"')
             try:
                 return kind.read_in(self._folder, node.text)
             except TextRefused as refused:
