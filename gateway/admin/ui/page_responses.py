@@ -34,8 +34,6 @@ HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-OWN_TEMPLATES: Final = ("sign_in.html", "sign_out.html", "confirm.html")
-
 MAX_FORM: Final = 8 * 1024
 """Maximum bytes of a form: a token, a path, a version."""
 
@@ -84,10 +82,7 @@ def _load() -> Rendering:
     """Loads the page templates, once for all applications."""
     from gateway.admin.ui.rendering import Rendering  # noqa: PLC0415 - Jinja2 takes a while to import
 
-    rendering = Rendering()
-    for name in OWN_TEMPLATES:
-        rendering.environment.get_template(name)
-    return rendering
+    return Rendering()
 
 
 def redirection(path: str) -> web.Response:

@@ -22,9 +22,6 @@ from gateway.runtime.compiled import build_info
 FRAGMENTS: Final = "fragments.html"
 """Template with one macro for each kind of fragment."""
 
-TEMPLATES: Final = (FRAGMENTS, "service.html", "overview.html", "explain.html", "message.html")
-"""Templates of pages; each loads those that it includes."""
-
 MAX_NAME: Final = 120
 """Maximum characters shown of a name or a URL."""
 
@@ -52,7 +49,7 @@ class Rendering:
         filters = (short, percent, per_second, iso, clock, day, count, share, asked_for)
         self.environment.filters.update({each.__name__: each for each in filters})
         self.environment.globals["version"] = build_info().version
-        for name in TEMPLATES:
+        for name in self.environment.list_templates():  # in the thread that loads them, not at first use
             self.environment.get_template(name)
         self._macros: Any = self.environment.get_template(FRAGMENTS).module
 
