@@ -13,6 +13,7 @@ import pytest
 
 from gateway.controlplane.replication.entries import config_digest, read_live, write_live
 from gateway.controlplane.replication.reading import Readings
+from gateway.controlplane.stores.store import Transaction
 from gateway.core.agreement.record import UnreadableRecord
 from gateway.core.clients import CertificateNames, Client, Naming
 from gateway.core.fleet.fleet import Drain, Pin
@@ -60,6 +61,21 @@ def test_a_drain_over_names_that_cannot_be_read_keeps_those_in_force() -> None:
             await here.passes(2)
             await one.replication.command("toy", Drain("api-2"))
             assert json.loads(here.cluster.texts(P)["drained"]) == ["api-1", "api-2"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("names", ["nonsense", "[]", "7"])
+def test_names_of_who_drained_that_cannot_be_read_are_replaced_by_the_next_drain(names: str) -> None:
+    async def main() -> None:
+        async with site() as here:
+            one = await here.joins(service("api-1", "api-2"))
+            await here.all_offer(5)
+            await one.replication.command("toy", Drain("api-1", by="roll 1a2b"))
+            here.cluster.apply(Transaction((), {P + "drained": '["api-1"]', P + "drained_by": names}))
+            await here.passes(2)
+            await one.replication.command("toy", Drain("api-2"))
+            assert json.loads(here.cluster.texts(P)["drained_by"]) == {"api-1": "roll 1a2b"}
 
     run(main())
 
