@@ -15,10 +15,6 @@ class VersionTextError(SkewgateError):
     """Raised for a text that is no version, range or set of versions (configuration, releases)."""
 
 
-class PathTemplateError(SkewgateError):
-    """Raised for a text of the configuration that is no path with placeholders, such as `/v1/nodes/{id}`."""
-
-
 class TextRefused(SkewgateError):
     """Raised for a text of the configuration that is not a value of its key. Neither the message nor `hint`
     quotes the text, which may be a secret. `quoting` is a better hint, for a text that may be shown."""
@@ -131,10 +127,6 @@ class AddressTakenError(StartupError):
 
 class BuildError(SkewgateError):
     """Raised when no compiled build can be made here, or when making it has failed."""
-
-
-class FixError(SkewgateError):
-    """Raised when a configuration cannot be mended: its file is not writable, or changed since its check."""
 
 
 class AdminError(SkewgateError):

@@ -23,7 +23,7 @@ import click
 from gateway.cli.command import FILE_NAME, STDIN, STDIN_NAME, find_config, output_option, usage_error, verb
 from gateway.core.dialect import DefaultKind
 from gateway.core.fleet.service import Service
-from gateway.errors import FixError
+from gateway.errors import SkewgateError
 from gateway.settings import Loaded, load, read_file
 from gateway.settings.files import is_stream
 from gateway.settings.yaml.problem import NUMBER, Problem, line_starts
@@ -173,7 +173,7 @@ def _what_no_version_gets(service: Service) -> str:
 
 
 def _fix(file: Path) -> list[Fixed]:
-    """Correct a configuration and the files that it includes. Raises `FixError`."""
+    """Correct a configuration and the files that it includes. Raises `SkewgateError`."""
     loaded = read_file(file, environ=os.environ)
     mendable: dict[str, list[Problem]] = {}
     for problem in loaded.problems:
@@ -191,7 +191,7 @@ def _fix_file(name: str, problems: Sequence[Problem], checksum: str) -> list[Fix
     try:
         data = target.read_bytes()
         if sha256(data).hexdigest() != checksum:
-            raise FixError(f"{name} was changed meanwhile; run the command again")
+            raise SkewgateError(f"{name} was changed meanwhile; run the command again")
         mark = BOM_UTF8 if data.startswith(BOM_UTF8) else b""
         text = data.decode("utf-8-sig")
         starts = line_starts(text)
@@ -204,7 +204,7 @@ def _fix_file(name: str, problems: Sequence[Problem], checksum: str) -> list[Fix
             fixed.append(Fixed(name, problem.line, problem.column, problem.code, was, f'"{was}"'))
         _replace(target, mark + "".join([*pieces, text[end:]]).encode("utf-8"))
     except OSError as error:
-        raise FixError(f"{name} cannot be written: {error.strerror}") from None
+        raise SkewgateError(f"{name} cannot be written: {error.strerror}") from None
     return fixed
 
 

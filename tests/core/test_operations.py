@@ -16,7 +16,7 @@ from gateway.core.decision.operations import (
 )
 from gateway.core.versions.ranges import NEWEST, OLDEST, VersionRange, VersionSet
 from gateway.core.versions.version import MajorMinor, Version
-from gateway.errors import PathTemplateError
+from gateway.errors import TextRefused
 
 XY = MajorMinor()
 GRID = [Version(major, minor) for major in (1, 2, 3) for minor in range(8)]
@@ -57,7 +57,7 @@ def test_a_template(text: str, segments: tuple[str | None, ...], rfc041_text: st
     ],
 )
 def test_no_template(text: str) -> None:
-    with pytest.raises(PathTemplateError):
+    with pytest.raises(TextRefused):
         PathTemplate.read(text)
 
 

@@ -22,13 +22,14 @@ from urllib.parse import parse_qsl, unquote
 from gateway.core.http.message import METHODS, Request
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import Scheme, Version
-from gateway.errors import PathTemplateError
+from gateway.errors import TextRefused
 
 NEXT = "next"
 """Word in place of an operation's versions while it is developed (RFC 041): it is in no version yet."""
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
 _LITERAL = re.compile(r"[A-Za-z0-9._~!$&'()*+,=@-][A-Za-z0-9._~!$&'()*+,=:@-]*", re.ASCII)
+_HINT = "write /v1/nodes/{node}/vifs"
 
 
 # --- paths -------------------------------------------------------------------------------------------------
@@ -45,13 +46,13 @@ class PathTemplate:
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Parse a path template. Raises `PathTemplateError`."""
+        """Parse a path template. Raises `TextRefused`."""
         if not text.startswith("/"):
-            raise PathTemplateError("a path begins with a slash")
+            raise TextRefused("a path begins with a slash", _HINT)
         parts = text[1:].split("/") if text != "/" else []
         names = [found[1] for part in parts if (found := _PLACEHOLDER.fullmatch(part))]
         if len(set(names)) != len(names):
-            raise PathTemplateError("each {name} may be used once")
+            raise TextRefused("each {name} may be used once", _HINT)
         return cls(text, tuple(map(_segment, parts)))
 
     @property
@@ -64,12 +65,12 @@ def _segment(part: str) -> str | None:
     if _PLACEHOLDER.fullmatch(part):
         return None
     if not part or part in {".", ".."}:
-        raise PathTemplateError("a path holds no empty, `.` or `..` segment, and does not end in a slash")
+        raise TextRefused("a path holds no empty, `.` or `..` segment, and does not end in a slash", _HINT)
     if part.startswith(":"):
-        raise PathTemplateError("a placeholder is written {name}")
+        raise TextRefused("a placeholder is written {name}", _HINT)
     if not _LITERAL.fullmatch(part):
-        raise PathTemplateError(
-            "a segment is plain characters, or {name} for any text: no %, no `;`, no query"
+        raise TextRefused(
+            "a segment is plain characters, or {name} for any text: no %, no `;`, no query", _HINT
         )
     return part
 

@@ -17,7 +17,6 @@ from gateway.core.dialect import Dialect
 from gateway.core.http.message import METHODS
 from gateway.core.versions.ranges import NO_VERSIONS, VersionSet
 from gateway.core.versions.version import Scheme
-from gateway.errors import PathTemplateError
 from gateway.keys.kinds import ListOf, Text, reject
 from gateway.keys.texts import VERSIONS, one_of, read_count
 from gateway.settings.sections.versions import read_versions
@@ -27,17 +26,7 @@ from gateway.settings.yaml.tree import Node, child
 
 _PATH_TEMPLATE: Final = r"/|(?:/(?:\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z0-9._~!$&'()*+,=:@-]+))+"
 REFUSAL_STATUSES: Final = (400, 404)
-
-
-def read_path_template(text: str) -> PathTemplate:
-    """Read the path of an operation, in which `{name}` stands for one segment."""
-    try:
-        return PathTemplate.read(text)
-    except PathTemplateError as error:
-        reject(str(error), "write /v1/nodes/{node}/vifs")
-
-
-PATH_PATTERN: Final = Text(read_path_template, {"type": "string", "pattern": f"^(?:{_PATH_TEMPLATE})$"})
+PATH_PATTERN: Final = Text(PathTemplate.read, {"type": "string", "pattern": f"^(?:{_PATH_TEMPLATE})$"})
 
 
 def read_refusal_status(text: str) -> int | None:
