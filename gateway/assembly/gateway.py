@@ -58,10 +58,11 @@ class Gateway:
         service_manager: ServiceManager | None = None,
         process_log: ProcessLog | None = None,
         resolver: Resolver | None = None,
+        discovery: Discovery | None = None,
         handover: Handover | None = None,
         engine: MakeEngine | None = None,
     ) -> None:
-        handover, discovery = handover or Handover(configured.state), Discovery()
+        handover, discovery = handover or Handover(configured.state), discovery or Discovery()
         workers = number_of_workers(configured)
         alone = workers == 1 and engine is None
         known = known_at_start(configured, handover, discovery, alone=alone)
