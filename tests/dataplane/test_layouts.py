@@ -94,10 +94,17 @@ RESPONSE_HEADS = (
 
 
 def values(head: RequestHead | ResponseHead | FramingError) -> object:
-    """All that a head says, or how it is refused."""
+    """All that a head says, or how it is refused. Only a layout lists its names, which must be those."""
     if isinstance(head, FramingError):
         return head.reason, head.status
-    return {name: getattr(head, name) for name in SLOTS[type(head).__name__]}
+    said = {name: getattr(head, name) for name in SLOTS[type(head).__name__]}
+    listed = said.pop("names", None)
+    if listed is not None:
+        assert isinstance(head, RequestHead)
+        lines = head.passthrough.split(b"\r\n")[1:]
+        passed = {normalize_name(line.partition(b":")[0].decode()) for line in lines}
+        assert listed == passed | {name for name, _ in head.fields}
+    return said
 
 
 def is_slot(member: object) -> bool:

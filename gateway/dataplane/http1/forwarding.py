@@ -188,7 +188,7 @@ class Peer:
         possible = self._possible_names
         if not possible or not possible[0][1]:  # no header decides, as for nearly every client
             return possible[0][0] if possible else ""
-        if not clients.may_read(fields + b"".join(request.selected)):
+        if request.names is not None and clients.headers.isdisjoint(request.names):
             name, headers = possible[-1]
             return "" if headers else name
         chosen = iter(request.selected)

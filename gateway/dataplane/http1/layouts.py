@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias, final
 
+from gateway.core.http.message import normalize_name
 from gateway.core.http.patterns import NOTHING, Pattern, group, literal, not_after, span
 from gateway.dataplane.http1 import names
 from gateway.dataplane.http1.fields import (
@@ -86,6 +87,8 @@ class HeadPattern:
         self._ids = ids
         self.passed: set[bytes] = set()
         """Names of a layout's fields that pass on, in lower case."""
+        self.listed: set[str] = set()
+        """Normalized names of a layout's fields that pass on or are selected."""
         self.values: dict[int, list[int]] = {}
         """Numbers of a layout's groups with field values, by kind of field."""
         self.names: dict[int, list[bytes]] = {}
@@ -105,6 +108,8 @@ class HeadPattern:
     def add(self, name: bytes, value: bytes, kind: int) -> None:
         """Add the next field line of a head to the pattern. `value`: as it came."""
         start = literal(b"\r\n" + name + b":")
+        if kind in {names.PASSED, names.SELECTED}:
+            self.listed.add(normalize_name(name.decode()))
         if kind == names.PASSED:
             self._run += start + TEXT
             self.passed.add(name.lower())
@@ -127,6 +132,7 @@ class HeadPattern:
 
     def add_id(self, name: bytes) -> None:
         """Add a field line with an id to the pattern. It passes on, so its value is a part of a run."""
+        self.listed.add(normalize_name(name.decode()))
         before, cut, after = self._ids.value
         self._run += literal(b"\r\n" + name + b":") + before
         self._end_run()
@@ -205,6 +211,7 @@ class RequestLayout:
         self._forwarded = found.cut_all(names.FORWARDED)
         self._via = tuple(place for _, _, place in found.cut_all(names.VIA))
         self._proxied = bool(self._forwarded or self._via)
+        self._names = frozenset(found.listed)
         self._match = make(found.pattern, found.selected(), tuple(found.cuts))
 
     def read(self, data: bytes, max_size: int) -> RequestHead | None:
@@ -227,7 +234,7 @@ class RequestLayout:
             head.minor, head.close = 0, not self._keeps
         head.framing, head.length, head.expects_continue = NO_BODY, 0, False
         head.selected = selected
-        head.passthrough = cut[4]
+        head.names, head.passthrough = self._names, cut[4]
         head.request_ids = head.forwarded = head.via = head.max_forwards = head.upgrade = ()
         head.trace = b""
         if self._identified:

@@ -94,6 +94,7 @@ class RequestHead:
         "max_forwards",
         "method",
         "minor",
+        "names",
         "passthrough",
         "path",
         "query",
@@ -128,6 +129,8 @@ class RequestHead:
     have no blanks around them. Part of cache keys."""
     passthrough: bytes
     """Field lines that are forwarded as they came, each with the CRLF before it."""
+    names: frozenset[str] | None
+    """Normalized names of all fields in `selected` and `passthrough`; None: nobody has listed them."""
     request_ids: tuple[tuple[str, bytes, bytes], ...]
     """Fields with request ids, of some dialect or `X-Request-Id` (normalized name, name, value)."""
     trace: bytes
@@ -207,7 +210,7 @@ class RequestHead:
         head.framing, head.length, head.expects_continue = self.framing, self.length, self.expects_continue
         head.selected, head.request_ids, head.forwarded = self.selected, self.request_ids, self.forwarded
         head.via, head.max_forwards, head.trace = self.via, self.max_forwards, self.trace
-        head.upgrade, head.passthrough = protocols, self.passthrough
+        head.upgrade, head.passthrough, head.names = protocols, self.passthrough, None
         if protocols:
             lines = f"\r\nConnection: Upgrade\r\nUpgrade: {', '.join(protocols)}"
             head.passthrough += lines.encode("ascii")
@@ -245,7 +248,7 @@ def read_request_head(head: bytes, table: NameTable, limits: Limits) -> RequestH
         _check_field_section(_KNOWN_LINE + section, section, limits)
     request = RequestHead()
     request.method = method.decode()
-    request.size = len(head)
+    request.size, request.names = len(head), None
     request.minor = int(minor)
     _set_fields(request, section, table)
     request.set_target(target)
