@@ -97,28 +97,6 @@ class UsageCounter:
         self._accepted: dict[str, set[str]] = {}
         """Products that have rows of their own today, by service."""
 
-    def count(
-        self,
-        last: UsageSubtotal | None,
-        resolution: Resolution,
-        record: RequestRecord,
-        fields: bytes,
-        method: str,
-        path: str,
-    ) -> UsageSubtotal:
-        """Count a request. `last`: where the one before on its connection counts, and mostly this one, too.
-        `fields`: its lines with the one of the User-Agent. `path`: as the client sent it."""
-        if (
-            last is None
-            or last.resolution is not resolution
-            or fields[last.begins : last.ends] != last.line
-            or last.method != method
-            or last.client_name != record.client_name
-        ):
-            last = self.find(resolution, record, fields, method)
-        last.paths.append(path)
-        return last
-
     def find(
         self, resolution: Resolution, record: RequestRecord, fields: bytes, method: str, result: str = ""
     ) -> UsageSubtotal:

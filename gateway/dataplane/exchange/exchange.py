@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from gateway.dataplane.http1.request_head import RequestHead
     from gateway.dataplane.http1.response_head import ResponseHead
     from gateway.dataplane.limits.client_limiter import CountedRequest
-    from gateway.telemetry.usage import UsageSubtotal
+    from gateway.telemetry.usage import UsageCounter, UsageSubtotal
 
 
 @final
@@ -168,16 +168,8 @@ class Exchange(AttemptOwner):
         if type(decision) is not Forward:
             self._respond_decision(decision)
             return
-        usage, client = context.usage, self.downstream
-        if usage is not None:
-            self._subtotal = client.subtotal = usage.count(
-                client.subtotal,
-                self.resolution,
-                self.record,
-                request.passthrough,
-                decision.methods[0],
-                request.path,
-            )
+        if context.usage is not None:
+            self._count_forwarded(context.usage, decision.methods[0])
         if self.resolution.bridged:
             direction = self.resolution.bridge_direction
             context.metrics.count(OfService.bridged_requests, direction, service=self.record.service)
@@ -229,6 +221,21 @@ class Exchange(AttemptOwner):
             elif type(decision) is Answer and resolution.endpoint.rate_limited:
                 context.rate_limiter.take(resolution.service)
         return decision
+
+    def _count_forwarded(self, usage: UsageCounter, method: str) -> None:
+        """Count a request that is to be forwarded: mostly as the one before on its connection."""
+        resolution, record, request = self.resolution, self.record, self.request
+        subtotal, fields = self.downstream.subtotal, request.passthrough
+        if (
+            subtotal is None
+            or subtotal.resolution is not resolution
+            or fields[subtotal.begins : subtotal.ends] != subtotal.line
+            or subtotal.method != method
+            or subtotal.client_name != record.client_name
+        ):
+            subtotal = self.downstream.subtotal = usage.find(resolution, record, fields, method)
+        subtotal.paths.append(request.path)
+        self._subtotal = subtotal
 
     def _count(self, method: str, result: str = "") -> None:
         """Count the request in the record of usage, now that it is decided. If it was decided before, it
