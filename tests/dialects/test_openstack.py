@@ -713,7 +713,11 @@ def test_a_ceiling_may_name_a_release_of_the_service() -> None:
     assert PLAIN.releases == {}
 
 
-@pytest.mark.parametrize("dialect", [CINDER, MANILA, PLACEMENT, Ironic(), Nova()], ids=repr)
+@pytest.mark.parametrize(
+    "dialect",
+    [CINDER, MANILA, PLACEMENT, Ironic(), Nova()],
+    ids=["cinder", "manila", "placement", "ironic", "nova"],
+)
 def test_no_release_is_left_out_between_two_that_are_known(dialect: Dialect) -> None:
     """A gap hides how far apart two releases are."""
     order, releases = dialect.release_order, dialect.releases
