@@ -27,7 +27,12 @@ def reset(writer: asyncio.StreamWriter) -> None:
     with suppress(OSError, ValueError, AttributeError):  # closed already
         sock = writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-    writer.transport.abort()
+    try:
+        writer.transport.abort()
+    except AttributeError:
+        if not writer.is_closing():
+            raise
+        # asyncio's TLS of Python 3.11 lets go of its connection when it is closed a second time.
 
 
 def closed_port() -> int:
