@@ -409,12 +409,13 @@ class AdminConnection(asyncio.Protocol, asyncio.Transport):
         if self._http is not None and not self._http.writing_paused:
             self._read_timer.cancel()
         self._shared.responded(self)
-        if len(self._received) > MAX_HEAD:
-            self._count("head_too_large")
-            self.close()
-        elif response.keep_alive:
-            self._head, self._is_answered = b"", False
-            self._has_responded.set()
+        if response.keep_alive:  # or the rest of its body may be among `_received`, and aiohttp reads it
+            if len(self._received) > MAX_HEAD:
+                self._count("head_too_large")
+                self.close()
+            else:
+                self._head, self._is_answered = b"", False
+                self._has_responded.set()
         return response
 
     @property

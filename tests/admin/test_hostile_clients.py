@@ -171,6 +171,31 @@ async def test_R_B7_a_body_does_not_count_as_a_head_on_a_kept_connection(admin: 
     assert (await admin.counts())["head_too_large"] == 0
 
 
+async def test_R_B7_the_rest_of_a_body_that_comes_before_its_413_does_not_count_as_a_head(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest is here when the response ends, and is not yet passed on."""
+    rest = [b"x" * 30_000, b"x" * 70_000, b"x"]  # a handler that has read the first byte waits for more
+    size = sum(map(len, rest))
+    pass_on, loop = web.RequestHandler.data_received, asyncio.get_running_loop()
+
+    def passed_on(protocol: web.RequestHandler, data: bytes) -> None:
+        assert isinstance(protocol.transport, connection.AdminConnection)
+        if data and rest:  # comes in the turn of the loop in which the handler reads `data`
+            loop.call_soon(protocol.transport.data_received, rest.pop())
+        pass_on(protocol, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(web.RequestHandler, "data_received", passed_on)
+        peer = await admin.peer()
+        more = f"Content-Length: {size}\r\n"
+        peer.send(admin.request("/services/baremetal/ceiling", method="PUT", more=more))
+        assert (await peer.response())[0] == 413
+        assert await peer.closed()
+    assert not rest
+    assert (await admin.counts())["head_too_large"] == 0
+
+
 async def test_R_B7_a_body_that_does_not_come_in_time_closes_the_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
