@@ -189,6 +189,7 @@ def test_an_answer_in_the_store_is_read_strictly() -> None:
     assert read_sight(text, "other", 7, XY) is None
     for damaged in ("", "12", "{", "[]", '{"answers": 3}', text.replace("1.5", "spam")):
         assert read_sight(damaged, "toy", 7, XY) is None
+    assert read_sight(text.replace("evidence", "x"), "toy", 7, XY) == sight._replace(evidence=None)
     for damaged in (text.replace("[4,", '["4",'), text.replace(",1]", "]"), text.replace('"lost":0,', "")):
         assert read_sight(damaged, "toy", 7, XY) == sight._replace(evidence=None)
     assert json.loads(text)["beat"] == 3

@@ -213,7 +213,7 @@ def read_sight(text: str, service: str, question: int, scheme: Scheme) -> Sight 
                 "unanswered": [*unanswered],
                 "unprobed": [*unprobed],
                 "idle": [*idle],
-                "evidence": evidence,
+                **more,
             } if asked >= question:
                 return Sight(
                     phase,
@@ -221,7 +221,7 @@ def read_sight(text: str, service: str, question: int, scheme: Scheme) -> Sight 
                     frozenset(map(str, unanswered)),
                     frozenset(map(str, unprobed)),
                     frozenset(map(str, idle)),
-                    _read_evidence(evidence),
+                    _read_evidence(more.get("evidence")),
                 )
             case _:
                 return None
