@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -395,11 +396,46 @@ async def test_a_member_that_is_enabled_while_its_command_runs_is_named(bed: Bed
     assert "warning: api-1 was enabled meanwhile; a gateway without `state` forgets drains" in err
 
 
-async def test_what_is_expected_is_a_version_before_anything_is_drained(bed: Bed) -> None:
-    code, _, err = await bed.roll("--expect", "spam")
+async def test_a_member_that_is_renamed_while_its_command_runs_is_not_said_to_serve(bed: Bed) -> None:
+    file = bed.folder / "gateway.yaml"
+
+    async def rename(name: str) -> None:
+        file.write_text(file.read_text().replace(f"name: {name},", f"name: new-{name},"))
+        await bed.call("reload", "--admin", bed.gateway.admin_url)
+
+    bed.installer.called = rename
+    code, _, err = await bed.roll()
+
+    assert code == 1
+    assert "has no backend 'api-1'; it has: new-api-1, api-2, api-3" in err
+    assert "api-1 is not configured now; finished: none" in err
+
+
+async def test_what_is_drained_is_said_when_nobody_reads_the_output_any_more(bed: Bed) -> None:
+    """As with `roll | grep -m 1 drain`."""
+    os.mkfifo(bed.folder / "output")
+    reader = os.open(bed.folder / "output", os.O_RDONLY | os.O_NONBLOCK)
+
+    async def stop_reading(name: str) -> None:
+        os.close(reader)
+
+    bed.installer.called = stop_reading
+    where = ("--admin", bed.gateway.admin_url, "--journal", str(bed.folder / "journal.json"))
+    within = ("sh", "-c", 'exec "$@" >"$0"', str(bed.folder / "output"))
+    ended = await finish(
+        await start("roll", "baremetal", *where, "--exec", bed.installer.command, within=within)
+    )
+
+    assert ended.code == 1
+    assert "api-1 failed: [Errno 32] Broken pipe\nskewgate: api-1 stays drained" in ended.err
+
+
+@pytest.mark.parametrize("text", ["spam", ""])
+async def test_what_is_expected_is_a_version_before_anything_is_drained(bed: Bed, text: str) -> None:
+    code, _, err = await bed.roll("--expect", text)
 
     assert code == 2
-    assert "'spam' is not a version" in err
+    assert f"{text!r} is not a version" in err
     assert bed.installer.calls == []
 
 

@@ -123,7 +123,7 @@ def roll(
                 signal.signal(number, signal.default_int_handler)  # a stop in order, as by Ctrl-C
     if service not in admin.status()["services"]:  # without a retry: there may be no gateway
         usage_error(f"there is no service {service!r}")
-    if expect := options["expect"]:
+    if (expect := options["expect"]) is not None:
         try:
             until_holds(admin, service, [("offer", expect)], 0)
         except MistakeError as mistake:
@@ -190,7 +190,7 @@ class _Roll:
             self._passes()
             self._refresh()
             progress.complete = not progress.skipped
-        except (AdminError, KeyboardInterrupt) as problem:
+        except (AdminError, KeyboardInterrupt, OSError) as problem:  # its output may be a full disk or closed
             self._advise(self.member, str(problem) or "interrupted")
             return 1
         finally:
@@ -260,8 +260,8 @@ class _Roll:
         """Print what has failed, and what to do."""
         _print_error(f"{name or 'roll'} failed: {problem}")
         if name:
-            is_drained = self.service["backends"].get(name, {}).get("drained")
-            stays = "stays drained" if is_drained else "is in service"
+            found = self.service["backends"].get(name, {"drained": None})["drained"]
+            stays = {None: "is not configured now", True: "stays drained", False: "is in service"}[found]
             _print_error(f"{name} {stays}; finished: {', '.join(self.progress.finished) or 'none'}")
         _print_error("next: mend the cause, and run the same command again: it goes on there")
         if new := ", ".join(self.progress.members(UPGRADED, FAILED)):
