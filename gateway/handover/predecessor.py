@@ -263,6 +263,7 @@ class HandoverServer:
             finally:
                 self._under_way = None
         if served:
+            self._identity = None  # not to be removed: the new gateway puts its own there at any moment
             self.stop_listening()
             log.info("process %d serves now; this one finishes its requests in flight and ends", new.pid)
             owner.handed_over(new.pid)

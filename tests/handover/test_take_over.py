@@ -291,6 +291,37 @@ async def test_a_second_one_is_refused(house: House) -> None:
     first.close()
 
 
+async def test_the_socket_of_a_successor_stays(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes after the old gateway has looked whose socket is there: two processes do both at once."""
+    await house.start(house.write())
+    new = await OtherRelease.at(house.path)
+    new.say(TAKE_OVER)
+    await new.hear_descriptors(len((await new.hear())["sockets"]))
+    new.say({"kind": "ready"})
+    await new.hear()
+    look = Path.lstat
+    with socket.socket(socket.AF_UNIX) as own:
+        beside = house.path.with_name("new")
+        own.bind(str(beside))
+        own.listen()
+
+        def looked(path: Path) -> os.stat_result:
+            found = look(path)
+            if path == house.path and beside.exists():
+                beside.replace(path)
+            return found
+
+        monkeypatch.setattr(Path, "lstat", looked)
+        new.say({"kind": "serving"})
+        await house.one_ended()
+        assert await new.gone()
+
+        if beside.exists():
+            beside.replace(house.path)
+        (await OtherRelease.at(house.path)).close()
+    new.close()
+
+
 @pytest.mark.parametrize("left", ["nothing", "a socket"])
 async def test_there_may_be_nobody(house: House, left: str) -> None:
     if left == "a socket":
