@@ -21,7 +21,6 @@ LIBRARIES: Final = (
     "dnspython",
     "httptools",
     "multidict",
-    "prometheus_client",
     "PyYAML",
     "uvloop",
 )
