@@ -5,8 +5,9 @@
     MAINPID      another process has taken over, and notifies from now on
     WATCHDOG     the event loop runs, twice in each interval that the manager allows
 
-Without NOTIFY_SOCKET nothing is sent. It never blocks and never raises: if the socket is full, the newest
-state of each kind is sent with the next tick. This module decides nothing about the gateway.
+Without NOTIFY_SOCKET nothing is sent. It never raises, and blocks only at the end, for MAINPID. If the socket
+is full, the newest state of each kind is sent with the next tick. This module decides nothing about the
+gateway.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
+from struct import Struct
 from time import CLOCK_MONOTONIC, clock_gettime_ns
 from typing import Final, final
 
@@ -27,6 +29,8 @@ INTERVAL: Final = 5.0
 """Seconds between two messages to the service manager, unless its watchdog wants more of them."""
 MAX_STATUS: Final = 500
 """Maximum characters of the status line for the service manager."""
+LAST_TIME: Final = Struct("@ll").pack(10, 0)
+"""The timeval for which, at most, the end waits until the service manager takes the last message."""
 DRAIN_SLACK: Final = 5.0
 """Seconds that the process may need after a drain, for the last state and the last log lines."""
 
@@ -94,7 +98,7 @@ class ServiceManager:
 
     def stopping(self, drain: float) -> None:
         """Notify the service manager that this process ends within `drain` seconds and a few more."""
-        if self._socket is None:
+        if self._socket is None or "MAINPID" in self._unsent:
             return
         self._ready = False
         self._unsent.clear()
@@ -104,15 +108,19 @@ class ServiceManager:
 
     def hand_over(self, pid: int) -> None:
         """Notify the service manager that process `pid` has taken over, and stop notifying it."""
-        if self._socket is None:
-            return
+        self._ready = False
         self._unsent.clear()
         self._send({"MAINPID": str(pid)})
-        self.close()
 
     def close(self) -> None:
-        """Stop notifying the service manager, and close the socket to it."""
+        """Stop notifying the service manager, and close the socket to it. Waits until it knows the process
+        that has taken over: with the end of its main process it would end that one, too."""
         self._timer.cancel()
+        if self._socket is not None and "MAINPID" in self._unsent:
+            # Not Python's own timeout: poll(2) does not know whether there is room at the other end.
+            self._socket.settimeout(None)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, LAST_TIME)
+            self._send({})
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -121,8 +129,8 @@ class ServiceManager:
         lines = {"WATCHDOG": "1"} if self._watched else {}
         if self._ready and not self._reloading:
             lines |= self._news()
-        self._send(lines)
         self._timer.set(self.interval, self._tick)
+        self._send(lines)
 
     def _news(self) -> dict[str, str]:
         """The status line for the service manager, if it has changed since it was sent."""
@@ -149,6 +157,8 @@ class ServiceManager:
                 self._failed = True
         else:
             self._failed = False
+            if "MAINPID" in wanted:
+                self.close()
 
 
 def _watchdog(environ: Mapping[str, str], pid: int) -> float:

@@ -8,6 +8,7 @@ import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -43,15 +44,24 @@ class Manager:
             pass
         return message
 
+    def read_until(self, name: str) -> Message:
+        """The next message that has `name`, in a thread."""
+        self._socket.settimeout(TIMEOUT)
+        while name not in (message := self._read()):
+            pass
+        return message
+
     def waiting(self) -> list[Message]:
         """All that was sent up to now."""
         found = []
         try:
             while True:
-                data = self._socket.recv(4096)
-                found.append(dict(line.split("=", 1) for line in data.decode().split("\n")))
+                found.append(self._read())
         except BlockingIOError:
             return found
+
+    def _read(self) -> Message:
+        return dict(line.split("=", 1) for line in self._socket.recv(4096).decode().split("\n"))
 
     def close(self) -> None:
         self._socket.close()
@@ -197,6 +207,41 @@ async def test_what_was_not_taken_is_sent_with_the_next_tick(tmp_path: Path) -> 
             message = await manager.next()
 
     assert (message["READY"], message["STATUS"]) == ("1", "fine")
+
+
+def fill(subject: ServiceManager) -> None:
+    """Send messages until the kernel takes no more."""
+    subject.ready(lambda: "fine")
+    for _ in range(1000):
+        subject.reloading(Moment.BEGIN)
+        subject.reloading(Moment.END)
+
+
+async def test_who_has_taken_over_is_told_once_there_is_room(tmp_path: Path) -> None:
+    """And nothing after it: this process is not the main one any more."""
+    with listening(str(tmp_path / "notify")) as manager:
+        async with telling(NOTIFY_SOCKET=manager.address, WATCHDOG_USEC="20000", WATCHDOG_PID="7") as subject:
+            fill(subject)
+            subject.hand_over(8)
+            subject.stopping(1.0)
+            assert not any("MAINPID" in message for message in manager.waiting())
+            message = await manager.until("MAINPID")
+            subject.stopping(1.0)
+            assert manager.waiting() == []
+
+    assert (message["MAINPID"], message.keys() & {"READY", "STOPPING"}) == ("8", set())
+
+
+async def test_the_end_waits_until_the_manager_knows_who_has_taken_over(tmp_path: Path) -> None:
+    """Else the manager would see its main process end, and end the new one with it."""
+    with listening(str(tmp_path / "notify")) as manager, ThreadPoolExecutor(1) as other:
+        async with telling(NOTIFY_SOCKET=manager.address) as subject:
+            fill(subject)
+            subject.hand_over(8)
+            found = other.submit(manager.read_until, "MAINPID")
+            subject.close()
+
+        assert found.result()["MAINPID"] == "8"
 
 
 async def test_the_status_is_one_printable_line(tmp_path: Path) -> None:
