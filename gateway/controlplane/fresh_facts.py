@@ -61,7 +61,7 @@ class FreshFacts:
         self._recounts: dict[str, asyncio.Task[None] | None] = {}
         """Drained members, by key, each with the task that waits until all workers know of the drain and have
         counted anew; None: they have. Counts from before may lack a request that was sent until then."""
-        self._id = uuid4().hex[:8]
+        self._id = uuid4().hex[:8] if replication is None else replication.id
         snapshot_holder.subscribe(self._on_change)
         if replication is not None:
             replication.facts = self

@@ -161,7 +161,7 @@ async def test_evidence_about_a_member_is_of_every_replica_and_its_trouble_says_
     def sights(service: str, question: int) -> dict[str, Any]:
         return {"b2": Sight("mixed", {}, nothing, nothing, nothing, told[min(len(asked), 2) - 1])}
 
-    others = cast(Replication, SimpleNamespace(request_probes=request_probes, sights=sights))
+    others = cast(Replication, SimpleNamespace(id="a1", request_probes=request_probes, sights=sights))
     prober = SimpleNamespace(
         probe_now=lambda *_, **__: 1.0, has_ended=lambda *_: True, has_answered=lambda *_: True
     )
@@ -177,6 +177,7 @@ async def test_evidence_about_a_member_is_of_every_replica_and_its_trouble_says_
         False,
         ["gw-2: it has not said yet what it has counted of api-1"],
     )
+    assert late["status"]["evidence"].keys() == {"a1", "b2"}  # as every replica calls them
     own, other = late["status"]["evidence"].values()
     assert own == {"member": "api-1", "trouble": "", "lost": 0, "by_version": {"1.31": [3, 3, 0, 0]}}
     assert other == told[1]._asdict() | {"trouble": "gw-2: ejected: no_reply"}

@@ -16,6 +16,7 @@ import pytest
 from aiohttp import web
 
 from gateway.assembly import Gateway
+from gateway.cli import wait
 from gateway.cli.roll import command
 from gateway.cli.roll.gate import GateResult, judge
 from gateway.cli.roll.progress import Progress, report_lines
@@ -479,6 +480,27 @@ async def test_a_member_that_goes_down_while_it_is_judged_ends_the_upgrade(
     assert code == 1
     assert "api-1 failed: gate: down: no connection to" in err
     assert "api-1 stays drained; finished: none" in err
+
+
+async def test_what_a_replica_that_comes_back_has_lost_before_is_not_lost_by_the_upgrade(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def until_holds(*arguments: Any, **options: Any) -> tuple[Any, Any]:
+        state, waits_for = wait.until_holds(*arguments, **options)
+        if state is not None and "evidence" in state:
+            asked.append(state)
+            state["agreement"] = {"replicas": [{"id": "b2"}]}
+            (own,) = state["evidence"].values()
+            state["evidence"] |= {"b2": own | {"lost": 5}} if len(asked) > 1 else {}
+        return state, waits_for
+
+    monkeypatch.setattr(command, "until_holds", until_holds)
+    code, out, _ = await bed.roll()
+
+    assert code == 0
+    assert "3 members upgraded, 0 requests lost" in out
 
 
 async def test_a_member_that_does_not_serve_what_is_expected_stays_drained(bed: Bed) -> None:

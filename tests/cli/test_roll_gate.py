@@ -52,6 +52,12 @@ def test_a_replica_that_was_away_since_another_member_was_judged_adds_what_it_lo
     assert since({"x": before}, {"x": after}) == Counts(1, {})
 
 
+def test_what_a_replica_counted_while_it_was_away_is_not_of_this_upgrade() -> None:
+    after = told("a", 5, v1=[9, 9, 9, 9])
+
+    assert since({"x": None}, {"x": after}) == since({}, {"x": None}) == Counts(0, {})
+
+
 def backend(highest: str, *, drained: bool = False) -> dict[str, object]:
     return {"url": "http://x", "min": "1.1", "max": highest, "drained": drained}
 

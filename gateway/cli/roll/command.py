@@ -161,7 +161,7 @@ class _Roll:
     service: dict[str, Any] = field(default_factory=dict)
     """The service in the status that was read last."""
     evidence: dict[str, Any] = field(default_factory=dict)
-    """What the process of each replica has counted to judge a member, as it was last told."""
+    """What the process of each replica has counted to judge a member, as it was last told; None: not yet."""
     member: str = ""
     """Member that is upgraded now."""
 
@@ -345,7 +345,9 @@ class _Roll:
         if state is None:
             raise AdminError("; ".join(waits_for))
         self._read(state)
-        self.evidence |= state.get("evidence", {})  # those of a process that has ended stay
+        known = dict.fromkeys(each["id"] for each in (state.get("agreement") or {}).get("replicas", ()))
+        # Those of a process that has ended stay.
+        self.evidence = known | self.evidence | state.get("evidence", {})
         return state
 
     def _usage(self) -> tuple[Sequence[dict[str, Any]], str]:

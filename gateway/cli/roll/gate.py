@@ -7,8 +7,9 @@ from typing import Any, NamedTuple, TypeAlias, final
 
 from gateway.runtime.terminal import counted
 
-Evidence: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""What the process of each replica has counted since its start (`evidence` in an answer to `wait`)."""
+Evidence: TypeAlias = Mapping[str, Mapping[str, Any] | None]
+"""What the process of each replica has counted since its start (`evidence` in an answer to `wait`); None: it
+has not told yet."""
 
 
 @final
@@ -41,10 +42,13 @@ class Counts(NamedTuple):
 
 
 def since(before: Evidence, after: Evidence) -> Counts:
-    """Requests between two readings. A process that has started meanwhile has counted from 0."""
+    """Requests between two readings. A process that has started meanwhile has counted from 0; one that was
+    away has counted before, too, so what it tells is left out."""
     lost, by_version = 0, dict[str, list[int]]()
     for process, found in after.items():
-        earlier = before.get(process, {"member": found["member"], "lost": 0, "by_version": {}})
+        earlier = before.get(process, {"member": found and found["member"], "lost": 0, "by_version": {}})
+        if earlier is None or found is None:
+            continue
         lost += found["lost"] - earlier["lost"]
         if earlier["member"] != found["member"]:
             continue  # its replica was away, and has told only of another member before
