@@ -503,6 +503,23 @@ async def test_what_a_replica_that_comes_back_has_lost_before_is_not_lost_by_the
     assert "3 members upgraded, 0 requests lost" in out
 
 
+async def test_a_second_interrupt_ends_the_wait_for_counts_and_the_journal_has_the_step(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def until_holds(*arguments: Any, **options: Any) -> tuple[Any, Any]:
+        if bed.installer.calls:
+            raise KeyboardInterrupt
+        return wait.until_holds(*arguments, **options)
+
+    monkeypatch.setattr(command, "until_holds", until_holds)
+    code, _, err = await bed.roll()
+
+    assert code == 1
+    assert "api-1 failed: interrupted skewgate: api-1 stays drained" in err.replace("\n", " ")
+    assert "the new one may be on api-1" in err
+    assert [(step["member"], step["result"]) for step in bed.journal()["steps"]] == [("api-1", "failed")]
+
+
 async def test_a_member_that_does_not_serve_what_is_expected_stays_drained(bed: Bed) -> None:
     bed.installer.release = OLD
     code, _, err = await bed.roll("--expect", NEW.text, "--timeout", "4s")

@@ -303,27 +303,29 @@ class _Roll:
             raise
         finally:
             counts: Counts | None = None
-            with suppress(AdminError):
-                self._refresh()
-                self.timeout = self.timeout or LAST
-                self._wait(name, "evidence")
-                counts = since(before, self.evidence)
-            offer, backend = self.service["offer"], self.service["backends"].get(name, {})
-            step = {
-                "pass": progress.passes + 1,
-                "member": name,
-                "before": member.range,
-                "after": span(backend.get("min"), backend.get("max"), "no version"),
-                "seconds": round(time.monotonic() - began),
-                "result": result,
-                "gate": judged.text if counts is not None else f"{judged.text}, lost: unknown",
-                "offer": span(offer["min"], offer["max"]),
-                "held": f"{offer['held_rule'] or ''} {', '.join(offer['held_by'])}".strip(),
-                "lost": counts.lost if counts else 0,
-                "ended": strftime("%H:%M:%S", gmtime()),
-            }
-            progress.steps.append(step)
-            progress.write(self.path)
+            try:
+                with suppress(AdminError):
+                    self._refresh()
+                    self.timeout = self.timeout or LAST
+                    self._wait(name, "evidence")
+                    counts = since(before, self.evidence)
+            finally:  # also if somebody does not wait for that
+                offer, backend = self.service["offer"], self.service["backends"].get(name, {})
+                step = {
+                    "pass": progress.passes + 1,
+                    "member": name,
+                    "before": member.range,
+                    "after": span(backend.get("min"), backend.get("max"), "no version"),
+                    "seconds": round(time.monotonic() - began),
+                    "result": result,
+                    "gate": judged.text if counts is not None else f"{judged.text}, lost: unknown",
+                    "offer": span(offer["min"], offer["max"]),
+                    "held": f"{offer['held_rule'] or ''} {', '.join(offer['held_by'])}".strip(),
+                    "lost": counts.lost if counts else 0,
+                    "ended": strftime("%H:%M:%S", gmtime()),
+                }
+                progress.steps.append(step)
+                progress.write(self.path)
 
     def _gate(self, name: str) -> GateResult:
         """Judge a member by what all replicas count from now on."""
