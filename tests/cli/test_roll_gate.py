@@ -58,6 +58,12 @@ def test_what_a_replica_counted_while_it_was_away_is_not_of_this_upgrade() -> No
     assert since({"x": None}, {"x": after}) == since({}, {"x": None}) == Counts(0, {})
 
 
+def test_another_member_that_is_removed_meanwhile_does_not_make_the_others_better_than_perfect() -> None:
+    before, after = told("a", 0, v1=[0, 0, 1000, 90]), told("a", 0, v1=[200, 0, 1300, 0])
+
+    assert judge(since({"x": before}, {"x": after}), LIMITS).text == "200 requests, 0.0 % 5xx, others 0.0 %"
+
+
 def backend(highest: str, *, drained: bool = False) -> dict[str, object]:
     return {"url": "http://x", "min": "1.1", "max": highest, "drained": drained}
 

@@ -55,7 +55,8 @@ def since(before: Evidence, after: Evidence) -> Counts:
         for version, numbers in found["by_version"].items():
             less = earlier["by_version"].get(version, [0] * 4)
             total = by_version.get(version, [0] * 4)
-            by_version[version] = [a + b - c for a, b, c in zip(total, numbers, less, strict=True)]
+            # The counts of a backend that was removed meanwhile are gone, and may not be taken off.
+            by_version[version] = [a + max(0, b - c) for a, b, c in zip(total, numbers, less, strict=True)]
     return Counts(lost, by_version)
 
 
