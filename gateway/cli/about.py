@@ -21,6 +21,7 @@ LIBRARIES: Final = (
     "dnspython",
     "httptools",
     "multidict",
+    "prometheus_client",
     "PyYAML",
     "uvloop",
 )

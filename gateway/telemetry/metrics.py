@@ -3,7 +3,8 @@
     RequestRecord -> Metrics.record -> Counters -> Collector (names, labels) -> exposition (text) -> /metrics
 
 The hot path costs a few dict operations: it formats nothing and looks nothing up in a registry. Whatever can
-be read from the current snapshot is read at a scrape.
+be read from the current snapshot is read at a scrape. There is no registry: the library's global one is
+shared with whatever else is imported.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from gateway.core.fleet.offer import Offer
 from gateway.core.fleet.snapshot import Snapshot, SnapshotSource
 from gateway.telemetry.collector import Collector
 from gateway.telemetry.counters import UNROUTED, Counted, Counters, OwnerCounters, ServiceCounters
-from gateway.telemetry.exposition import form_of, pieces
 from gateway.telemetry.process_stats import ProcessStats, read_stats
 from gateway.telemetry.recent import RequestCounts
 from gateway.telemetry.request_record import RequestRecord
@@ -168,6 +168,8 @@ class Metrics:
 
     def exposition(self, accept: str, stats: ProcessStats | None = None) -> tuple[Iterator[bytes], str]:
         """Returns the body of /metrics in pieces, between which others may run, and its content type."""
+        from gateway.telemetry.exposition import form_of, pieces  # noqa: PLC0415 - not every start is scraped
+
         self._update_series()
         form = form_of(accept)
         now = self._now()._replace(

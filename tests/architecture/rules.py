@@ -17,7 +17,7 @@ DIALECT_NAMES: Final = frozenset({"ironic", "nova", "senlin", "chef", "openstack
 
 IMPURE: Final = frozenset(
     [
-        *("aiohttp", "httptools", "uvloop", "yaml"),
+        *("aiohttp", "httptools", "prometheus_client", "uvloop", "yaml"),
         *("asyncio", "multiprocessing", "select", "selectors", "signal", "socket", "ssl", "subprocess"),
         *("logging", "os", "random", "secrets", "threading", "time"),
     ]

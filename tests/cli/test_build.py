@@ -122,7 +122,7 @@ async def test_without_a_compiler_it_says_so_and_the_gateway_runs_all_the_same(c
     assert built[2].startswith("skewgate: no compiled build: the C compiler `")
     assert "apt-get install gcc libc6-dev python3-dev" in built[2]
     assert version[0] == 0
-    assert "compiled   true\n" not in version[1]
+    assert "compiled           true\n" not in version[1]
 
 
 @pytest.fixture
@@ -154,22 +154,22 @@ def test_run_compiles_the_matcher_when_it_sets_up_and_says_so(checkout: Checkout
         )
         return next(line for line in ended.stdout.splitlines() if line.startswith("matcher")), ended.stderr
 
-    assert version(CC=shutil.which("false") or "false") == ("matcher    false", "")
+    assert version(CC=shutil.which("false") or "false") == ("matcher            false", "")
     if not has_compiler():
         return
     with matcher_source(checkout.root).open("a") as file:
         file.write("\n")
     line, said = version()
-    assert line == "matcher    true"
+    assert line == "matcher            true"
     assert said.startswith("skewgate: compiled the matcher of message heads in ")
     assert (said.count("\n"), str(environment) in said) == (1, True)
     assert version() == (line, "")
-    assert version(SKEWGATE_COMPILED="0") == ("matcher    false", "")
+    assert version(SKEWGATE_COMPILED="0") == ("matcher            false", "")
 
     with matcher_source(checkout.root).open("a") as file:
         file.write("an error\n")
     line, said = version()
-    assert line == "matcher    false"
+    assert line == "matcher            false"
     assert "error" in said
 
 

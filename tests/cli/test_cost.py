@@ -48,13 +48,13 @@ HEAVY_VERBS = [
     ("check", "--fix", "config/skewgate.yaml"),
 ]
 DEAR = (
-    *("aiohttp", "asyncio", "yaml", "cryptography", "gateway.settings"),
+    *("aiohttp", "asyncio", "yaml", "cryptography", "prometheus_client", "gateway.settings"),
     *("http.client", "ssl"),
 )
 """What the light verbs do without."""
 NOT_OF_A_CHECK = (*(each for each in DEAR if each != "yaml"), "encodings.idna")
 """What the health check of a container does without."""
-NOT_OF_SETTINGS = ("aiohttp", "asyncio", "cryptography", "idna", "ssl")
+NOT_OF_SETTINGS = ("aiohttp", "asyncio", "cryptography", "idna", "prometheus_client", "ssl")
 """What reading a configuration does without, where nothing in it needs them."""
 
 

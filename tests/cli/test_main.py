@@ -100,7 +100,7 @@ def test_version_names_the_program_and_its_libraries(capfd: pytest.CaptureFixtur
     assert main(["version", "-o", "json"]) == 0
     found = json.loads(capfd.readouterr().out)
 
-    assert f"skewgate   {__version__}\n" in text
+    assert f"skewgate           {__version__}\n" in text
     assert found["skewgate"] == __version__
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["version"] == __version__

@@ -34,9 +34,10 @@ NOT_FOR_THIS_FILE = (
     *("gateway.controlplane.replication", "gateway.controlplane.stores.etcd"),
     *("gateway.workers.shares", "gateway.workers.supervisor"),
     *("gateway.admin.ui.contents", "gateway.admin.ui.model", "gateway.admin.ui.pages"),
+    "prometheus_client",
 )
 """What a gateway does without that stands alone, has one worker and one service, of the dialect `ironic`, and
-that nobody has looked at yet."""
+that nobody has scraped or looked at yet."""
 
 
 def imported(program: str, *names: str) -> str:

@@ -115,7 +115,7 @@ def test_the_image_holds_no_source_and_no_installer(engine: Engine) -> None:
     assert "skewgate" in listed
     assert not {"source", "tools", "wheel", "pip"} & set(listed)
     version = engine("run", "--rm", "--network", "none", *LIMITS, IMAGE, "version").stdout
-    assert "\ncompiled   true\n" in version
+    assert "\ncompiled           true\n" in version
 
 
 LIMITS: Final = ("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096", "--no-healthcheck")

@@ -124,7 +124,7 @@ def test_the_command_runs_outside_the_checkout(home: Path) -> None:
     assert said.split()[:2] == ["skewgate", __version__]
     assert "uvloop" in said
     for name in ("compiled", "matcher"):
-        assert f"\n{name:<11}{str(is_compiled(home)).lower()}\n" in said
+        assert f"\n{name:<19}{str(is_compiled(home)).lower()}\n" in said
     assert run(program, "schema").stdout == schema
     run(program, "check", home / "share" / "skewgate" / "minimal.yaml")
     place = run(home / "bin" / "python", "-c", "import gateway; print(gateway.__file__)").stdout
