@@ -28,6 +28,7 @@ from gateway.admin.effects import (
     warning_of,
 )
 from gateway.admin.responses import json_response
+from gateway.admin.ui.page_responses import read_query
 from gateway.controlplane.stores.store import StoreError
 from gateway.core.fleet.backend import Member
 from gateway.core.fleet.fleet import Drain, OperatorCommand, Pin, Raise
@@ -144,13 +145,14 @@ class _CommandEndpoints:
     async def raise_floor(self, request: web.Request) -> web.StreamResponse:
         service = request.match_info["service"]
         view_of(self._context, service)
+        query = read_query(request, ("yes",))
         key, text = _parse_body(await request.read())
         if key != "version":
             raise web.HTTPBadRequest(text='the body must be {"version": "1.40"}')
         view = view_of(self._context, service)
         floor = read_ceiling(view.service, key, text)
         reason = above_maximum(view, floor, time())
-        if reason is None and "yes" not in request.query:
+        if reason is None and "yes" not in query:
             reason = refuses_unversioned(view.service, floor)
         if reason is not None:
             raise web.HTTPConflict(text=reason)
@@ -162,9 +164,10 @@ class _CommandEndpoints:
 
     async def set_drained(self, request: web.Request) -> web.StreamResponse:
         await request.read()
-        names, by = request.match_info, printable(request.query.get("by", ""), MAX_QUOTED)
-        drained, served = names["verb"] == "drain", "served" in request.query
-        command = Drain(names["backend"], drained=drained, by=by, served=drained and served)
+        names, drained = request.match_info, request.match_info["verb"] == "drain"
+        query = read_query(request, ("by", "served") if drained else ("by",))
+        by = printable(query.get("by", ""), MAX_QUOTED)
+        command = Drain(names["backend"], drained=drained, by=by, served="served" in query)
         return self._status(await set_drained(self._context, names["service"], command))
 
     def _status(self, result: CommandResult) -> web.StreamResponse:

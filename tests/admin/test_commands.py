@@ -219,6 +219,21 @@ async def test_who_drains_a_backend_is_shown_until_it_is_enabled(admin: StartAdm
     assert await drained_by("enable") == (False, None)
 
 
+@pytest.mark.parametrize(
+    "path, known",
+    [
+        ("backends/api-1/drain?serve", "by, served"),
+        ("backends/api-1/enable?served", "by"),
+    ],
+)
+async def test_a_condition_that_is_misspelt_is_refused(admin: StartAdmin, path: str, known: str) -> None:
+    """It would be a command without its condition."""
+    testbed = await admin(uniform())
+    response = await testbed.send("POST", f"/services/baremetal/{path}")
+    assert (response.status, (await response.json())["error"]) == (400, f"the only parameters are {known}")
+    assert not (await testbed.json("/status"))["services"]["baremetal"]["backends"]["api-1"]["drained"]
+
+
 async def test_a_drain_says_what_it_leaves_unserved(admin: StartAdmin) -> None:
     """It takes nothing off the offer: that is 503 until the backend is back."""
     testbed = await admin(uniform())
