@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
+import gateway
 from gateway.settings import load, read_file
 from gateway.settings.yaml.problem import CODES, Problem
 from tests.settings.dialects import DIALECTS
@@ -371,7 +373,23 @@ def test_every_code_is_explained_and_tried() -> None:
     of_files |= {"ends-soon"}  # tests/settings/test_bridge.py
     of_files |= {"passed"}  # tests/settings/test_pace.py
     of_files |= {"brownout"}  # tests/settings/test_brownouts.py
+    of_files |= {"never-matches"}  # tests/settings/test_clients.py
+    of_files |= {"no-state", "one-endpoint", "password-exposed", "short-forget"}  # test_agreement.py
     assert tried | of_files == CODES.keys()
+
+
+def test_no_other_code_is_reported() -> None:
+    reported: set[str] = set()
+    for file in Path(gateway.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_bytes())):
+            match node:
+                case ast.Call(ast.Attribute(attr="add" | "warn"), [_, ast.Constant(str(text)), _, *_]):
+                    reported |= set() if " " in text else {text}  # with one it is a message
+                case _:
+                    pass
+
+    assert "no-effect" in reported
+    assert reported <= CODES.keys()
 
 
 def test_a_problem_as_people_see_it() -> None:
