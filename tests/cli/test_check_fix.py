@@ -66,6 +66,7 @@ def test_what_it_cannot_mend_stays_and_decides_the_exit_code(
         "ceiling: '1.90'",
         "ceiling: ${CEILING:-1.90}",
         "ceiling: ${CEILING}",
+        "ceiling: !!str 1.90",
     ],
 )
 def test_only_what_is_written_plainly_is_mended(

@@ -118,7 +118,8 @@ class _Reader:
         elif not (node.text or kind.may_be_empty):
             self._findings.bad_value(node, "the value is empty", "remove the key to use its default")
         else:
-            if kind in {VERSION, VERSIONS} and node.plain and _DECIMAL.fullmatch(node.written):
+            is_bare = node.plain and len(node.written) == node.position.width  # no tag is before it
+            if kind in {VERSION, VERSIONS} and is_bare and _DECIMAL.fullmatch(node.written):
                 message = f"other tools read {node.written} as the number {float(node.written)}"
                 self._findings.warn(node, NUMBER, message, f'write "{node.written}"')
             try:
