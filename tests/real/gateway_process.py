@@ -52,9 +52,16 @@ class Gateway:
         text = _configuration(self.port, self.admin_port, backends, offer, service, dialect)
         self.file.write_text(f"state: {folder / 'state.json'}\n{text}" if state else text)
         self._name = name
+        self.verb: Sequence[str] = ("run",)
         self.process = self._process()
         self._backends = set(backends)
         self._service = service
+
+    def configure(self, lines: str, verb: Sequence[str] = ("run",)) -> None:
+        """Add lines to the configuration, and start it by another verb."""
+        self.file.write_text(f"{lines}\n{self.file.read_text()}")
+        self.verb = verb
+        self.process = self._process()
 
     def start(self) -> None:
         """Start it. Return when it is ready and knows what every backend serves."""
@@ -71,7 +78,7 @@ class Gateway:
         self.process.wait_until(self.is_ready, "ready (/readyz 200)")
 
     def _process(self, *more: str) -> Process:
-        command = [sys.executable, "-m", "gateway", "run", "-c", str(self.file), *more]
+        command = [sys.executable, "-m", "gateway", *self.verb, "-c", str(self.file), *more]
         environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONUNBUFFERED": "1"}
         return Process(f"gateway-{self._name}", command, self.file.parent, environment)
 

@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 
 from tests.kit.networks import LOOPBACK, free_port
 from tests.real.message_reader import Head, MessageReader
@@ -81,8 +82,8 @@ class Exchange:
 
     @property
     def was_forwarded(self) -> bool:
-        """True when a gateway forwarded it: such requests have `Via`, probes have not."""
-        return self.request.get("Via") is not None
+        """True when a gateway forwarded it (`Via`), or HAProxy (`X-Forwarded-For`): probes have neither."""
+        return any(self.request.get(name) is not None for name in ("Via", "X-Forwarded-For"))
 
     def __str__(self) -> str:
         versions = self.requested or "no version"
@@ -93,11 +94,12 @@ class Exchange:
 
 
 class Recorder:
-    """A relay from its own port to `target`, a port of loopback. Use it as a context manager."""
+    """A relay from its own port to `target`, a port of loopback. Use it as a context manager. With other
+    `targets`, connections go to each in turn."""
 
     def __init__(self, name: str, target: int) -> None:
         self.name = name
-        self.target = target
+        self.targets = cycle([target])
         self.port = free_port()
         self._lock = threading.Lock()
         self._exchanges: list[Exchange] = []
@@ -174,7 +176,7 @@ class Recorder:
             except OSError:
                 return
             try:
-                server = socket.create_connection((LOOPBACK, self.target), timeout=10)
+                server = socket.create_connection((LOOPBACK, next(self.targets)), timeout=10)
             except OSError:
                 client.close()
                 continue
