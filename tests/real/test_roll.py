@@ -164,11 +164,12 @@ def three_replicas(testbed: Testbed, folder: Path) -> Iterator[Callable[[], bool
     command = ["etcd", "--data-dir", str(folder / "etcd"), "--name", "one"]
     command += ["--listen-client-urls", client, "--advertise-client-urls", client]
     command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
-    command += ["--initial-cluster", f"one={peer}"]
+    command += ["--initial-cluster", f"one={peer}", "--unsafe-no-fsync"]
     urls = {name: recorder.url for name, recorder in testbed.recorders.items()}
     others = [Gateway(f"{number}", folder / f"replica-{number}", urls, POLICY) for number in (2, 3)]
     for each in (testbed.gateway, *others):
-        each.configure(f"agreement: {{etcd: {{endpoints: [{client}]}}, cluster: c}}")
+        # A machine that stands still for less than that detaches nobody.
+        each.configure(f"agreement: {{etcd: {{endpoints: [{client}]}}, cluster: c, ttl: 5s}}")
     testbed.front.targets = cycle([testbed.gateway.port, *(each.port for each in others)])
     with ExitStack() as stack:
         for process in (Process("etcd", command, folder), *(each.process for each in others)):
@@ -231,6 +232,8 @@ def upgrade(
                 for release, window in zip((FROM, TO_PINNED), installer.without_conductor, strict=True)
                 for status, text in ((500, NO_CONDUCTOR), (500, CONDUCTOR_ENDED), (400, LOCK_CLEARED))
             ),
+            # With SQLite on a busy machine, Ironic may release a lock twice (its `sqlite_retries`).
+            *(Excuse(release, WRITES, LOCK_CLEARED, status=400) for release in (TO_PINNED, TO)),
         ]
         ranges = [(IRONIC.default_version, FROM.top), (IRONIC.default_version, TO.top)]
         ledger = judge(clients.calls, testbed.seen(), run.arrivals(), run.windows, excuses, ranges)
