@@ -23,11 +23,19 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, Literal, TypeAlias, final
 
-from tests.kit.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, Message, request
+from tests.kit.messages import VERSION_FIELD, request
 from tests.kit.status import number
-from tests.load.connection import HOST, Connection, client_context, framed
+from tests.load.connection import (
+    HOST,
+    Connection,
+    Response,
+    client_context,
+    fault_of,
+    framed,
+    record_of,
+)
 from tests.load.records import LATEST, RecordFile, Request
-from tests.load.workload import ANSWERED, DIGEST, IMAGE, NODES, SLOW, V1, digest, pieces, target
+from tests.load.workload import DIGEST, IMAGE, NODES, SLOW, V1, digest, pieces, target
 
 PINNED: Final = "1.58"
 OWN_NEWEST: Final = "1.115"
@@ -158,53 +166,19 @@ class Client:
         head = request(method, target(path, ident), *lines, host=self._host)
         began = monotonic()
         message, fault = await self._connection.exchange(method, head, body)
-        ended = monotonic()
         if message is not None:
-            fault = _fault_of(message, method, path, ident)
-        record = Request(
-            ident,
-            self._kind.name,
-            method,
-            requested,
-            began,
-            ended,
-            status=message.status if message else 0,
-            served=_fields_text(message, VERSION_FIELD),
-            lowest=_fields_text(message, MIN_FIELD),
-            highest=_fields_text(message, MAX_FIELD),
-            fault=fault,
+            download = b"".join(pieces(ident)) if (method, path) == ("GET", IMAGE) else b""
+            reply = {"received": digest(b"".join(pieces(ident)))} if image else None
+            created = {"name": ident} if (method, path) == ("POST", NODES) else None
+            fault = fault_of(message, download, reply or created)
+        record = record_of(
+            *(ident, self._kind.name, method, requested, began, Response(message, fault)),
             streamed=bool(image),
-            answered=_fields_text(message, ANSWERED),
             established=self._connection.established,
             evicted=self._connection.evicted,
         )
         self._records.append(record)
         return record
-
-
-def _fields_text(response: Message | None, name: str) -> str:
-    """The value of a field. Several values are joined, so that the result is not a version."""
-    return "|".join(response.every(name)) if response else ""
-
-
-def _fault_of(response: Message, method: str, path: str, ident: str) -> str:
-    """What is wrong with the body of a successful response; empty: nothing."""
-    if response.status not in (200, 201):
-        return ""
-    image = b"".join(pieces(ident)) if path == IMAGE else b""
-    if path == IMAGE and method == "GET":
-        if response.body == image and response.every(DIGEST) == [digest(image)]:
-            return ""
-        return f"{len(response.body)} bytes came, which are not the {len(image)} bytes of this image"
-    try:
-        found = json.loads(response.body)
-    except ValueError:
-        return "the body is incomplete or malformed"
-    if path == NODES and method == "POST" and found != {"name": ident}:
-        return f"the created node is not the requested one: {found}"
-    if path == IMAGE and found != {"received": digest(image)}:
-        return f"the backend received another body: {found}"
-    return ""
 
 
 async def run(port: int, path: Path, slowness: float = 1.0, ca: str = "") -> int:

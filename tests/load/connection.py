@@ -13,14 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias, final
+from time import monotonic
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from tests.kit.certificates import Authority
-from tests.kit.messages import Message, chunked, read_message
-from tests.load.workload import BETWEEN
+from tests.kit.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, Message, chunked, read_message
+from tests.load.records import Request
+from tests.load.workload import ANSWERED, BETWEEN, DIGEST, digest
 
 HOST: Final = "127.0.0.1"
 
@@ -113,6 +116,43 @@ class Connection:
                 response.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await response
+
+
+def record_of(
+    ident: str, kind: str, method: str, requested: str, began: float, response: Response, **more: Any
+) -> Request:
+    """The record of a request that has just ended. Several values of a field are joined, so that the result
+    is not a version. `more`: further fields of the record."""
+
+    def text(name: str) -> str:
+        return "|".join(response.message.every(name)) if response.message else ""
+
+    return Request(
+        *(ident, kind, method, requested, began, monotonic()),
+        status=response.message.status if response.message else 0,
+        served=text(VERSION_FIELD),
+        lowest=text(MIN_FIELD),
+        highest=text(MAX_FIELD),
+        fault=response.reason,
+        answered=text(ANSWERED),
+        **more,
+    )
+
+
+def fault_of(message: Message, body: bytes = b"", reply: object = None) -> str:
+    """What is wrong with the body of a successful response; empty: nothing. It must be `body` and its digest,
+    or else JSON, which is `reply` if that is given."""
+    if message.status not in (200, 201):
+        return ""
+    if body:
+        if message.body == body and message.every(DIGEST) == [digest(body)]:
+            return ""
+        return f"{len(message.body)} bytes came, which are not the {len(body)} bytes of this body"
+    try:
+        found = json.loads(message.body)
+    except ValueError:
+        return "the body is incomplete or malformed"
+    return "" if reply in (None, found) else f"{found} came, and {reply} was due"
 
 
 READ: Final = 64 * 1024

@@ -25,7 +25,7 @@ from tests.load.connection import Files, write_files
 from tests.load.fleet import NAMES, Backend
 from tests.load.frozen_reader import PipedProcess
 from tests.load.names import Names
-from tests.load.namespace import FAR_HOST, FarNetwork
+from tests.load.namespace import FarNetwork
 from tests.load.records import Delay, Execution, How, Outage, Serving, Span
 from tests.load.schedule import Fault
 from tests.load.testbed import Testbed
@@ -102,29 +102,6 @@ def _configuration(port: int, tls: Files | None) -> str:
     return CONFIGURATION.replace("{listen}", listen) + others
 
 
-class FaultBackend(Backend):
-    """One API server, near or in the far network, under a name of `ZONE`."""
-
-    def __init__(self, name: str, folder: Path, far: FarNetwork | None, tls: Files | None) -> None:
-        super().__init__(name, folder)
-        self._far = far
-        self._tls = tls
-
-    @property
-    def host(self) -> str:
-        return LOOPBACK if self._far is None else FAR_HOST
-
-    @property
-    def url(self) -> str:
-        return f"{'http' if self._tls is None else 'https'}://{self.name}.{ZONE}:{self.port}"
-
-    def _command(self) -> list[str]:
-        arguments = (self.name, self.host, self.port, self.highest.partition(".")[2], self._records)
-        pair = () if self._tls is None else (self._tls.certificate, self._tls.key)
-        command = [sys.executable, "-m", "tests.load.backend", "--faults", *map(str, (*arguments, *pair))]
-        return command if self._far is None else self._far.inside(*command)
-
-
 @dataclass
 class FaultRecord:
     """What happened in a run, beside the requests and the executions. `save` and `load` keep it in a file."""
@@ -157,7 +134,8 @@ class FaultTestbed(Testbed):
         names = (LOOPBACK, *(f"{name}.{ZONE}" for name in NAMES), *OTHER_NAMES)
         self.tls = write_files(folder, *names) if tls else None
         backends = {
-            name: FaultBackend(name, folder, far if name in FAR else None, self.tls) for name in NAMES
+            name: Backend(name, folder, zone=ZONE, far=far if name in FAR else None, tls=self.tls)
+            for name in NAMES
         }
         super().__init__(
             folder,

@@ -15,13 +15,12 @@ goes wrong, the record until then is written.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from time import monotonic
@@ -33,6 +32,7 @@ from tests.load.fault_testbed import CROWD, FAR, FAULT_RECORD, NEAR, OTHER_NAMES
 from tests.load.namespace import FarNetwork, use_loopback, use_resolver
 from tests.load.records import Delay, How, Span
 from tests.load.schedule import COURSES, Act, Course, Fault, Group
+from tests.real.processes import stopped
 
 LOG_EVERY: Final = 0.2
 """Seconds from one log line that the test causes to the next."""
@@ -130,26 +130,6 @@ def parent_stopped(testbed: FaultTestbed, seconds: float, rng: Random) -> None:
     with stopped([testbed.output.pid]):
         time.sleep(seconds)
     assert testbed.worker_pids() == pids, "a worker was replaced because its main process had stood still"
-
-
-@contextmanager
-def stopped(pids: Iterable[int]) -> Iterator[None]:
-    """Inside, these processes of the gateway stand still."""
-    found = list(pids)
-    try:
-        for pid in found:
-            os.kill(pid, signal.SIGSTOP)
-        wait_until(lambda: {*map(state_of, found)} == {"T"}, f"processes {found} stopped")
-        yield
-    finally:
-        for pid in found:
-            with suppress(ProcessLookupError):  # a worker was replaced, which is told elsewhere
-                os.kill(pid, signal.SIGCONT)
-
-
-def state_of(pid: int) -> str:
-    """One letter, as in proc(5)."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
 
 
 @contextmanager

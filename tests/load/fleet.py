@@ -18,6 +18,8 @@ from typing import Final
 
 from gateway.demo.servers import bind_loopback
 from tests.kit.networks import LOOPBACK
+from tests.load.connection import Files
+from tests.load.namespace import FAR_HOST, FarNetwork
 from tests.load.records import Execution, How, Outage, Serving, Span, read_lines
 from tests.real.gateway_process import CHECKOUT
 from tests.real.processes import Process
@@ -33,8 +35,21 @@ AFTERMATH: Final = 0.25
 class Backend:
     """One API server on a port of its own."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        *,
+        zone: str = "",
+        far: FarNetwork | None = None,
+        tls: Files | None = None,
+    ) -> None:
+        """`zone`: the gateway knows it by its name there, not by its address. `far`: the network it is in."""
         self.name = name
+        self.host = LOOPBACK if far is None else FAR_HOST
+        self._known_as = f"{name}.{zone}" if zone else self.host
+        self._far = far
+        self._tls = tls
         self.highest = OLD
         self.outages: list[Outage] = []
         self.serving: list[Serving] = []
@@ -51,7 +66,7 @@ class Backend:
 
     @property
     def url(self) -> str:
-        return f"http://{LOOPBACK}:{self.port}"
+        return f"{'http' if self._tls is None else 'https'}://{self._known_as}:{self.port}"
 
     @property
     def process(self) -> Process:
@@ -66,8 +81,10 @@ class Backend:
         self._process.start()
 
     def _command(self) -> list[str]:
-        arguments = (self.name, self.port, self.highest.partition(".")[2], self._records)
-        return [sys.executable, "-m", "tests.load.backend", *map(str, arguments)]
+        arguments = (self.name, self.host, self.port, self.highest.partition(".")[2], self._records)
+        pair = () if self._tls is None else (self._tls.certificate, self._tls.key)
+        command = [sys.executable, "-m", "tests.load.backend", *map(str, (*arguments, *pair))]
+        return command if self._far is None else self._far.inside(*command)
 
     def mark_serving(self) -> None:
         """From now on, the gateway knows what it serves and may choose it."""

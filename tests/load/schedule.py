@@ -25,64 +25,28 @@ class Kind(NamedTuple):
     longest: float
 
 
+UNEXECUTED: Final = "they may be turned away unexecuted"
+UNSAFE: Final = "unsafe requests sent there before a probe failed: 504, in doubt, at most once"
+SHORT: Final = "it is too short for its replacement"
+NO_PARENT: Final = "no request needs the main process, and it misses no answer of a worker"
+
+
 class Fault(Enum):
     """Every fault. What could be served is all that the judge does not excuse."""
 
-    FROZEN_READER = Kind(
-        "log reader frozen",
-        "everything: a request needs no log",
-        4.0, 5.0,
-    )  # fmt: skip
-    RESOLVER_SILENT = Kind(
-        "resolver gives no answer",
-        "everything: the last good addresses are right",
-        5.0, 6.0,
-    )  # fmt: skip
-    RESOLVER_DENIES = Kind(
-        "resolver denies every name",
-        "everything: the backends still listen there",
-        3.0, 4.0,
-    )  # fmt: skip
-    RESOLVER_PARTLY_SILENT = Kind(
-        "resolver ignores other names",
-        "everything: only the names of another service have no answer",
-        6.0, 7.0,
-    )  # fmt: skip
-    SLOW_PEERS = Kind(
-        "slow peers",
-        "everything, the slow requests too: bytes move all the time",
-        0.0, 0.0,
-    )  # fmt: skip
-    FEW_DESCRIPTORS = Kind(
-        "few descriptors, a crowd",
-        "every request on an established connection; a new connection may be turned away unexecuted",
-        5.0, 6.0,
-    )  # fmt: skip
-    BACKEND_STOPPED = Kind(
-        "a backend stopped (SIGSTOP)",
-        "all but unsafe requests sent to it before a probe failed: 504, in doubt, at most once",
-        3.0, 4.0,
-    )  # fmt: skip
-    GATEWAY_STOPPED = Kind(
-        "the gateway stopped (SIGSTOP)",
-        "everything, later by the time of the stop",
-        0.8, 1.2,
-    )  # fmt: skip
+    FROZEN_READER = Kind("log reader frozen", "everything: a request needs no log", 4.0, 5.0)
+    RESOLVER_SILENT = Kind("resolver gives no answer", "everything: the last addresses are right", 5.0, 6.0)
+    RESOLVER_DENIES = Kind("resolver denies every name", "everything: the backends still listen", 3.0, 4.0)
+    RESOLVER_PARTLY_SILENT = Kind("resolver ignores other names", "everything: nobody needs them", 6.0, 7.0)
+    SLOW_PEERS = Kind("slow peers", "everything, the slow requests too: bytes move all the time", 0.0, 0.0)
+    FEW_DESCRIPTORS = Kind("few descriptors, a crowd", f"all but new connections: {UNEXECUTED}", 5.0, 6.0)
+    BACKEND_STOPPED = Kind("a backend stopped (SIGSTOP)", f"all but {UNSAFE}", 3.0, 4.0)
+    GATEWAY_STOPPED = Kind("the gateway stopped (SIGSTOP)", "everything, later by that time", 0.8, 1.2)
     WORKER_STOPPED = Kind(
-        "one worker stopped (SIGSTOP)",
-        "everything, later by the time of the stop: it is too short for its replacement",
-        0.8, 1.2,
-    )  # fmt: skip
-    PARENT_STOPPED = Kind(
-        "the main process stopped (SIGSTOP)",
-        "everything, at once: no request needs the main process, and it misses no answer of a worker",
-        3.5, 4.5,
-    )  # fmt: skip
-    PARTITION = Kind(
-        "half of the fleet partitioned",
-        "all but unsafe requests sent there before a probe failed: 504, in doubt, at most once",
-        4.0, 5.0,
-    )  # fmt: skip
+        "one worker stopped (SIGSTOP)", f"everything, later by that time: {SHORT}", 0.8, 1.2
+    )
+    PARENT_STOPPED = Kind("the main process stopped (SIGSTOP)", f"everything, at once: {NO_PARENT}", 3.5, 4.5)
+    PARTITION = Kind("half of the fleet partitioned", f"all but {UNSAFE}", 4.0, 5.0)
 
 
 BEGIN: Final = (1.5, 2.5)

@@ -22,12 +22,11 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, NamedTuple
 
-from tests.kit.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, Message, read_message, request
+from tests.kit.messages import VERSION_FIELD, read_message, request
 from tests.load.clients import PINNED
-from tests.load.connection import HOST, TlsLayer, client_context, framed
-from tests.load.records import RecordFile, Request
+from tests.load.connection import HOST, Response, TlsLayer, client_context, fault_of, framed, record_of
+from tests.load.records import RecordFile
 from tests.load.workload import (
-    ANSWERED,
     DIGEST,
     DRIPPED,
     IMAGE,
@@ -65,6 +64,12 @@ class Errand(NamedTuple):
     sends: int = 0
     by_length: bool = True
     drips_head: bool = False
+
+    def body_due(self, ident: str) -> bytes:
+        """The body of the response; empty: it has another one."""
+        if self.path == LARGE:
+            return b"".join(pieces(ident, count=LARGE_PIECES))
+        return b"".join(slow_pieces(ident, rate_of(self.path))) if self.path.startswith(SLOW_IMAGE) else b""
 
 
 ERRANDS: Final = (
@@ -109,18 +114,17 @@ class SlowClient:
 
     async def run(self) -> None:
         errand = self._errand
+        quick = Errand(errand.kind, "GET", NODES)
         began = monotonic()
         receiving = None
         try:
             await asyncio.get_running_loop().sock_connect(self._socket, (HOST, self._port))
             await self._handshake()
             receiving = asyncio.create_task(self._receive())
-            quick = Errand(errand.kind, "GET", NODES)
-            if await self._send(quick, f"{self._name}-quick", established=False):
-                await self._send(errand, f"{self._name}-slow", established=True)
+            if await self._send(quick, f"{self._name}-quick"):
+                await self._send(errand, f"{self._name}-slow")
         except OSError as error:
-            ident = f"{self._name}-quick"
-            self._record(Errand(errand.kind, "GET", NODES), ident, began, None, str(error), established=False)
+            self._record(quick, f"{self._name}-quick", began, Response(None, str(error)))
         finally:
             if receiving is not None:
                 receiving.cancel()
@@ -128,7 +132,7 @@ class SlowClient:
                     await receiving
             self._socket.close()
 
-    async def _send(self, errand: Errand, ident: str, *, established: bool) -> bool:
+    async def _send(self, errand: Errand, ident: str) -> bool:
         """Send one request, and record it. Return whether there was a response."""
         body = slow_pieces(ident, errand.size_of) if errand.size_of else []
         if not body and errand.method == "POST":
@@ -139,18 +143,19 @@ class SlowClient:
             framing, wire = framed(body, by_length=errand.by_length)
             lines += [framing, f"{DIGEST}: {digest(b''.join(body))}"]
         head = request(errand.method, target(errand.path, ident), *lines, host=f"{HOST}:{self._port}")
-        began, message, problem = monotonic(), None, ""
+        began, response = monotonic(), Response(None)
         try:
             self._pace = errand.reads
             with contextlib.suppress(ConnectionError):  # the response may have come before that
                 await self._send_slowly(errand, head, wire)
             await self._wait_until_fast(began if errand.reads else None)
             message = await read_message(self._reader, response_to=errand.method)
-            problem = fault_of(errand, ident, message, b"".join(body))
+            sent = {"received": digest(b"".join(body))} if errand.size_of else None
+            response = Response(message, fault_of(message, errand.body_due(ident), sent))
         except (OSError, asyncio.IncompleteReadError, TimeoutError, AssertionError) as error:
-            problem = f"{type(error).__name__}: {error}{self._reset}"
-        self._record(errand, ident, began, message, problem, established=established)
-        return message is not None
+            response = Response(None, f"{type(error).__name__}: {error}{self._reset}")
+        self._record(errand, ident, began, response)
+        return response.message is not None
 
     async def _send_slowly(self, errand: Errand, head: bytes, body: Sequence[bytes]) -> None:
         """Send the request at the rate of the errand. Stop when a response comes before its end."""
@@ -204,60 +209,16 @@ class SlowClient:
             self._reset = f", {type(error).__name__}"
         self._reader.feed_eof()  # an exception would hide the response that came before it
 
-    def _record(
-        self,
-        errand: Errand,
-        ident: str,
-        began: float,
-        message: Message | None,
-        problem: str,
-        *,
-        established: bool,
-    ) -> None:
-        def text(name: str) -> str:
-            return "|".join(message.every(name)) if message is not None else ""
-
+    def _record(self, errand: Errand, ident: str, began: float, response: Response) -> None:
         self._records.append(
-            Request(
-                ident,
-                errand.kind,
-                errand.method,
-                PINNED,
-                began,
-                monotonic(),
-                status=message.status if message is not None else 0,
-                served=text(VERSION_FIELD),
-                lowest=text(MIN_FIELD),
-                highest=text(MAX_FIELD),
-                fault=problem,
+            record_of(
+                *(ident, errand.kind, errand.method, PINNED, began, response),
                 streamed=bool(errand.size_of),
-                answered=text(ANSWERED),
                 dripped=errand.path == DRIPPED,
-                established=established,
+                established=errand is self._errand,
                 slow=True,
             )
         )
-
-
-def fault_of(errand: Errand, ident: str, message: Message, sent: bytes) -> str:
-    """What is wrong with the body of a successful response; empty: nothing."""
-    if message.status not in (200, 201):
-        return ""
-    if errand.path == LARGE or errand.path.startswith(SLOW_IMAGE):
-        is_large = errand.path == LARGE
-        due = b"".join(
-            pieces(ident, count=LARGE_PIECES) if is_large else slow_pieces(ident, rate_of(errand.path))
-        )
-        if message.body == due and message.every(DIGEST) == [digest(due)]:
-            return ""
-        return f"{len(message.body)} bytes came, which are not the {len(due)} bytes of this body"
-    try:
-        found = json.loads(message.body)
-    except ValueError:
-        return "the body is incomplete or malformed"
-    if errand.size_of and found != {"received": digest(sent)}:
-        return f"the backend received another body: {found}"
-    return ""
 
 
 async def run(port: int, name: str, path: Path, ca: str = "") -> None:

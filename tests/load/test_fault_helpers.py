@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import select
 import socket
 import struct
@@ -21,8 +20,9 @@ from tests.kit.messages import Message, read_message, request, response
 from tests.kit.networks import LOOPBACK
 from tests.kit.status import Offer, Sample
 from tests.kit.waiting import wait_until
-from tests.load import fault_figures
+from tests.load import figures
 from tests.load.backend import PacedReader
+from tests.load.connection import fault_of
 from tests.load.fault_testbed import FaultRecord
 from tests.load.frozen_reader import PipedProcess
 from tests.load.ledger import Ledger
@@ -40,7 +40,7 @@ from tests.load.schedule import (
     paired_schedule,
     schedule,
 )
-from tests.load.slow_peers import Errand, fault_of
+from tests.load.slow_peers import Errand
 from tests.load.workload import DIGEST, SLOW_IMAGE, SLOW_INTAKE, digest, slow_pieces
 
 SEEDS = range(40)
@@ -233,9 +233,11 @@ def test_a_slow_client_notices_a_wrong_byte(errand: Errand) -> None:
     got = sent if errand.method == "GET" else b'{"received": "%s"}' % digest(sent).encode()
     whole = Message(response(200, f"{DIGEST}: {digest(sent)}"), got, "length")
 
-    assert fault_of(errand, "a-1", whole, sent) == ""
-    assert fault_of(errand, "a-1", whole._replace(body=got[:-1]), sent)
-    assert fault_of(errand, "a-1", whole._replace(body=got.replace(got[20:21], b"?", 1)), sent)
+    due = errand.body_due("a-1"), {"received": digest(sent)}
+
+    assert fault_of(whole, *due) == ""
+    assert fault_of(whole._replace(body=got[:-1]), *due)
+    assert fault_of(whole._replace(body=got.replace(got[20:21], b"?", 1)), *due)
 
 
 # -- record and table
@@ -272,18 +274,12 @@ def test_the_table_counts_a_request_in_every_fault_of_its_time() -> None:
     requests = [GET, late, lost]
     executions = [GOT, replace(GOT, ident="get-2")]
     judgement = Ledger(requests, executions, RECORD.samples, prompt=2.0).judge()
-    heading, *lines = fault_figures.report(requests, RECORD, judgement)
-    columns = [name.strip() for name in fault_figures.HEADINGS]
-    rows = {}
-    for line in lines[: len(RECORD.faults) + 1]:
-        title, *cells = re.split(r" {2,}", line.strip())
-        rows[title] = dict(zip(columns[1:], cells, strict=True))
+    rows = {row[""]: row for row in figures.by_fault(requests, RECORD, judgement)}
 
-    assert re.split(r" {2,}", heading.strip()) == columns
-    assert {title: (row["requests"], row["lost"], row["late"]) for title, row in rows.items()} == {
-        "half of the fleet partitioned +": ("2", "0", "1"),
-        "slow peers +": ("1", "0", "1"),
-        "log reader frozen": ("0", "0", "0"),
-        fault_figures.AT_REST: ("1", "1", "0"),
-    }
-    assert rows["half of the fleet partitioned +"]["max ms"] == "3000"
+    assert [(title, *(rows[title][name] for name in ("requests", "lost", "late"))) for title in rows][:4] == [
+        ("half of the fleet partitioned +", "2", "0", "1"),
+        ("slow peers +", "1", "0", "1"),
+        ("log reader frozen", "0", "0", "0"),
+        (figures.AT_REST, "1", "1", "0"),
+    ]
+    assert rows["half of the fleet partitioned +"]["p100 ms"] == "3000"

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 import pytest
 
 from tests.kit.waiting import wait_until
-from tests.load import fault_figures, namespace
 from tests.load import figures as run_figures
+from tests.load import namespace
 from tests.load.fault_testbed import EXIT_LIMIT, FAULT_RECORD, SLOW_REQUESTS, FaultRecord
 from tests.load.ledger import End, Judgement, Ledger
 from tests.load.records import Request, read_lines
@@ -88,7 +88,7 @@ def fault_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 def test_nothing_that_could_be_served_is_lost_under_faults(fault_run: FaultRun, figures: list[str]) -> None:
     course, requests, record, judgement, problem = fault_run
     figures += ["", f"faults, {course}, schedule {SEED}: {len(requests)} requests"]
-    figures += fault_figures.report(requests, record, judgement)
+    figures += run_figures.report(requests, record, judgement)
 
     assert not problem, problem
     first = "\n".join(str(judgement).splitlines()[:SHOWN])

@@ -407,12 +407,15 @@ def test_the_table_counts_each_kind_and_all() -> None:
     twice = [POSTED, replace(POSTED, backend="api-3")]
     lost = replace(failed(GET, 500), ident="get-2")
     requests = [GET, lost, POST]
-    heading, *rows = figures.table(requests, judged(requests, [GOT, *twice]))
-    cells = {row.split()[0]: dict(zip(figures.HEADINGS[1:], row.split()[1:], strict=True)) for row in rows}
+    cells = {row[""]: row for row in figures.by_kind(requests, judged(requests, [GOT, *twice]))}
 
-    assert heading.split()[:3] == ["client", "requests", "served"]
-    assert (
-        cells["pinned"] | {"requests": "2", "served": "1", "lost": "1", "p50 ms": "100.0"} == cells["pinned"]
-    )
+    assert cells["pinned"] | {"requests": "2", "served": "1", "lost": "1", "p50 ms": "100"} == cells["pinned"]
     assert cells["creating"] | {"requests": "1", "duplicated": "1"} == cells["creating"]
     assert cells["all"] | {"requests": "3", "served": "2", "lost": "1", "duplicated": "1"} == cells["all"]
+
+
+def test_a_table_shows_nothing_that_is_zero_everywhere() -> None:
+    heading, *lines = figures.table(figures.by_kind([GET], judged([GET], [GOT])))
+
+    assert heading.split() == ["requests", "served", "p50", "ms", "p99", "ms", "p100", "ms"]
+    assert lines[-1].split() == ["all", "1", "1", "100", "100", "100"]

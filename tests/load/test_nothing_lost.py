@@ -208,7 +208,7 @@ def evaluate(testbed: Testbed, figures: list[str]) -> Judgement:
     requests, judgement = testbed.requests(), testbed.ledger().judge()
     backends = testbed.backends.values()
     refused = sum(execution.refused for backend in backends for execution in backend.executions())
-    figures += run_figures.table(requests, judgement)
+    figures += run_figures.table(run_figures.by_kind(requests, judgement))
     figures += run_figures.summary(requests, judgement, testbed.gateway.metrics(), refused)
     figures += run_figures.scenario(testbed.steps, requests)
     return judgement

@@ -14,11 +14,12 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.kit import started_processes
 from tests.kit.networks import LOOPBACK
+from tests.kit.waiting import wait_until
 
 PAUSE = 0.05  # seconds between two checks of a condition
 START_LIMIT = 60.0  # seconds; a server needs 3 on an idle machine
@@ -41,6 +42,8 @@ class Process:
         self.environment = None if environment is None else dict(environment)
         self.output = folder / f"{name}.out"
         self.logs = [self.output]
+        self.streams: tuple[int, int] | None = None
+        """Standard output and standard error, when they are not to go to the file."""
         self._popen: subprocess.Popen[bytes] | None = None
 
     @property
@@ -55,13 +58,14 @@ class Process:
 
     def start(self) -> None:
         with self.output.open("ab") as output:
+            stdout, stderr = self.streams or (output, subprocess.STDOUT)
             self._popen = subprocess.Popen(
                 self.command,
                 cwd=self.folder,
                 env=started_processes.for_several_tests(self.environment),
                 stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
+                stdout=stdout,
+                stderr=stderr,
                 start_new_session=True,
             )
 
@@ -142,6 +146,26 @@ def stop_all(processes: Iterable[Process]) -> None:
         process.request_stop()
     for process in started:
         process.stop()
+
+
+@contextlib.contextmanager
+def stopped(pids: Iterable[int]) -> Iterator[None]:
+    """Inside, these processes stand still."""
+    found = list(pids)
+    try:
+        for pid in found:
+            os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: {*map(state_of, found)} == {"T"}, f"processes {found} stopped")
+        yield
+    finally:
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def state_of(pid: int) -> str:
+    """One letter, as in proc(5)."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
 
 
 def responds(port: int, path: str = "/") -> bool:
