@@ -15,7 +15,7 @@ from gateway.settings.sections.listen import Listen
 from gateway.tls.server import ServerCertificates
 from tests.dataplane.listener_tls import tls_listener
 from tests.fuzz.exchanges import Received, Server, read_responses, sent_requests
-from tests.fuzz.memory import QUIET, Configured, Gateway, MemoryTransport, configured, run_with_gateway
+from tests.fuzz.memory import Configured, Gateway, MemoryTransport, configured, run_with_gateway
 
 _PEER: Final = "127.0.0.1"
 _TEXT: Final = b"PROXY "
@@ -99,11 +99,7 @@ def listener(data: bytes) -> None:
                 listen = Listen(_PEER, 0, proxy_protocol=proxy_protocol)
                 listener = ListenerFilter(gateway.worker, listen, certificates)
                 client = MemoryTransport(gateway.loop, listener.connect(), _PEER)
-                for at in range(0, len(data), size or 1):
-                    if not client.closing:
-                        client.deliver(data[at : at + size])
-                        await gateway.loop.settle(1)
-                await gateway.loop.settle(QUIET)
+                await gateway.deliver(client, data, size)
                 if certificates is None:
                     _is_from(client, data, received)
                 else:

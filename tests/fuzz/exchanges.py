@@ -27,7 +27,7 @@ from tests.differential.draft import Case
 from tests.differential.readers import webob_reader
 from tests.differential.readers.view import Unreadable
 from tests.differential.testbed import Result, version_in
-from tests.fuzz.memory import QUIET, Configured, Gateway, MemoryTransport, configured, run_with_gateway
+from tests.fuzz.memory import Configured, Gateway, MemoryTransport, configured, run_with_gateway
 
 _TABLE: Final = NameTable.for_requests(frozenset())
 _LIMITS: Final = Limits()
@@ -165,15 +165,14 @@ def good_response(api: Api, received: Received) -> bytes:
 
 def requests(data: bytes) -> None:
     """In one piece, in pieces, and once more in one piece: now layouts are there."""
-    size = len(data) % 29 + 1
     received: list[Received] = []
 
     async def script(gateway: Gateway) -> None:
         gateway.loop.serve = lambda transport: Server(transport, received).begin()
-        for pieces in ([data], [data[at : at + size] for at in range(0, len(data), size)], [data]):
+        for size in (len(data), len(data) % 29 + 1, len(data)):
             received.clear()
             gateway.records.clear()
-            await _exchange(gateway, pieces, received)
+            await _exchange(gateway, data, size, received)
             targets.append([each.target for each in received])
 
     targets: list[list[bytes]] = []
@@ -181,15 +180,10 @@ def requests(data: bytes) -> None:
     assert targets[0] == targets[1] == targets[2], "cuts or layouts matter"
 
 
-async def _exchange(gateway: Gateway, pieces: list[bytes], received: list[Received]) -> None:
+async def _exchange(gateway: Gateway, data: bytes, size: int, received: list[Received]) -> None:
     client = gateway.client()
-    for piece in pieces:
-        if client.closing:
-            break
-        client.deliver(piece)
-        await gateway.loop.settle(1 if len(pieces) > 1 else QUIET)
-    await gateway.loop.settle()
-    sent = sent_requests(b"".join(pieces))
+    await gateway.deliver(client, data, size)
+    sent = sent_requests(data)
     _is_answered(client, sent, read_responses(client.written, [each.head.method for each in sent]))
     _means_what_was_sent(received, sent)
     await gateway.lose_all()

@@ -6,8 +6,9 @@ h11 is a reader that others wrote. What we accept, it accepts, and reads as the 
 from __future__ import annotations
 
 import contextlib
-from functools import cache
-from typing import Final
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Final, TypeVar
 
 import h11
 
@@ -29,6 +30,7 @@ _LIMITS: Final = Limits()
 _UNTRUSTED: Final = NameTable.for_requests(_OWNED, _IDS, ("Forwarded", "X-Forwarded-*", "X-Real-IP"))
 _TRUSTED: Final = NameTable.for_requests(_OWNED, _IDS)
 _RESPONSES: Final = NameTable.for_responses(_OWNED | {"vary"})
+Read = TypeVar("Read")
 _MOST: Final = 256
 """Bytes of content that are made for a message whose head is read."""
 
@@ -37,6 +39,14 @@ def head_in(data: bytes) -> bytes:
     """The first head in `data`, which is ended if it has no end."""
     data += HEAD_END
     return data[: data.index(HEAD_END) + len(HEAD_END)]
+
+
+def outcome(read: Callable[..., Read], *arguments: object) -> Read | FramingError:
+    """What is read, or why it is refused."""
+    try:
+        return read(*arguments)
+    except FramingError as error:
+        return error
 
 
 # --- requests ----------------------------------------------------------------------------------------------
@@ -60,14 +70,8 @@ def _request_readers() -> tuple[tuple[RequestReader, NameTable], ...]:
 def request_head(data: bytes) -> None:
     head = head_in(data)
     for reader, table in _request_readers():
-        try:
-            strict: RequestHead | FramingError = read_request_head(head, table, _LIMITS)
-        except FramingError as error:
-            strict = error
-        try:
-            known: RequestHead | FramingError | None = reader.read_known(head)
-        except FramingError as error:
-            known = error
+        strict = outcome(read_request_head, head, table, _LIMITS)
+        known = outcome(reader.read_known, head)
         assert known is None or values(known) == values(strict), "a layout reads something else"
         if isinstance(strict, RequestHead):
             _means_the_same(strict, head, table)
@@ -139,16 +143,8 @@ def response_head(data: bytes) -> None:
     if len(head) > MAX_RESPONSE_HEAD:  # the connection refuses it before
         return
     for to_head in (False, True):
-        try:
-            strict: ResponseHead | FramingError = read_response_head(
-                head, _RESPONSES, is_head_request=to_head
-            )
-        except FramingError as error:
-            strict = error
-        try:
-            known: ResponseHead | FramingError | None = _response_reader().read_known(head, to_head)
-        except FramingError as error:
-            known = error
+        strict = outcome(partial(read_response_head, is_head_request=to_head), head, _RESPONSES)
+        known = outcome(_response_reader().read_known, head, to_head)
         assert known is None or values(known) == values(strict), "a layout reads something else"
         if isinstance(strict, ResponseHead) and strict.status != 101:
             _is_the_same_response(strict, head, to_head=to_head)

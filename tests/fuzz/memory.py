@@ -221,18 +221,12 @@ class Gateway:
 
     def __init__(self, loop: MemoryLoop, settings: Settings, snapshot: Snapshot) -> None:
         self.loop = loop
-        self.settings = settings
-        self._snapshot = snapshot
         self.records: list[RequestRecord] = []
-        self.worker: Worker
-
-    async def start(self) -> None:
-        settings = self.settings
         context = Context(
             limits=settings.limits,
             timeouts=settings.timeouts,
             trusted=settings.trusted_proxies,
-            snapshots=SnapshotHolder(self._snapshot),
+            snapshots=SnapshotHolder(snapshot),
             observe=lambda *_: None,
             metrics=Metrics(),
             record=self.records.append,
@@ -242,6 +236,14 @@ class Gateway:
     def client(self, address: str = "127.0.0.1") -> MemoryTransport:
         """A connection from a client."""
         return MemoryTransport(self.loop, ClientConnection(self.worker), address)
+
+    async def deliver(self, client: MemoryTransport, data: bytes, size: int) -> None:
+        """Bytes from the other end of `client` in pieces of this size, and all that they lead to."""
+        for at in range(0, len(data), size or 1):
+            if not client.closing:
+                client.deliver(data[at : at + size])
+                await self.loop.settle(1)
+        await self.loop.settle()
 
     async def lose_all(self) -> None:
         """Every connection ends, and nothing remains in use."""
@@ -266,7 +268,6 @@ def run_with_gateway(
 
     async def all_of_it() -> None:
         gateway = Gateway(loop, *configuration)
-        await gateway.start()
         await script(gateway)
         await gateway.lose_all()
         await gateway.worker.abort()

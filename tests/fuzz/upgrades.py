@@ -124,11 +124,7 @@ def tunnel(data: bytes) -> None:
         for size in (len(sent), 7):
             gateway.loop.serve = backend = _Backend(answer)
             client = gateway.client()
-            for at in range(0, len(sent), size or 1):
-                if not client.closing:
-                    client.deliver(sent[at : at + size])
-                    await gateway.loop.settle(1)
-            await gateway.loop.settle()
+            await gateway.deliver(client, sent, size)
             if _rest_after_switch(client.written) is not None:
                 await _passes_everything_on(gateway, client, backend, sent, answer)
             else:
