@@ -45,6 +45,8 @@ REQUEST_TIME: Final = 5.0
 """Seconds in which a process that connects must send its request to take over."""
 START_TIME: Final = 120.0
 """Seconds for the start of the new gateway: it waits for the first probe of every backend."""
+STOP_TIME: Final = 20.0
+"""Seconds for this gateway to stop: less than the new one waits. Usually it takes milliseconds."""
 SERVE_TIME: Final = 10.0
 """Seconds in which the new gateway must accept clients after this one has stopped. Milliseconds are usual."""
 
@@ -114,12 +116,17 @@ class Predecessor:
         self.frozen = ""
 
     async def stop(self) -> None:
-        """Stop accepting connections and writing state. New connections wait in the listening sockets."""
+        """Stop accepting connections and writing state. New connections wait in the listening sockets. Raises
+        `HandoverError` if that takes too long: `resume` then."""
         began = monotonic()
-        await self.keeper.pause()
-        for each in (self.data_plane, *self.sites.values()):
-            self._stopped.append(each)
-            await each.stop_accepting()
+        try:
+            async with asyncio.timeout(STOP_TIME):
+                await self.keeper.pause()
+                for each in (self.data_plane, *self.sites.values()):
+                    self._stopped.append(each)
+                    await each.stop_accepting()
+        except TimeoutError:
+            raise HandoverError(f"a disk or a worker keeps it from stopping within {STOP_TIME:g} s") from None
         log.info("no connections are accepted here any more, after %.0f ms", (monotonic() - began) * 1000)
 
     async def resume(self) -> None:
@@ -194,13 +201,14 @@ class HandoverServer:
         """Stop listening for new gateways, and remove the socket, unless one has put its own there."""
         if self._sock is None:
             return
-        asyncio.get_running_loop().remove_reader(self._sock.fileno())
-        self._sock.close()
-        self._sock = None
+        # As long as this one listens, no other process replaces the socket between the look and the removal.
         with suppress(OSError):
             status = self.path.lstat()
             if (status.st_dev, status.st_ino) == self._identity:
                 self.path.unlink()
+        asyncio.get_running_loop().remove_reader(self._sock.fileno())
+        self._sock.close()
+        self._sock = None
 
     async def give_up(self) -> None:
         """Cancel a take-over that is under way, because this gateway ends: otherwise clients would wait in

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -72,6 +74,35 @@ async def test_one_that_ended_in_order_has_left_no_worker(house: House) -> None:
     await house.end(await house.start(file))
 
     assert not (await house.start(file)).parts.plan.handover.orphans_left()
+
+
+async def test_the_socket_of_the_next_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one starts just when the one that ends looks whose socket is there."""
+    path = path_of(tmp_path / "state.json")
+    old, new = HandoverServer(path), HandoverServer(path)
+    old.start(cast(Predecessor, None), replace=False)
+    look, starts = Path.lstat, [True]
+
+    def start() -> None:
+        with suppress(FileExistsError):
+            new.start(cast(Predecessor, None), replace=False)
+            starts.clear()
+
+    def looked(at: Path) -> os.stat_result:
+        found = look(at)
+        monkeypatch.setattr(Path, "lstat", look)
+        start()
+        return found
+
+    monkeypatch.setattr(Path, "lstat", looked)
+    await old.close()
+    if starts:  # the old one has listened until it was gone
+        start()
+
+    line = connect(path)
+    assert line is not None
+    line.close()
+    await new.close()
 
 
 async def test_a_long_path_is_no_obstacle(tmp_path: Path) -> None:

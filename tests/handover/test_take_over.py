@@ -10,6 +10,7 @@ import logging
 import os
 import socket
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,11 +19,12 @@ import pytest
 
 from gateway.assembly import Gateway
 from gateway.controlplane.replication.replication import Replication
+from gateway.controlplane.state.file import StateFile
 from gateway.controlplane.usage.reading import read_files
 from gateway.errors import StartupError
 from gateway.handover.take_over import take_over
 from tests.handover.conftest import House, OtherRelease
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE, until
 
 TAKE_OVER = {"kind": "take_over", "forms": [1], "release": "0.0.9", "pid": 4711}
 
@@ -289,6 +291,37 @@ async def test_a_second_one_is_refused(house: House) -> None:
     with pytest.raises(StartupError, match="cannot be taken over now: another take-over is under way"):
         await take_over(house.path)
     first.close()
+
+
+async def test_a_disk_that_hangs_ends_the_take_over(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise it would refuse commands, and could not be stopped, until the disk is back."""
+    monkeypatch.setattr("gateway.controlplane.state.keeper.MAX_WAIT", 0.05)
+    monkeypatch.setattr("gateway.handover.predecessor.STOP_TIME", 0.05)
+    old = await house.start(house.write())
+    await house.known(old)
+    goes_on, replace = threading.Event(), StateFile.replace
+
+    def replace_late(file: StateFile, text: str) -> None:
+        goes_on.wait(PATIENCE)
+        replace(file, text)
+
+    monkeypatch.setattr(StateFile, "replace", replace_late)
+    try:
+        await house.admin(old, "PUT", "/services/baremetal/ceiling", {"version": "1.31"})
+        new = await OtherRelease.at(house.path)
+        new.say(TAKE_OVER)
+        await new.hear_descriptors(len((await new.hear())["sockets"]))
+        new.say({"kind": "ready"})
+
+        assert await new.gone()
+        await until(lambda: old.parts.plan.handover.frozen() == "")
+        assert await house.get(old) == 200
+    finally:
+        goes_on.set()
+    assert "this one goes on: a disk or a worker keeps it from stopping within 0.05 s" in caplog.text
+    new.close()
 
 
 async def test_the_socket_of_a_successor_stays(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
