@@ -315,7 +315,7 @@ async def test_members_that_somebody_else_has_drained_are_skipped_by_name(
     bed: Bed, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Also one that was drained since the upgrade began."""
-    await bed.call("drain", "baremetal/api-2", "--admin", bed.gateway.admin_url)
+    await bed.call("drain", "baremetal/api-2", "--by", "ann", "--admin", bed.gateway.admin_url)
 
     async def drain_another(name: str) -> None:
         bed.gateway.snapshot_holder.apply("baremetal", Drain("api-3"))
@@ -330,7 +330,7 @@ async def test_members_that_somebody_else_has_drained_are_skipped_by_name(
     assert code == 1
     assert bed.installer.calls == ["api-1"]
     assert "warning: this is not complete: run it again when all can be upgraded" in err
-    assert "warning: api-2 is skipped: somebody else has drained it" in err
+    assert "warning: api-2 is skipped: ann has drained it" in err
     assert "warning: api-3 is skipped: somebody else has drained it" in err
     assert bed.journal()["complete"] is False
     assert "Skipped, because somebody else had drained them: api-2, api-3" in report.read_text()

@@ -20,6 +20,10 @@ ALL = {"a": upto(5), "b": upto(5), "c": upto(5)}
         ({"a": ""}, Drain("a", by="roll 1"), "somebody else has drained a"),
         ({"b": ""}, Drain("a", by="roll 1"), None),
         ({"b": "roll 2"}, Drain("a", by="roll 1"), "roll 2 has drained b"),
+        ({"b": "ann"}, Drain("a", by="roll 1"), None),
+        ({"a": "ann"}, Drain("a", by="roll 1"), "ann has drained a"),
+        ({"b": "roll 2"}, Drain("a", by="ann"), "roll 2 has drained b"),
+        ({"b": "bob"}, Drain("a", by="ann"), "bob has drained b"),
         ({"a": "roll 2"}, Drain("a"), None),
         ({"a": "roll 2"}, Drain("a", drained=False, by="roll 1"), "roll 2 has drained a"),
         ({"b": "roll 2"}, Drain("a", drained=False, by="roll 1"), None),
@@ -29,7 +33,7 @@ ALL = {"a": upto(5), "b": upto(5), "c": upto(5)}
 def test_a_name_keeps_others_with_a_name_away(
     drained: dict[str, str], command: Drain, reason: str | None
 ) -> None:
-    """An operator who gives none takes over."""
+    """An operator who gives none takes over. A roll leaves out what one who does not roll has drained."""
     assert refusal(snapshot(ALL).views["toy"], drained, command) == reason
 
 

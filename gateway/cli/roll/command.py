@@ -35,6 +35,7 @@ from gateway.cli.roll.plan import Planned, make_plan
 from gateway.cli.roll.progress import FAILED, UPGRADED, Progress, locked, read_progress
 from gateway.cli.usage import shown_client
 from gateway.cli.wait import PAUSE, MistakeError, read_timeout, timeout_option, until_holds
+from gateway.core.fleet.drains import ROLL
 from gateway.errors import AdminError, TokenError
 from gateway.runtime.terminal import counted, plain, span
 
@@ -168,7 +169,7 @@ class _Roll:
     @property
     def by(self) -> str:
         """Name that this upgrade gives to its drains."""
-        return f"roll {self.progress.id}"
+        return f"{ROLL}{self.progress.id}"
 
     def show(self) -> int:
         """Print what `run` would do, where it would stop, and which clients will notice the upgrade."""
@@ -237,13 +238,15 @@ class _Roll:
         """Plan what is left of the present pass. Raises `AdminError` if another upgrade is under way."""
         self._refresh()
         for name, each in self.service["backends"].items():
-            if (by := each.get("drained_by", self.by)) != self.by:
-                how = f"; if it has ended, add --adopt {by.removeprefix('roll ')}" * by.startswith("roll ")
-                raise AdminError(f"{by} has drained {name}{how}")
+            by = each.get("drained_by", "")
+            if by.startswith(ROLL) and by != self.by:
+                how = f"if it has ended, add --adopt {by.removeprefix(ROLL)}"
+                raise AdminError(f"{by} has drained {name}; {how}")
         members, skipped = make_plan(self.service, self.progress.finished, self.by)
         for name in skipped:
             if name not in self.progress.skipped:
-                _print_error(f"warning: {name} is skipped: somebody else has drained it")
+                by = self.service["backends"][name].get("drained_by") or "somebody else"
+                _print_error(f"warning: {name} is skipped: {by} has drained it")
         self.progress.skipped = skipped
         return members
 

@@ -6,11 +6,15 @@ Pure, and judged by the drains that are passed: with replicas those that the com
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from gateway.core.fleet.backend import Freshness
 from gateway.core.fleet.fleet import Drain, OperatorCommand
 from gateway.core.fleet.snapshot import ServiceView
 from gateway.core.versions.ranges import VersionSet, held_by_at_least
+
+ROLL: Final = "roll "
+"""Beginning of the names that whole rolling upgrades give to their drains."""
 
 
 def refusal(view: ServiceView, drained: Mapping[str, str], command: OperatorCommand) -> str | None:
@@ -18,8 +22,10 @@ def refusal(view: ServiceView, drained: Mapping[str, str], command: OperatorComm
     if not isinstance(command, Drain):
         return None
     for name, by in drained.items() if command.by else ():
-        # A name also keeps others with names away: there is one upgrade of a service at a time.
-        if by != command.by and (name == command.backend or (by and command.drained)):
+        # A name also keeps others with names away: there is one upgrade of a service at a time. A whole
+        # rolling upgrade leaves out members that somebody else has drained, so only another one stops it.
+        keeps_away = by.startswith(ROLL) or bool(by and not command.by.startswith(ROLL))
+        if by != command.by and (name == command.backend or (keeps_away and command.drained)):
             return f"{by or 'somebody else'} has drained {name}"
     unserved = served_alone(view, drained).get(command.backend) if command.served else None
     if unserved is None:
