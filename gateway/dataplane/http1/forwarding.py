@@ -97,8 +97,11 @@ class Peer:
         "_last_host",
         "_last_lines",
         "_last_prefix",
+        "_name_without_headers",
         "_named_by",
-        "_possible_names",
+        "_named_until",
+        "_names_by_headers",
+        "_plain_fields",
         "_shared",
         "_trusted_networks",
         "address",
@@ -135,9 +138,14 @@ class Peer:
         self._is_allowed = False
         self._shared = shared
         self._clients: Clients | None = None
-        """Rules by which `_possible_names` was found, for requests whose fields begin as `_named_by`."""
-        self._named_by = NO_FIELDS
-        self._possible_names: PossibleNames = []
+        """Rules by which the client was judged, for requests whose fields up to `_named_until` are these."""
+        self._named_by, self._named_until = NO_FIELDS, len(NO_FIELDS)
+        self._names_by_headers: PossibleNames = []
+        """Names that the client may have, in the order of the rules; empty: no header decides."""
+        self._name_without_headers = ""
+        """Name of the client if its request has no header that a rule needs."""
+        self._plain_fields: frozenset[str] = frozenset()
+        """Names of the fields of a request without such a header. All requests of a layout share the set."""
         self._last_host = ""
         self._last_prefix = ""
         self._last_lines = b""
@@ -182,29 +190,33 @@ class Peer:
 
     def client_name(self, clients: Clients, request: RequestHead) -> str:
         """Name of the client that sent the request; empty: no rule matches."""
-        fields = request.passthrough
-        if clients is not self._clients or not fields.startswith(self._named_by):
-            self._possible_names = self._judge(clients, request)
-        possible = self._possible_names
-        if not possible or not possible[0][1]:  # no header decides, as for nearly every client
-            return possible[0][0] if possible else ""
-        if request.names is not None and clients.headers.isdisjoint(request.names):
-            name, headers = possible[-1]
-            return "" if headers else name
+        if clients is not self._clients or request.passthrough[: self._named_until] != self._named_by:
+            self._judge(clients, request)
+        names = request.names
+        if not self._names_by_headers or names is self._plain_fields:
+            return self._name_without_headers
+        if names is not None and clients.headers.isdisjoint(names):
+            self._plain_fields = names
+            return self._name_without_headers
         chosen = iter(request.selected)
-        fields += b"".join(b"\r\n%b: %b" % pair for pair in zip(chosen, chosen, strict=True))
-        return clients.name_of(possible, fields)
+        selected = b"".join(b"\r\n%b: %b" % pair for pair in zip(chosen, chosen, strict=True))
+        return clients.name_of(self._names_by_headers, request.passthrough + selected)
 
-    def _judge(self, clients: Clients, request: RequestHead) -> PossibleNames:
-        """Names that the client may have, and what tells its next request: all up to its User-Agent."""
+    def _judge(self, clients: Clients, request: RequestHead) -> None:
+        """Find the names that the client may have, and what tells its next request: all up to User-Agent."""
         fields, certificate, address = request.passthrough, self.certificate, self.client_ip(request)
         begins = fields.find(b"\r\nUser-Agent:")
         ends = fields.find(b"\r\n", begins + 2)
         is_client = not (self.is_trusted and clients.has_networks)  # else a proxy, of several clients
         tells = is_client and 0 <= begins < ends < MAX_CACHED_SIZE
         self._clients, self._named_by = clients, fields[: ends + 2] if tells else NO_FIELDS
+        self._named_until = len(self._named_by)
         subject, names = ("", ()) if certificate is None else (certificate.subject, certificate.names)
-        return clients.possible(request.user_agent, address, subject, names)
+        possible = clients.possible(request.user_agent, address, subject, names)
+        name, headers = possible[-1] if possible else ("", ())
+        self._name_without_headers = "" if headers else name
+        self._names_by_headers = possible if possible and possible[0][1] else []
+        self._plain_fields = frozenset()
 
     def is_allowed(self, access: Access, request: ReceivedHead) -> bool:
         """Whether access rules allow the client. Cached per connection if the peer is itself the client."""
