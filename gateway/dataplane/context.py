@@ -152,6 +152,7 @@ class Context:
         "tunnels",
         "usage",
         "wall_clock",
+        "wall_time",
         "writes_client_cert",
     )
 
@@ -191,6 +192,8 @@ class Context:
         """Returns the random bits for one choice among members (`selection.select`)."""
         self.now = clock()
         """Time of the worker's last tick, in monotonic seconds: the coarse clock, for deadlines only."""
+        self.wall_time = self.wall_clock()
+        """Time of the worker's last tick, in seconds since the epoch: for what begins or ends on a day."""
         self.min_rate_grace = MIN_RATE_GRACE
         self.draining = False
         self.in_flight_by_member: defaultdict[str, int] = defaultdict(int)

@@ -257,14 +257,14 @@ class Worker:
         self.check_deadlines(late)
 
     def check_deadlines(self, late: float = 0.0) -> None:
-        """Set `Context.now` and handle everything that has reached its deadline. `late`: seconds by which the
-        tick was late, which is the lag of the event loop.
+        """Set the coarse clocks of `Context`, and handle everything that has reached its deadline. `late`:
+        seconds by which the tick was late, which is the lag of the event loop.
 
         After a very late tick (the process was stopped, or something blocked the loop) no deadline is
         enforced: what peers have sent meanwhile is read first, and the next tick checks again.
         """
         before, now = self.context.now, self.context.clock()
-        self.context.now = now
+        self.context.now, self.context.wall_time = now, self.context.wall_clock()
         self.context.rate_limiter.refill(now - before)
         self.context.metrics.observe(OfProcess.event_loop_lag_seconds, late, self.name)
         self._shed(late, now)
@@ -280,7 +280,7 @@ class Worker:
         for tunnel in [tunnel for tunnel in self.context.tunnels if tunnel.deadline <= now]:
             tunnel.on_deadline()
         if self._expires_at < NEVER:
-            self._end_expired(self.context.wall_clock())
+            self._end_expired(self.context.wall_time)
         self.context.ejections.tick()
         self.context.retry_budget.expire(now)
         self.context.request_queue.expire()

@@ -301,11 +301,6 @@ def test_the_log_has_a_line_at_both_edges() -> None:
     ]
 
 
-def test_the_clock_is_read_only_where_a_service_has_brownouts() -> None:
-    assert FLEET.reads_clock
-    assert not snapshot({"a": upto(9)}, lifecycle=Lifecycle(LINE)).reads_clock
-
-
 def test_refused_requests_count_as_users_of_their_version() -> None:
     row = RowKey("toy", "x", False, "none", "", "brownout", "1.1", "resource", False, True, "GET /x")
     judgement = judge(FLEET.views["toy"], row)

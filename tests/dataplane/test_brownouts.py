@@ -37,6 +37,7 @@ async def test_a_window_opens_and_ends_by_the_clock(testbed: Testbed) -> None:
     gateway = await replica(testbed)
     for minutes, status in {0: 200, 58: 200, 60: 406, 118: 406, 121: 200}.items():
         gateway.ahead = 60.0 * minutes
+        gateway.worker.check_deadlines()
         assert await statuses(gateway) == [status]
         assert await statuses(gateway, version="1.30") == [200]
 
@@ -59,5 +60,6 @@ async def test_three_replicas_of_which_one_is_detached(testbed: Testbed) -> None
     assert await statuses(*gateways) == [200] * 3
     for gateway in gateways:
         gateway.ahead = HOUR + 60
+        gateway.worker.check_deadlines()
     assert await statuses(*gateways) == [406, 406, 503]
     assert await statuses(*gateways, version="1.30") == [200] * 3

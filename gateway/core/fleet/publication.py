@@ -116,7 +116,6 @@ def published(before: Snapshot | None, difference: Publication) -> Snapshot:
         old.untrusted_headers if headers is None else headers,
         old.clients if difference.clients is None else difference.clients,
         dues_after(old.dues, views) if difference.names is None else dues_after({}, all_views),
-        any(service.reads_clock for service in services),
     )
 
 

@@ -252,11 +252,6 @@ class Service:
         """Line below which versions of the service are to end; None: none is announced."""
         return None if self.lifecycle is None else self.lifecycle.sunset
 
-    @property
-    def reads_clock(self) -> bool:
-        """Whether decisions about requests depend on the time of day."""
-        return bool(self.paces or self.bridges or (self.lifecycle is not None and self.lifecycle.brownouts))
-
     def has_brownouts(self, version: Version | None) -> bool:
         """Whether a version is refused in brown-outs; false where no version would be executed."""
         line = None if self.lifecycle is None or not self.lifecycle.brownouts else self.lifecycle.deprecated

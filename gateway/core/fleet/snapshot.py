@@ -245,8 +245,6 @@ class Snapshot:
     """Rules that name clients. Decisions depend on a name only where it has an own pace or a bridge."""
     dues: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     """Times at which offers change next without a new fact, by service. Most services have none."""
-    reads_clock: bool = False
-    """Whether decisions about requests of a service depend on the time of day."""
 
     @classmethod
     def configured(
@@ -277,7 +275,6 @@ class Snapshot:
             untrusted_headers=untrusted_headers,
             clients=Clients(clients),
             dues=dues_after({}, views),
-            reads_clock=any(service.reads_clock for service in services),
         )
 
     def brought_up(self, before: Snapshot, to: Snapshot, now: float) -> Snapshot:

@@ -186,7 +186,6 @@ class Exchange(AttemptOwner):
     def _decide(self) -> Decision:
         request, context, record = self.request, self.context, self.record
         cached_documents: Container[DocumentKey] = context.cached_documents
-        wall_time = context.wall_clock() if context.snapshots.current.reads_clock else 0.0
         while True:
             decision = decide(  # 3 to 6
                 context.snapshots.current,  # 2: taken anew when a version refusal leads here again
@@ -200,7 +199,7 @@ class Exchange(AttemptOwner):
                 held_back=context.held_back,
                 leases=context.leases,
                 client_name=record.client_name,
-                wall_time=wall_time,
+                wall_time=context.wall_time,
             )
             if type(decision) is not AnswerCached or self._cached_answer(*decision) is not None:
                 break
