@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from typing import Final
 
@@ -91,3 +92,44 @@ def test_many_paths_are_named_as_each_of_them_is(paths: list[str]) -> None:
 
     assert counted == Counter(named("GET", path) for path in paths)
     assert counted.total() == len(paths)
+
+
+_KINDS: Final = st.sampled_from(
+    [
+        "/v1/nodes/{0}",
+        "/v1/nodes/{0}/states",
+        "/v1/{0}/ports/{0}",
+        "/v1/nodes/{1}",
+        "/v1/%34/{1};a=b/{0}",
+        "/v1/ä/{0}",
+        "/v1/{2}/{0}",
+        "/v1/{0}{2}",
+        "/v1/{0}/{2}",
+    ]
+)
+_DIGITS: Final = st.integers(0, 2**128 - 1)
+
+
+@given(_KINDS, st.lists(_DIGITS, min_size=50, max_size=60), st.sampled_from([1, 2, 16, 300]), st.booleans())
+def test_very_many_alike_paths_are_named_as_each_of_them_is(
+    kind: str, numbers: list[int], differ: int, upper: bool
+) -> None:
+    """They differ in ids alone, or also in a hex digit of something else: `differ` such texts there are."""
+    cased = str.upper if upper else str
+    paths = [
+        kind.format(cased(str(uuid.UUID(int=one))), cased(f"{one:032x}"), f"{one % differ:03x}")
+        for one in numbers
+    ]
+
+    assert count_operations(service(), "GET", paths) == Counter(named("GET", path) for path in paths)
+
+
+def test_one_path_among_alike_ones_that_has_no_id_is_counted_for_itself() -> None:
+    almost = f"{UUID[:8]}a{UUID[9:]}"  # a digit where a dash would be
+    paths = [f"/v1/nodes/{uuid.UUID(int=number)}" for number in range(100)]
+
+    for odd in (f"/v1/nodes/{almost}", f"/v1/nodas/{UUID}", f"/v1/nodes/{UUID[:-1]}g", "/v1/nodes/{id}"):
+        for at in (0, 50, 100):
+            several = [*paths[:at], odd, *paths[at:]]
+            counted = Counter(named("GET", path) for path in several)
+            assert count_operations(service(), "GET", several) == counted
