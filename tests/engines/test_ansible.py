@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import aiohttp
 import pytest
 
+from gateway.core.fleet.fleet import Drain
 from gateway.demo.ironic import NEW
 from tests.architecture.source import ROOT
 from tests.cli.test_roll import CALL, Bed, bed_of
@@ -86,13 +87,15 @@ async def run_play(bed: Bed, ansible: Environment) -> Ended:
 
 class Seen(NamedTuple):
     offered: str
-    drained: list[str]
+    drained: dict[str, str | None]
+    """Who has drained which backend."""
 
 
 async def status(bed: Bed) -> Seen:
     async with aiohttp.request("GET", f"{bed.gateway.admin_url}/status") as response:
         service = (await response.json())["services"]["baremetal"]
-    drained = [name for name, backend in service["backends"].items() if backend["drained"]]
+    backends = service["backends"].items()
+    drained = {name: backend.get("drained_by") for name, backend in backends if backend["drained"]}
     return Seen(service["offer"]["max"], drained)
 
 
@@ -108,8 +111,8 @@ async def test_the_play_upgrades_one_member_after_the_other(bed: Bed, ansible: E
 
     assert ended.code == 0, ended
     assert bed.installer.calls == NAMES
-    assert [each.drained for each in seen] == [["api-1"], ["api-2"]]
-    assert await status(bed) == Seen(NEW.text, [])
+    assert [each.drained for each in seen] == [{"api-1": "ansible"}, {"api-2": "ansible"}]
+    assert await status(bed) == Seen(NEW.text, {})
 
 
 async def test_an_upgrade_that_fails_leaves_its_member_drained_and_the_others_alone(
@@ -125,7 +128,22 @@ async def test_an_upgrade_that_fails_leaves_its_member_drained_and_the_others_al
     assert failed.code != 0
     assert "Upgrade the member" in failed.out
     assert "[api-1]: FAILED!" in failed.out + failed.err
-    assert left == Seen("1.58", ["api-1"])
+    assert left == Seen("1.58", {"api-1": "ansible"})
     assert again.code == 0, again
     assert bed.installer.calls == ["api-1", *NAMES]
-    assert await status(bed) == Seen(NEW.text, [])
+    assert await status(bed) == Seen(NEW.text, {})
+
+
+@pytest.mark.parametrize("member, by", [("api-1", ""), ("api-2", "roll 1a2b")])
+async def test_a_play_keeps_away_from_what_others_have_drained(
+    bed: Bed, ansible: Environment, member: str, by: str
+) -> None:
+    """An operator one member, or another upgrade any."""
+    bed.gateway.snapshot_holder.apply("baremetal", Drain(member, by=by))
+    write_play(bed, ansible)
+    ended = await run_play(bed, ansible)
+
+    assert ended.code != 0
+    assert f"{by or 'somebody else'} has drained {member}" in ended.out + ended.err
+    assert bed.installer.calls == []
+    assert await status(bed) == Seen("1.58", {member: by or None})
