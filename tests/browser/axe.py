@@ -15,7 +15,6 @@ _RUN: Final = """async () => (await axe.run(document, {resultTypes: ["violations
 
 @cache
 def script() -> str:
-    """The source of axe-core, of the lock beside this file."""
     home = npm_packages("axe", Path(__file__).with_name("axe"))
     return (home / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
 

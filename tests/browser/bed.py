@@ -83,13 +83,13 @@ async def running(
     for name, server in servers.items():
         await server.start(NEW if name in upgraded or name in OTHER_NAMES else OLD)
     gateway = GatewayProcess(folder, token=token, workers=workers)
-    gateway.configure(
+    gateway.configure_services(
         _service(SERVICE, "/", {name: servers[name] for name in NAMES})
         + _service(OTHER, f"/{OTHER}", {name: servers[name] for name in OTHER_NAMES}, other)
         + clients
     )
     try:
-        await gateway.start()
+        await gateway.start_ready()
         yield Bed(gateway, servers)
     finally:
         await gateway.close()

@@ -3,89 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, final
 
 import aiohttp
 
-from tests.kit.networks import free_port
-from tests.kit.processes import TIMEOUT, ready, start
+from tests.kit import gateways
+from tests.kit.processes import TIMEOUT, ready
 
 TOKEN: Final = "the-token-of-an-operator"
 
 
 @final
-class GatewayProcess:
-    """`token` None: its page shows, and takes no commands. Both ports stay the same when it starts again."""
+class GatewayProcess(gateways.GatewayProcess):
+    """`token` None: its page shows, and takes no commands."""
 
     def __init__(self, folder: Path, *, token: str | None = TOKEN, workers: int = 1) -> None:
-        self._file, self._state, self._log = (folder / name for name in ("gateway.yaml", "state.json", "log"))
+        super().__init__(folder)
         self._token, self._workers = token, workers
-        self._port, self._admin_port = free_port(), free_port()
-        self._process: asyncio.subprocess.Process | None = None
         self.session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
 
-    @property
-    def url(self) -> str:
-        """Where clients are served."""
-        return f"http://127.0.0.1:{self._port}"
-
-    @property
-    def admin(self) -> str:
-        return f"http://127.0.0.1:{self._admin_port}"
-
-    @property
-    def log(self) -> str:
-        """What it has said on standard error."""
-        return self._log.read_text(encoding="utf-8")
-
-    def configure(self, services: str) -> None:
-        """Write the configuration; a running gateway reads it. `services`: the lines below that key."""
+    def configure_services(self, services: str) -> None:
+        """Write the configuration. `services`: the lines below that key."""
         token = f", token: {self._token}" if self._token else ""
-        text = (
-            f"listen: 127.0.0.1:{self._port}\n"
-            f"admin: {{listen: '127.0.0.1:{self._admin_port}'{token}}}\n"
-            f"state: {self._state}\n"
-            f"workers: {self._workers}\n"
-            "access_log: {format: off}\n"
-            f"services:\n{services}"
-        )
-        written = self._file.with_suffix(".new")
-        written.write_text(text, encoding="utf-8")
-        written.replace(self._file)
+        self.configure(f"workers: {self._workers}\nservices:\n{services}", token)
 
-    async def start(self) -> None:
+    async def start_ready(self) -> None:
         """Start it, also again, and wait until it is ready."""
-        with self._log.open("ab") as log:
-            self._process = await start("run", "-c", str(self._file), stderr=log)
+        await self.start()
         await ready(self.session, self.admin)
-
-    def freeze(self) -> None:
-        """From now on it does nothing, and its connections stay."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
-
-    async def kill(self) -> None:
-        """End it as a crash does."""
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                self._process.kill()
-            await self._process.communicate()
-            self._process = None
 
     async def close(self) -> None:
         await self.kill()
         await self.session.close()
 
     async def status(self) -> Any:
-        """The document of `/status`."""
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         async with self.session.get(f"{self.admin}/status", headers=headers) as response:
             assert response.status == 200, await response.text()

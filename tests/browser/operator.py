@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any
 
 from playwright.async_api import Locator, Page, expect
 
 from tests.browser.bed import SERVICE, Bed
 from tests.browser.gateway import TOKEN
-from tests.browser.tabs import PATIENCE, WIDE, Tabs
+from tests.browser.tabs import PATIENCE, Tabs
 
 expect.set_options(timeout=PATIENCE)
 
@@ -21,31 +21,17 @@ async def sign_in(page: Page, token: str = TOKEN) -> None:
     await page.get_by_role("button", name="Sign in").click()
 
 
-async def open_page(
-    tabs: Tabs,
-    url: str,
-    *,
-    width: int = WIDE,
-    scheme: Literal["light", "dark"] = "light",
-    scripts: bool = True,
-) -> Page:
-    """A page in a browser of its own, signed in."""
-    page = await tabs.open(url, width=width, scheme=scheme, scripts=scripts)
+async def open_page(tabs: Tabs, url: str, **look: Any) -> Page:
+    """A page in a browser of its own, signed in. `look`: as of `Tabs.open`."""
+    page = await tabs.open(url, **look)
     await sign_in(page)
     await expect(page).to_have_url(url)
     return page
 
 
-async def open_service(
-    tabs: Tabs,
-    bed: Bed,
-    *,
-    width: int = WIDE,
-    scheme: Literal["light", "dark"] = "light",
-    scripts: bool = True,
-) -> Page:
+async def open_service(tabs: Tabs, bed: Bed, *, scripts: bool = True, **look: Any) -> Page:
     """The page of the first service, and, with scripts, live."""
-    page = await open_page(tabs, bed.service_page, width=width, scheme=scheme, scripts=scripts)
+    page = await open_page(tabs, bed.service_page, scripts=scripts, **look)
     await expect(page.get_by_role("heading", level=1)).to_have_text(SERVICE)
     if scripts:
         await expect(connection(page)).to_contain_text("live")
@@ -63,7 +49,6 @@ def offered(page: Page) -> Locator:
 
 
 def backend(page: Page, name: str) -> Locator:
-    """The row of a backend."""
     return page.get_by_role("row").filter(has=page.get_by_role("rowheader").filter(has_text=name))
 
 

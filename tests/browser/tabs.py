@@ -92,7 +92,6 @@ class Tabs:
             self.wrong.append(sentence)
 
     async def picture(self, page: Page, name: str, *, whole: bool = True) -> None:
-        """Keep a picture of the page as it is."""
         await page.screenshot(path=self._screenshots / f"{name}.png", full_page=whole)
 
     async def close(self) -> None:

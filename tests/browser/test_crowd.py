@@ -50,9 +50,9 @@ def services(minor: int) -> str:
 @asynccontextmanager
 async def crowd(folder: Path) -> AsyncIterator[GatewayProcess]:
     gateway = GatewayProcess(folder)
-    gateway.configure(services(58))
+    gateway.configure_services(services(58))
     try:
-        await gateway.start()
+        await gateway.start_ready()
         yield gateway
     finally:
         await gateway.close()
@@ -113,7 +113,7 @@ async def test_a_change_of_all_backends_comes_in_small_events(
         async with asyncio.TaskGroup() as tasks:
             reading = tasks.create_task(sizes(gateway, f"{gateway.admin}{events}", cookie, begun))
             await begun.wait()
-            gateway.configure(services(90))
+            gateway.configure_services(services(90))
         # The browser has put them all in its page, without a reload.
         rows = page.locator(f"#{ROWS} > tr")
         await expect(rows.filter(has_text="1.1-1.90")).to_have_count(NUMBER)

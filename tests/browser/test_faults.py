@@ -69,7 +69,7 @@ async def test_a_gateway_that_comes_back_is_found_again(bed: Bed, tabs: Tabs) ->
     await bed.gateway.kill()
     await expect(connection(page)).to_contain_text(STALE)
     await expect(offered(page)).to_contain_text("1.1-1.58")
-    await bed.gateway.start()
+    await bed.gateway.start_ready()
 
     await expect(
         page.get_by_role("link", name="Sign in").or_(page.get_by_label("Admin token"))

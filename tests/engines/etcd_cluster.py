@@ -37,8 +37,6 @@ ANSWERS: Final = 10.0
 
 
 class Member:
-    """One process of etcd."""
-
     def __init__(self, name: str, folder: Path, more: Sequence[str]) -> None:
         self.name = name
         self.port, self.peer_port = free_port(), free_port()
@@ -110,8 +108,6 @@ class Member:
 
 
 class Cluster:
-    """Three members."""
-
     def __init__(self, folder: Path, more: Sequence[str] = ()) -> None:
         self.members = [Member(f"m{number}", folder, more) for number in range(COUNT)]
 
@@ -168,7 +164,6 @@ class Cluster:
 
 
 async def _status(member: Member) -> dict[str, Any]:
-    """Nothing: it does not answer."""
     url = f"{member.url}/v3/maintenance/status"
     timeout = aiohttp.ClientTimeout(total=ANSWERS)
     try:
@@ -200,7 +195,6 @@ async def etcd_cluster(folder: Path, *more: str) -> AsyncIterator[Cluster]:
 
 
 async def etcdctl(endpoint: str, *words: str) -> None:
-    """One command, which must succeed."""
     process = await asyncio.create_subprocess_exec(
         *("etcdctl", "--endpoints", endpoint, *words),
         stdout=DEVNULL,
@@ -211,8 +205,6 @@ async def etcdctl(endpoint: str, *words: str) -> None:
 
 
 class Link:
-    """What a relay does with bytes."""
-
     def __init__(self, port: int) -> None:
         self.port = port
         self.delay = 0.0

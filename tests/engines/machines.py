@@ -46,7 +46,6 @@ class Machine:
         self._started: list[asyncio.subprocess.Process] = []
 
     def log(self, process: asyncio.subprocess.Process) -> str:
-        """What a process has said."""
         return self._log(self._started.index(process)).read_text(errors="replace")
 
     async def start(
@@ -130,8 +129,6 @@ class Machine:
 
 
 class Api(Ironic):
-    """An Ironic at an address of a machine."""
-
     async def listen(self, machine: Machine, address: str, port: int) -> None:
         self.port = port
         await self._server.start(sock=machine.listening(address, port))

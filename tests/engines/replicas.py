@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -25,8 +23,8 @@ import aiohttp
 from gateway.demo.ironic import HIGHEST, NEW, SERVED
 from tests.engines.etcd_cluster import Cluster, Link, etcd_cluster, relay
 from tests.kit.fleets import OLD, Fleet, brief_session, running_fleet
-from tests.kit.networks import free_port
-from tests.kit.processes import TIMEOUT, finish, start
+from tests.kit.gateways import GatewayProcess
+from tests.kit.processes import TIMEOUT
 
 TTL: Final = 2.0
 STABILIZATION: Final = 1.0
@@ -36,84 +34,34 @@ ASKED: Final = NEW.text
 
 
 class Answer(NamedTuple):
-    """What one request led to."""
-
     status: int
     highest: str
     """That the response tells; empty: it tells none."""
     served: str
 
 
-class Replica:
+class Replica(GatewayProcess):
     """One process, and the file of its configuration."""
 
     def __init__(
         self, number: int, folder: Path, endpoints: Sequence[str], fleet: Fleet, workers: int = 1
     ) -> None:
+        super().__init__(folder, f"replica-{number}")
         self.number = number
         self.workers = workers
-        self.port, self.admin_port = free_port(), free_port()
-        self.file = folder / f"replica-{number}.yaml"
-        self.state = folder / f"state-{number}.json"
-        self.process: Process | None = None
-        self._log = folder / f"replica-{number}.log"
         self._endpoints = endpoints
         self._fleet = fleet
         self.write()
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def admin(self) -> str:
-        return f"http://127.0.0.1:{self.admin_port}"
-
     def write(self, offer: str = "", more: str = "") -> None:
         """The file. `offer`: more keys of `offer`; `more`: of the service."""
-        self.file.write_text(
-            f"listen: 127.0.0.1:{self.port}\n"
-            f"admin: {{listen: 127.0.0.1:{self.admin_port}}}\n"
-            f"access_log: {{format: off}}\nwatch: false\nworkers: {self.workers}\n"
-            f"state: {self.state}\n"
+        self.configure(
+            f"watch: false\nworkers: {self.workers}\n"
             f"agreement: {{etcd: {{endpoints: [{', '.join(self._endpoints)}]}}, cluster: c, ttl: {TTL:g}s}}\n"
             "services:\n  baremetal:\n    dialect: ironic\n    probe: {interval: 200ms}\n"
             f"    offer: {{stabilization: {STABILIZATION:g}s{offer}}}\n"
             f"{more}    backends: [{', '.join(self._fleet.entries)}]\n"
         )
-
-    async def start(self, *within: str, **environ: str) -> None:
-        """The process, without waiting for anything. `within`: a command that starts it somewhere else."""
-        with self._log.open("ab") as log:
-            self.process = await start("run", "-c", str(self.file), stderr=log, within=within, **environ)
-
-    def send(self, number: signal.Signals) -> None:
-        if self.process is not None and self.process.returncode is None:
-            with suppress(ProcessLookupError):
-                self.process.send_signal(number)
-
-    def stop(self) -> None:
-        """It does nothing any more, and its connections stay."""
-        self.send(signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        self.send(signal.SIGCONT)
-
-    async def kill(self) -> None:
-        """At once."""
-        self.send(signal.SIGKILL)
-        if self.process is not None:
-            await self.process.wait()
-
-    async def end(self) -> None:
-        """A clean stop."""
-        assert self.process is not None
-        self.send(signal.SIGTERM)
-        assert (await finish(self.process)).code == 0
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text()
 
 
 class Namespace(NamedTuple):
@@ -145,7 +93,6 @@ async def namespace() -> AsyncIterator[Namespace]:
 
 
 async def run(*command: str) -> None:
-    """A command that must succeed."""
     process = await asyncio.create_subprocess_exec(*command)
     assert await process.wait() == 0, " ".join(command)
 
@@ -178,7 +125,6 @@ class Watch:
                 )
 
     async def follow(self, replica: Replica, session: aiohttp.ClientSession) -> None:
-        """Ask one replica again and again."""
         loop = asyncio.get_running_loop()
         while True:
             begin = loop.time()
@@ -208,8 +154,6 @@ async def ask(session: aiohttp.ClientSession, replica: Replica, version: str) ->
 
 
 class Bed:
-    """Everything that runs."""
-
     def __init__(
         self,
         cluster: Cluster,

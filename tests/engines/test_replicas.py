@@ -207,7 +207,7 @@ async def test_an_enforced_sunset_raises_the_floor_once_all_files_have_it(bed: B
         replica.write(more=f"    default_version: minimum\n    {sunset}\n")
     async with bed.watch() as watch:
         for replica in (first, second):
-            replica.send(signal.SIGHUP)
+            replica.signal(signal.SIGHUP)
         await bed.refused(beneath, 200)
         await third.kill()
         await bed.refused(beneath, 503, of=[0, 1])  # the third one is registered, and may serve it
@@ -265,7 +265,7 @@ async def test_a_replica_in_a_network_that_is_cut(bed: Bed, tmp_path: Path) -> N
             text = text.replace(url, f"unix:{tmp_path}/{server.name}")
         far.file.write_text(text)
         stack.push_async_callback(far.kill)
-        await far.start("ip", "netns", "exec", name)
+        await far.start(within=("ip", "netns", "exec", name))
         session = await stack.enter_async_context(
             aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(tmp_path / "far"), force_close=True))
         )
@@ -341,17 +341,17 @@ async def test_different_files_during_a_rolling_reload(bed: Bed) -> None:
     await bed.offered(NEW.text)
     async with bed.watch() as watch:
         bed.replicas[0].write(', ceiling: "1.40"')
-        bed.replicas[0].send(signal.SIGHUP)
+        bed.replicas[0].signal(signal.SIGHUP)
         await bed.offered("1.40")  # a lower ceiling acts with the first
         for replica in bed.replicas:
             replica.write(', ceiling: "1.70"')
         for replica in bed.replicas[:2]:
-            replica.send(signal.SIGHUP)
+            replica.signal(signal.SIGHUP)
         await bed.offered("1.70")
-        bed.replicas[2].send(signal.SIGHUP)
+        bed.replicas[2].signal(signal.SIGHUP)
         for replica in bed.replicas:
             replica.write()
-            replica.send(signal.SIGHUP)
+            replica.signal(signal.SIGHUP)
         await bed.offered(NEW.text)  # and a higher one with the last
     assert not watch.others
 
@@ -368,7 +368,7 @@ async def test_clocks_that_jumped_between_two_starts(bed: Bed) -> None:
     for jump, status in ((60, 200), (-60, 503), (2 * 86_400, 503), (0, 200)):
         await replica.kill()
         replica.state.write_bytes(state)  # as one that finds it too old does not leave it
-        await replica.start("unshare", "--time", f"--boottime={jump}", "--kill-child", "--fork")
+        await replica.start(within=("unshare", "--time", f"--boottime={jump}", "--kill-child", "--fork"))
         await bed.refused("1.10", status, of=[0])
         await bed.refused(BEYOND, 503, of=[0])
     for member in bed.cluster.members:
@@ -576,7 +576,7 @@ async def inflict(bed: Bed, watch: Watch, fault: str, random: Random) -> None:
     else:
         faults: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {
             "cut": (partial(bed.connect, number, up=False), partial(bed.connect, number, up=True)),
-            "freeze": (replica.stop, replica.go_on),
+            "freeze": (replica.freeze, replica.thaw),
             "freeze etcd": (member.stop, member.go_on),
             "fleet": (lambda: None, lambda: None),
         }

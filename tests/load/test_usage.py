@@ -70,9 +70,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[UsageGateway]:
     async with quick_ironic() as backend:
         gateway = UsageGateway(tmp_path / "gateway", backend, WORKERS)
         yield gateway
-        if gateway.process is not None and gateway.process.returncode is None:
-            gateway.process.kill()
-            await finish(gateway.process)
+        await gateway.kill()
 
 
 async def killed(gateway: UsageGateway, pid: int) -> None:
@@ -93,10 +91,10 @@ async def test_a_client_that_comes_once_is_found_among_a_hundred_thousand_reques
 ) -> None:
     """User agents that were invented, and refused, take nobody's place: the list is exact and complete."""
     ledger = Ledger()
-    await gateway.start()
+    await gateway.ready()
     await send(gateway.port, shuffled([crowd(LOUD), invented(NOTHING), RARE]), ledger)
     found = await gateway.listed()
-    await gateway.stop()
+    await gateway.end()
 
     assert breaches(found, ledger) == []
     assert not found.incomplete
@@ -111,10 +109,10 @@ async def test_user_agents_that_were_answered_fill_the_list_and_the_day_says_so(
     gateway: UsageGateway,
 ) -> None:
     ledger = Ledger()
-    await gateway.start()
+    await gateway.ready()
     await send(gateway.port, [*invented("/v1/nodes"), *RARE], ledger)
     found = await gateway.listed()
-    await gateway.stop()
+    await gateway.end()
 
     assert found.incomplete
     assert sum(found.requests.values()) == ledger.answered.total()
@@ -126,7 +124,7 @@ async def test_user_agents_that_were_answered_fill_the_list_and_the_day_says_so(
 async def test_a_killed_worker_takes_no_client_with_it_in_silence(gateway: UsageGateway) -> None:
     """Each worker in turn, at the moment at which the rare client has its answer."""
     ledger = Ledger()
-    await gateway.start()
+    await gateway.ready()
     for number in range(WORKERS):
         pid = (await gateway.status())["workers"][number]["pid"]
         rare = asks(f"rare-{number}", "1.1", 1)
@@ -135,7 +133,7 @@ async def test_a_killed_worker_takes_no_client_with_it_in_silence(gateway: Usage
             await send(gateway.port, rare, ledger)
             await killed(gateway, pid)
     found = await gateway.listed()
-    await gateway.stop()
+    await gateway.end()
 
     assert breaches(found, ledger) == []
     assert found.incomplete
@@ -145,17 +143,15 @@ async def test_a_killed_worker_takes_no_client_with_it_in_silence(gateway: Usage
 @pytest.mark.timeout(300)
 async def test_a_killed_main_process_takes_no_client_with_it_in_silence(gateway: UsageGateway) -> None:
     ledger = Ledger()
-    await gateway.start()
+    await gateway.ready()
     await send(gateway.port, crowd(4000), ledger)
     before = await gateway.listed()
     await send(gateway.port, RARE, ledger)
-    assert gateway.process is not None
-    gateway.process.kill()
-    await finish(gateway.process)
+    await gateway.kill()
     offline = await listed("--db", str(gateway.database))
-    await gateway.start()
+    await gateway.ready()
     after = await gateway.listed()
-    await gateway.stop()
+    await gateway.end()
 
     assert not before.incomplete
     for found in (before, offline, after):
@@ -172,18 +168,18 @@ async def test_a_killed_main_process_takes_no_client_with_it_in_silence(gateway:
 async def test_a_take_over_loses_no_count_and_leaves_no_gap(gateway: UsageGateway) -> None:
     """Clients ask all the time; both processes add to one database."""
     ledger = Ledger()
-    await gateway.start()
+    await gateway.ready()
     for number in range(2):
         before = gateway.process
         assert before is not None
         async with asyncio.TaskGroup() as group:
             group.create_task(send(gateway.port, crowd(8000), ledger))
             await send(gateway.port, asks(f"before-{number}", "1.1", 1), ledger)
-            await gateway.start("--take-over")
+            await gateway.ready("--take-over")
             await send(gateway.port, asks(f"after-{number}", "1.1", 1), ledger)
         assert (await finish(before)).code == 0
     found = await gateway.listed()
-    await gateway.stop()
+    await gateway.end()
 
     assert breaches(found, ledger) == []
     assert not found.incomplete
@@ -201,8 +197,9 @@ async def test_a_full_disk_costs_no_request_and_is_said(gateway: UsageGateway) -
     script += f"{gateway.file.read_text()}END\n"
     script += f'dd if=/dev/zero of={folder}/filler bs=4k 2>{folder}/ended; exec "$@"'
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    await gateway.start(within=["unshare", *user, "--mount", "sh", "-c", script, "sh"])
-    filler = Path(f"/proc/{gateway.pid}/root{folder}/filler")
+    await gateway.ready(within=["unshare", *user, "--mount", "sh", "-c", script, "sh"])
+    assert gateway.process is not None
+    filler = Path(f"/proc/{gateway.process.pid}/root{folder}/filler")
 
     await send(gateway.port, shuffled([crowd(2000), RARE]), ledger)
     unreadable = await call("usage", "baremetal", "--admin", gateway.admin)
@@ -215,7 +212,7 @@ async def test_a_full_disk_costs_no_request_and_is_said(gateway: UsageGateway) -
     full = await gateway.listed()
     empty(filler)
     second = await complete(gateway)
-    await gateway.stop()
+    await gateway.end()
 
     assert ledger.answered == ledger.sent
     assert unreadable.code == 1
@@ -257,14 +254,14 @@ async def test_the_databases_of_three_replicas_add_up_to_the_ledger(tmp_path: Pa
     ledger = Ledger()
     async with quick_ironic() as backend:
         replicas = [UsageGateway(tmp_path / name, backend, 1) for name in ("one", "two", "three")]
-        await asyncio.gather(*(replica.start() for replica in replicas))
+        await asyncio.gather(*(replica.ready() for replica in replicas))
         shares = [[*crowd(320 * share), *asks(f"only-{share}", "1.1", 1)] for share in (1, 2, 3)]
         for replica, share in zip(replicas, shares, strict=True):
             await send(replica.port, share, ledger, connections=2)
         exported = tmp_path / "exported"
         ended = await call("usage", "--export", str(exported), "--admin", replicas[0].admin)
         assert ended.code == 0, ended.err
-        await asyncio.gather(*(replica.stop() for replica in replicas))
+        await asyncio.gather(*(replica.end() for replica in replicas))
 
     def options(*files: Path) -> list[str]:
         return [word for file in files for word in ("--db", str(file))]

@@ -22,9 +22,10 @@ from typing import Any, Final, NamedTuple, final
 
 import aiohttp
 
+from tests.kit.gateways import GatewayProcess
 from tests.kit.messages import MAX_FIELD, MIN_FIELD, VERSION_FIELD, request, response, version_line
-from tests.kit.networks import LOOPBACK, free_port
-from tests.kit.processes import call, finish, ready, start
+from tests.kit.networks import LOOPBACK
+from tests.kit.processes import call, ready
 
 LATEST_MINOR: Final = 90
 NOTHING: Final = "/v1/nothing"
@@ -41,8 +42,6 @@ _VERSION: Final = re.compile(rb"(?i)\r\nx-openstack-ironic-api-version: *1\.(\d+
 
 
 class Ask(NamedTuple):
-    """One request of a client."""
-
     client: str
     """Client as usage has to list it."""
     version: str
@@ -55,7 +54,6 @@ class Ask(NamedTuple):
         return self.client, EXECUTED.get(self.version, self.version)
 
     def message(self) -> bytes:
-        """Returns the request as bytes."""
         version = [version_line(self.version)] if self.version else []
         return request("GET", self.path, *version, f"User-Agent: {self.user_agent}")
 
@@ -193,10 +191,6 @@ async def _read_response(reader: asyncio.StreamReader) -> None:
 
 CONFIGURATION: Final = """\
 workers: {workers}
-listen: 127.0.0.1:{port}
-admin: {{listen: "127.0.0.1:{admin_port}"}}
-access_log: {{format: off}}
-state: {state}
 timeouts: {{drain: 5s}}
 clients:
   - {{name: nightly, user_agent: nightly-report}}
@@ -209,65 +203,35 @@ services:
 
 
 @final
-class UsageGateway:
+class UsageGateway(GatewayProcess):
     """A gateway with a state file, and so with a database beside it, whoever runs it by then."""
 
     def __init__(self, folder: Path, backend: int, workers: int) -> None:
-        folder.mkdir(exist_ok=True)
-        self.port, self.admin_port = free_port(), free_port()
-        self.state = folder / "state.json"
-        self.database = folder / "state.json.usage"
-        self.file = folder / "gateway.yaml"
-        self.file.write_text(
-            CONFIGURATION.format(
-                workers=workers,
-                port=self.port,
-                admin_port=self.admin_port,
-                state=self.state,
-                backend=backend,
-            )
-        )
-        self.admin = f"http://{LOOPBACK}:{self.admin_port}"
-        self.process: asyncio.subprocess.Process | None = None
+        super().__init__(folder)
+        self.database = Path(f"{self.state}.usage")
+        self.configure(CONFIGURATION.format(workers=workers, backend=backend))
 
-    async def start(self, *arguments: str, within: Sequence[str] = ()) -> None:
+    async def ready(self, *arguments: str, within: Sequence[str] = ()) -> None:
         """Starts a process, and returns when it is ready."""
-        self.process = await start("run", "-c", str(self.file), *arguments, within=within)
+        await self.start(*arguments, within=within)
         async with aiohttp.ClientSession() as session:
             await ready(session, self.admin)
 
-    @property
-    def pid(self) -> int:
-        """Process of the gateway, or its main process."""
-        assert self.process is not None
-        return self.process.pid
-
-    async def stop(self) -> None:
-        """Ends it in order."""
-        assert self.process is not None
-        self.process.terminate()
-        ended = await finish(self.process)
-        assert ended.code == 0, ended.err
-
     async def status(self) -> Any:
-        """Returns /status."""
         async with aiohttp.ClientSession() as session, session.get(f"{self.admin}/status") as answer:
             return await answer.json()
 
     async def listed(self) -> Listed:
-        """Returns what a running gateway lists."""
         return await listed("--admin", self.admin)
 
 
 async def listed(*arguments: str) -> Listed:
-    """Returns what `skewgate usage baremetal` lists with these arguments."""
     ended = await call("usage", "baremetal", "-o", "json", *arguments)
     assert ended.code == 0, ended.err
     return read(json.loads(ended.out))
 
 
 def read(document: Any) -> Listed:
-    """Returns the answer as the test compares it."""
     requests: Counts = Counter()
     for row in document["rows"]:
         for version, number in row["versions"].items():

@@ -28,7 +28,6 @@ some servers take for it."""
 async def _serve(
     fleet: Fleet, member: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """One connection to a member."""
     while (request := await read_raw(reader)).whole:
         writer.write(respond(fleet, member, request.head))
 
