@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import groupby
 from time import monotonic
-from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from tests.kit.networks import LOOPBACK
@@ -65,9 +64,7 @@ class StatusPoller:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
 

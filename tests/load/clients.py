@@ -94,8 +94,6 @@ KINDS: Final = (
 
 @final
 class Client:
-    """One client of one kind."""
-
     def __init__(
         self,
         kind: Kind,
@@ -151,7 +149,6 @@ class Client:
         self._left = 0 if response.status == 406 else self._left - 1
 
     async def send(self, method: str, path: str, requested: str = "", *, image: Image = "") -> Request:
-        """Send one request with the version `requested`, or without one."""
         self.begun += 1
         ident = f"{self._name}-{self.begun}"
         lines = [f"{VERSION_FIELD}: {requested}"] if requested else []

@@ -31,8 +31,6 @@ Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Response(NamedTuple):
-    """The response, or the reason why there is none."""
-
     message: Message | None
     reason: str = ""
 
@@ -64,7 +62,6 @@ class Connection:
         return self._streams is not None
 
     async def exchange(self, method: str, head: bytes, body: Sequence[bytes] = ()) -> Response:
-        """Send one request with its body in pieces."""
         self.evicted = self.evicted and not self._completed
         try:
             streams = await self._open()
@@ -201,7 +198,6 @@ class TlsLayer:
         return True
 
     def feed(self, data: bytes) -> None:
-        """Bytes of the connection."""
         self._received.write(data)
 
     def opened(self, data: bytes) -> bytes:
@@ -216,7 +212,6 @@ class TlsLayer:
         return b"".join(found)
 
     def sealed(self, data: bytes) -> bytes:
-        """The records with these plain bytes."""
         self._object.write(data)
         return self.outgoing()
 

@@ -32,7 +32,6 @@ LONGEST_ABSENCE: Final = 2.0
 
 
 async def newcomer(port: int, rng: Random, counts: Counter[str], tls: ssl.SSLContext | None) -> None:
-    """Connect, again and again."""
     drip = rng.uniform(0.1, SLOWEST_DRIP) if rng.random() < 0.5 else 0.0
     while True:
         with contextlib.suppress(OSError):
@@ -58,7 +57,6 @@ async def _drip(writer: asyncio.StreamWriter, pause: float) -> None:
 
 
 async def run(port: int, count: int, seed: int, ca: str = "") -> Counter[str]:
-    """Run until SIGTERM."""
     counts: Counter[str] = Counter()
     tls = client_context(ca)
     stop = asyncio.Event()

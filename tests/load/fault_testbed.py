@@ -62,44 +62,15 @@ PATIENCE: Final = 2 * TIMEOUT + 0.5
 EXIT_LIMIT: Final = 10.0
 """Seconds in which the gateway must end after SIGTERM, whatever the resolver does."""
 
-CONFIGURATION: Final = """\
-workers: {workers}
-listen: {listen}
-admin: {{listen: "127.0.0.1:{admin_port}"}}
-state: {state}
-timeouts:
-  connect: 500ms
-  backend_head: 2s
-  backend_body_idle: 2s
-  backend_write_idle: 2s
-  backend_idle: 5s        # the backends close a connection after ten
-  client_write_idle: 2s
-services:
-  baremetal:
-    dialect: ironic
-    probe: {{interval: 200ms, timeout: 1500ms}}
-    offer: {{policy: guaranteed, stabilization: 1s}}
-    backends:
-{backends}
-  other:
-    dialect: ironic
-    match: {{path: /other}}
-    probe: {{interval: 500ms, timeout: 2s}}
-    backends:
-"""
 
-
-def _configuration(port: int, tls: Files | None) -> str:
-    """That of the gateway. `port`: where the other service is."""
-    if tls is None:
-        listen = "127.0.0.1:{port}"
-        backend = f'      - {{{{url: "http://%s:{port}"}}}}\n'
-    else:
-        pair = f"{{{{certificate: {tls.certificate}, key: {tls.key}}}}}"
-        listen = f'[{{{{address: "127.0.0.1:{{port}}", tls: {{{{certificates: [{pair}]}}}}}}}}]'
-        backend = f'      - {{{{url: "https://%s:{port}", tls: {{{{ca: {tls.ca}}}}}}}}}\n'
-    others = "".join(backend % name for name in OTHER_NAMES)
-    return CONFIGURATION.replace("{listen}", listen) + others
+def _other_service(port: int, tls: Files | None) -> str:
+    """Its lines in the configuration. `port`: where it is."""
+    scheme, more = ("http", "") if tls is None else ("https", f", tls: {{ca: {tls.ca}}}")
+    backends = "".join(f'      - {{url: "{scheme}://{name}:{port}"{more}}}\n' for name in OTHER_NAMES)
+    return (
+        "  other:\n    dialect: ironic\n    match: {path: /other}\n"
+        f"    probe: {{interval: 500ms, timeout: 2s}}\n    backends:\n{backends}"
+    )
 
 
 @dataclass
@@ -140,10 +111,10 @@ class FaultTestbed(Testbed):
         super().__init__(
             folder,
             backends=backends,
-            configuration=_configuration(backends[NEAR[0]].port, self.tls),
             workers=workers,
             slowness=SLOWNESS,
-            ca=self.tls.ca if self.tls else None,
+            tls=self.tls,
+            more=_other_service(backends[NEAR[0]].port, self.tls),
         )
         self.far = far
         addresses = {f"{name}.{ZONE}": backend.host for name, backend in backends.items()}
@@ -160,7 +131,6 @@ class FaultTestbed(Testbed):
 
     @contextlib.contextmanager
     def faulty(self) -> Iterator[FaultTestbed]:
-        """Run everything."""
         with self.names, self.running():
             yield self
 

@@ -173,7 +173,6 @@ FAULTS: Final[Mapping[Fault, Put]] = {
 
 
 def run(folder: Path, seed: int, course: Course) -> None:
-    """Run everything."""
     use_loopback()
     use_resolver(LOOPBACK, folder)
     with FarNetwork() as far:

@@ -85,7 +85,6 @@ def by_fault(requests: Sequence[Request], record: FaultRecord, judgement: Judgem
 
 
 def report(requests: Sequence[Request], record: FaultRecord, judgement: Judgement) -> Iterator[str]:
-    """All lines about a fault run."""
     yield from table(by_fault(requests, record, judgement))
     yield "+: together with other faults. What could be served, and is lost otherwise:"
     yield from (f"  {fault.value.title}: {fault.value.served}" for fault in Fault)
@@ -116,7 +115,6 @@ def scenario(steps: Sequence[Step], requests: Sequence[Request]) -> Iterator[str
 
 
 def rate(requests: Sequence[Request]) -> float:
-    """Requests per second over the whole run."""
     began = min(request.began for request in requests)
     ended = max(request.ended for request in requests)
     return len(requests) / (ended - began)

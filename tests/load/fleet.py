@@ -33,8 +33,6 @@ AFTERMATH: Final = 0.25
 
 
 class Backend:
-    """One API server on a port of its own."""
-
     def __init__(
         self,
         name: str,

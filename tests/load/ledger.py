@@ -60,8 +60,6 @@ it may find out."""
 
 
 class End(Enum):
-    """How a request ended."""
-
     SERVED = "served"
     REFUSED = "refused"
     UNAVAILABLE = "unavailable"
@@ -74,8 +72,6 @@ class End(Enum):
 
 
 class Breach(Enum):
-    """How the promise was broken."""
-
     LOST = "lost"
     DUPLICATED = "duplicated"
     DESYNCED = "desynced"

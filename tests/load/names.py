@@ -13,7 +13,6 @@ import contextlib
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Final, Self
 
 from tests.kit.name_servers import NO_ERROR, NXDOMAIN, SILENT, NameServer, name_server
@@ -37,9 +36,7 @@ class Names:
         self._server, self._loop, self._ended = self._started.result()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
 
@@ -57,7 +54,6 @@ class Names:
 
     @contextlib.contextmanager
     def denying(self, fault: str) -> Iterator[None]:
-        """Inside, no name exists."""
         with self._counting(fault, frozenset(self._addresses)):
             self._server.code = NXDOMAIN
             yield

@@ -14,7 +14,6 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from tests.kit.waiting import wait_until
@@ -71,9 +70,7 @@ class FarNetwork:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     def inside(self, *command: str) -> list[str]:

@@ -82,8 +82,6 @@ class Execution:
 
 
 class How(Enum):
-    """How a backend was taken away."""
-
     TERMINATED = "SIGTERM"
     KILLED = "SIGKILL"
     HUNG = "SIGSTOP"

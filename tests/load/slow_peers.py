@@ -92,8 +92,6 @@ KINDS: Final = tuple(dict.fromkeys(errand.kind for errand in ERRANDS))
 
 
 class SlowClient:
-    """One client: its quick request, then its errand, on one connection."""
-
     def __init__(
         self, port: int, name: str, records: RecordFile, errand: Errand, tls: ssl.SSLContext | None = None
     ) -> None:
@@ -222,7 +220,6 @@ class SlowClient:
 
 
 async def run(port: int, name: str, path: Path, ca: str = "") -> None:
-    """Run all errands at once."""
     records, tls = RecordFile(path), client_context(ca)
     async with asyncio.TaskGroup() as group:
         for number, errand in enumerate(ERRANDS):

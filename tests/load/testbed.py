@@ -21,6 +21,7 @@ from time import monotonic
 
 from tests.kit.status import State, StatusPoller
 from tests.kit.waiting import wait_until
+from tests.load.connection import Files
 from tests.load.fleet import NAMES, OLD, Backend
 from tests.load.ledger import Ledger
 from tests.load.records import Death, Request, Span, read_lines
@@ -29,22 +30,24 @@ from tests.real.processes import Process
 
 CONFIGURATION = """\
 workers: {workers}
-listen: 127.0.0.1:{port}
+listen: {listen}
 admin: {{listen: "127.0.0.1:{admin_port}"}}
 state: {state}
 timeouts:
+  connect: 500ms
   backend_head: 2s        # a backend that hangs is given up after this; no response here takes a tenth of it
   backend_body_idle: 2s
   backend_write_idle: 2s  # an image is more than a stopped backend's socket takes
   backend_idle: 5s        # the backends close a connection after ten
+  client_write_idle: 2s
 services:
   baremetal:
     dialect: ironic
-    probe: {{interval: 200ms, timeout: 1s}}
+    probe: {{interval: 200ms, timeout: 1500ms}}
     offer: {{policy: guaranteed, stabilization: 1s}}
     backends:
 {backends}
-"""
+{more}"""
 
 REQUESTS = "requests.jsonl"
 """The file with the records of all requests, in the folder of the run."""
@@ -75,16 +78,15 @@ class Testbed:
         folder: Path,
         *,
         backends: Mapping[str, Backend] | None = None,
-        configuration: str = CONFIGURATION,
         workers: int = 1,
         slowness: float = 1.0,
-        ca: Path | None = None,
+        tls: Files | None = None,
+        more: str = "",
     ) -> None:
-        """`workers`: those of the gateway. `ca`: that of the certificates of gateway and backends; without
-        it, nobody speaks TLS."""
+        """`workers`: those of the gateway. `tls`: of gateway and backends; without it, nobody speaks TLS.
+        `more`: lines of the configuration below `services`."""
         self.workers = workers
         self.backends = backends or {name: Backend(name, folder) for name in NAMES}
-        self._configuration = configuration
         self.gateway = Gateway(
             "load", folder / "gateway", {name: backend.url for name, backend in self.backends.items()}, {}
         )
@@ -95,7 +97,13 @@ class Testbed:
         """While no gateway listens."""
         self.folder = folder
         self.records = folder / REQUESTS
-        self._backend_tls = f", tls: {{ca: {ca}}}" if ca is not None else ""
+        self._listen = f"127.0.0.1:{self.gateway.port}"
+        self._backend_tls = ""
+        if tls is not None:
+            pair = f"{{certificate: {tls.certificate}, key: {tls.key}}}"
+            self._listen = f'[{{address: "{self._listen}", tls: {{certificates: [{pair}]}}}}]'
+            self._backend_tls = f", tls: {{ca: {tls.ca}}}"
+        self._more = more
         self.configure()
         command = [
             sys.executable,
@@ -104,7 +112,7 @@ class Testbed:
             str(self.gateway.port),
             str(self.records),
             str(slowness),
-            *([str(ca)] if ca is not None else []),
+            *([str(tls.ca)] if tls is not None else []),
         ]
         self._load_generator = Process(
             "load-generator", command, folder, {**os.environ, "PYTHONPATH": str(CHECKOUT)}
@@ -115,7 +123,6 @@ class Testbed:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Testbed]:
-        """Run four old backends, the gateway and the load."""
         try:
             for backend in self.backends.values():
                 backend.start(OLD)
@@ -178,11 +185,9 @@ class Testbed:
         return state
 
     def wait_until_not_fresh(self, name: str) -> None:
-        """Wait until a probe of this backend has failed."""
         self.poller.until(lambda state: state["backends"][name]["freshness"] != "fresh", f"{name} not fresh")
 
     def wait_until_idle(self, name: str) -> None:
-        """Wait until this backend has no request in progress."""
         self.poller.until(lambda state: state["backends"][name]["in_flight"] == 0, f"{name} idle")
 
     def wait_for_offer(self, highest: str, phase: str) -> State:
@@ -212,12 +217,13 @@ class Testbed:
             f"{self._backend_tls}}}"
             for name, backend in self.backends.items()
         ]
-        text = self._configuration.format(
+        text = CONFIGURATION.format(
             workers=self.workers,
-            port=self.gateway.port,
+            listen=self._listen,
             admin_port=self.gateway.admin_port,
             state=self.folder / "state.json",
             backends="\n".join(lines),
+            more=self._more,
         )
         self.gateway.file.write_text(text + extra)
 
@@ -230,7 +236,6 @@ class Testbed:
         return self.gateway.metrics().total("skewgate_config_reloads_total", result=result)
 
     def send_sighup(self) -> None:
-        """Send SIGHUP to the gateway."""
         self.gateway.process.signal(signal.SIGHUP)
 
     # -- results
