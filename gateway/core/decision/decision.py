@@ -151,6 +151,8 @@ class Resolution:
     """Operations to check the request against; None: there are none, or no version was negotiated."""
     brownouts: Lifecycle | None = field(init=False)
     """Brown-outs that may refuse the request, which a backend would execute at a deprecated version."""
+    always_forwarded: bool = field(init=False)
+    """Whether every such request is forwarded: none is refused for its path or the time, or answered here."""
     timeouts: Timeouts = field(init=False)
     limits: Limits = field(init=False)
     request_edits: HeaderEdits | None = field(init=False)
@@ -163,7 +165,7 @@ class Resolution:
         negotiated = self.result in _NEGOTIATED and self.version is not None
         refused = self.result not in _NEGOTIATED and self.requested is not None
         executed_at = self.version if self.candidates.tiers and not self.endpoint.document else None
-        derived = {
+        derived: dict[str, object] = {
             "version_text": "" if self.version is None else service.dialect.scheme.format(self.version),
             "service": service.name,
             "requested_kind": self.requested.kind if self.requested is not None else None,
@@ -181,6 +183,8 @@ class Resolution:
             "request_edits": service.request_edits,
             "response_edits": service.response_edits,
         }
+        depends = derived["operations"] or derived["brownouts"] or derived["prefers_cached_document"]
+        derived["always_forwarded"] = bool(self.candidates.tiers) and not depends
         for name, value in derived.items():
             object.__setattr__(self, name, value)
 
@@ -287,7 +291,8 @@ def decide(
     view = snapshot.views[route.service]
     if client_name and view.own:
         view = view.for_client(client_name, wall_time)
-    path = route.local(path)
+    if route.prefix:
+        path = route.local(path)
     # 4, 5, and the candidates of 6: `resolve`, cached by the key of the view, endpoint, selected fields.
     dialect = view.service.dialect
     methods: tuple[str, ...] = (method,)
@@ -299,16 +304,18 @@ def decide(
     if resolution is None or resolution.view is not view:
         resolution = resolve(view, endpoint, head, path, throttled)
         _store(decision_cache, key, resolution, head)
-    # 5, for every request, because path and time are not in the key: is it refused for one of them?
-    if resolution.operations is not None or resolution.brownouts is not None:
-        resolution = _conditional(resolution, head, methods, path, wall_time)
+    if not resolution.always_forwarded:
+        # 5, for every request, because path and time are not in the key: is it refused for one of them?
+        if resolution.operations is not None or resolution.brownouts is not None:
+            resolution = _conditional(resolution, head, methods, path, wall_time)
+        if resolution.prefers_cached_document and method in DOCUMENT_METHODS:
+            forwardable = bool(resolution.candidates.tiers)
+            document = document_key(view, endpoint, path, query, forwardable=forwardable)
+            if document in cached_documents:
+                return AnswerCached(resolution, document)
+        if not resolution.candidates.tiers:
+            return _local(resolution)
     # 6. Select one of the candidates.
-    if resolution.prefers_cached_document and method in DOCUMENT_METHODS:
-        document = document_key(view, endpoint, path, query, forwardable=bool(resolution.candidates.tiers))
-        if document in cached_documents:
-            return AnswerCached(resolution, document)
-    if not resolution.candidates.tiers:
-        return _local(resolution)
     member = select(resolution.candidates, in_flight_by_member, random_bits, (), held_back, leases)
     if methods[0] != method:  # one of the servers may not read the header that overrides it
         methods = (*methods, method)
