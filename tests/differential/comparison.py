@@ -1,13 +1,9 @@
-"""Runs cases through the gateway, and compares what all readers read from what it forwards.
-
-When a reader disagrees, a smaller case is looked for: one field line, one query parameter or the body is left
-out at a time, as long as the same reader still disagrees about the same location.
-"""
+"""Runs cases through the gateway, and compares what all readers read from what it forwards."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
@@ -94,59 +90,13 @@ async def _findings(
     return found
 
 
-# --- a smaller case ----------------------------------------------------------------------------------------
-
-
-async def explain(testbed: Testbed, readers: Sequence[Reader], report: Report) -> str:
-    """The report, and a small case of each kind of disagreement: a few of them."""
-    texts = [str(report)]
-    shown: set[tuple[str, str]] = set()
-    for finding in report.findings:
-        kind = finding.result.case.api.name, finding.disagreement.location
-        if kind not in shown and len(shown) < 8:
-            shown.add(kind)
-            texts.append(_text(await minimize(testbed, readers, finding)))
-    return "\n\n".join(texts)
-
-
-async def minimize(testbed: Testbed, readers: Sequence[Reader], finding: Finding) -> Finding:
-    """A finding of the same kind whose case is as small as leaving parts out can make it."""
-    progress = True
-    while progress:
-        progress = False
-        for case in _smaller(finding.result.case):
-            results = [await testbed.run(case)]
-            found = await _findings(results, readers, Counter())
-            same = [each for each in found if _kind(each) == _kind(finding)]
-            if same:
-                finding, progress = same[0], True
-                break
-    return finding
-
-
-def _kind(finding: Finding) -> tuple[str, str]:
-    return finding.disagreement.reader, finding.disagreement.location
-
-
-def _smaller(case: Case) -> Iterator[Case]:
-    """The case without one of its parts."""
-    for at, line in enumerate(case.lines):
-        if not line.startswith(("Host:", "Content-Length:", "Transfer-Encoding:")):
-            yield case._replace(lines=case.lines[:at] + case.lines[at + 1 :])
-    for at in range(len(case.response_lines)):
-        yield case._replace(response_lines=case.response_lines[:at] + case.response_lines[at + 1 :])
-    if case.body or case.method != "GET":
-        lines = tuple(
-            line for line in case.lines if not line.startswith(("Content-Length:", "Transfer-Encoding:"))
-        )
-        start = f"GET {case.start_line.partition(' ')[2]}"
-        yield case._replace(start_line=start, lines=lines, body=b"")
-    method, target, http = case.start_line.split(" ")
-    path, _, query = target.partition("?")
-    parameters = query.split("&") if query else []
-    for at in range(len(parameters)):
-        rest = "&".join(parameters[:at] + parameters[at + 1 :])
-        yield case._replace(start_line=f"{method} {path}{f'?{rest}' if rest else ''} {http}")
+def explain(report: Report) -> str:
+    """The report, and one case of each kind of disagreement: a few of them."""
+    kinds = {
+        (finding.result.case.api.name, finding.disagreement.location): finding
+        for finding in reversed(report.findings)
+    }
+    return "\n\n".join([str(report), *map(_text, list(kinds.values())[-8:])])
 
 
 def _text(finding: Finding) -> str:

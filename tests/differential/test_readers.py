@@ -12,16 +12,15 @@ import pytest
 
 from tests.differential.apis import APIS, Api, Header, Location, Parameter, Path, Query
 from tests.differential.cases import cases
-from tests.differential.comparison import Finding, minimize
 from tests.differential.draft import Case
 from tests.differential.header_mutations import HEADER_MUTATIONS, REQUEST_MUTATIONS, SIGNATURES
-from tests.differential.judge import Disagreement, disagreements, request_aliases, response_disagreements
+from tests.differential.judge import disagreements, request_aliases, response_disagreements
 from tests.differential.media_type_mutations import MEDIA_TYPE_MUTATIONS
 from tests.differential.readers.engines import engines
 from tests.differential.readers.readers import PYTHON_READERS, Reader
-from tests.differential.readers.view import MediaType, View
+from tests.differential.readers.view import View
 from tests.differential.target_mutations import PATH_MUTATIONS, QUERY_MUTATIONS
-from tests.differential.testbed import Result, Testbed
+from tests.differential.testbed import Result
 
 
 def written(api: Api, version: str) -> bytes:
@@ -209,51 +208,3 @@ def test_every_mutation_is_applied() -> None:
     names = {name for mutations in (*known, MEDIA_TYPE_MUTATIONS) for name in mutations}
 
     assert {name for case in cases(1, 2000) for name in case.mutations} == names
-
-
-async def test_a_finding_is_reduced_to_what_causes_it() -> None:
-    class Marked(View):
-        """Reads another version in every request with a user agent."""
-
-        def __init__(self, view: View, raw: bytes) -> None:
-            self._view = view
-            self._raw = raw
-
-        @property
-        def method(self) -> str:
-            return self._view.method
-
-        @property
-        def path(self) -> str:
-            return self._view.path
-
-        def header(self, name: str) -> list[str]:
-            return ["v9"] if b"User-Agent" in self._raw else self._view.header(name)
-
-        def query(self, name: str) -> list[str]:
-            return self._view.query(name)
-
-        def accept(self) -> list[MediaType]:
-            return []
-
-        def content_type(self) -> list[MediaType]:
-            return []
-
-        def route(self, location: Path) -> list[str]:
-            return []
-
-    class MarkedReader:
-        name = "marked"
-
-        async def read(self, requests: Sequence[bytes]) -> list[View | None]:
-            return [Marked(await view_of(PYTHON_READERS[0], raw), raw) for raw in requests]
-
-    lines = ("Host: header.example", "Accept: */*", "User-Agent: x", "X-Api-Version: v2", "X-Any: 1")
-    case = Case(
-        0, APIS["header"], "PUT /orders?a=1&b=2 HTTP/1.1", (*lines, "Content-Length: 2"), b"ab", (), ()
-    )
-    disagreement = Disagreement("marked", repr(APIS["header"].locations[0]), "", "")
-    async with Testbed().running() as testbed:
-        found = await minimize(testbed, [MarkedReader()], Finding(await testbed.run(case), disagreement))
-
-    assert found.result.case.raw == b"GET /orders HTTP/1.1\r\nHost: header.example\r\nUser-Agent: x\r\n\r\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import cache
-from typing import Any, final
+from typing import Any
 
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.helpers import parse_mimetype
@@ -13,7 +13,7 @@ from aiohttp.http_parser import HttpRequestParser
 from aiohttp.web_urldispatcher import DynamicResource
 
 from tests.differential.apis import Path
-from tests.differential.readers.view import MediaType, Unreadable, View
+from tests.differential.readers.view import MediaType, Unreadable, View, joined, media_type
 
 
 @cache
@@ -25,45 +25,7 @@ def _routes(location: Path) -> tuple[DynamicResource, ...]:
 def _media_type(text: str) -> MediaType:
     parsed = parse_mimetype(text)
     suffix = f"+{parsed.suffix}" if parsed.suffix else ""
-    return MediaType(f"{parsed.type}/{parsed.subtype}{suffix}", tuple(parsed.parameters.items()))
-
-
-@final
-class AiohttpView(View):
-    """One request in aiohttp."""
-
-    def __init__(self, message: Any) -> None:
-        self._message = message
-
-    @property
-    def method(self) -> str:
-        return str(self._message.method)
-
-    @property
-    def path(self) -> str:
-        return str(self._message.url.path)
-
-    def header(self, name: str) -> list[str]:
-        values = self._message.headers.getall(name, [])
-        return [", ".join(values), self._message.headers[name]] if values else []
-
-    def query(self, name: str) -> list[str]:
-        values = self._message.url.query.getall(name, [])
-        return [", ".join(values), self._message.url.query[name]] if values else []
-
-    def accept(self) -> list[MediaType]:
-        lines = self._message.headers.getall("Accept", [])
-        return [_media_type(item) for item in ",".join(lines).split(",") if item.strip()]
-
-    def content_type(self) -> list[MediaType]:
-        return [_media_type(line) for line in self._message.headers.getall("Content-Type", []) if line]
-
-    def route(self, location: Path) -> list[str]:
-        for resource in _routes(location):
-            found = resource._match(self._message.url.raw_path)
-            if found is not None:
-                return [str(found["version"])]
-        return []
+    return media_type(f"{parsed.type}/{parsed.subtype}{suffix}", parsed.parameters.items())
 
 
 def read(raw: bytes) -> View:
@@ -74,4 +36,21 @@ def read(raw: bytes) -> View:
         messages, _, _ = parser.feed_data(raw)
     except HttpProcessingError as error:
         raise Unreadable(str(error)) from None
-    return AiohttpView(messages[0][0])
+    message: Any = messages[0][0]
+
+    def lines(name: str) -> list[str]:
+        return list(message.headers.getall(name, []))
+
+    def route(location: Path) -> list[str]:
+        matches = (resource._match(message.url.raw_path) for resource in _routes(location))
+        return [str(found["version"]) for found in matches if found is not None]
+
+    return View(
+        method=message.method,
+        path=message.url.path,
+        header=lambda name: joined(lines(name)),
+        query=lambda name: joined(message.url.query.getall(name, [])),
+        accept=lambda: [_media_type(item) for item in ",".join(lines("Accept")).split(",") if item.strip()],
+        content_type=lambda: [_media_type(line) for line in lines("Content-Type") if line],
+        route=route,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Any, final
+from typing import Any
 
 from django.conf import settings
 from django.core.handlers.wsgi import WSGIRequest
@@ -13,8 +13,8 @@ from django.urls import Resolver404, URLPattern, re_path
 
 from tests.differential.apis import Path
 from tests.differential.readers.email_types import CRASHES
-from tests.differential.readers.view import MediaType, Unreadable, View
-from tests.differential.readers.wsgi import Environ, wsgiref_environ
+from tests.differential.readers.view import MediaType, Unreadable, View, joined, media_type, only
+from tests.differential.readers.wsgi import wsgiref_environ
 
 if not settings.configured:
     settings.configure(ALLOWED_HOSTS=["*"], USE_I18N=False)
@@ -30,63 +30,42 @@ def _routes(location: Path) -> tuple[URLPattern, ...]:
     return tuple(re_path(f"{flags}^{start}(?P<version>[^/]+)(?:/|$)", _view) for flags in ("", "(?i)"))
 
 
-@final
-class DjangoView(View):
-    """One request in Django."""
+def read(raw: bytes) -> View:
+    try:
+        request: Any = WSGIRequest(wsgiref_environ(raw))
+    except CRASHES as error:
+        raise Unreadable(str(error)) from None
 
-    def __init__(self, environ: Environ) -> None:
+    def accept() -> list[MediaType]:
         try:
-            self._request: Any = WSGIRequest(environ)
+            types = request.accepted_types
         except CRASHES as error:
             raise Unreadable(str(error)) from None
-
-    @property
-    def method(self) -> str:
-        return str(self._request.method)
-
-    @property
-    def path(self) -> str:
-        return str(self._request.path_info)
-
-    def header(self, name: str) -> list[str]:
-        value = self._request.headers.get(name)
-        return [] if value is None else [value]
-
-    def query(self, name: str) -> list[str]:
-        values = self._request.GET.getlist(name)
-        return [", ".join(values), self._request.GET[name]] if values else []
-
-    def accept(self) -> list[MediaType]:
-        try:
-            types = self._request.accepted_types
-        except CRASHES as error:
-            raise Unreadable(str(error)) from None
-        if not types and self.header("Accept") != [""]:
+        if not types and request.headers.get("Accept") != "":
             raise Unreadable("the client accepts nothing")
-        return [
-            MediaType(
-                f"{each.main_type}/{each.sub_type}",
-                tuple((key.lower(), text) for key, text in each.params.items()),
-            )
-            for each in types
-        ]
+        return [media_type(f"{each.main_type}/{each.sub_type}", each.params.items()) for each in types]
 
-    def content_type(self) -> list[MediaType]:
-        name = self._request.content_type
-        parameters = tuple((key.lower(), text) for key, text in self._request.content_params.items())
-        return [MediaType(name, parameters)] if name else []
-
-    def route(self, location: Path) -> list[str]:
+    def route(location: Path) -> list[str]:
         found = []
         for pattern in _routes(location):
             try:
-                match = pattern.resolve(self.path.removeprefix("/"))
+                match = pattern.resolve(request.path_info.removeprefix("/"))
             except Resolver404:
                 continue
             if match is not None:
                 found.append(match.kwargs["version"])
         return found
 
+    def content_type() -> list[MediaType]:
+        name = request.content_type
+        return [media_type(name, request.content_params.items())] if name else []
 
-def read(raw: bytes) -> View:
-    return DjangoView(wsgiref_environ(raw))
+    return View(
+        method=request.method,
+        path=request.path_info,
+        header=lambda name: only(request.headers.get(name)),
+        query=lambda name: joined(request.GET.getlist(name)),
+        accept=accept,
+        content_type=content_type,
+        route=route,
+    )

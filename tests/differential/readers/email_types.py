@@ -5,7 +5,7 @@ from __future__ import annotations
 from email.message import Message
 from email.utils import collapse_rfc2231_value
 
-from tests.differential.readers.view import MediaType, Unreadable
+from tests.differential.readers.view import MediaType, Unreadable, media_type
 
 CRASHES = (TypeError, ValueError, LookupError)
 """What `email` raises on parameters that it cannot put together: servers answer 500."""
@@ -18,12 +18,6 @@ def email_media_type(text: str) -> MediaType:
         (name, _), *parameters = message.get_params() or [(text, "")]
     except CRASHES as error:
         raise Unreadable(str(error)) from None
-    return MediaType(
-        name.strip().lower(),
-        tuple((key.lower(), collapse_rfc2231_value(value)) for key, value in parameters if key),
+    return media_type(
+        name.strip(), ((key, collapse_rfc2231_value(value)) for key, value in parameters if key)
     )
-
-
-def email_media_types(text: str) -> list[MediaType]:
-    """A list of them, cut at every comma."""
-    return [email_media_type(item) for item in text.split(",") if item.strip()]

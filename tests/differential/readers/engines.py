@@ -16,8 +16,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path as File
 from typing import Any, Final, final
 
-from tests.differential.apis import PATHS, QUERY_NAMES, Path
-from tests.differential.readers.view import MediaType, View
+from tests.differential.apis import PATHS, QUERY_NAMES
+from tests.differential.readers.view import MediaType, View, media_type
 from tests.differential.readers.wsgi import key_of
 from tests.kit.networks import LOOPBACK, free_port
 from tests.kit.waiting import PATIENCE
@@ -31,44 +31,28 @@ _SPEC: Final = json.dumps({"queries": QUERY_NAMES, "paths": [(path.prefix, path.
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: *([0-9]+)\r\n", re.IGNORECASE)
 
 
-@final
-class EngineView(View):
+def _view(described: dict[str, Any], *, cgi: bool) -> View:
     """One request as an engine described it."""
 
-    def __init__(self, described: dict[str, Any], *, cgi: bool) -> None:
-        self._described = described
-        self._cgi = cgi
+    def media_types(field: str) -> list[MediaType]:
+        return [
+            media_type(str(name), ((str(key), str(value)) for key, value in pairs))
+            for name, pairs in described[field]
+        ]
 
-    @property
-    def method(self) -> str:
-        return str(self._described["method"])
-
-    @property
-    def path(self) -> str:
-        return str(self._described["path"])
-
-    def header(self, name: str) -> list[str]:
-        value = self._described["headers"].get(key_of(name) if self._cgi else name.lower())
+    def header(name: str) -> list[str]:
+        value = described["headers"].get(key_of(name) if cgi else name.lower())
         return [] if value is None else [str(value)]
 
-    def query(self, name: str) -> list[str]:
-        return list(self._described["queries"][name])
-
-    def accept(self) -> list[MediaType]:
-        return _media_types(self._described["accept"])
-
-    def content_type(self) -> list[MediaType]:
-        return _media_types(self._described["content_type"])
-
-    def route(self, location: Path) -> list[str]:
-        return list(self._described["paths"][PATHS.index(location)])
-
-
-def _media_types(described: list[Any]) -> list[MediaType]:
-    return [
-        MediaType(str(name).lower(), tuple((str(key).lower(), str(value)) for key, value in pairs))
-        for name, pairs in described
-    ]
+    return View(
+        method=str(described["method"]),
+        path=str(described["path"]),
+        header=header,
+        query=lambda name: list(described["queries"][name]),
+        accept=lambda: media_types("accept"),
+        content_type=lambda: media_types("content_type"),
+        route=lambda location: list(described["paths"][PATHS.index(location)]),
+    )
 
 
 @final
@@ -106,7 +90,7 @@ class Engine:
             except TimeoutError:
                 raise AssertionError(f"{self.name} does not answer {request!r}") from None
             if head[9:12] == b"200":
-                views[at] = EngineView(json.loads(body), cgi=self._cgi)
+                views[at] = _view(json.loads(body), cgi=self._cgi)
             if head[9:12] != b"200" or not self._keep:
                 await _close(writer)
                 streams = None

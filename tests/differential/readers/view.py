@@ -5,62 +5,39 @@ A view looks at the captured bytes only. It knows neither the gateway nor what w
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from tests.differential.apis import Header, Location, Microversion, Parameter, Path, Query
 
 
 class MediaType(NamedTuple):
-    """A media type as a reader understands it."""
+    """A media type as a reader understands it; the names are in lower case."""
 
     name: str
-    """In lower case."""
     parameters: tuple[tuple[str, str], ...]
-    """Names in lower case."""
-
-    def values_of(self, parameter: str) -> list[str]:
-        return [value for name, value in self.parameters if name == parameter]
 
 
 class Unreadable(Exception):
     """The framework refuses the request: its server would answer 4xx or 5xx, and execute nothing."""
 
 
-class View(ABC):
-    """One request in one framework. Methods raise `Unreadable` where the framework refuses the request."""
+class View(NamedTuple):
+    """One request in one framework. Calls raise `Unreadable` where the framework refuses the request."""
 
-    @property
-    @abstractmethod
-    def method(self) -> str: ...
-    @property
-    @abstractmethod
-    def path(self) -> str:
-        """The decoded path."""
-
-    @abstractmethod
-    def header(self, name: str) -> list[str]:
-        """Everything that server code gets as this header; empty: it is absent."""
-
-    @abstractmethod
-    def query(self, name: str) -> list[str]:
-        """Everything that server code gets as this parameter, by each way to look it up."""
-
-    @abstractmethod
-    def accept(self) -> list[MediaType]:
-        """The media types of `Accept`."""
-
-    @abstractmethod
-    def content_type(self) -> list[MediaType]:
-        """The media type of the content; empty: there is none."""
-
-    @abstractmethod
-    def route(self, location: Path) -> list[str]:
-        """The version segment, by each router of the framework; empty: none finds one."""
-
-    def microversion(self, location: Microversion) -> list[str] | None:
-        """What OpenStack's library finds. None: this framework is not what it is used with."""
-        return None
+    method: str
+    path: str
+    """Decoded."""
+    header: Callable[[str], list[str]]
+    """Everything that server code gets as this header; empty: it is absent."""
+    query: Callable[[str], list[str]]
+    """Everything that server code gets as this parameter."""
+    accept: Callable[[], list[MediaType]]
+    content_type: Callable[[], list[MediaType]]
+    route: Callable[[Path], list[str]]
+    """The version segment, by each router of the framework; empty: none finds one."""
+    microversion: Callable[[Microversion], list[str]] | None = None
+    """What OpenStack's library finds. None: this framework is not what it is used with."""
 
     def versions(self, location: Location) -> list[str] | None:
         """Every text that a server would read as the version in this location. None: no such reader."""
@@ -68,15 +45,28 @@ class View(ABC):
             case Header(name):
                 return self.header(name)
             case Microversion():
-                return self.microversion(location)
+                return None if self.microversion is None else self.microversion(location)
             case Query(name):
                 return self.query(name)
             case Parameter(name, types):
                 elements = [*self.accept(), *self.content_type()]
                 return [
-                    ", ".join(element.values_of(name))  # empty: a type without the parameter
+                    ", ".join(value for key, value in element.parameters if key == name)  # empty: without it
                     for element in elements
                     if not types or element.name in types
                 ]
             case Path():
                 return [text for text in self.route(location) if location.prefix or text[:1].isdecimal()]
+
+
+def media_type(name: str, parameters: Iterable[tuple[str, str]]) -> MediaType:
+    return MediaType(name.lower(), tuple((key.lower(), value) for key, value in parameters))
+
+
+def joined(values: Sequence[str]) -> list[str]:
+    """Several values as one text, so that whoever looks up any of them is seen."""
+    return [", ".join(values)] if values else []
+
+
+def only(value: str | None) -> list[str]:
+    return [] if value is None else [value]
