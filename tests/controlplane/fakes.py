@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from gateway.controlplane.snapshot_holder import SnapshotHolder
 from gateway.core.fleet.backend import Backend, Member
@@ -42,20 +43,18 @@ class FakeBackend:
         self.requests: list[web.Request] = []
         self.port = 0
         self._received = Changes()
-        self._runner: web.AppRunner | None = None
+        self._server: TestServer | None = None
 
     async def start(self) -> None:
         app = web.Application()
         app.router.add_route("*", "/{any:.*}", self._handle)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, LOOPBACK, self.port).start()
-        self.port = self._runner.addresses[0][1]
+        self._server = TestServer(app, host=LOOPBACK, port=self.port)
+        await self._server.start_server(access_log=None, shutdown_timeout=0.1)
+        self.port = self._server.port or 0
 
     async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        if self._server is not None:
+            await self._server.close()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(request)

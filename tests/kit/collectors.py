@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple, final
 
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -96,13 +97,6 @@ async def otlp_receiver() -> AsyncIterator[OtlpReceiver]:
     receiver = OtlpReceiver()
     app = web.Application(client_max_size=64 << 20)
     app.router.add_post("/v1/traces", receiver.on_export)
-    runner = web.AppRunner(app, shutdown_timeout=0)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        port = runner.addresses[0][1]
-        receiver.url = f"http://127.0.0.1:{port}"
+    async with TestServer(app) as server:
+        receiver.url = str(server.make_url("/")).removesuffix("/")
         yield receiver
-    finally:
-        await runner.cleanup()

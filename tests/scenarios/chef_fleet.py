@@ -10,7 +10,7 @@ import json
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
-from tests.scenarios.fakes import END, Head, Ironic, Lines
+from tests.scenarios.fakes import Head, Ironic, Lines, message
 from tests.scenarios.testbed import Testbed
 
 OWN: Final = "X-Ops-Server-API-Version"
@@ -41,9 +41,9 @@ class Erchef(Ironic):
         path = head.target.partition("?")[0]
         if path in ("/_status", "/nowhere"):
             # Neither the health check nor a 404 of the nginx in front of erchef has a version field.
-            return message(200 if path == "/_status" else 404, b'{"status":"pong"}', ())
+            return message(200 if path == "/_status" else 404, b'{"status":"pong"}')
         if self.highest is None:
-            return message(*self._signed_resource(path, head), ())
+            return message(*self._signed_resource(path, head))
         values = head.all(OWN)
         try:
             # Erlang takes signs and leading zeros too. It takes no blanks, and no test sends any.
@@ -56,9 +56,10 @@ class Erchef(Ironic):
             text = f"Specified version {values[0]} not supported"
             error = {"error": "invalid-x-ops-server-api-version", "message": text}
             body = {**error, "min_version": self.lowest, "max_version": self.highest}
-            return message(406, compact(body), self._version_field(requested, -1))
+            return message(406, compact(body), lines=self._version_field(requested, -1))
         status, body_bytes = self._signed_resource(path, head)
-        return message(status, body_bytes, self._version_field(requested, -1 if status == 406 else requested))
+        served = -1 if status == 406 else requested
+        return message(status, body_bytes, lines=self._version_field(requested, served))
 
     def _version_field(self, requested: int, served: int) -> Lines:
         assert self.highest is not None
@@ -87,17 +88,11 @@ class Goiardi(Erchef):
         if value in ("0", "1"):
             with_blanks = json.dumps(json.loads(version_object(0, 1, int(value), int(value))))
             lines = (("X-Ops-Server-Api-Version", with_blanks),)
-        return message(status, body, (("X-Goiardi", "yes"), *lines))
+        return message(status, body, lines=(("X-Goiardi", "yes"), *lines))
 
 
 def compact(body: object) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
-
-
-def message(status: int, body: bytes, lines: Lines) -> bytes:
-    head = [f"HTTP/1.1 {status} X", "Content-Type: application/json", f"Content-Length: {len(body)}"]
-    head += [f"{name}: {value}" for name, value in lines]
-    return "\r\n".join(head).encode() + END + body
 
 
 class ChefTestbed(Testbed):

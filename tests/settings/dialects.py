@@ -6,29 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal, Self, TypeAlias
 
-from gateway.core.dialect import (
-    NO_HEADERS,
-    NO_VERSION_REQUESTED,
-    Advertisement,
-    BackendResponse,
-    ConfigurationRules,
-    DefaultKind,
-    DefaultVersion,
-    Dialect,
-    Endpoint,
-    GatewayError,
-    ProbeResponse,
-    ProbeStep,
-    Refusal,
-    RequestedVersion,
-    Served,
-)
-from gateway.core.http.message import Header, Response
+from gateway.core.dialect import ConfigurationRules, Dialect
 from gateway.core.versions.ranges import VersionSet
-from gateway.core.versions.version import CalendarDate, MajorMinor, Scheme, Version
+from gateway.core.versions.version import CalendarDate, Version
 from gateway.errors import OptionProblem, OptionsError, VersionTextError
 from gateway.keys.kinds import ListOf, section
 from gateway.keys.texts import COUNT, FLAG, LINE, LINES, VERSION, literal
+from tests.core.builders import Toy
 
 _AS_SERVERS_DO: Final = "What the dialect's servers do."
 
@@ -72,42 +56,13 @@ class DatedOptions:
     paper: PaperOptions = section(PaperOptions).key({}, "A part.", reason=_AS_SERVERS_DO, example={"size": 5})
 
 
-class Plain(Dialect):
+class Plain(Toy):
     """X.Y versions, two releases, no options."""
 
     name = "plain"
-    scheme: Scheme = MajorMinor()
     reads = owned_request = owned_response = frozenset[str]()
-    vary: tuple[str, ...] = ()
-    default_version = DefaultVersion(DefaultKind.MINIMUM)
     releases: Mapping[str, Version] = {"old": Version(1, 10), "2024.1": Version(1, 90)}
     legacy_versions = VersionSet.only(Version(1, 1))
-
-    def endpoint(self, method: str, path: str, query: str) -> Endpoint:
-        return Endpoint("resource")
-
-    def read_requested(self, endpoint: Endpoint, headers: Mapping[str, str]) -> RequestedVersion:
-        return NO_VERSION_REQUESTED
-
-    def write_request(
-        self, endpoint: Endpoint, version: Version, headers: Mapping[str, str] = NO_HEADERS
-    ) -> tuple[Header, ...]:
-        return ()
-
-    def refuse(self, refusal: Refusal, endpoint: Endpoint, headers: Mapping[str, str]) -> Response:
-        raise NotImplementedError
-
-    def error_response(self, error: GatewayError) -> Response:
-        raise NotImplementedError
-
-    def read_response(self, endpoint: Endpoint, status: int, headers: Mapping[str, str]) -> Served:
-        return Served()
-
-    def write_response(self, response: BackendResponse) -> tuple[Header, ...]:
-        return ()
-
-    def probe(self, answers: tuple[ProbeResponse, ...], path: str | None) -> ProbeStep:
-        return Advertisement(VersionSet())
 
 
 class Dated(Plain):
@@ -118,8 +73,8 @@ class Dated(Plain):
     releases: Mapping[str, Version] = {}
 
     def __init__(self, options: DatedOptions) -> None:
+        super().__init__(scheme=CalendarDate(day=options.days))
         self.options = options
-        self.scheme = CalendarDate(day=options.days)
         self.configuration_rules = ConfigurationRules(option_paths=((("title",), options.title),))
 
     @classmethod
