@@ -67,15 +67,9 @@ class Authority:
     def __init__(self, name: str = "Test CA", above: Authority | None = None, *, days: float = 365) -> None:
         self.key = new_key()
         self.above = above
-        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        builder = _builder(self.name, self.key, datetime.now(UTC) - DAY, datetime.now(UTC) + days * DAY)
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        builder = builder.add_extension(_usage(ca=True), critical=True)
-        builder = builder.add_extension(
-            x509.SubjectKeyIdentifier.from_public_key(self.key.public_key()), critical=False
-        )
-        issuer = above or self
-        self.certificate = builder.issuer_name(issuer.name).sign(issuer.key, SHA256())
+        self.name = _common_name(name)
+        identifier = x509.SubjectKeyIdentifier.from_public_key(self.key.public_key())
+        self.certificate = (above or self)._signed(self.name, self.key, (-1, days), identifier, ca=True)
 
     @property
     def pem(self) -> bytes:
@@ -124,20 +118,34 @@ class Authority:
         days: tuple[float, float],
         *purposes: x509.ObjectIdentifier,
     ) -> Leaf:
-        now = datetime.now(UTC)
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)])
-        builder = _builder(name, key, now + days[0] * DAY, now + days[1] * DAY).issuer_name(self.name)
-        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        builder = builder.add_extension(_usage(ca=False), critical=True)
-        builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
-        builder = builder.add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False
-        )
+        extensions: list[x509.ExtensionType] = [
+            x509.ExtendedKeyUsage(purposes),
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()),
+        ]
         if names:
-            alternatives = x509.SubjectAlternativeName(list(map(_general_name, names)))
-            builder = builder.add_extension(alternatives, critical=False)
+            extensions.append(x509.SubjectAlternativeName(list(map(_general_name, names))))
         chain = (self.certificate,) if self.above is not None else ()
-        return Leaf(builder.sign(self.key, SHA256()), chain, key)
+        return Leaf(self._signed(_common_name(subject), key, days, *extensions), chain, key)
+
+    def _signed(
+        self,
+        name: x509.Name,
+        key: PrivateKey,
+        days: tuple[float, float],
+        *extensions: x509.ExtensionType,
+        ca: bool = False,
+    ) -> x509.Certificate:
+        now = datetime.now(UTC)
+        builder = (
+            x509.CertificateBuilder(self.name, name, key.public_key(), x509.random_serial_number())
+            .not_valid_before(now + days[0] * DAY)
+            .not_valid_after(now + days[1] * DAY)
+            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+            .add_extension(_usage(ca=ca), critical=True)
+        )
+        for extension in extensions:
+            builder = builder.add_extension(extension, critical=False)
+        return builder.sign(self.key, SHA256())
 
 
 def client_context(
@@ -155,15 +163,8 @@ def client_context(
     return context
 
 
-def _builder(name: x509.Name, key: PrivateKey, begin: datetime, end: datetime) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begin)
-        .not_valid_after(end)
-    )
+def _common_name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
 def _usage(*, ca: bool) -> x509.KeyUsage:

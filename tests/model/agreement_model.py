@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from functools import cache
 from typing import TypeAlias
 
 from gateway.core.agreement.attachment import Answer, answer
@@ -46,12 +47,13 @@ class Model:
         self.contents: list[Contents] = []
         self._numbers: dict[Replica, int] = {}
         self.replicas: list[Replica] = []
-        self._moves: dict[tuple[int, int], tuple[tuple[int, int, str], ...]] = {}
-        self._stepped: dict[int, int] = {}
-        self._steps: dict[tuple[int, tuple[bool, ...], bool], tuple[int, ...]] = {}
-        self._led: dict[tuple[int, tuple[bool, ...], bool, bool], tuple[int, ...]] = {}
-        self._helps: dict[tuple[int, int, bool], tuple[int, ...]] = {}
-        self._signs: dict[int, tuple[int, int, int, int]] = {}
+        # The same replica and the same record come again and again.
+        self._moves_of = cache(self._find_moves)
+        self._after_step_of = cache(self._find_after_step)
+        self._following = cache(self._find_following)
+        self._leading = cache(self._find_leading)
+        self._helpful_moves_of = cache(self._find_helpful_moves)
+        self._signs_of = cache(self._find_signs)
         newest = self._number_of(universe.first)
         self.start: State = (newest, 0, -1, *([self._intern(Replica())] * replicas))
 
@@ -83,34 +85,24 @@ class Model:
         away = ghost or any(one.known and not one.live for one in replicas)
         return self._following(newest, tuple(sorted(acks)), not (away and self.rules.registered))
 
-    def _following(self, newest: int, acks: tuple[bool, ...], all_attached: bool) -> tuple[int, ...]:
-        key = newest, acks, all_attached
-        known = self._steps.get(key)
-        if known is None:
-            found = following(self.universe, self.contents[newest], acks, all_attached=all_attached)
-            for _ in range(0 if self.rules.one_level else 2):
-                more = (following(self.universe, each, acks, all_attached=all_attached) for each in found)
-                found = found.union(*more)
-            known = self._steps[key] = tuple(map(self._number_of, sorted(found)))
-        return known
+    def _find_following(self, newest: int, acks: tuple[bool, ...], all_attached: bool) -> tuple[int, ...]:
+        found = following(self.universe, self.contents[newest], acks, all_attached=all_attached)
+        for _ in range(0 if self.rules.one_level else 2):
+            more = (following(self.universe, each, acks, all_attached=all_attached) for each in found)
+            found = found.union(*more)
+        return tuple(map(self._number_of, sorted(found)))
 
     def _after_step(self, contents: int, ghost: int, plan: int, numbers: list[int]) -> State:
         return (contents, ghost, plan, *sorted(map(self._after_step_of, numbers)))
 
-    def _after_step_of(self, number: int) -> int:
-        if number not in self._stepped:
-            self._stepped[number] = self._intern(after_step(self.replicas[number], self.rules))
-        return self._stepped[number]
+    def _find_after_step(self, number: int) -> int:
+        return self._intern(after_step(self.replicas[number], self.rules))
 
-    def _moves_of(self, number: int, newest: int) -> tuple[tuple[int, int, str], ...]:
-        key = number, newest
-        known = self._moves.get(key)
-        if known is None:
-            known = self._moves[key] = tuple(
-                (self._intern(after), int(left_behind), label)
-                for label, after, left_behind in moves(self.replicas[number], newest, self.rules)
-            )
-        return known
+    def _find_moves(self, number: int, newest: int) -> tuple[tuple[int, int, str], ...]:
+        return tuple(
+            (self._intern(after), int(left_behind), label)
+            for label, after, left_behind in moves(self.replicas[number], newest, self.rules)
+        )
 
     def _intern(self, one: Replica) -> int:
         number = self._numbers.setdefault(one, len(self.replicas))
@@ -131,12 +123,12 @@ class Model:
         served nor refused by another."""
         served = refused = offered = missing = 0
         for number in state[3:]:
-            signs = self._signs.get(number) or self._signs_of(number)
+            signs = self._signs_of(number)
             served, refused = served | signs[0], refused | signs[1]
             offered, missing = offered | signs[2], missing | signs[3]
         return bool(served & refused or offered & missing)
 
-    def _signs_of(self, number: int) -> tuple[int, int, int, int]:
+    def _find_signs(self, number: int) -> tuple[int, int, int, int]:
         """Of one replica, as bits: the versions that it serves, that it refuses, and if it is attached those
         that it offers and those that it does not serve."""
         one = self.replicas[number]
@@ -149,8 +141,7 @@ class Model:
                 signs[1] |= (given is Answer.REFUSE) << at
                 signs[2] |= (attached and level is Level.OFFERED) << at
                 signs[3] |= (attached and given is not Answer.SERVE) << at
-        self._signs[number] = found = (signs[0], signs[1], signs[2], signs[3])
-        return found
+        return signs[0], signs[1], signs[2], signs[3]
 
     # -- searches
 
@@ -215,24 +206,16 @@ class Model:
             for contents in self._leading(newest, live, not away, up):
                 yield self._after_step(contents, ghost, -1, numbers)
 
-    def _leading(self, newest: int, live: tuple[bool, ...], all_attached: bool, up: bool) -> tuple[int, ...]:
-        key = newest, live, all_attached, up
-        known = self._led.get(key)
-        if known is None:
-            found = leading(self.universe, self.contents[newest], live, all_attached=all_attached, up=up)
-            known = self._led[key] = tuple(map(self._number_of, found))
-        return known
+    def _find_leading(
+        self, newest: int, live: tuple[bool, ...], all_attached: bool, up: bool
+    ) -> tuple[int, ...]:
+        found = leading(self.universe, self.contents[newest], live, all_attached=all_attached, up=up)
+        return tuple(map(self._number_of, found))
 
-    def _helpful_moves_of(self, number: int, newest: int, return_: bool) -> tuple[int, ...]:
-        key = number, newest, return_
-        known = self._helps.get(key)
-        if known is None:
-            one = self.replicas[number]
-            labels = HELPFUL if return_ or one.mode in {ATTACHED, DETACHED} else HELPFUL_AWAY
-            known = self._helps[key] = tuple(
-                after for after, _, label in self._moves_of(number, newest) if label in labels
-            )
-        return known
+    def _find_helpful_moves(self, number: int, newest: int, return_: bool) -> tuple[int, ...]:
+        one = self.replicas[number]
+        labels = HELPFUL if return_ or one.mode in {ATTACHED, DETACHED} else HELPFUL_AWAY
+        return tuple(after for after, _, label in self._moves_of(number, newest) if label in labels)
 
     def _is_goal(self, state: State, up: bool) -> bool:
         """Whether everybody who is there holds the record that all want, and nobody else is waited for."""
