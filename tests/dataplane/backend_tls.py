@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import select
 import socket
 import ssl
@@ -12,13 +13,13 @@ from functools import cache
 from pathlib import Path
 
 from gateway.core.fleet.backend import Backend, BackendTls
+from tests.dataplane.tls_end import TlsEnd
 from tests.kit.certificates import Authority, Leaf
 from tests.kit.ironic import NEW, versions
 from tests.kit.networks import LOOPBACK
 from tests.kit.waiting import PATIENCE
 
 NAME = "backend.test"
-SOON = PATIENCE
 
 
 @cache
@@ -39,80 +40,31 @@ def both_sides(folder: Path, leaf: Leaf | None = None) -> tuple[ssl.SSLContext, 
     return context, BackendTls(NAME, ca=str(authority().write(folder)))
 
 
-class TlsPeer:
-    """The backend's side of one connection, of which the test makes every step."""
+class TlsPeer(TlsEnd):
+    """The backend's end of one connection."""
 
-    def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
-        self.socket = sock
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-
-    async def read_more(self) -> None:
-        async with asyncio.timeout(SOON):
-            data = await asyncio.get_running_loop().sock_recv(self.socket, 65536)
-        if not data:
-            raise EOFError
-        self._incoming.write(data)
-
-    def flush(self) -> None:
-        data = self._outgoing.read()
-        while data:
-            data = data[self.socket.send(data) :]
-
-    async def handshake(self, *, to_the_end: bool = True) -> None:
-        """Not to the end: the client's last message is not read, and no ticket is sent."""
-        while True:
-            try:
-                self.tls.do_handshake()
-            except ssl.SSLWantReadError:
-                first = self._outgoing.pending > 0
-                self.flush()
-                if first and not to_the_end:
-                    return
-                await self.read_more()
-            else:
-                self.flush()
-                return
+    async def begin_handshake(self) -> None:
+        """All but its end: the client's last message is not read, and no ticket is sent."""
+        await self.read_more()
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self.tls.do_handshake()
+        self.flush()
 
     def finish_handshake(self) -> None:
         """The rest, without a turn of the loop; tickets are sent."""
-        select.select([self.socket], [], [], SOON)
-        self._incoming.write(self.socket.recv(65536))
+        select.select([self.socket], [], [], PATIENCE)
+        self.incoming.write(self.socket.recv(65536))
         self.tls.do_handshake()
         self.flush()
 
-    async def received(self) -> bytes:
-        """The next request head."""
-        data = b""
-        while not data.endswith(b"\r\n\r\n"):
-            try:
-                data += self.tls.read(65536)
-            except ssl.SSLWantReadError:
-                await self.read_more()
-        return data
-
     async def read_piece(self, most: int) -> bytes:
         """What is in the next bytes of the socket, perhaps nothing."""
-        data = await asyncio.get_running_loop().sock_recv(self.socket, most)
-        self._incoming.write(data)
+        await self.read_more(most)
         pieces = []
-        try:
+        with contextlib.suppress(ssl.SSLWantReadError):
             while piece := self.tls.read(65536):
                 pieces.append(piece)
-        except ssl.SSLWantReadError:
-            pass
         return b"".join(pieces)
-
-    async def send(self, data: bytes) -> None:
-        self.tls.write(data)
-        await asyncio.get_running_loop().sock_sendall(self.socket, self._outgoing.read())
-
-    async def end(self) -> None:
-        """close_notify."""
-        try:
-            self.tls.unwrap()
-        except ssl.SSLWantReadError:
-            await asyncio.get_running_loop().sock_sendall(self.socket, self._outgoing.read())
 
 
 class RawTlsBackend:
@@ -134,10 +86,9 @@ class RawTlsBackend:
         return Backend("raw", LOOPBACK, port, declared=versions(NEW), tls=self.tls)
 
     async def accept(self) -> TlsPeer:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE):
             sock, _ = await asyncio.get_running_loop().sock_accept(self.listener)
-        sock.setblocking(False)
-        self.peers.append(TlsPeer(sock, self.context))
+        self.peers.append(TlsPeer(sock, self.context, server_side=True))
         return self.peers[-1]
 
     def close(self) -> None:

@@ -1,26 +1,23 @@
 """Listeners with TLS for tests of the data plane: one CA for all, certificates as files, clients that trust
-it, and one of which the test makes every step."""
+it."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
-import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
 
 from gateway.settings.sections.listen import Listen
 from gateway.tls.server import ServerCertificates
 from gateway.tls.values import CertificateFiles, ServerTls
+from tests.dataplane.tls_end import TlsEnd
 from tests.kit.certificates import Leaf, authority, client_context
 from tests.kit.networks import LOOPBACK
 from tests.kit.waiting import PATIENCE
 from tests.kit.workers import Gateway, Listener
-
-T = TypeVar("T")
 
 
 @cache
@@ -62,60 +59,14 @@ def tls_listener(
     return Listener(listen, ServerCertificates(tls), client_context(authority(), shown))
 
 
-class RawTlsClient:
-    """One of which the test makes every step: asyncio's cannot close one side alone."""
-
-    def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
-        self.socket = sock
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
-
-    async def do(self, action: Callable[[ssl.SSLObject], T]) -> T:
-        """Do something, with as many reads as it needs."""
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                result = action(self._tls)
-            except ssl.SSLWantReadError:
-                await self._flush()
-                self._incoming.write(await loop.sock_recv(self.socket, 65536))
-            else:
-                await self._flush()
-                return result
-
-    async def _flush(self) -> None:
-        await asyncio.get_running_loop().sock_sendall(self.socket, self._outgoing.read())
-
-    async def handshake(self) -> None:
-        await self.do(lambda tls: tls.do_handshake())
-
-    async def send(self, data: bytes) -> None:
-        await self.do(lambda tls: tls.write(data))
-
-    async def read_until(self, end: bytes) -> bytes:
-        data = b""
-        while not data.endswith(end):
-            piece = await self.do(lambda tls: tls.read(65536))
-            assert piece, data
-            data += piece
-        return data
-
-    async def half_close(self) -> None:
-        """close_notify, and read on."""
-        with contextlib.suppress(ssl.SSLWantReadError):
-            self._tls.unwrap()
-        await self._flush()
-
-
-@contextlib.asynccontextmanager
-async def raw_client(gateway: Gateway) -> AsyncIterator[RawTlsClient]:
+@asynccontextmanager
+async def raw_client(gateway: Gateway) -> AsyncIterator[TlsEnd]:
     """One that is connected, for as long as tests wait."""
     context = gateway.listener.client_tls
     assert context is not None
     with socket.socket() as sock:
-        sock.setblocking(False)
+        client = TlsEnd(sock, context)
         async with asyncio.timeout(PATIENCE):
             await asyncio.get_running_loop().sock_connect(sock, gateway.address)
-            client = RawTlsClient(sock, context)
             await client.handshake()
             yield client

@@ -208,7 +208,7 @@ async def asked(testbed: Testbed, backend: RawTlsBackend) -> tuple[Gateway, Clie
     await client.send(request())
     peer = await backend.accept()
     await peer.handshake()
-    await peer.received()
+    await peer.read_until(b"\r\n\r\n")
     return gateway, client, peer
 
 
@@ -221,7 +221,7 @@ async def test_a_response_that_ends_with_its_connection_must_end_with_close_noti
         gateway, client, peer = await asked(testbed, backend)
         await peer.send(b"HTTP/1.1 200 OK\r\n\r\nhalf")
         if ends:
-            await peer.end()
+            await peer.half_close()
         peer.socket.close()
 
         if ends:
@@ -259,7 +259,7 @@ async def test_nothing_is_lost_of_a_response_that_ends_while_it_is_held_back(
         connection.pause_reading()
         await peer.send(body[256:])
         if ends:
-            await peer.end()
+            await peer.half_close()
         peer.socket.shutdown(socket.SHUT_WR)
         for _ in range(20):  # turns in which the gateway could read
             await asyncio.sleep(0)
@@ -280,7 +280,7 @@ async def test_R_B5_bytes_on_a_used_connection_are_no_response(testbed: Testbed,
         await client.send(request())
         second = await backend.accept()
         await second.handshake()
-        await second.received()
+        await second.read_until(b"\r\n\r\n")
         await second.send(response(200, body=b"second"))
 
         assert (await client.response()).body == b"second"
