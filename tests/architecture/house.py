@@ -13,32 +13,28 @@ from collections.abc import Iterator
 from typing import Final
 
 from tests.architecture.source import ROOT, Module, gateway_modules
+from tests.docs.pages import table, with_parts
 
 PAGE: Final = ROOT / "docs" / "ARCHITECTURE.md"
 CODE_MAP: Final = ROOT / "docs" / "code-map.md"
 COMMAND: Final = "python -m tests.architecture.house"
 
-_CODE_MAP_HEAD: Final = (
-    "# Code map",
-    "",
-    f"<!-- Written by `{COMMAND}` from the first sentence of each module; a test compares. -->",
-    "",
-    "Every module of the package, below its room; a room imports only what stands above it.",
-    "[Architecture](ARCHITECTURE.md) has the whole.",
-    "",
-)
+_CODE_MAP_HEAD: Final = f"""\
+# Code map
+
+<!-- Written by `{COMMAND}` from the first sentence of each module; a test compares. -->
+
+Every module of the package, below its room; a room imports only what stands above it.
+[Architecture](ARCHITECTURE.md) has the whole.
+
+"""
 _SENTENCE: Final = re.compile(r".+?[.?!](?=\s|$)", re.DOTALL)
 
 
 def page_as_it_should_be(page: str) -> str:
     """docs/ARCHITECTURE.md with its two generated parts written anew; everything else stays."""
     modules = {module.name: module for module in gateway_modules()}
-    for name, text in (("picture", picture(modules)), ("imports", order_of_imports())):
-        begin, end = f"<!-- {name}, made by {COMMAND} -->\n", f"\n<!-- /{name} -->"
-        assert page.count(begin) == page.count(end) == 1, f"the page needs one place for its {name}"
-        before, _, rest = page.partition(begin)
-        page = f"{before}{begin}{text}{end}{rest.partition(end)[2]}"
-    return page
+    return with_parts(page, COMMAND, {"picture": picture(modules), "imports": order_of_imports()})
 
 
 def layers() -> list[list[str]]:
@@ -61,29 +57,28 @@ def picture(modules: dict[str, Module]) -> str:
     names = [name for layer in layers() for name in layer]
     width = max(map(len, names))
     lines = [f"{name:<{width}}  {first_sentence(modules[f'gateway.{name}'])}" for name in names]
-    return "\n".join(["```text", *lines, "```"])
+    return "\n".join(["```text", *lines, "```", ""])
 
 
 def order_of_imports() -> str:
     """One line, from what everybody may import to what nobody may."""
     order = " ← ".join(", ".join(f"`{name}`" for name in layer) for layer in reversed(layers()))
-    return f"Imports point one way: {order}."
+    return f"Imports point one way: {order}.\n"
 
 
 def code_map() -> str:
     """The page docs/code-map.md: a row for each module, below the row of its room, the lowest room first."""
     modules = {module.name: module for module in gateway_modules()}
-    rows = ["| module | what it is |", "|---|---|"]
-    for name in (name for layer in reversed(layers()) for name in layer):
-        rows.extend(_rows_of(f"gateway.{name}", modules))
-    return "\n".join([*_CODE_MAP_HEAD, *rows, ""])
+    rooms = [name for layer in reversed(layers()) for name in layer]
+    rows = (row for room in rooms for row in _rows_of(f"gateway.{room}", modules))
+    return _CODE_MAP_HEAD + table(("module", "what it is"), rows)
 
 
-def _rows_of(name: str, modules: dict[str, Module]) -> Iterator[str]:
+def _rows_of(name: str, modules: dict[str, Module]) -> Iterator[tuple[str, str]]:
     shown = name.removeprefix("gateway.")
     children = sorted(each for each in modules if each.rpartition(".")[0] == name)
-    sentence = first_sentence(modules[name]).replace("|", "\\|")
-    yield f"| **{shown}** | **{sentence}** |" if children else f"| `{shown}` | {sentence} |"
+    sentence = first_sentence(modules[name])
+    yield (f"**{shown}**", f"**{sentence}**") if children else (f"`{shown}`", sentence)
     for child in sorted(children, key=lambda each: any(other.startswith(f"{each}.") for other in modules)):
         yield from _rows_of(child, modules)
 

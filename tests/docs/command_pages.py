@@ -18,6 +18,7 @@ import click
 
 from gateway import __version__
 from gateway.cli import NAME, skewgate
+from tests.docs.pages import table, with_parts
 
 EXIT_CODES: Final = (
     ("0", "success; after `run`, a complete drain"),
@@ -76,17 +77,13 @@ def usage(command: click.Command, context: click.Context) -> str:
 
 def page_as_it_should_be(page: str) -> str:
     """docs/cli.md with its generated parts written anew; everything else stays."""
-    for name, text in (
-        ("exit codes", _table("code", EXIT_CODES)),
-        ("verbs", "\n".join(_section(*each) for each in verbs())),
-        ("environment", _table("variable", VARIABLES)),
-        ("files", _table("file", FILES)),
-    ):
-        begin, end = f"<!-- {name}, made by `{COMMAND}` -->\n", f"<!-- /{name} -->\n"
-        assert page.count(begin) == page.count(end) == 1, f"the page needs one place for its {name}"
-        before, _, rest = page.partition(begin)
-        page = f"{before}{begin}{text}{end}{rest.partition(end)[2]}"
-    return page
+    parts = {
+        "exit codes": _table("code", EXIT_CODES),
+        "verbs": "\n".join(_section(*each) for each in verbs()),
+        "environment": _table("variable", VARIABLES),
+        "files": _table("file", FILES),
+    }
+    return with_parts(page, COMMAND, parts)
 
 
 def _section(name: str, command: click.Command, context: click.Context) -> str:
@@ -100,16 +97,11 @@ def _prose(text: str) -> str:
 
 
 def _table(head: str, pairs: Sequence[tuple[str, str]]) -> str:
-    rows = "".join(f"| {_code(term)} | {_cell(text)} |\n" for term, text in pairs)
-    return f"| {head} | meaning |\n|---|---|\n{rows}"
+    return table((head, "meaning"), ((_code(term), " ".join(text.split())) for term, text in pairs))
 
 
-def _code(term: str) -> str:
-    return ", ".join(f"`{_cell(part)}`" for part in term.split(", "))
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+def _code(terms: str) -> str:
+    return ", ".join(f"`{' '.join(term.split())}`" for term in terms.split(", "))
 
 
 def man_page() -> str:

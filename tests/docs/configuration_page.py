@@ -14,6 +14,7 @@ from typing import Final
 from gateway.keys.kinds import Key
 from gateway.settings.schema import Path, dotted_path, file_section, keys_of
 from gateway.settings.yaml.problem import CODES
+from tests.docs.pages import table
 
 _OPENING: Final = """\
 # Configuration
@@ -56,46 +57,39 @@ discovery, the offer, the state, the admin listener. With `workers: 1` every lim
 such as an old one that drains while a new one has taken over, share no limits.
 """
 
+_HEADS: Final = ("key", "default", "meaning", "reason", "example")
+
 _CODES_OPENING: Final = """\
 ## Problem codes
 
 An error keeps the file from being used (exit code 2). A warning does not.
 
-| code | meaning |
-|---|---|
 """
 
 
 def reference_text() -> str:
     """The whole page, in Markdown."""
-    sections: dict[Path, list[str]] = {}
+    sections: dict[Path, list[tuple[str, ...]]] = {}
     for path, key in dict(keys_of(file_section())).items():
         sections.setdefault(path[:-1], []).append(_row(path[-1], key))
-    parts = [_OPENING]
-    for path, rows in sections.items():
-        parts.append(
-            f"## {_title(path)}\n\n| key | default | meaning | reason | example |\n|---|---|---|---|---|\n"
-        )
-        parts[-1] += "".join(rows)
-    codes = "".join(f"| `{code}` | {_cell(meaning)} |\n" for code, meaning in sorted(CODES.items()))
-    parts.append(_CODES_OPENING + codes)
-    return "\n".join(parts)
+    parts = [f"## {_title(path)}\n\n{table(_HEADS, rows)}" for path, rows in sections.items()]
+    codes = table(("code", "meaning"), ((f"`{code}`", meaning) for code, meaning in sorted(CODES.items())))
+    return "\n".join((_OPENING, *parts, _CODES_OPENING + codes))
 
 
 def _title(path: Path) -> str:
     return f"`{dotted_path(path)}`" if path else "Top level"
 
 
-def _row(name: str, key: Key) -> str:
+def _row(name: str, key: Key) -> tuple[str, ...]:
     default = "required" if key.is_required else _value(key.default)
-    meaning = _cell(key.meaning)
+    meaning = key.meaning
     schema = key.kind.schema({})
     if words := next((part["enum"] for part in (schema, *schema.get("anyOf", ())) if "enum" in part), None):
         meaning += " One of: " + ", ".join(f"`{word}`" for word in words) + "."
     if key.workers:
-        meaning += f" *Several workers: {_cell(key.workers)}.*"
-    cells = (f"`{name}`", default, meaning, _cell(key.reason), _value(key.example))
-    return f"| {' | '.join(cells)} |\n"
+        meaning += f" *Several workers: {key.workers}.*"
+    return f"`{name}`", default, meaning, key.reason, _value(key.example)
 
 
 def _value(value: object) -> str:
@@ -104,11 +98,7 @@ def _value(value: object) -> str:
     if value in ({}, [], ()):
         return "empty"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
-    return f"`{_cell(text)}`"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return f"`{text}`"
 
 
 if __name__ == "__main__":

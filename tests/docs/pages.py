@@ -1,10 +1,11 @@
-"""The project's pages as the tests here read them: texts, blocks, tables, links, and names in the source."""
+"""The project's pages: their texts, blocks, tables and links as tests read them, parts that are made by a
+command, and names in the source."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -59,6 +60,27 @@ def rows(text: str) -> list[list[str]]:
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
     rules = {at for at, row in enumerate(cells) if set("".join(row)) <= set("-:")}
     return [row for at, row in enumerate(cells) if at not in rules and at + 1 not in rules]
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    rule = f"|{'---|' * len(heads)}\n"
+    return "".join((_row(heads), rule, *map(_row, rows)))
+
+
+def _row(cells: Sequence[str]) -> str:
+    shown = " | ".join(cell.replace("|", "\\|") for cell in cells)
+    return f"| {shown} |\n"
+
+
+def with_parts(text: str, command: str, parts: Mapping[str, str]) -> str:
+    """The page with the parts that `command` makes written anew, between their marks; all else stays."""
+    for name, part in parts.items():
+        begin, end = f"<!-- {name}, made by `{command}` -->\n", f"<!-- /{name} -->\n"
+        assert text.count(begin) == text.count(end) == 1, f"the page needs one place for its {name}"
+        before, _, rest = text.partition(begin)
+        text = f"{before}{begin}{part}{end}{rest.partition(end)[2]}"
+    return text
 
 
 def links(text: str) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import Final
 from gateway.core.dialect import Dialect
 from gateway.dialects import discover
 from gateway.dialects.openstack.services import PRESETS
+from tests.docs.pages import table
 
 _OPENING: Final = """\
 # Releases
@@ -50,8 +51,9 @@ def _table(dialect: Dialect) -> str:
     names: dict[str, list[str]] = {}
     for release, highest in dialect.releases.items():
         names.setdefault(dialect.scheme.format(highest), []).append(release)
-    rows = [f"| {highest} | {', '.join(releases)} |\n" for highest, releases in names.items()]
-    return "".join(["| maximum | releases |\n|---|---|\n", *rows])
+    return table(
+        ("maximum", "releases"), ((highest, ", ".join(releases)) for highest, releases in names.items())
+    )
 
 
 if __name__ == "__main__":
