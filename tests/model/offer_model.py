@@ -36,10 +36,18 @@ class Known:
     failures: int = 0
     legacy_row: int = 0
     drained: bool = False
+    leaving: bool = False
+    """Its source names it no more, and it counts as probed (Members that leave)."""
+    absent: bool = False
+    """Leaving, or back and not probed since."""
 
     @property
     def down(self) -> bool:
-        return not self.declared and self.failures >= LOST_AFTER
+        """Nothing that only such ones serve is served at this moment."""
+        return self.absent or (not self.declared and self.failures >= LOST_AFTER)
+
+    def was_probed(self, failures: int = 0) -> None:
+        self.probed, self.failures, self.absent = True, failures, self.leaving
 
     @property
     def in_service(self) -> bool:
@@ -86,7 +94,8 @@ class Model:
     stabilization: float
     policy: Policy
     backends: dict[str, Known]
-    ceiling: Pair | None = None
+    pinned: Pair | None = None
+    file_ceiling: Pair | None = None
     offered: Versions = NONE
     has_offered: bool = False
     round_ended: float | None = None
@@ -110,22 +119,21 @@ class Model:
     def probe_succeeded(self, name: str, versions: Versions, now: float) -> None:
         self._until(now)
         backend = self.backends[name]
-        backend.probed, backend.failures = True, 0
+        backend.was_probed()
         backend.showed(versions)
         self._settle(now)
 
     def probe_was_legacy(self, name: str, now: float) -> None:
         self._until(now)
         backend = self.backends[name]
-        backend.probed, backend.failures = True, 0
+        backend.was_probed()
         backend.looked_legacy(self.legacy_versions)
         self._settle(now)
 
     def probe_failed(self, name: str, now: float) -> None:
         self._until(now)
         backend = self.backends[name]
-        backend.probed = True
-        backend.failures += 1
+        backend.was_probed(backend.failures + 1)
         backend.legacy_row = 0
         self._settle(now)
 
@@ -175,6 +183,8 @@ class Model:
                 each.legacy,
                 probed=each.declared,
                 drained=each.drained,
+                leaving=each.leaving,
+                absent=each.leaving,
             )
             for name, each in self.backends.items()
         }
@@ -225,7 +235,7 @@ class Model:
     @property
     def counts(self) -> bool:
         """While a first probe is missing."""
-        return all(each.probed for each in self.backends.values())
+        return all(each.probed or each.leaving for each in self.backends.values())
 
     @property
     def _versioned(self) -> list[Known]:
@@ -351,7 +361,8 @@ class Model:
     @property
     def capped(self) -> Versions:
         """The offer under the ceiling."""
-        return frozenset(each for each in self.offered if self.ceiling is None or each <= self.ceiling)
+        ceiling = self.file_ceiling if self.pinned is None else self.pinned
+        return frozenset(each for each in self.offered if ceiling is None or each <= ceiling)
 
     @property
     def shown(self) -> Versions:

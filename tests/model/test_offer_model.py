@@ -98,10 +98,12 @@ class Run:
         assert dialect.scheme.key == scheme.key
         backends = tuple(
             Backend(
-                name, "test", self.ports[name], declared=self.gateway_set(each.last_report or frozenset())
+                name,
+                "test",
+                self.ports[name],
+                declared=self.gateway_set(each.last_report or frozenset()) if each.declared else None,
+                leaves_at=self.now + 300 if each.leaving else None,
             )
-            if each.declared
-            else Backend(name, "test", self.ports[name])
             for name, each in self.model.backends.items()
         )
         return Service(
@@ -114,7 +116,8 @@ class Run:
             else AtLeast(1),
             stabilization=self.stabilization,
             negotiates_legacy=self.model.negotiates_legacy,
-            floor=None if self.model.file_floor is None else self.gateway_version(self.model.file_floor),
+            ceiling=self.gateway_limit(self.model.file_ceiling),
+            floor=self.gateway_limit(self.model.file_floor),
             lifecycle=None if self.model.sunset is None else self.lifecycle(*self.model.sunset),
         )
 
@@ -146,6 +149,9 @@ class Run:
     def gateway_version(self, pair: Pair) -> Version:
         return Version(*pair) if self.unbroken else Version(*pair, 0)
 
+    def gateway_limit(self, pair: Pair | None) -> Version | None:
+        return None if pair is None else self.gateway_version(pair)
+
     def pairs(self, versions: VersionSet) -> frozenset[Pair]:
         return frozenset(
             pair
@@ -173,8 +179,9 @@ class Run:
                 "look",
                 "raise",
                 "day",
+                "leave",
             ),
-            (0, 18, 38, 0, 8, 3, 5, 2, 6, 0, 2) if legacy else (30, 18, 8, 6, 8, 3, 5, 2, 6, 3, 2),
+            (0, 18, 38, 0, 8, 3, 5, 2, 6, 0, 2, 0) if legacy else (30, 18, 8, 6, 8, 3, 5, 2, 6, 3, 2, 4),
         )[0]
         getattr(self, f"_{kind}")()
         self.look_at_calendar()
@@ -238,8 +245,7 @@ class Run:
         name, known = self.a_backend()
         drained = not known.drained
         self.note(f"drain {name}: {drained}")
-        fleet = self.snapshot.fleet.apply("toy", Drain(name, drained))
-        self.snapshot = self.snapshot.with_fleet(fleet, self.now)
+        self.apply(Drain(name, drained))
         self.model.drain(name, drained, self.now)
 
     def _pin(self) -> None:
@@ -248,16 +254,15 @@ class Run:
         pins = [None, *sorted(self.model.offered)]
         pin = self.rng.choice(pins)
         self.note(f"pin {pin}")
-        command = Pin(None if pin is None else self.gateway_version(pin))
-        self.snapshot = self.snapshot.with_fleet(self.snapshot.fleet.apply("toy", command), self.now)
-        self.model.ceiling = pin
+        self.apply(Pin(self.gateway_limit(pin)))
+        self.model.pinned = pin
 
     def _raise(self) -> None:
         """Only floors that leave something: others are refused. None lowers it."""
         self.model.look(self.now)
         floor = self.rng.choice([None, *sorted(self.model.capped)])
         self.note(f"raise {floor}")
-        self.apply(Raise(None if floor is None else self.gateway_version(floor)))
+        self.apply(Raise(self.gateway_limit(floor)))
         self.model.raised = floor
 
     def _day(self) -> None:
@@ -294,7 +299,22 @@ class Run:
             self.model.sunset = self.rng.choice(
                 [None, *(((1, low), self.today + low % 3) for low in (2, 3, 5))]
             )
+        if self.rng.random() < 0.3:
+            self.model.file_ceiling = self.rng.choice([None, None, (1, 1), (1, 3), (1, 5)])
         self.note(f"reload: {policy} {list(backends)} refuse={refuse} {self.model.sunset}")
+        self.reload(policy, backends, refuse=refuse)
+
+    def _leave(self) -> None:
+        """Its source names a backend no more, or again. Nothing on offer goes with it."""
+        name, known = self.a_backend()
+        if known.declared:
+            return
+        self.model.look(self.now)
+        known.leaving, known.absent = not known.leaving, True
+        self.note(f"{name} leaves: {known.leaving}")
+        self.reload(self.model.policy, self.model.backends, refuse=self.model.negotiates_legacy)
+
+    def reload(self, policy: offer_model.Policy, backends: dict[str, Known], *, refuse: bool) -> None:
         self.model.reload(policy, backends, self.now, negotiates_legacy=refuse)
         self.snapshot = Snapshot.configured([self.service()], now=self.now, after=self.snapshot)
 
@@ -324,7 +344,7 @@ class Run:
         view = self.snapshot.views["toy"]
         offer, model = view.offer, self.model
         rule, by = model.held
-        floor = None if model.floor is None else self.gateway_version(model.floor)
+        floor = self.gateway_limit(model.floor)
         told = {
             "on offer": self.pairs(offer.versions),
             "beneath the ceiling": self.pairs(view.offer_state.versions),

@@ -235,7 +235,7 @@ def _member(service: Service, backend: Backend, before: MemberSet) -> Member:
         known = _read_anew(known, service) if known.backend.url == backend.url else None
     unhealthy = known.unhealthy if known is not None and service.probe.health is not None else None
     if known is not None and known.backend.declared is None and backend.declared is None:
-        returned = not backend.leaving and known.probed and (known.returned or known.backend.leaving)
+        returned = not backend.leaving and (known.returned or known.backend.leaving)
         return replace(known, backend=backend, unhealthy=unhealthy, returned=returned)
     return Member(
         service.name,
