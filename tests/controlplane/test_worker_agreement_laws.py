@@ -82,21 +82,16 @@ class Workers(Upgrades):
 
     @rule(workers=st.sampled_from((0, 2)))
     def is_taken_over(self, workers: int) -> None:
-        if self.many.earlier is not None or not self._moves_nothing():
+        if self.many.earlier is not None or not self.busy.view.members.all_probed:
             return
         self.many.is_taken_over(workers)
         self.lazy.look()
         self.lazy.restart(self.busy.view.service)
-        self.model.restart(cut=False)
         self.before = frozenset()
-        self._learned()
 
     @rule()
     def the_earlier_process_ends(self) -> None:
         self.many.earlier_one_ends()
-
-    def _moves_nothing(self) -> bool:
-        return self.busy.view.members.all_probed and not self.model.removed and not self.model.cut
 
     # -- what holds
 

@@ -1,7 +1,6 @@
 """What always holds of an offer: random fleets, failures, roll-backs, commands, reloads, restarts and time.
 
-Two gateways get the same facts at the same times. The model (`tests.core.model`) works with sets and times of
-single versions. It is told what the gateways know of each backend: `test_fleet` is about that.
+Two gateways get the same facts at the same times. Which offer is the right one, `tests.model` knows.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from gateway.core.decision.decision import Forward, NegotiationResult, Refuse
 from gateway.core.dialect import Advertisement
-from gateway.core.fleet.backend import Backend, Freshness
+from gateway.core.fleet.backend import Backend
 from gateway.core.fleet.fleet import (
     ConnectFailed,
     Drain,
@@ -32,7 +31,6 @@ from gateway.core.fleet.service import AtLeast, Policy, Service
 from gateway.core.versions.ranges import VersionSet
 from gateway.core.versions.version import CalendarDate, Scheme, Version
 from tests.core.builders import XY, Toy, backend, service
-from tests.core.model import NONE, Known, Model, Versions, between
 from tests.core.timeline import Timeline
 from tests.kit.examples import examples
 
@@ -43,6 +41,9 @@ UNIVERSE: dict[str, list[Version]] = {
     DATES.name: [Version(2024, month, day) for month in (1, 2) for day in (1, 2, 3)],
 }
 
+
+Versions: TypeAlias = frozenset[Version]
+NONE: Versions = frozenset()
 
 Indices: TypeAlias = tuple[frozenset[int], bool]
 """An advertisement: indices into the universe, and whether it is legacy."""
@@ -107,9 +108,7 @@ class Upgrades(RuleBasedStateMachine):
         self.pinned: int | None = None
         one = self._service(policy, stabilization, ceiling, members)
         self.busy, self.lazy = self._timeline(one), Timeline(one)
-        self.model = Model(scheme, one.policy, one.at_least, stabilization, self._known())
         self.before = NONE
-        self._learned()
         self._end_first_probes(first)
 
     # -- what happens
@@ -157,7 +156,7 @@ class Upgrades(RuleBasedStateMachine):
             replace(each, leaves_at=None if each.leaving else at) if each.name == who else each
             for each in one.backends
         ]
-        if self.busy.view.members.all_probed and not self.model.removed and not self.model.cut:
+        if self.busy.view.members.all_probed:
             self._configure(replace(one, backends=tuple(backends)), restarts=False)
             assert offered <= self.busy.view.offer_state.versions
 
@@ -172,8 +171,6 @@ class Upgrades(RuleBasedStateMachine):
             self.busy.wait(seconds / looks)
         self.busy.now = self.lazy.now = round(self.busy.now)
         self.busy.look()
-        self.model.look(self.busy.now)
-        self.before = self.model.offered
 
     @rule(who=WHO, times=st.integers(1, 8), other=advertisements())
     def flaps(self, who: str, times: int, other: Indices) -> None:
@@ -229,33 +226,17 @@ class Upgrades(RuleBasedStateMachine):
         self._end_first_probes(first)
 
     def _configure(self, one: Service, restarts: bool) -> None:
-        model, before, members = self.model, self.busy.view.service, self.busy.view.members
         for gateway in (self.busy, self.lazy):
             if restarts:
                 gateway.look()  # what is saved is what was offered in the end
                 gateway.restart(one)
             else:
                 gateway.reload(one)
-        urls = {(each.name, each.url) for each in one.backends}
-        gone = [
-            known
-            for known, member in zip(model.backends, members.all, strict=True)
-            if (member.backend.name, member.backend.url) not in urls
-        ]
-        cut = before.policy is not one.policy or (
-            one.policy is Policy.AT_LEAST and before.at_least != one.at_least
-        )
-        model.policy, model.at_least, model.stabilization = one.policy, one.at_least, one.stabilization
-        if restarts:
-            model.restart(cut=cut)
-        else:
-            model.reconfigure(gone, cut=cut)
         self.before = NONE  # no law is about versions that leave by an operator's word
-        self._learned()
 
     def _end_first_probes(self, first: list[Indices | None]) -> None:
         """End the first probes of some backends that were never probed, in success or failure."""
-        unprobed = [each.name for each in self.model.backends if not each.probed]
+        unprobed = [each.backend.name for each in self.busy.view.members.all if not each.probed]
         for who, advertisement in zip(unprobed, first, strict=False):
             self.the_laws_hold()
             if advertisement is None:
@@ -269,26 +250,22 @@ class Upgrades(RuleBasedStateMachine):
     def the_laws_hold(self) -> None:
         offer_state = frozenset(self.busy.view.offer_state.versions)
         offer = frozenset(self.busy.offer.versions)
-        self._offers_what_the_model_says(offer_state)
         self._loses_nothing_that_is_served(offer_state)
         self._stays_below_the_ceiling(offer_state, offer)
         self._sends_and_refuses_truthfully(offer)
         self._agree()
 
-    def _offers_what_the_model_says(self, offer_state: Versions) -> None:
-        assert offer_state == self.model.offered
-        assert frozenset(self.busy.view.offer_state.pending_versions) == self.model.pending
-
     def _loses_nothing_that_is_served(self, offer_state: Versions) -> None:
         """Except by an operator's word (a pin is only a view). The one exception: of an offer that must be
         unbroken the newest part stays, when a version in its middle is in no last report."""
-        served = self.model.last_reports
+        reports = [each.advertisement for each in self.busy.view.members.all]
+        served = NONE.union(*(each.versions for each in reports if each is not None))
         for lost in (self.before - offer_state) & served:
             assert self.scheme.contiguous
             assert lost < min(offer_state)
             middle = {each for each in self.before if lost < each < min(offer_state)}
             assert middle - served, "a gap"
-        self.before = NONE if self.model.cut or self.model.removed else offer_state
+        self.before = offer_state if self.busy.view.members.all_probed else NONE
 
     def _stays_below_the_ceiling(self, offer_state: Versions, offer: Versions) -> None:
         ceiling = self.ceiling if self.pinned is None else self.pinned
@@ -300,11 +277,10 @@ class Upgrades(RuleBasedStateMachine):
         if offered is not None:
             assert offered.lowest <= offered.highest
             if self.scheme.contiguous:
-                assert offer == set(between(offered.lowest, offered.highest)), "nothing is missing"
+                assert offer == set(VersionSet.between(offered.lowest, offered.highest)), "nothing is missing"
 
     def _sends_and_refuses_truthfully(self, offer: Versions) -> None:
-        transparent = self.model.transparent
-        assert self.busy.offer.transparent is transparent
+        transparent = self.busy.offer.transparent
         for version in (None, *UNIVERSE[self.scheme.name]):
             decision = self.busy.send(version)
             if isinstance(decision, Forward):
@@ -351,13 +327,6 @@ class Upgrades(RuleBasedStateMachine):
         )
         assert lazy == busy
 
-    @invariant()
-    def phase_and_rule_follow(self) -> None:
-        offer, shown = self.busy.offer, frozenset(self.busy.offer.versions)
-        rule = None if offer.held.rule is None else offer.held.rule.value
-        assert offer.phase.value == self.model.phase(shown)
-        assert (rule, offer.held.by) == self.model.held(shown)
-
     # -- values
 
     def _version(self, index: int) -> Version:
@@ -394,35 +363,15 @@ class Upgrades(RuleBasedStateMachine):
             ceiling=None if ceiling is None else self._version(ceiling),
         )
 
-    # -- to both gateways and the model
-
-    def _known(self) -> list[Known]:
-        """What the gateways know of each backend."""
-        return [
-            Known(
-                member.backend.name,
-                None if member.advertisement is None else frozenset(member.advertisement.versions),
-                member.legacy,
-                member.probed,
-                member.freshness is Freshness.DOWN or member.absent,
-                member.drained,
-            )
-            for member in self.busy.view.members.all
-        ]
+    # -- to both gateways
 
     def _observe(self, who: str, fact: Fact) -> None:
         self.busy.observe(who, fact)
         self.lazy.observe(who, fact)
-        self._learned()
 
     def _apply(self, command: OperatorCommand) -> None:
         self.busy.apply(command)
         self.lazy.apply(command)
-        self._learned()
-
-    def _learned(self) -> None:
-        self.model.backends = self._known()
-        self.model.learn(self.busy.now)
 
 
 Upgrades.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30)
