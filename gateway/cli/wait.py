@@ -165,7 +165,12 @@ def _line(state: dict[str, Any], service: str, backend: str | None) -> str:
     type=seconds(0, 86_400),
     help="with --wait: maximum time, then exit code 1; the backend stays drained",
 )
-@click.option("--by", metavar="NAME", default="", help="who drains it; others with a name are kept away")
+@click.option(
+    "--by",
+    metavar="NAME",
+    default="",
+    help="who drains it; keeps others with a name away, a roll from this backend only",
+)
 def drain(
     *, where: AdminOptions, output: str, target: BackendName, waits: bool, timeout: float | None, by: str
 ) -> int:
