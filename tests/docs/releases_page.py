@@ -1,35 +1,27 @@
-"""Writes docs/releases.md, the releases that a ceiling can name, from the dialects.
+"""Writes the tables of docs/releases.md, the releases that a ceiling can name, from the dialects.
 
-python -m tests.docs.releases_page > docs/releases.md
+python -m tests.docs.releases_page
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Final
 
 from gateway.core.dialect import Dialect
 from gateway.dialects import discover
 from gateway.dialects.openstack.services import PRESETS
-from tests.docs.pages import table
+from tests.architecture.source import ROOT
+from tests.docs.pages import table, with_parts
 
-_OPENING: Final = """\
-# Releases
-
-<!-- Written by `python -m tests.docs.releases_page`; a test compares. Change the dialects, not it. -->
-
-Names that `offer.ceiling: {release: NAME}` and `skewgate pin SERVICE --release NAME` take, with the highest
-version that the release serves. `releases` of a service adds names, or replaces these.
-Ironic before 10.0 cannot be pinned by its own configuration; the gateway can hold it below its maximum.
-"""
+PAGE: Final = ROOT / "docs" / "releases.md"
+COMMAND: Final = "python -m tests.docs.releases_page"
 
 
-def releases_text() -> str:
-    """The page as it should be."""
-    return _OPENING + "".join(
-        f"\n## {title}\n\n{_table(dialect)}" for title, dialect in _with_releases().items()
-    )
+def page_as_it_should_be(page: str) -> str:
+    """docs/releases.md with its tables written anew; everything else stays."""
+    sections = (f"## {title}\n\n{_table(dialect)}" for title, dialect in _with_releases().items())
+    return with_parts(page, COMMAND, {"releases": "\n".join(sections)})
 
 
 def _with_releases() -> Mapping[str, Dialect]:
@@ -57,4 +49,4 @@ def _table(dialect: Dialect) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(releases_text())
+    PAGE.write_text(page_as_it_should_be(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -14,8 +14,8 @@ from gateway.core.versions.version import Version
 from gateway.dialects import discover
 from tests.dialects.dialect_samples import DIALECT_SAMPLES, DialectSample, negotiated_endpoints
 from tests.dialects.test_conformance import response_text
+from tests.docs import releases_page
 from tests.docs.pages import page, prose, rows, section
-from tests.docs.releases_page import releases_text
 
 PAGE: Final = page("docs/dialects.md")
 
@@ -129,4 +129,5 @@ def test_refusals_have_the_texts_of_the_page(name: str) -> None:
 
 
 def test_the_releases_are_those_of_the_dialects() -> None:
-    assert page("docs/releases.md") == releases_text(), "run: python -m tests.docs.releases_page"
+    written = page("docs/releases.md")
+    assert written == releases_page.page_as_it_should_be(written), f"run: {releases_page.COMMAND}"
