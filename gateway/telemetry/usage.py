@@ -45,8 +45,8 @@ class UsageSubtotal:
     """Paths of requests that differ in nothing else, since the last tick."""
 
     __slots__ = (
-        *("addresses", "began", "begins", "client_name", "ends", "line", "method", "paths"),
-        *("product", "resolution", "row", "service"),
+        *("addresses", "began", "begins", "client_name", "ends", "line", "method", "operations"),
+        *("paths", "product", "resolution", "row", "service"),
     )
 
     def __init__(self, key: _Key, row: RowKey, product: str, began: float) -> None:
@@ -61,6 +61,8 @@ class UsageSubtotal:
         """Product that gets a row of its own with the first response below 400; empty: nothing changes."""
         self.began = began
         self.paths: list[str] = []
+        self.operations: dict[str, str] = {}
+        """Operations of paths that came before, for `count_operations`."""
         self.line, self.begins, self.ends = b"-", 0, 0
         """The line of the last request's User-Agent, and its place. At first no request can have it."""
 
@@ -204,7 +206,8 @@ class UsageCounter:
         began = subtotal.began  # all of its requests are of this day
         day = int(began // DAY)
         last = max(began, min(self._now, float((day + 1) * DAY - 1)))
-        for operation, requests in count_operations(subtotal.service, subtotal.method, paths).items():
+        counted = count_operations(subtotal.service, subtotal.method, paths, subtotal.operations)
+        for operation, requests in counted.items():
             full = day, self._bounded(subtotal, day, row._replace(operation=operation))
             count, before = Count(sign * requests, began, last, subtotal.addresses), self._rows.get(full)
             self._rows[full] = count if before is None else before.plus(count)
