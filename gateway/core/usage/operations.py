@@ -84,7 +84,8 @@ def _differ_in_ids(text: bytes, number: int) -> bool:
     for found in _LONG_ID.finditer(text, 0, size):
         begins, ends = found.span(1)
         line[begins:ends] = b"-" * (ends - begins)
-    return all(text[at::size].count(byte) == number for at, byte in enumerate(line) if byte in _HEX_DIGITS)
+    rest = bytes(line)  # mypyc enumerates no bytearray
+    return all(text[at::size].count(byte) == number for at, byte in enumerate(rest) if byte in _HEX_DIGITS)
 
 
 def _count_lines(text: str, number: int) -> Mapping[str, int]:
