@@ -51,6 +51,10 @@ class Message(NamedTuple):
         (value,) = self.every(name)
         return value
 
+    def get(self, name: str) -> str | None:
+        """The values of a field, joined as in RFC 9110 5.2; None: it is missing."""
+        return ", ".join(self.every(name)) or None
+
     @property
     def names(self) -> set[str]:
         return {key.lower() for key, _ in self.fields}

@@ -44,7 +44,6 @@ def wheel_settings() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Debian package."""
     folder = tmp_path_factory.mktemp("debian")
     run(ROOT / "deploy" / "debian" / "build", folder, variables=offline())
     (path,) = folder.glob("*.deb")

@@ -76,18 +76,8 @@ def tool(name: str, *arguments: object, check: bool = True) -> subprocess.Comple
 
 def kept(name: str, key: str, make: Callable[[Path], None]) -> Path:
     """The folder that `make` fills, from the cache or made now."""
-    home = environments.cache_folder() / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
-    if not home.exists():
-        home.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=home.parent) as scratch:
-            folder = Path(scratch) / name
-            make(folder)
-            try:
-                folder.rename(home)
-            except OSError:
-                if not home.exists():  # another run has made it meanwhile
-                    raise
-    return home
+    digest = hashlib.sha256(key.encode()).hexdigest()[:12]
+    return environments.kept(environments.cache_folder() / f"{name}-{digest}", make)
 
 
 def npm_packages(name: str, lock: Path) -> Path:

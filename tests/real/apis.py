@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from tests.kit.messages import Message
 from tests.real.launcher import Release
-from tests.real.message_reader import Head
 from tests.real.recorder import OWN_HEADER, STANDARD_HEADER, Exchange
 
 EXACT = re.compile(r"[0-9]+\.[0-9]+")
@@ -34,18 +34,17 @@ class ServiceApi:
     token: str = "admin"
     unversioned_allowed: bool = False
 
-    def versions(self, head: Head | None) -> list[str]:
+    def versions(self, head: Message | None) -> list[str]:
         """Every version for this service in a head, one for each field."""
         if head is None:
             return []
         items = (item.strip().partition(" ") for item in (head.get(STANDARD_HEADER) or "").split(","))
         found = [version.strip() for name, _, version in items if name == self.service_type]
         if self.own_header is not None:
-            found += head.all(self.own_header)
+            found += head.every(self.own_header)
         return found
 
     def headers(self, version: str | None) -> dict[str, str]:
-        """The fields of a client's request at this version."""
         fields = {} if version is None else {STANDARD_HEADER: f"{self.service_type} {version}"}
         return {"X-Auth-Token": self.token, "Accept": "application/json", **fields}
 

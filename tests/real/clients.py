@@ -1,4 +1,5 @@
-"""The real clients: python-ironicclient as a library, the `baremetal` command line, openstacksdk.
+"""The real clients: python-ironicclient, -novaclient and -senlinclient and openstacksdk as libraries, and the
+command lines `baremetal` and `openstack`.
 
 What it does: it runs one of them as a process in the clients' environment, and returns its results.
 
@@ -13,7 +14,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ LIMIT = 60  # seconds; a client that takes longer hangs
 NEWEST_KNOWN = "1.115"
 # The default version of the library.
 LIBRARY_DEFAULT = "1.9"
+TOKEN = "admin"
 
 Call = tuple[str, Any]
 
@@ -67,8 +69,6 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """The result of one command."""
-
     code: int
     output: str
     errors: str
@@ -95,41 +95,49 @@ class Clients:
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
 
-    def ironicclient(
-        self,
-        endpoint: str,
-        calls: list[Call],
-        *,
-        version: str | list[str] | None = None,
-        retries: int = 0,
-        tls: Mapping[str, str] | None = None,
-    ) -> Session:
-        """Run a session of python-ironicclient. `version` None: its own default."""
-        plan = {"version": version, "retries": retries, "tls": tls or {}}
+    def ironicclient(self, endpoint: str, calls: list[Call], **plan: Any) -> Session:
+        """Run a session of python-ironicclient. Without `version`: at its own default."""
         return self.session("ironicclient_session.py", endpoint, calls, **plan)
 
-    def sdk(
-        self,
-        endpoint: str,
-        calls: list[Call],
-        *,
-        version: str | None = None,
-        retries: int = 0,
-        tls: Mapping[str, str] | None = None,
-    ) -> Session:
-        """Run a session of openstacksdk. `version` None: it chooses one from the documents."""
-        plan = {"version": version, "retries": retries, "tls": tls or {}}
+    def sdk(self, endpoint: str, calls: list[Call], **plan: Any) -> Session:
+        """Run a session of openstacksdk. Without `version`: it chooses one from the documents."""
         return self.session("sdk_session.py", endpoint, calls, **plan)
+
+    def nova(self, url: str, calls: list[Call], *, version: str) -> Session:
+        """Run a session of python-novaclient at `2.N` or `2.latest`. `url`: of the gateway or of a server."""
+        return self.session("nova_session.py", f"{url}/v2.1", calls, version=version)
+
+    def compute_sdk(self, url: str, calls: list[Call], **plan: Any) -> Session:
+        """As `sdk`, for a compute API."""
+        return self.session("sdk_session.py", f"{url}/v2.1", calls, service="compute", **plan)
+
+    def senlin(self, url: str, calls: list[Call], *, version: str | None = None) -> Session:
+        """Run a session of python-senlinclient. `version` None: the one that its release is made for."""
+        return self.session("senlin_session.py", url, calls, version=version)
 
     def baremetal(self, endpoint: str, *arguments: str, version: str | None = None) -> CommandResult:
         """Run one command of the `baremetal` command line. `version` None: its own default."""
         options = ["--os-auth-type", "none", "--os-endpoint", endpoint, "--max-retries", "0"]
+        return self._command("baremetal", "baremetal", options, arguments, version)
+
+    def compute(self, url: str, *arguments: str, version: str | None = None) -> CommandResult:
+        """Run one command of the `openstack` command line. `version` None: its own default."""
+        options = ["--os-auth-type", "none", "--os-endpoint", f"{url}/v2.1"]
+        return self._command("openstack", "compute", options, arguments, version)
+
+    def placement(self, url: str, *arguments: str, version: str | None = None) -> CommandResult:
+        """The same of osc-placement, its plug-in."""
+        options = ["--os-auth-type", "admin_token", "--os-token", TOKEN, "--os-endpoint", url]
+        return self._command("openstack", "placement", options, arguments, version)
+
+    def _command(
+        self, program: str, api: str, options: list[str], arguments: tuple[str, ...], version: str | None
+    ) -> CommandResult:
         if version is not None:
-            options += ["--os-baremetal-api-version", version]
-        return self._run(self._environment.command("baremetal", *options, *arguments))
+            options = [*options, f"--os-{api}-api-version", version]
+        return self._run(self._environment.command(program, *options, *arguments))
 
     def session(self, script: str, endpoint: str, calls: Sequence[Any], **plan: Any) -> Session:
-        """Run one of the scripts with this plan."""
         text = json.dumps({"endpoint": endpoint, "calls": calls, **plan})
         ended = self._run([str(self._environment.python), str(SCRIPTS / script), text])
         assert ended.code == 0, f"{script} itself failed (exit {ended.code}):\n{ended.errors}"

@@ -10,10 +10,11 @@ wrong server is an error of that test. Nothing is skipped: a missing prerequisit
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal
 
 import pytest
 
@@ -21,17 +22,11 @@ from tests.real.clients import Clients
 from tests.real.environments import Environment, build_all
 from tests.real.goiardi import API, GOIARDI, ChefServer, chef_servers
 from tests.real.gophercloud import Gophercloud, compiled
-from tests.real.ironic import NEW, OLD, OneDatabaseFleet, ironic, whole_server
-from tests.real.launcher import RunningServer, run_all
+from tests.real.ironic import NEW, NEW_PINNED, OLD, ironic, whole_server
+from tests.real.launcher import Release, RunningServer, run_all
+from tests.real.rolling_fleet import RollingFleet
 from tests.real.server_pool import ServerPool
-from tests.real.service_clients import (
-    OF_ALL,
-    OF_ELASTICSEARCH_8,
-    ClusteringClients,
-    ComputeClients,
-    Libraries,
-    PlacementClients,
-)
+from tests.real.service_clients import OF_ALL, OF_ELASTICSEARCH_8, Libraries
 from tests.real.testbed import Testbed
 
 FIGURES = pytest.StashKey[list[tuple[str, ...]]]()
@@ -79,15 +74,18 @@ def servers(environments: dict[str, Environment], folder: Path) -> Iterator[dict
         yield started
 
 
-@pytest.fixture(scope="session")
-def one_database_fleet(environments: dict[str, Environment], folder: Path) -> Iterator[OneDatabaseFleet]:
+@pytest.fixture(scope="module")
+def one_database_servers(
+    environments: dict[str, Environment], folder: Path
+) -> Iterator[dict[str, RunningServer]]:
     """39.0.0 twice on one database. One is pinned to the API of 21.4."""
-    members = OneDatabaseFleet(environments[NEW.environment], folder / "one-database")
+    releases = {"pinned": NEW_PINNED, "unpinned": NEW}
+    fleet = RollingFleet(environments, folder / "one-database", NEW, releases)
     try:
-        members.start()
-        yield members
+        fleet.start()
+        yield fleet.members
     finally:
-        members.stop()
+        fleet.stop()
 
 
 # -- testbeds: each runs for the session or a module, and checks its records after every test ----------------
@@ -108,48 +106,36 @@ def run_testbed(pytestconfig: pytest.Config) -> RunTestbed:
     return run
 
 
-@pytest.fixture(scope="session")
-def guaranteed_testbed(
-    servers: dict[str, RunningServer], folder: Path, run_testbed: RunTestbed
-) -> Iterator[Testbed]:
-    with run_testbed(Testbed("guaranteed", folder, servers, {"policy": "guaranteed"}, OLD)) as testbed:
-        yield testbed
+def _running(
+    name: str,
+    offer: Release,
+    *,
+    scope: Literal["session", "module"] = "module",
+    servers: str = "servers",
+    policy: str = "guaranteed",
+    keys: Mapping[str, str] = MappingProxyType({}),
+    **more: Any,
+) -> Any:
+    """A fixture with a running testbed. `servers`: the fixture with its servers. `keys`: more of `offer`."""
+
+    @pytest.fixture(scope=scope)
+    def running(request: pytest.FixtureRequest, folder: Path, run_testbed: RunTestbed) -> Iterator[Testbed]:
+        members = request.getfixturevalue(servers)
+        with run_testbed(
+            Testbed(name, folder, members, {"policy": policy, **keys}, offer, **more)
+        ) as testbed:
+            yield testbed
+
+    return running
 
 
-@pytest.fixture(scope="session")
-def reachable_testbed(
-    servers: dict[str, RunningServer], folder: Path, run_testbed: RunTestbed
-) -> Iterator[Testbed]:
-    with run_testbed(Testbed("reachable", folder, servers, {"policy": "reachable"}, NEW)) as testbed:
-        yield testbed
-
-
-@pytest.fixture(scope="module")
-def capped_testbed(
-    servers: dict[str, RunningServer], folder: Path, run_testbed: RunTestbed
-) -> Iterator[Testbed]:
-    policy = {"policy": "guaranteed", "ceiling": '"1.6"'}
-    with run_testbed(Testbed("capped", folder, servers, policy, CAPPED)) as testbed:
-        yield testbed
-
-
-@pytest.fixture(scope="module")
-def one_database_testbed(
-    one_database_fleet: OneDatabaseFleet, folder: Path, run_testbed: RunTestbed
-) -> Iterator[Testbed]:
-    members = {"pinned": one_database_fleet.pinned, "unpinned": one_database_fleet.unpinned}
-    with run_testbed(Testbed("one-database", folder, members, {"policy": "guaranteed"}, OLD)) as testbed:
-        yield testbed
-
-
-@pytest.fixture(scope="module")
-def direct_testbed(
-    servers: dict[str, RunningServer], folder: Path, run_testbed: RunTestbed
-) -> Iterator[Testbed]:
-    """The gateway connects to the old server itself, so that a test can end that server."""
-    policy, direct = {"policy": "guaranteed"}, frozenset({"old"})
-    with run_testbed(Testbed("direct", folder, servers, policy, OLD, direct=direct)) as testbed:
-        yield testbed
+guaranteed_testbed = _running("guaranteed", OLD, scope="session")
+reachable_testbed = _running("reachable", NEW, scope="session", policy="reachable")
+capped_testbed = _running("capped", CAPPED, keys={"ceiling": '"1.6"'})
+one_database_testbed = _running("one-database", OLD, servers="one_database_servers")
+# The gateway connects to the old server itself, so that a test can end that server.
+direct_testbed = _running("direct", OLD, direct=frozenset({"old"}))
+chef_testbed = _running("chef-guaranteed", GOIARDI, servers="goiardis", api=API)
 
 
 def _tested(name: str) -> Any:
@@ -172,7 +158,7 @@ capped = _tested("capped_testbed")
 one_database = _tested("one_database_testbed")
 """Two APIs on one database. The offer is what both serve: 1.1 to 1.82."""
 direct = _tested("direct_testbed")
-chef_pair = _tested("running_chef_pair")
+chef_pair = _tested("chef_testbed")
 """Two goiardis behind the gateway."""
 
 
@@ -194,18 +180,8 @@ def pair(server_pool: ServerPool, request: pytest.FixtureRequest) -> Iterator[Te
 
 
 @pytest.fixture(scope="session")
-def compute_clients() -> ComputeClients:
-    return ComputeClients(build_all(["client-new"])["client-new"])
-
-
-@pytest.fixture(scope="session")
-def placement_clients() -> PlacementClients:
-    return PlacementClients(build_all(["client-new"])["client-new"])
-
-
-@pytest.fixture(scope="session")
-def clustering_clients() -> ClusteringClients:
-    return ClusteringClients(build_all(["client-senlin"])["client-senlin"])
+def clustering_clients() -> Clients:
+    return Clients(build_all(["client-senlin"])["client-senlin"])
 
 
 @pytest.fixture(scope="session")
@@ -224,15 +200,6 @@ def goiardis(folder: Path) -> Iterator[dict[str, ChefServer]]:
     """Two goiardis that know the same user with the same key."""
     with chef_servers(folder, ("one", "two")) as servers:
         yield servers
-
-
-@pytest.fixture(scope="module")
-def running_chef_pair(
-    goiardis: dict[str, ChefServer], folder: Path, run_testbed: RunTestbed
-) -> Iterator[Testbed]:
-    testbed = Testbed("chef-guaranteed", folder, goiardis, {"policy": "guaranteed"}, GOIARDI, api=API)
-    with run_testbed(testbed) as pair:
-        yield pair
 
 
 # -- reports ------------------------------------------------------------------------------------------------
@@ -262,12 +229,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if not rows:
         return
     terminalreporter.section("exchanges of real servers and real clients")
-    widths = [max(len(row[column]) for row in [HEADINGS, *rows]) for column in range(len(HEADINGS))]
+    widths = [max(map(len, column)) for column in zip(HEADINGS, *rows, strict=True)]
     for row in [HEADINGS, *rows]:
-        cells = (
-            cell.rjust(width) if 2 <= column <= 5 else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
+        cells = map(str.ljust, row, widths)
         terminalreporter.write_line("  ".join(cells).rstrip())
     for line in config.stash[NOTES]:
         terminalreporter.write_line(line)

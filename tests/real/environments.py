@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +55,6 @@ class Environment:
         return self.home / "bin" / "python"
 
     def command(self, program: str, *arguments: str) -> list[str]:
-        """The command line that starts `bin/PROGRAM` of this environment."""
         return [str(self.python), str(self.home / "bin" / program), *arguments]
 
 
@@ -87,27 +86,30 @@ def build(name: str, python: Path) -> Environment:
     Raises MissingPrerequisite, with the end of the installer's output, when the installation fails.
     """
     exact_list = LISTS / f"{name}.txt"
-    home = _home(name, python)
-    environment = Environment(name, home)
-    if environment.python.exists():
-        return environment
-    home.parent.mkdir(parents=True, exist_ok=True)
-    build_folder = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=home.parent))
-    try:
-        unfinished = build_folder / "environment"
-        _install(python, unfinished, exact_list, f"building the environment {name}")
+
+    def make(home: Path) -> None:
+        _install(python, home, exact_list, f"building the environment {name}")
         if packages := repairs.requested_by(exact_list):
-            (site_packages,) = unfinished.glob("lib/python*/site-packages")
+            (site_packages,) = home.glob("lib/python*/site-packages")
             repairs.repair(site_packages, packages)
-        try:
-            unfinished.rename(home)
-        except OSError:
-            # Another run of this group was faster. Its result is as good.
-            if not environment.python.exists():
-                raise
-    finally:
-        shutil.rmtree(build_folder, ignore_errors=True)
-    return environment
+
+    return Environment(name, kept(_home(name, python), make))
+
+
+def kept(home: Path, make: Callable[[Path], None]) -> Path:
+    """The folder or file that `make` makes, from the cache or made now: complete, or not at all."""
+    if not home.exists():
+        home.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{home.name}-", dir=home.parent) as folder:
+            made = Path(folder) / home.name
+            make(made)
+            try:
+                made.rename(home)
+            except OSError:
+                # Another run of this group was faster. Its result is as good.
+                if not home.exists():
+                    raise
+    return home
 
 
 def _home(name: str, python: Path) -> Path:
@@ -167,32 +169,19 @@ def _install(python: Path, target: Path, exact_list: Path, purpose: str) -> None
 
     uv may fail where pip works, because it knows less of the machine's index and certificates.
     """
+    inside = str(target / "bin" / "python")
+    # A list is complete. Some of its releases contradict each other, and are installed anyway.
+    packages = ["install", "--quiet", "--no-deps", "-r", str(exact_list)]
     if uv := _installer(python):
         try:
-            for step in _uv_steps(uv, python, target, exact_list):
-                _run(step, purpose)
+            _run([*uv, "venv", "--quiet", "--no-project", "--python", str(python), str(target)], purpose)
+            _run([*uv, "pip", *packages, "--python", inside], purpose)
         except MissingPrerequisite:
             shutil.rmtree(target, ignore_errors=True)
         else:
             return
-    for step in _pip_steps(python, target, exact_list):
-        _run(step, purpose)
-
-
-# `--no-deps`: a list is complete. Some of its releases contradict each other, and are installed anyway.
-
-
-def _uv_steps(uv: list[str], python: Path, target: Path, exact_list: Path) -> list[list[str]]:
-    inside = str(target / "bin" / "python")
-    return [
-        [*uv, "venv", "--quiet", "--no-project", "--python", str(python), str(target)],
-        [*uv, "pip", "install", "--quiet", "--no-deps", "--python", inside, "-r", str(exact_list)],
-    ]
-
-
-def _pip_steps(python: Path, target: Path, exact_list: Path) -> list[list[str]]:
-    pip = [str(target / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    return [[str(python), "-m", "venv", str(target)], [*pip, "--no-deps", "-r", str(exact_list)]]
+    _run([str(python), "-m", "venv", str(target)], purpose)
+    _run([inside, "-m", "pip", "--disable-pip-version-check", *packages], purpose)
 
 
 def _run(command: list[str], purpose: str) -> None:

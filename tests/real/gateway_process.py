@@ -8,7 +8,6 @@ Rules: it imports nothing of the gateway and uses only what a user can see.
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import sys
@@ -19,7 +18,7 @@ from typing import Any
 
 from tests.kit.metrics import Scrape
 from tests.kit.networks import LOOPBACK, free_port
-from tests.real.processes import Process
+from tests.real.processes import Process, send
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -99,33 +98,26 @@ class Gateway:
 
     def admin(self, target: str) -> tuple[int, str]:
         """GET this target from the admin listener. Return status and text."""
-        connection = http.client.HTTPConnection(LOOPBACK, self.admin_port, timeout=10)
-        try:
-            connection.request("GET", target)
-            response = connection.getresponse()
-            return response.status, response.read().decode()
-        finally:
-            connection.close()
+        response = send(self.admin_port, target)
+        return response.status, response.body.decode()
 
     def service(self) -> dict[str, Any]:
-        """The service in /status."""
-        status, text = self.admin("/status")
-        assert status == 200, f"/status responded {status}: {text}"
-        found: dict[str, Any] = json.loads(text)["services"][self._service]
+        found: dict[str, Any] = json.loads(self._shown("/status"))["services"][self._service]
         return found
 
     def explain(self, method: str, path: str, *headers: str) -> dict[str, Any]:
         """The decision about this request, from /explain. `headers`: each `Name: value`."""
         query = [("method", method), ("path", path), *(("header", header) for header in headers)]
-        status, text = self.admin(f"/explain?{urllib.parse.urlencode(query)}")
-        assert status == 200, f"/explain responded {status}: {text}"
-        found: dict[str, Any] = json.loads(text)
+        found: dict[str, Any] = json.loads(self._shown(f"/explain?{urllib.parse.urlencode(query)}"))
         return found
 
     def metrics(self) -> Scrape:
-        status, text = self.admin("/metrics")
-        assert status == 200, f"/metrics responded {status}: {text}"
-        return Scrape(text)
+        return Scrape(self._shown("/metrics"))
+
+    def _shown(self, target: str) -> str:
+        status, text = self.admin(target)
+        assert status == 200, f"{target} responded {status}: {text}"
+        return text
 
 
 def _configuration(

@@ -13,11 +13,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.kit.messages import Message
 from tests.kit.networks import LOOPBACK, free_port
 from tests.real.apis import ServiceApi
 from tests.real.environments import MissingPrerequisite
 from tests.real.launcher import Release, RunningServer
-from tests.real.message_reader import Head
 from tests.real.processes import Process, responds, stop_all
 
 # Its versions are whole numbers. Here and below, `0.N` stands for the number N.
@@ -31,8 +31,8 @@ HEADER = "X-Ops-Server-API-Version"
 class ChefApi(ServiceApi):
     """Chef's versions: whole numbers in requests, a JSON object with the served version in responses."""
 
-    def versions(self, head: Head | None) -> list[str]:
-        values = [] if head is None else head.all(HEADER)
+    def versions(self, head: Message | None) -> list[str]:
+        values = [] if head is None else head.every(HEADER)
         numbers = [json.loads(text)["response_version"] if text.startswith("{") else text for text in values]
         return [f"0.{number}" for number in numbers if str(number).isdecimal()]
 

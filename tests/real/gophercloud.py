@@ -12,11 +12,10 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 from tests.real.clients import SCRIPTS, Clients, Result, Session
-from tests.real.environments import BUILD_LIMIT, MissingPrerequisite, cache_folder
+from tests.real.environments import BUILD_LIMIT, MissingPrerequisite, cache_folder, kept
 
 SOURCE = SCRIPTS / "gophercloud_session.go"
 SOURCES_OF_DEBIAN = Path("/usr/share/gocode")
@@ -30,16 +29,12 @@ def compiled() -> Path:
             "gophercloud needs Debian's golang-go and golang-github-gophercloud-gophercloud-dev:"
             " run .ci/packages"
         )
-    program = cache_folder() / f"gophercloud-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]}"
-    if program.exists():
-        return program
-    program.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".gophercloud-", dir=program.parent) as folder:
-        made = Path(folder) / "session"
-        settings = {"GO111MODULE": "off", "GOPATH": str(SOURCES_OF_DEBIAN), "GOFLAGS": "", "GOCACHE": folder}
+
+    def make(made: Path) -> None:
+        settings = {"GO111MODULE": "off", "GOPATH": str(SOURCES_OF_DEBIAN), "GOFLAGS": ""}
         ended = subprocess.run(
             [go, "build", "-o", str(made), str(SOURCE)],
-            env=os.environ | settings,
+            env=os.environ | settings | {"GOCACHE": str(made.parent / "cache")},
             capture_output=True,
             text=True,
             timeout=BUILD_LIMIT,
@@ -47,13 +42,12 @@ def compiled() -> Path:
         )
         if ended.returncode != 0:
             raise MissingPrerequisite(f"compiling {SOURCE.name} failed:\n{ended.stderr[-2000:]}")
-        made.rename(program)
-    return program
+
+    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
+    return kept(cache_folder() / f"gophercloud-{digest}", make)
 
 
 class Gophercloud:
-    """Runs sessions of the program."""
-
     def __init__(self, program: Path) -> None:
         self._program = program
 

@@ -1,9 +1,7 @@
 """Real Ironic servers on loopback: no authentication, SQLite, fake hardware.
 
 What it does: it writes the configuration, creates the schema and starts the processes. A whole server is API
-and conductor of one release in one process, with its own database. A `OneDatabaseFleet` is two APIs of one
-release with one database and one conductor. One API is pinned to an older release. A node that was created
-through one is visible through the other.
+and conductor of one release in one process, with its own database.
 
 Rules: all files are in the folder that the caller gives. The range of a release is stated here from its
 release notes and never read from the server, so that a test can compare the two.
@@ -12,14 +10,13 @@ release notes and never read from the server, so that a test can compare the two
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from tests.kit.networks import LOOPBACK, free_port
 from tests.real import launcher
 from tests.real.environments import Environment
 from tests.real.launcher import Number, RunningServer, databases, write_options
-from tests.real.processes import Process, responds, stop_all
+from tests.real.processes import Process
 
 # The first version of every Ironic release.
 MINIMUM = (1, 1)
@@ -37,7 +34,6 @@ class Release(launcher.Release):
 
 
 def ironic(number: str, maximum: Number, pin: str | None = None) -> Release:
-    """The Ironic release with this number, which serves up to `maximum`."""
     return Release("ironic", number, MINIMUM, maximum, pin)
 
 
@@ -56,37 +52,6 @@ def whole_server(release: launcher.Release, environment: Environment, folder: Pa
     settings = write_options(folder / "ironic.conf", options)
     create_schema(environment, settings, folder / DATABASE)
     return RunningServer(release, ironic_process("ironic", environment, settings), port)
-
-
-class OneDatabaseFleet:
-    """Two APIs of one release on one database: `unpinned`, and `pinned` to the API of an older release."""
-
-    def __init__(self, environment: Environment, folder: Path) -> None:
-        folder.mkdir(parents=True)
-        database = folder / DATABASE
-        calls = free_port()
-        settings = member(folder / "conductor", database, NEW, calls=calls)
-        create_schema(environment, settings, database)
-        self._conductor = ironic_process("ironic-conductor", environment, settings)
-        self.unpinned, self.pinned = (
-            api_server(release, environment, folder / name, database, port=free_port(), calls=calls)
-            for name, release in (("unpinned", NEW), ("pinned", NEW_PINNED))
-        )
-        for server in (self.unpinned, self.pinned):
-            # The conductor's log has the cause of a failed write.
-            server.process.logs += self._conductor.logs
-
-    def start(self) -> None:
-        """Start all three in parallel. Return when both APIs respond."""
-        everything = (self._conductor, self.unpinned.process, self.pinned.process)
-        for process in everything:
-            process.start()
-        wait_for_conductor(self._conductor)
-        for server in (self.unpinned, self.pinned):
-            server.process.wait_until(partial(responds, server.port), "responding to HTTP")
-
-    def stop(self) -> None:
-        stop_all((self.unpinned.process, self.pinned.process, self._conductor))
 
 
 def api_server(
@@ -157,6 +122,5 @@ def ironic_process(program: str, environment: Environment, settings: Path) -> Pr
 
 
 def create_schema(environment: Environment, settings: Path, database: Path) -> None:
-    """Create an empty database of this release."""
     sync = environment.command("ironic-dbsync", "--config-file", str(settings), "create_schema")
     databases(environment, database.parent, (database.name,), [sync])

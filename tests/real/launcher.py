@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.kit.networks import LOOPBACK
-from tests.real.environments import Environment
+from tests.real.environments import Environment, kept
 from tests.real.processes import Process, StartFailed, responds, stop_all
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
@@ -63,8 +63,6 @@ class Release:
 
 
 class RunningServer:
-    """One server process on a port of its own."""
-
     def __init__(self, release: Release, process: Process, port: int) -> None:
         self.release = release
         self.process = process
@@ -112,7 +110,6 @@ def run_all(
 
 
 def write_options(target: Path, options: Options) -> Path:
-    """Write an ini file with these sections."""
     text = ""
     for section, entries in options.items():
         text += f"[{section}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
@@ -127,24 +124,20 @@ def databases(
 
     The commands must not write the path of `folder` into a database: the next run has another folder.
     """
-    kept = environment.home / "databases"
-    if not kept.exists():
+
+    def make(made: Path) -> None:
         for command in commands:
             ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
             if ended.returncode != 0:
                 text = (ended.stdout + ended.stderr)[-3000:]
                 raise StartFailed(f"{environment.name}: {' '.join(command)} failed\n{text}")
-        unfinished = environment.home / f".databases-{os.getpid()}"
-        unfinished.mkdir()
+        made.mkdir()
         for name in names:
-            shutil.copyfile(folder / name, unfinished / name)
-        try:
-            unfinished.rename(kept)
-        except OSError:
-            # Another run was faster. Its databases are as good as these.
-            shutil.rmtree(unfinished)
+            shutil.copyfile(folder / name, made / name)
+
+    stored = kept(environment.home / "databases", make)
     for name in names:
-        shutil.copyfile(kept / name, folder / name)
+        shutil.copyfile(stored / name, folder / name)
         # With a write-ahead log, readers do not block the commit of a writer.
         with sqlite3.connect(folder / name) as connection:
             connection.execute("pragma journal_mode=wal")

@@ -154,16 +154,15 @@ class _Case:
         self._failures = 0
 
     def judge(self, excuses: Sequence[Excuse]) -> None:
-        """Enter all findings about this call."""
         by_target: dict[tuple[str, str], list[Exchange]] = defaultdict(list)
         for exchange in self._seen:
             if exchange.status == 406 and exchange.served is None:
                 # The gateway's own refusal. The library repeats the request at a version in the offer.
                 self._ledger.refusals += 1
             else:
-                by_target[exchange.method, exchange.request.start].append(exchange)
+                by_target[exchange.method, exchange.request.start_line].append(exchange)
         for (method, start), seen in by_target.items():
-            arrived = [arrival for arrival in self._arrived if arrival.exchange.request.start == start]
+            arrived = [arrival for arrival in self._arrived if arrival.exchange.request.start_line == start]
             self._count(method, seen, arrived)
             for exchange in seen:
                 self._judge_response(exchange, arrived, excuses)
@@ -242,15 +241,17 @@ def wrong_responses(seen: Sequence[Exchange], offers: Sequence[tuple[str, str]])
     The ranges follow each other: a request that begins after a client saw one range gets no older one.
     """
     found = []
-    with_range = [exchange for exchange in seen if exchange.offered != (None, None)]
-    for exchange in with_range:
-        position = next((at for at, offer in enumerate(offers) if offer == exchange.offered), None)
+    with_range = [(exchange, exchange.offered) for exchange in seen if exchange.offered != (None, None)]
+    for exchange, offered in with_range:
+        position = next((at for at, offer in enumerate(offers) if offer == offered), None)
         if position is None:
-            found.append(f"{exchange}: the range is {exchange.offered}, and the offers were {offers}")
+            found.append(f"{exchange}: the range is {offered}, and the offers were {offers}")
             continue
         newer = offers[position + 1 :]
-        if any(other.offered in newer and (other.ended or math.inf) < exchange.began for other in with_range):
-            found.append(f"{exchange}: the range is {exchange.offered}, after clients saw a newer one")
+        if any(
+            range_ in newer and (other.ended or math.inf) < exchange.began for other, range_ in with_range
+        ):
+            found.append(f"{exchange}: the range is {offered}, after clients saw a newer one")
         if reason := IRONIC.wrong_response(exchange, offers[position]):
             found.append(f"{exchange}: {reason}")
     return found

@@ -15,7 +15,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.kit import started_processes
 from tests.kit.networks import LOOPBACK
@@ -83,7 +85,6 @@ class Process:
         return self._popen.wait()
 
     def request_stop(self) -> None:
-        """Send SIGTERM to the process group without waiting."""
         if self.is_running:
             self.signal(signal.SIGTERM)
 
@@ -168,13 +169,28 @@ def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
 
 
-def responds(port: int, path: str = "/") -> bool:
-    """True when a server on this port of loopback responds to HTTP with a status below 500."""
-    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=5)
+@dataclass(frozen=True, slots=True)
+class Response:
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+
+def send(
+    port: int, target: str, headers: Mapping[str, str] = MappingProxyType({}), method: str = "GET"
+) -> Response:
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=30)
     try:
-        connection.request("GET", path)
-        return connection.getresponse().status < 500
-    except (OSError, http.client.HTTPException):
-        return False
+        connection.request(method, target, headers=dict(headers))
+        response = connection.getresponse()
+        return Response(response.status, response.headers, response.read())
     finally:
         connection.close()
+
+
+def responds(port: int, path: str = "/") -> bool:
+    """True when a server on this port of loopback responds to HTTP with a status below 500."""
+    try:
+        return send(port, path).status < 500
+    except (OSError, http.client.HTTPException):
+        return False

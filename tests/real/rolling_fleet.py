@@ -1,6 +1,6 @@
-"""Real Ironic processes of two releases on one database, which are replaced one at a time.
+"""Real Ironic processes of several releases on one database, which are replaced one at a time.
 
-What it does: four APIs (`RollingFleet.members`) and one conductor. Each can be replaced by another release on
+What it does: some APIs (`RollingFleet.members`) and one conductor. Each can be replaced by another release on
 the same address.
 
 Rules: the newer release makes the one database, because its migrations of an older schema do not work on
@@ -37,13 +37,19 @@ TO_PINNED = ironic(NEW.number, FROM.maximum, pin="12.1")
 TO = NEW
 
 MEMBERS = ("one", "two", "three", "four")
+AT_FIRST = dict.fromkeys(MEMBERS, FROM)
 
 
 class RollingFleet:
-    """At first, four APIs of FROM and a conductor of this release. All files are in `folder`."""
+    """At first, an API of each of these releases and a conductor of its release. A node that was created
+    through one API is visible through all. All files are in `folder`."""
 
     def __init__(
-        self, environments: Mapping[str, Environment], folder: Path, conductor: Release = TO_PINNED
+        self,
+        environments: Mapping[str, Environment],
+        folder: Path,
+        conductor: Release = TO_PINNED,
+        releases: Mapping[str, Release] = AT_FIRST,
     ) -> None:
         folder.mkdir(parents=True)
         self._environments = environments
@@ -52,10 +58,10 @@ class RollingFleet:
         self._calls = free_port()
         self._started: list[Process] = []
         self._conductor = self._new_conductor(conductor)
-        self.members = {name: self._api(name, FROM, free_port()) for name in MEMBERS}
+        self.members = {name: self._api(name, release, free_port()) for name, release in releases.items()}
 
     def start(self) -> None:
-        """Start all five in parallel. Return when they respond."""
+        """Start all in parallel. Return when they respond."""
         with ThreadPoolExecutor() as pool:
             starts = [pool.submit(self._start_conductor)]
             starts += [pool.submit(self._start, server) for server in self.members.values()]

@@ -89,7 +89,6 @@ class UpgradeRun:
             self.poller.until(lambda state: True, "a reading after the last request")
 
     def arrivals(self) -> list[Arrival]:
-        """All exchanges at the servers, with the releases that ran there."""
         return [
             Arrival(name, self._release(name, number), exchange)
             for name in MEMBERS

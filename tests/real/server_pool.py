@@ -123,5 +123,4 @@ class ServerPool:
         return self._pairs[kind, policy]
 
     def figures(self) -> list[tuple[str, ...]]:
-        """The rows of every pair for the final table."""
         return [row for pair in self._pairs.values() for row in pair.figures()]

@@ -1,8 +1,5 @@
-"""The real clients of compute, placement, clustering and Chef, and the client libraries of other APIs.
-
-What it does: it adds python-novaclient, openstacksdk for compute, the `openstack` command with osc-placement,
-python-senlinclient and pychef to `Clients`; docker, elasticsearch (8 and 9), PyGithub and stripe, each in an
-environment of its own, run beside the event loop of the test. The rules of `Clients` hold.
+"""The real clients of Chef, and the client libraries of other APIs: docker, elasticsearch (8 and 9), PyGithub
+and stripe, each in an environment of its own, beside the event loop of the test. The rules of `Clients` hold.
 """
 
 from __future__ import annotations
@@ -13,49 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.real.clients import Call, Clients, CommandResult, Session
+from tests.real.clients import Call, Clients, Session
 from tests.real.environments import Environment
-
-TOKEN = "admin"
-
-
-class ComputeClients(Clients):
-    """python-novaclient, openstacksdk and the `openstack` command for a compute API. `url`: that of the
-    gateway or of a server."""
-
-    def nova(self, url: str, calls: list[Call], *, version: str) -> Session:
-        """Run a session of python-novaclient at `2.N` or `2.latest`."""
-        return self.session("nova_session.py", f"{url}/v2.1", calls, version=version)
-
-    def compute_sdk(self, url: str, calls: list[Call], *, version: str | None = None) -> Session:
-        """Run a session of openstacksdk. `version` None: it chooses one from the documents."""
-        return self.session("sdk_compute_session.py", f"{url}/v2.1", calls, version=version)
-
-    def openstack(self, url: str, *arguments: str, version: str | None = None) -> CommandResult:
-        """Run one command of the `openstack` command line. `version` None: its own default."""
-        options = ["--os-auth-type", "none", "--os-endpoint", f"{url}/v2.1"]
-        if version is not None:
-            options += ["--os-compute-api-version", version]
-        return self._run(self._environment.command("openstack", *options, *arguments))
-
-
-class PlacementClients(Clients):
-    """osc-placement, inside the `openstack` command."""
-
-    def openstack(self, url: str, *arguments: str, version: str | None = None) -> CommandResult:
-        """Run one command. `version` None: the default of the plug-in."""
-        options = ["--os-auth-type", "admin_token", "--os-token", TOKEN, "--os-endpoint", url]
-        if version is not None:
-            options += ["--os-placement-api-version", version]
-        return self._run(self._environment.command("openstack", *options, *arguments))
-
-
-class ClusteringClients(Clients):
-    """python-senlinclient."""
-
-    def senlin(self, url: str, calls: list[Call], *, version: str | None = None) -> Session:
-        """Run a session. `version` None: the version that this release of the client is made for."""
-        return self.session("senlin_session.py", url, calls, version=version)
 
 
 class ChefClients:

@@ -15,9 +15,10 @@ import pytest
 from tests.real.clients import Clients
 from tests.real.environments import build_all
 from tests.real.goiardi import API, HEADER, USER, ChefServer
+from tests.real.processes import send
 from tests.real.recorder import Recorder
 from tests.real.service_clients import ChefClients
-from tests.real.testbed import Testbed, send
+from tests.real.testbed import Testbed
 from tests.real.usage import assert_complete, product, versions_of
 
 pytestmark = pytest.mark.real

@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
+from tests.kit.messages import Message, request_head
 from tests.real.continuous_clients import CALL_HEADER, Call
 from tests.real.ironic import Release, ironic
 from tests.real.ledger import ONCE, Arrival, Excuse, Ledger, Window, judge
-from tests.real.message_reader import Head
 from tests.real.recorder import MAXIMUM_HEADER, MINIMUM_HEADER, OWN_HEADER, Exchange
 
 pytestmark = pytest.mark.real
@@ -40,8 +40,14 @@ def at_server(
 def exchange(
     method: str, status: int | None, request: list[tuple[str, str]], fields: list[tuple[str, str]]
 ) -> Exchange:
-    response = None if status is None else Head(f"HTTP/1.1 {status} X", tuple(fields))
-    return Exchange(Head(f"{method} /v1/nodes/n HTTP/1.1", tuple(request)), response, began=10.0, ended=11.0)
+    asked = message(f"{method} /v1/nodes/n HTTP/1.1", request)
+    response = None if status is None else message(f"HTTP/1.1 {status} X", fields)
+    return Exchange(asked, response, began=10.0, ended=11.0)
+
+
+def message(start: str, fields: list[tuple[str, str]]) -> Message:
+    lines = (f"{name}: {value}" for name, value in fields)
+    return Message(request_head(*lines, start=start, host=False), b"", "none")
 
 
 def judged(

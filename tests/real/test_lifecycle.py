@@ -21,7 +21,7 @@ from tests.real.clients import Clients, CommandResult, Session
 from tests.real.launcher import RunningServer
 from tests.real.recorder import Exchange, Recorder
 from tests.real.server_pool import ServerPool
-from tests.real.service_clients import ComputeClients, Libraries
+from tests.real.service_clients import Libraries
 from tests.scenarios.fakes import running as started
 from tests.scenarios.testbed import Testbed, configuration, service_of
 from tests.worked.fleet import WorkedTestbed, environment, example
@@ -170,38 +170,38 @@ def nova_port(server_pool: ServerPool) -> int:
 
 
 async def test_novas_clients_while_the_end_is_announced_and_under_a_raised_floor(
-    nova_port: int, compute_clients: ComputeClients
+    nova_port: int, clients: Clients
 ) -> None:
     async with in_front_of("compute", nova_port, dialect="nova", lifecycle=lifecycle("2.40")) as front:
         for version, announced in (("2.30", True), ("2.60", False)):
-            assert (await front.session(compute_clients.nova, LIST, version)).values() == [[]]
+            assert (await front.session(clients.nova, LIST, version)).values() == [[]]
             assert front.announced() == [announced]
         front.raise_to(2, 40)
 
         for version in ("2.30", "2.latest"):  # `latest` asks for the document, at 2.1
-            refused = (await front.session(compute_clients.nova, LIST, version)).only_error()
+            refused = (await front.session(clients.nova, LIST, version)).only_error()
             assert refused.error == "NotAcceptable"
             assert "Minimum is 2.40 and maximum is 2.104." in refused.text
-        assert (await front.session(compute_clients.nova, LIST, "2.60")).values() == [[]]
-        assert (await front.session(compute_clients.compute_sdk, LIST)).values() == [[]]
+        assert (await front.session(clients.nova, LIST, "2.60")).values() == [[]]
+        assert (await front.session(clients.compute_sdk, LIST)).values() == [[]]
 
 
-async def test_novas_clients_in_a_brown_out(nova_port: int, compute_clients: ComputeClients) -> None:
+async def test_novas_clients_in_a_brown_out(nova_port: int, clients: Clients) -> None:
     keys = lifecycle("2.40", open_window())
     async with in_front_of("compute", nova_port, dialect="nova", lifecycle=keys) as front:
-        refused = (await front.session(compute_clients.nova, LIST, "2.30")).only_error()
+        refused = (await front.session(clients.nova, LIST, "2.30")).only_error()
         assert refused.error == "NotAcceptable"
         assert "below 2.40 are deprecated since 2026-01-15" in refused.text
         assert LINK in refused.text
-        assert (await front.session(compute_clients.nova, LIST, "2.latest")).values() == [[]]
+        assert (await front.session(clients.nova, LIST, "2.latest")).values() == [[]]
 
 
-async def test_novas_clients_over_a_bridge(nova_port: int, compute_clients: ComputeClients) -> None:
+async def test_novas_clients_over_a_bridge(nova_port: int, clients: Clients) -> None:
     async with in_front_of("compute", nova_port, dialect="nova", bridge=BRIDGE) as front:
         front.raise_to(2, 40)
-        assert (await front.session(compute_clients.nova, LIST, "2.30")).values() == [[]]
+        assert (await front.session(clients.nova, LIST, "2.30")).values() == [[]]
         assert front.bridged() == ["2.30 -> 2.40"]
-        refused = (await front.session(compute_clients.nova, LIST, "2.latest")).only_error()
+        refused = (await front.session(clients.nova, LIST, "2.latest")).only_error()
         assert refused.error == "NotAcceptable", "a document is never bridged"
 
 

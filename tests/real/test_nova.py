@@ -13,11 +13,12 @@ import json
 
 import pytest
 
+from tests.real.clients import Clients
 from tests.real.nova import NEW, OLD
+from tests.real.processes import send
 from tests.real.recorder import STANDARD_HEADER, Recorder
 from tests.real.server_pool import KINDS, ServerPool
-from tests.real.service_clients import ComputeClients
-from tests.real.testbed import Testbed, send
+from tests.real.testbed import Testbed
 from tests.real.usage import assert_complete, product, versions_of
 
 pytestmark = pytest.mark.real
@@ -97,17 +98,17 @@ def test_R_D8_the_gateway_is_like_the_new_one(pair: Testbed) -> None:
 
 @BOTH
 def test_the_clients_work_with_a_server_without_the_gateway(
-    server_pool: ServerPool, compute_clients: ComputeClients, name: str
+    server_pool: ServerPool, clients: Clients, name: str
 ) -> None:
     server = server_pool.servers("nova")[name]
     with Recorder(f"direct-nova-{name}", server.port) as recorder:
-        session = compute_clients.nova(recorder.url, LIFECYCLE, version="2.latest")
+        session = clients.nova(recorder.url, LIFECYCLE, version="2.latest")
         created, listed, _, left = session.values()
         assert (created["name"], listed[0]["name"], left) == ("life", "life", [])
         assert session.version == {"old": OLD.top, "new": CLIENT_NEWEST}[name]
-        found, _ = compute_clients.compute_sdk(recorder.url, [("discover", None), *LIST]).values()
+        found, _ = clients.compute_sdk(recorder.url, [("discover", None), *LIST]).values()
         assert found["maximum"] == server.release.top
-        assert compute_clients.openstack(recorder.url, "flavor", "list", "-f", "json").json() == []
+        assert clients.compute(recorder.url, "flavor", "list", "-f", "json").json() == []
         assert {one.status for one in recorder.exchanges()} <= {200, 202, 204, 302}
 
 
@@ -115,10 +116,8 @@ def test_the_clients_work_with_a_server_without_the_gateway(
 
 
 @GUARANTEED
-def test_latest_of_novaclient_becomes_the_newest_version_of_both(
-    pair: Testbed, compute_clients: ComputeClients
-) -> None:
-    session = compute_clients.nova(pair.url, LIST * 6, version="2.latest")
+def test_latest_of_novaclient_becomes_the_newest_version_of_both(pair: Testbed, clients: Clients) -> None:
+    session = clients.nova(pair.url, LIST * 6, version="2.latest")
     session.values()
     assert session.version == OLD.top
     assert pair.served() == [OLD.top] * 6
@@ -126,46 +125,40 @@ def test_latest_of_novaclient_becomes_the_newest_version_of_both(
 
 @GUARANTEED
 @pytest.mark.parametrize("version", ["2.1", "2.26", "2.27", "2.55", OLD.top])
-def test_novaclient_gets_a_version_of_both(
-    pair: Testbed, compute_clients: ComputeClients, version: str
-) -> None:
-    compute_clients.nova(pair.url, LIST * 3, version=version).values()
+def test_novaclient_gets_a_version_of_both(pair: Testbed, clients: Clients, version: str) -> None:
+    clients.nova(pair.url, LIST * 3, version=version).values()
     assert pair.served() == [version] * 3
 
 
 @GUARANTEED
 @pytest.mark.parametrize("version", ["2.61", "2.90"])
 def test_novaclient_is_refused_a_version_that_not_both_serve(
-    pair: Testbed, compute_clients: ComputeClients, version: str
+    pair: Testbed, clients: Clients, version: str
 ) -> None:
-    error = compute_clients.nova(pair.url, LIST, version=version).only_error()
+    error = clients.nova(pair.url, LIST, version=version).only_error()
     assert error.error == "NotAcceptable"
     assert f"Minimum is 2.1 and maximum is {OLD.top}." in error.text
     assert pair.forwarded("old") == pair.forwarded("new") == []
 
 
 @GUARANTEED
-def test_the_sdk_discovers_and_uses_the_versions_of_both(
-    pair: Testbed, compute_clients: ComputeClients
-) -> None:
-    found, _ = compute_clients.compute_sdk(pair.url, [("discover", None), *LIST]).values()
+def test_the_sdk_discovers_and_uses_the_versions_of_both(pair: Testbed, clients: Clients) -> None:
+    found, _ = clients.compute_sdk(pair.url, [("discover", None), *LIST]).values()
     assert (found["minimum"], found["maximum"]) == ("2.1", OLD.top)
     # It requests flavors at this version. The newest version of flavors that it knows is 2.61.
     assert pair.served() == [OLD.top]
 
 
 @GUARANTEED
-def test_the_sdk_does_not_request_a_version_that_not_both_serve(
-    pair: Testbed, compute_clients: ComputeClients
-) -> None:
-    error = compute_clients.compute_sdk(pair.url, LIST, version="2.90").only_error()
+def test_the_sdk_does_not_request_a_version_that_not_both_serve(pair: Testbed, clients: Clients) -> None:
+    error = clients.compute_sdk(pair.url, LIST, version="2.90").only_error()
     assert error.error == "ConfigException"
     assert pair.forwarded("old") == pair.forwarded("new") == []
 
 
 @GUARANTEED
-def test_the_command_line_at_its_default(pair: Testbed, compute_clients: ComputeClients) -> None:
-    assert isinstance(compute_clients.openstack(pair.url, "flavor", "list", "-f", "json").json(), list)
+def test_the_command_line_at_its_default(pair: Testbed, clients: Clients) -> None:
+    assert isinstance(clients.compute(pair.url, "flavor", "list", "-f", "json").json(), list)
     assert pair.served()
 
 
@@ -173,8 +166,8 @@ def test_the_command_line_at_its_default(pair: Testbed, compute_clients: Compute
 
 
 @REACHABLE
-def test_latest_of_novaclient_goes_to_the_new_server(pair: Testbed, compute_clients: ComputeClients) -> None:
-    session = compute_clients.nova(pair.url, LIST * 6, version="2.latest")
+def test_latest_of_novaclient_goes_to_the_new_server(pair: Testbed, clients: Clients) -> None:
+    session = clients.nova(pair.url, LIST * 6, version="2.latest")
     session.values()
     assert session.version == CLIENT_NEWEST
     assert (len(pair.forwarded("old")), len(pair.forwarded("new"))) == (0, 6)
@@ -182,17 +175,17 @@ def test_latest_of_novaclient_goes_to_the_new_server(pair: Testbed, compute_clie
 
 @REACHABLE
 def test_the_lifecycle_of_a_flavor_with_novaclient_at_a_version_of_the_new_server(
-    pair: Testbed, compute_clients: ComputeClients
+    pair: Testbed, clients: Clients
 ) -> None:
-    created, listed, _, left = compute_clients.nova(pair.url, LIFECYCLE, version="2.61").values()
+    created, listed, _, left = clients.nova(pair.url, LIFECYCLE, version="2.61").values()
     assert (created["name"], [one["name"] for one in listed], left) == ("life", ["life"], [])
     assert set(pair.served()) == {"2.61"}
     assert pair.forwarded("old") == []
 
 
 @REACHABLE
-def test_novaclient_gets_a_version_of_both_from_both(pair: Testbed, compute_clients: ComputeClients) -> None:
-    compute_clients.nova(pair.url, LIST * 24, version="2.55").values()
+def test_novaclient_gets_a_version_of_both_from_both(pair: Testbed, clients: Clients) -> None:
+    clients.nova(pair.url, LIST * 24, version="2.55").values()
     assert pair.served() == ["2.55"] * 24
     assert pair.forwarded("old")
     assert pair.forwarded("new")
@@ -200,10 +193,10 @@ def test_novaclient_gets_a_version_of_both_from_both(pair: Testbed, compute_clie
 
 @REACHABLE
 def test_the_lifecycle_of_a_flavor_with_the_sdk_at_a_version_of_the_new_server(
-    pair: Testbed, compute_clients: ComputeClients
+    pair: Testbed, clients: Clients
 ) -> None:
     calls = [("discover", None), *LIFECYCLE]
-    found, created, listed, _, left = compute_clients.compute_sdk(pair.url, calls).values()
+    found, created, listed, _, left = clients.compute_sdk(pair.url, calls).values()
     assert found["maximum"] == NEW.top
     assert (created["description"], listed, left) == ("by the sdk", ["life"], [])
     assert pair.forwarded("old") == []
@@ -212,18 +205,16 @@ def test_the_lifecycle_of_a_flavor_with_the_sdk_at_a_version_of_the_new_server(
 @REACHABLE
 @pytest.mark.parametrize("version", ["2.55", "2.90"])
 def test_the_command_line_gets_a_version_of_the_new_server(
-    pair: Testbed, compute_clients: ComputeClients, version: str
+    pair: Testbed, clients: Clients, version: str
 ) -> None:
-    done = compute_clients.openstack(pair.url, "flavor", "list", "-f", "json", version=version)
+    done = clients.compute(pair.url, "flavor", "list", "-f", "json", version=version)
     assert isinstance(done.json(), list)
     assert set(pair.served()) == {version}
 
 
 @GUARANTEED
-def test_usage_lists_what_novaclient_and_the_sdk_have_asked_for(
-    pair: Testbed, compute_clients: ComputeClients
-) -> None:
-    compute_clients.nova(pair.url, LIST, version="2.27").values()
+def test_usage_lists_what_novaclient_and_the_sdk_have_asked_for(pair: Testbed, clients: Clients) -> None:
+    clients.nova(pair.url, LIST, version="2.27").values()
     client = product(pair.seen()[-1])
 
     assert versions_of(pair, client)["2.27"] >= 1

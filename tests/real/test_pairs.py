@@ -13,9 +13,10 @@ from typing import Any, cast
 import pytest
 
 from tests.real.launcher import Release
+from tests.real.processes import send
 from tests.real.recorder import Recorder
 from tests.real.server_pool import KINDS, Kind, ServerPool
-from tests.real.testbed import Testbed, send, violations
+from tests.real.testbed import Testbed, violations
 
 pytestmark = pytest.mark.real
 

@@ -10,11 +10,12 @@ import json
 
 import pytest
 
+from tests.real.clients import Clients
 from tests.real.placement import NEW, OLD
+from tests.real.processes import send
 from tests.real.recorder import STANDARD_HEADER, Recorder
 from tests.real.server_pool import KINDS, ServerPool
-from tests.real.service_clients import PlacementClients
-from tests.real.testbed import Testbed, send
+from tests.real.testbed import Testbed
 
 pytestmark = pytest.mark.real
 
@@ -68,11 +69,11 @@ def test_the_root_names_the_range(server_pool: ServerPool, name: str) -> None:
 
 @BOTH
 def test_the_client_works_with_a_server_without_the_gateway(
-    server_pool: ServerPool, placement_clients: PlacementClients, name: str
+    server_pool: ServerPool, clients: Clients, name: str
 ) -> None:
     server = server_pool.servers("placement")[name]
     with Recorder(f"direct-placement-{name}", server.port) as recorder:
-        assert placement_clients.openstack(recorder.url, *LIST, version=CLIENT_NEWEST[name]).json() == []
+        assert clients.placement(recorder.url, *LIST, version=CLIENT_NEWEST[name]).json() == []
         requested = [
             API.versions(exchange.request) for exchange in recorder.exchanges() if exchange.path == PROVIDERS
         ]
@@ -84,27 +85,21 @@ def test_the_client_works_with_a_server_without_the_gateway(
 
 @GUARANTEED
 @pytest.mark.parametrize("version", ["1.0", "1.10", "1.29"])
-def test_the_client_gets_a_version_of_both(
-    pair: Testbed, placement_clients: PlacementClients, version: str
-) -> None:
-    placement_clients.openstack(pair.url, *LIST, version=version).json()
+def test_the_client_gets_a_version_of_both(pair: Testbed, clients: Clients, version: str) -> None:
+    clients.placement(pair.url, *LIST, version=version).json()
     assert set(pair.served()) == {version}
 
 
 @GUARANTEED
-def test_the_default_of_the_client_becomes_a_version_of_both(
-    pair: Testbed, placement_clients: PlacementClients
-) -> None:
-    placement_clients.openstack(pair.url, *LIST).json()
+def test_the_default_of_the_client_becomes_a_version_of_both(pair: Testbed, clients: Clients) -> None:
+    clients.placement(pair.url, *LIST).json()
     assert all(OLD.serves(version) for version in pair.served())
     assert pair.served()
 
 
 @GUARANTEED
-def test_the_client_is_refused_a_version_that_not_both_serve(
-    pair: Testbed, placement_clients: PlacementClients
-) -> None:
-    done = placement_clients.openstack(pair.url, *LIST, version="1.37")
+def test_the_client_is_refused_a_version_that_not_both_serve(pair: Testbed, clients: Clients) -> None:
+    done = clients.placement(pair.url, *LIST, version="1.37")
     assert done.code != 0
     assert "Unacceptable version header: 1.37" in done.errors
     assert pair.forwarded("old") == pair.forwarded("new") == []
@@ -112,25 +107,17 @@ def test_the_client_is_refused_a_version_that_not_both_serve(
 
 @REACHABLE
 @pytest.mark.parametrize("version", ["1.10", "1.37", NEW.top])
-def test_the_client_gets_a_version_of_one_server(
-    pair: Testbed, placement_clients: PlacementClients, version: str
-) -> None:
-    placement_clients.openstack(pair.url, *LIST, version=version).json()
+def test_the_client_gets_a_version_of_one_server(pair: Testbed, clients: Clients, version: str) -> None:
+    clients.placement(pair.url, *LIST, version=version).json()
     assert set(pair.served()) == {version}
 
 
 @REACHABLE
-def test_the_lifecycle_of_a_provider_at_a_version_of_the_new_server(
-    pair: Testbed, placement_clients: PlacementClients
-) -> None:
+def test_the_lifecycle_of_a_provider_at_a_version_of_the_new_server(pair: Testbed, clients: Clients) -> None:
     words = ("resource", "provider")
-    created = placement_clients.openstack(
-        pair.url, *words, "create", "life", "-f", "json", version="1.37"
-    ).json()
-    shown = placement_clients.openstack(
-        pair.url, *words, "show", created["uuid"], "-f", "json", version="1.37"
-    ).json()
-    deleted = placement_clients.openstack(pair.url, *words, "delete", created["uuid"], version="1.37")
+    created = clients.placement(pair.url, *words, "create", "life", "-f", "json", version="1.37").json()
+    shown = clients.placement(pair.url, *words, "show", created["uuid"], "-f", "json", version="1.37").json()
+    deleted = clients.placement(pair.url, *words, "delete", created["uuid"], version="1.37")
     assert (created["name"], shown["uuid"], deleted.code) == ("life", created["uuid"], 0)
     assert set(pair.served()) == {"1.37"}
     assert pair.forwarded("old") == []

@@ -12,11 +12,12 @@ import json
 
 import pytest
 
+from tests.real.clients import Clients
+from tests.real.processes import send
 from tests.real.recorder import STANDARD_HEADER, Recorder
 from tests.real.senlin import OLD
 from tests.real.server_pool import KINDS, ServerPool
-from tests.real.service_clients import ClusteringClients
-from tests.real.testbed import Testbed, send
+from tests.real.testbed import Testbed
 
 pytestmark = pytest.mark.real
 
@@ -87,7 +88,7 @@ def test_s4_what_is_too_new_is_refused_without_a_version(server_pool: ServerPool
 
 @BOTH
 def test_the_client_works_with_a_server_without_the_gateway(
-    server_pool: ServerPool, clustering_clients: ClusteringClients, name: str
+    server_pool: ServerPool, clustering_clients: Clients, name: str
 ) -> None:
     server = server_pool.servers("senlin")[name]
     with Recorder(f"direct-senlin-{name}", server.port) as recorder:
@@ -115,7 +116,7 @@ def test_R_D4_v1_is_refused_as_they_refuse_it(pair: Testbed, path: str) -> None:
 
 @GUARANTEED
 def test_the_fixed_version_of_the_client_is_refused_when_not_both_serve_it(
-    pair: Testbed, clustering_clients: ClusteringClients
+    pair: Testbed, clustering_clients: Clients
 ) -> None:
     """It requires 1.14, reads from the document that the maximum is 1.9, and gives up by itself."""
     error = clustering_clients.senlin(pair.url, [("clusters", None)]).only_error()
@@ -126,17 +127,13 @@ def test_the_fixed_version_of_the_client_is_refused_when_not_both_serve_it(
 
 @GUARANTEED
 @pytest.mark.parametrize("version", ["1.0", "1.5", OLD.top])
-def test_the_client_gets_a_version_of_both(
-    pair: Testbed, clustering_clients: ClusteringClients, version: str
-) -> None:
+def test_the_client_gets_a_version_of_both(pair: Testbed, clustering_clients: Clients, version: str) -> None:
     clustering_clients.senlin(pair.url, READ * 3, version=version).values()
     assert pair.served() == [version] * 6
 
 
 @GUARANTEED
-def test_the_client_discovers_the_versions_of_both(
-    pair: Testbed, clustering_clients: ClusteringClients
-) -> None:
+def test_the_client_discovers_the_versions_of_both(pair: Testbed, clustering_clients: Clients) -> None:
     (found,) = clustering_clients.senlin(pair.url, [("discover", None)], version="1.5").values()
     assert (found["minimum"], found["maximum"]) == ("1.0", OLD.top)
     assert found["url"].rstrip("/") == f"{pair.url}/v1"
@@ -144,7 +141,7 @@ def test_the_client_discovers_the_versions_of_both(
 
 @REACHABLE
 def test_the_fixed_version_of_the_client_goes_to_the_new_server(
-    pair: Testbed, clustering_clients: ClusteringClients
+    pair: Testbed, clustering_clients: Clients
 ) -> None:
     clustering_clients.senlin(pair.url, READ * 3).values()
     assert pair.served() == [CLIENT_VERSION] * 6
@@ -154,7 +151,7 @@ def test_the_fixed_version_of_the_client_goes_to_the_new_server(
 @REACHABLE
 @pytest.mark.parametrize("base", ["", "/v1"], ids=["root", "v1"])
 def test_the_lifecycle_of_a_profile_at_a_version_of_the_new_server(
-    pair: Testbed, clustering_clients: ClusteringClients, base: str
+    pair: Testbed, clustering_clients: Clients, base: str
 ) -> None:
     """Also from the address of `/v1`, where the new server's own link leads to `/v1/v1` (K7)."""
     created, listed, _, left = clustering_clients.senlin(pair.url + base, LIFECYCLE).values()
@@ -164,9 +161,7 @@ def test_the_lifecycle_of_a_profile_at_a_version_of_the_new_server(
 
 
 @REACHABLE
-def test_the_client_gets_a_version_of_both_from_both(
-    pair: Testbed, clustering_clients: ClusteringClients
-) -> None:
+def test_the_client_gets_a_version_of_both_from_both(pair: Testbed, clustering_clients: Clients) -> None:
     clustering_clients.senlin(pair.url, READ * 12, version="1.5").values()
     assert pair.served() == ["1.5"] * 24
     assert pair.forwarded("old")

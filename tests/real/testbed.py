@@ -12,27 +12,16 @@ connections, so that the server itself stays as it is for the next test. One tes
 from __future__ import annotations
 
 import contextlib
-import http.client
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kit.networks import LOOPBACK
 from tests.kit.waiting import wait_until
 from tests.real.apis import IRONIC, ServiceApi
 from tests.real.gateway_process import Gateway
 from tests.real.launcher import Release, RunningServer
+from tests.real.processes import Response, send
 from tests.real.recorder import Exchange, Recorder
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """The response to a request of the test itself."""
-
-    status: int
-    headers: http.client.HTTPMessage
-    body: bytes
 
 
 class Testbed:
@@ -73,7 +62,6 @@ class Testbed:
 
     @property
     def url(self) -> str:
-        """Where clients connect."""
         return self.front.url
 
     @contextlib.contextmanager
@@ -107,7 +95,6 @@ class Testbed:
         self._record_starts = {recorder.name: recorder.count() for recorder in self._all_recorders()}
 
     def disconnect(self, member: str) -> None:
-        """Make this server refuse connections."""
         self.recorders[member].stop()
 
     def restore(self) -> None:
@@ -117,7 +104,6 @@ class Testbed:
         wait_until(self.gateway.knows_all, f"the gateway {self.name} knows that all its backends are back")
 
     def wait_until_not_fresh(self, member: str) -> None:
-        """Wait until a probe of this server has failed."""
         wait_until(
             lambda: self.gateway.service()["backends"][member]["freshness"] != "fresh",
             f"the gateway {self.name} finds {member} unreachable",
@@ -190,21 +176,10 @@ class Testbed:
     def _line(self, exchange: Exchange) -> str:
         requested = sorted(set(self.api.versions(exchange.request)))
         served = sorted(set(self.api.versions(exchange.response)))
-        return f"{exchange.request.start} {requested} -> {exchange.status} {served}"
+        return f"{exchange.request.start_line} {requested} -> {exchange.status} {served}"
 
     def _all_recorders(self) -> list[Recorder]:
         return [self.front, *self.recorders.values()]
-
-
-def send(port: int, target: str, headers: Mapping[str, str], method: str = "GET") -> Response:
-    """Send one request to this port of loopback."""
-    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=30)
-    try:
-        connection.request(method, target, headers=dict(headers))
-        response = connection.getresponse()
-        return Response(response.status, response.headers, response.read())
-    finally:
-        connection.close()
 
 
 def violations(testbed: Testbed) -> list[str]:

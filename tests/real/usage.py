@@ -22,7 +22,6 @@ NONE = "none"
 
 
 def product(exchange: Exchange) -> str:
-    """Returns the product of the client that sent this request."""
     agent = exchange.request.get("User-Agent") or NONE
     return re.split(r"[/ ]", agent.strip())[0]
 

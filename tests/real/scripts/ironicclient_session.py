@@ -12,8 +12,8 @@ from session import plan, run, tell
 ironic = client.get_client(
     "1",
     endpoint=plan["endpoint"],
-    os_ironic_api_version=plan["version"],
-    max_retries=plan["retries"],
+    os_ironic_api_version=plan.get("version"),
+    max_retries=plan.get("retries", 0),
     **plan.get("tls", {}),
 )
 

@@ -13,7 +13,6 @@ plan = json.loads(sys.argv[1])
 
 
 def result_of(call, *arguments):
-    """The entry of one call."""
     try:
         return {"value": call(*arguments)}
     except Exception as error:  # whatever the library raises is the result
@@ -42,5 +41,4 @@ def announced_by(proxy):
 
 
 def tell(results, **more):
-    """Print the line."""
     print(json.dumps({"results": results, **more}))

@@ -1,18 +1,21 @@
 """A client during an upgrade: it creates, shows, changes, lists and deletes nodes at a steady rate.
 
 It runs inside the clients' environment and imports nothing of this project. The only argument is a JSON
-object: `library` (`ironicclient` or `openstacksdk`), `endpoint`, `newest` (the first version that
-python-ironicclient requests, as its command line does; the SDK chooses one from the documents), `interval`
-(seconds from the beginning of a call to that of the next), `name` (of this client) and `header` (the field
-for the call's id). Each node gets a new session of the library, with new connections, discovery and
-negotiation. It prints one line of JSON for each call. It ends when its standard input ends, after the current
-node.
+object: `library` (`ironicclient`, `openstacksdk` or `plain`), `endpoint`, `version` (python-ironicclient
+requests it first, as its command line does; the SDK chooses one from the documents; a plain client sends it
+always, or none), `interval` (seconds from the beginning of a call to that of the next), `name` (of this
+client) and `header` (the field for the call's id). Each node gets a new session of the library, with new
+connections, discovery and negotiation. A plain client keeps its connection. It prints one line of JSON for
+each call, and ends when its standard input ends, after the current node.
 """
 
+import http.client
 import json
 import select
 import sys
 import time
+import urllib.parse
+import uuid
 from typing import Any
 
 plan = json.loads(sys.argv[1])
@@ -28,7 +31,7 @@ class Ironicclient:
         self._ironic = client.Client(
             plan["endpoint"],
             session=session.Session(noauth.NoAuth(endpoint=plan["endpoint"])),
-            os_ironic_api_version=plan["newest"],
+            os_ironic_api_version=plan["version"],
             allow_api_version_downgrade=True,
             max_retries=0,
             retry_interval=1,
@@ -54,8 +57,6 @@ class Ironicclient:
 
 
 class Openstacksdk:
-    """openstacksdk as a program uses it."""
-
     def __init__(self) -> None:
         import openstack
 
@@ -88,7 +89,51 @@ class Openstacksdk:
         self._connection.baremetal.delete_node(name, ignore_missing=False)
 
 
-LIBRARIES = {"ironicclient": Ironicclient, "openstacksdk": Openstacksdk}
+class Refused(Exception):
+    """A response to a plain client, with its status and text."""
+
+
+class Plain:
+    connection = http.client.HTTPConnection(urllib.parse.urlsplit(plan["endpoint"]).netloc, timeout=30)
+
+    def __init__(self) -> None:
+        self._headers = {"Content-Type": "application/json"}
+        if plan["version"] is not None:
+            self._headers["X-OpenStack-Ironic-API-Version"] = plan["version"]
+
+    def label(self, call: str) -> None:
+        self._headers[plan["header"]] = call
+
+    def create(self, node: str) -> None:
+        self._send("POST", "/v1/nodes", {"driver": "fake-hardware", "uuid": node})
+
+    def change(self, node: str, value: str) -> None:
+        self._send("PATCH", f"/v1/nodes/{node}", [{"op": "add", "path": "/extra/changed", "value": value}])
+
+    def show(self, node: str) -> Any:
+        return json.loads(self._send("GET", f"/v1/nodes/{node}"))["extra"]
+
+    def names(self) -> list[str]:
+        return [node["uuid"] for node in json.loads(self._send("GET", "/v1/nodes"))["nodes"]]
+
+    def delete(self, node: str) -> None:
+        self._send("DELETE", f"/v1/nodes/{node}")
+
+    def _send(self, method: str, path: str, body: object = None) -> str:
+        try:
+            text = None if body is None else json.dumps(body)
+            self.connection.request(method, path, text, self._headers)
+            response = self.connection.getresponse()
+            text = response.read().decode()
+        except (OSError, http.client.HTTPException):
+            self.connection.close()
+            raise
+        if response.status >= 400:
+            raise Refused(response.status, text)
+        return text
+
+
+LIBRARIES = {"ironicclient": Ironicclient, "openstacksdk": Openstacksdk, "plain": Plain}
 
 
 class Loop:
@@ -109,8 +154,8 @@ class Loop:
             self._lifecycle(number)
 
     def _lifecycle(self, number: int) -> None:
-        """The lifecycle of one node."""
-        name = f"{plan['name']}-{number}"
+        # At 1.1 a node has no name. A client can choose its id at every version.
+        name = str(uuid.uuid4()) if plan["library"] == "plain" else f"{plan['name']}-{number}"
         client = LIBRARIES[plan["library"]]()
         self._call(client, name, "create", lambda _: client.create(name))
         self._call(client, name, "show", lambda _: client.show(name))
@@ -129,6 +174,8 @@ class Loop:
         line = {"call": call, "what": what, "node": name}
         try:
             line["value"] = run(call)
+        except Refused as error:
+            line |= {"error": str(error.args[0]), "text": error.args[1]}
         except Exception as error:  # whatever the client raises is the result
             line |= {"error": type(error).__name__, "text": " ".join(str(error).split())}
         print(json.dumps(line), flush=True)
