@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from tests.differential.apis import Api
+
+L = TypeVar("L")
 
 SPELLINGS: Final = Path(__file__).parent / "spellings"
 
@@ -69,6 +71,18 @@ class Draft:
     def add(self, random: Random, line: str) -> None:
         """Put a field line anywhere between the others."""
         self.lines.insert(random.randint(0, len(self.lines)), line)
+
+    def replace(self, random: Random, name: str, line: str) -> None:
+        """Put a field line in place of the first one of the field, or anywhere if there is none."""
+        at = self.find(name)
+        if at < 0:
+            self.add(random, line)
+        else:
+            self.lines[at] = line
+
+    def location(self, random: Random, kind: type[L]) -> L:
+        """One of the places of this kind in which servers look."""
+        return random.choice([each for each in self.api.locations if isinstance(each, kind)])
 
     def find(self, name: str) -> int:
         """The index of the first line of this field; -1: there is none."""

@@ -38,71 +38,55 @@ def alias_of(random: Random, name: str) -> str:
     return any_case(random, alias) if random.random() < 0.4 else alias
 
 
-def _header(draft: Draft, random: Random) -> Header:
-    """One of the headers in which servers look."""
-    return random.choice([location for location in draft.api.locations if isinstance(location, Header)])
-
-
-def _replace(draft: Draft, random: Random, name: str, value: str) -> None:
-    at = draft.find(name)
-    if at < 0:
-        draft.add(random, f"{name}: {value}")
-    else:
-        draft.lines[at] = f"{name}: {value}"
-
-
 def _spelled(draft: Draft, random: Random, header: Header, value: str) -> str:
     text = value.replace("{v}", draft.version).replace("{o}", draft.other)
     return header.spelling.format(text) if random.random() < 0.8 else text
 
 
 def alias(draft: Draft, random: Random) -> None:
-    header = _header(draft, random)
+    header = draft.location(random, Header)
     value = header.spelling.format(random.choice((draft.other, draft.other, draft.version)))
     draft.add(random, f"{alias_of(random, header.name)}: {value}")
 
 
 def alias_alone(draft: Draft, random: Random) -> None:
-    header = _header(draft, random)
+    header = draft.location(random, Header)
     at = draft.find(header.name)
     value = draft.lines.pop(at).partition(":")[2].strip() if at >= 0 else draft.other
     draft.add(random, f"{alias_of(random, header.name)}: {value}")
 
 
 def duplicate(draft: Draft, random: Random) -> None:
-    header = _header(draft, random)
+    header = draft.location(random, Header)
     for _ in range(random.choice((1, 1, 2))):
         value = header.spelling.format(random.choice((draft.other, draft.version)))
         draft.add(random, f"{any_case(random, header.name)}: {value}")
 
 
 def odd_value(draft: Draft, random: Random) -> None:
-    header = _header(draft, random)
-    _replace(draft, random, header.name, _spelled(draft, random, header, random.choice(_VALUES)))
+    header = draft.location(random, Header)
+    value = _spelled(draft, random, header, random.choice(_VALUES))
+    draft.replace(random, header.name, f"{header.name}: {value}")
 
 
 def odd_items(draft: Draft, random: Random) -> None:
-    header = _header(draft, random)
+    header = draft.location(random, Header)
     service = header.spelling.partition(" ")[0] if " " in header.spelling else "compute"
     value = random.choice(_ITEMS).replace("{s}", service).replace("{S}", service.upper())
-    _replace(draft, random, header.name, value.replace("{v}", draft.version).replace("{o}", draft.other))
+    value = value.replace("{v}", draft.version).replace("{o}", draft.other)
+    draft.replace(random, header.name, f"{header.name}: {value}")
 
 
 def odd_blanks(draft: Draft, random: Random) -> None:
-    header = _header(draft, random)
+    header = draft.location(random, Header)
     before, after = random.choice(_BLANKS), random.choice(("", "", *_BLANKS))
-    at = draft.find(header.name)
     value = header.spelling.format(draft.version)
-    line = f"{header.name}:{before}{value}{after}"
-    if at < 0:
-        draft.add(random, line)
-    else:
-        draft.lines[at] = line
+    draft.replace(random, header.name, f"{header.name}:{before}{value}{after}")
 
 
 def odd_name(draft: Draft, random: Random) -> None:
     """Names near the header's: no aliases, or names that no server may accept."""
-    name = _header(draft, random).name
+    name = draft.location(random, Header).name
     names = (
         f"HTTP_{name}",
         f"{name}_",
@@ -118,7 +102,7 @@ def odd_name(draft: Draft, random: Random) -> None:
 
 
 def folded_line(draft: Draft, random: Random) -> None:
-    name = _header(draft, random).name
+    name = draft.location(random, Header).name
     draft.add(random, f"X-Any: a\r\n {name}: {draft.other}")
 
 

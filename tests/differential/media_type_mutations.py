@@ -24,10 +24,6 @@ _TYPES: Final = (
 )
 
 
-def _parameter(draft: Draft, random: Random) -> Parameter:
-    return random.choice([location for location in draft.api.locations if isinstance(location, Parameter)])
-
-
 def media_type(draft: Draft, random: Random, parameter: Parameter) -> str:
     """A type that may carry the version."""
     own = parameter.types or ("application/json",)
@@ -40,7 +36,7 @@ def _field(random: Random) -> str:
 
 def _append(draft: Draft, random: Random, name: str, piece: str) -> None:
     """Append to the field, or send a media type with `piece`."""
-    parameter = _parameter(draft, random)
+    parameter = draft.location(random, Parameter)
     texts = {
         "{n}": parameter.name,
         "{N}": any_case(random, parameter.name),
@@ -76,7 +72,7 @@ def plain_parameter(draft: Draft, random: Random) -> None:
 
 
 def further_type(draft: Draft, random: Random) -> None:
-    parameter = _parameter(draft, random)
+    parameter = draft.location(random, Parameter)
     piece = random.choice(("", "", ";{n}={v}", ";{n}={o}", ";q=0.2", '; {n}="{v}"', ";q=0.3;{n}={o}"))
     _append(
         draft,
@@ -87,21 +83,16 @@ def further_type(draft: Draft, random: Random) -> None:
 
 
 def second_line(draft: Draft, random: Random) -> None:
-    parameter = _parameter(draft, random)
+    parameter = draft.location(random, Parameter)
     name = random.choice((_field(random), "content_type", "Content.Type", alias_of(random, "Content-Type")))
     text = f"{parameter.name}={random.choice((draft.other, draft.version))}"
     draft.add(random, f"{name}: {media_type(draft, random, parameter)};{text}")
 
 
 def odd_type(draft: Draft, random: Random) -> None:
-    parameter, name = _parameter(draft, random), _field(random)
-    at = draft.find(name)
+    parameter, name = draft.location(random, Parameter), _field(random)
     version = random.choice((draft.version, draft.other))
-    line = f"{name}: {random.choice(_ODD_TYPES)};{parameter.name}={version}"
-    if at < 0:
-        draft.add(random, line)
-    else:
-        draft.lines[at] = line
+    draft.replace(random, name, f"{name}: {random.choice(_ODD_TYPES)};{parameter.name}={version}")
 
 
 MEDIA_TYPE_MUTATIONS: Final[Mapping[str, Mutation]] = {

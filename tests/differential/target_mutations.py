@@ -48,10 +48,6 @@ _FOLDS: Final = {
 """Letters, and what some readers take for them."""
 
 
-def _query(draft: Draft, random: Random) -> Query:
-    return random.choice([location for location in draft.api.locations if isinstance(location, Query)])
-
-
 def _insert(draft: Draft, random: Random, parameter: str) -> None:
     draft.query.insert(random.randint(0, len(draft.query)), parameter)
 
@@ -69,24 +65,24 @@ def _disguised(random: Random, name: str) -> str:
 
 
 def odd_query_name(draft: Draft, random: Random) -> None:
-    name = _query(draft, random).name
+    name = draft.location(random, Query).name
     spelled = random.choice(_NAMES).replace("{n}", name)
     _insert(draft, random, f"{spelled}={random.choice((draft.other, draft.other, draft.version))}")
 
 
 def disguised_query_name(draft: Draft, random: Random) -> None:
-    name = _disguised(random, _query(draft, random).name)
+    name = _disguised(random, draft.location(random, Query).name)
     _insert(draft, random, f"{name}={random.choice((draft.other, draft.other, draft.version))}")
 
 
 def duplicate_query(draft: Draft, random: Random) -> None:
-    name = _query(draft, random).name
+    name = draft.location(random, Query).name
     name = any_case(random, name) if random.random() < 0.4 else name
     _insert(draft, random, f"{name}={random.choice((draft.other, draft.version))}")
 
 
 def odd_query_value(draft: Draft, random: Random) -> None:
-    name = _query(draft, random).name
+    name = draft.location(random, Query).name
     value = (
         random.choice(_VALUES).replace("{v}", draft.version).replace("{o}", draft.other).replace("{q}", name)
     )
@@ -127,7 +123,7 @@ def other_query(draft: Draft, random: Random) -> None:
 
 
 def semicolon(draft: Draft, random: Random) -> None:
-    name = _query(draft, random).name
+    name = draft.location(random, Query).name
     if draft.query and random.random() < 0.6:
         at = random.randrange(len(draft.query))
         draft.query[at] += f";{name}={draft.other}"

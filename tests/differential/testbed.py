@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import Final, NamedTuple, final
 
 from gateway.core.decision.decision import NegotiationResult
@@ -63,10 +63,10 @@ class Testbed:
     __test__ = False  # pytest: not a class of tests
 
     def __init__(self) -> None:
-        self._case: Case | None = None
+        self._case: Case
+        self._worker: Gateway
+        self._client: ByteClient
         self._received: list[bytes] = []
-        self._worker: Gateway | None = None
-        self._client: ByteClient | None = None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Testbed]:
@@ -74,10 +74,8 @@ class Testbed:
             services = load(configuration(backend.port), filename="test.yaml", environ={}).require().services
             async with worker_of(*services, learns=False) as self._worker:
                 self._client = ByteClient(self._worker.address[1])
-                try:
+                with closing(self._client):
                     yield self
-                finally:
-                    self._client.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection from the gateway, which sends no request before it has the last answer."""
@@ -86,8 +84,6 @@ class Testbed:
 
     async def run(self, case: Case) -> Result:
         """Send one case through the gateway."""
-        assert self._worker is not None
-        assert self._client is not None
         self._received.clear()
         self._worker.records.clear()
         self._case = case
@@ -108,7 +104,6 @@ class Testbed:
         self._received.append(request)
         found = _HOST.search(head)
         assert found is not None, head
-        assert self._case is not None
         api = APIS[found[1].decode().lower()]
         version = version_in(api, head)
         lines = [
