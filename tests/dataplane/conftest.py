@@ -12,15 +12,13 @@ import asyncio
 import importlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from importlib.util import find_spec
-from typing import Final
+from typing import Any, Final
 
 import hypothesis
 import pytest
 
-from gateway.dataplane.backends.phases import BackendPhase
-from gateway.dataplane.edge.phases import ClientPhase
 from tests.dataplane.matcher_in_c import HAS_COMPILER
-from tests.dataplane.stage_check import CheckedStage, CheckedState, checked_backends, checked_clients
+from tests.dataplane.stage_check import CheckedStage, CheckedState, State, checked_backends, checked_clients
 from tests.kit.workers import Testbed
 
 collect_ignore = [] if HAS_COMPILER else ["test_layout_matcher.py"]
@@ -69,28 +67,21 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> M
     return uvloop_only if is_desk else asyncio_only | uvloop_only
 
 
-@pytest.fixture(autouse=True)
-def stages(monkeypatch: pytest.MonkeyPatch) -> CheckedStage:
-    """Every exchange goes from stage to stage as the table says."""
-    checked = CheckedStage()
-    checked.install(monkeypatch)
+def _checked(make: Callable[[], CheckedState[State]]) -> Any:
+    """A fixture: while a test runs, everything goes from state to state as the page says."""
+
+    @pytest.fixture(autouse=True)
+    def checked(monkeypatch: pytest.MonkeyPatch) -> CheckedState[State]:
+        state = make()
+        state.install(monkeypatch)
+        return state
+
     return checked
 
 
-@pytest.fixture(autouse=True)
-def backend_phases(monkeypatch: pytest.MonkeyPatch) -> CheckedState[BackendPhase]:
-    """Every connection to a backend goes from phase to phase as the table says."""
-    checked = checked_backends()
-    checked.install(monkeypatch)
-    return checked
-
-
-@pytest.fixture(autouse=True)
-def client_phases(monkeypatch: pytest.MonkeyPatch) -> CheckedState[ClientPhase]:
-    """Every client connection goes from phase to phase as the table says."""
-    checked = checked_clients()
-    checked.install(monkeypatch)
-    return checked
+stages = _checked(CheckedStage)
+backend_phases = _checked(checked_backends)
+client_phases = _checked(checked_clients)
 
 
 @pytest.fixture

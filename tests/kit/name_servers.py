@@ -78,10 +78,7 @@ class NameServer:
             code = NXDOMAIN
         records = b"" if code else self._records(name, kind)
         count, flags = int.from_bytes(records[:2]), _RESPONSE | code
-        if len(records) > MAX_DATAGRAM and not tcp:
-            flags |= _TRUNCATED
-            count, records = 0, b""
-        if self.truncates and not tcp:
+        if not tcp and (self.truncates or len(records) > MAX_DATAGRAM):
             count, records, flags = 0, b"", flags | _TRUNCATED
         head = query[:2] + struct.pack("!HHHHH", flags, 1, count, 0, 0)
         return head + query[12 : end + 4] + records[2:]
