@@ -316,6 +316,26 @@ def test_o8_a_line_says_what_the_record_says(records: list[dict[str, Any]]) -> N
     text_log.close()
 
 
+SECONDS: Final = st.one_of(
+    st.floats(0, 2),
+    st.integers(0, 2_100_000).map(lambda number: number / 1e6),
+    st.integers(0, 2_100_000).map(lambda number: (number + 0.5) / 1e6),  # halfway, as far as a float can be
+)
+
+
+@given(SECONDS, st.one_of(SECONDS, st.just(-1.0)))
+@example(0.999_999_4, 0.999_999_4)
+@example(0.999_999_5, 0.999_999_5)
+@example(0.000_000_5, 0.000_000_5)
+@example(0.000_002_5, 0.000_001_5)
+def test_seconds_are_rounded_as_any_number_is(seconds: float, backend_seconds: float) -> None:
+    log = AccessLog("json", os.devnull)
+    line = log._as_json(0.0, record(seconds=seconds, backend_seconds=backend_seconds))
+    shown = f"{backend_seconds:.6f}" if backend_seconds >= 0 else "null"
+    assert f'"seconds": {seconds:.6f}, "backend_seconds": {shown}, "bytes_in": 0' in line
+    log.close()
+
+
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_what_is_remembered_is_bounded(form: Format) -> None:
     log = AccessLog(form, os.devnull)
