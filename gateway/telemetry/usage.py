@@ -1,11 +1,12 @@
 """The usage counter of one process: which client has asked for which version of which operation.
 
-    decision  ->  UsageSubtotal, by all but the path  ->  tick: operations  ->  rows  ->  take: UsageReport
+    decision  ->  UsageSubtotal, by all but the path  ->  operations  ->  rows  ->  take: UsageReport
 
-A request costs the append of its path. Operations are found in each tick of the worker, for all paths
-together. A client without a name counts under the product of its User-Agent once a request of that product
-has got a response below 400: whoever invents products without being served stays in `OTHER`. Nothing is
-dropped without a `Gap`. The bounds here keep a process small; those of the record are the database's.
+A request costs the append of its path. Operations are found for many paths together: in a tick of the worker
+where many wait, else for the next report. A client without a name counts under the product of its User-Agent
+once a request of that product has got a response below 400: whoever invents products without being served
+stays in `OTHER`. Nothing is dropped without a `Gap`. The bounds here keep a process small; those of the
+record are the database's.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ MAX_ROWS: Final = 20_000
 """Rows between two reports, some 10 MB. Further ones have no operation, twice as many have no client."""
 MAX_PRODUCTS: Final = 1_000
 """Products of one service that get rows of their own on one day."""
+MANY_PATHS: Final = 64
+"""Paths of one subtotal that do not wait for the next report. With many services each has few in a tick, and
+to find the operation of one path costs nearly as much as that of ten."""
 MAX_LINE: Final = 2_048
 """Bytes of a `User-Agent` that are read, and of a line by which a subtotal is found again."""
 
@@ -42,7 +46,7 @@ _log = logging.getLogger("skewgate.usage")
 
 @final
 class UsageSubtotal:
-    """Paths of requests that differ in nothing else, since the last tick."""
+    """Paths of requests that differ in nothing else, whose operations are not found yet."""
 
     __slots__ = (
         *("addresses", "began", "begins", "client_name", "ends", "line", "method", "operations"),
@@ -158,15 +162,16 @@ class UsageCounter:
             if len(accepted) >= MAX_PRODUCTS:
                 self._gap(subtotal, Scope.CLIENTS, f"more than {MAX_PRODUCTS} products on one day")
                 return
-            self._count_paths()
             self._close()
             accepted.add(product)
         self._add(subtotal, subtotal.row._replace(client=product), [path], 1)
         self._add(subtotal, subtotal.row, [path], -1)
 
     def tick(self) -> None:
-        """Find the operations of the requests since the last tick, and read the clock."""
-        self._count_paths()
+        """Find the operations of requests, where many wait, and read the clock."""
+        for subtotal in self._subtotals.values():
+            if len(subtotal.paths) >= MANY_PATHS:
+                self._count_paths(subtotal)
         now = float(int(self._clock()))
         if now // DAY != self._now // DAY:
             self._close()
@@ -175,6 +180,7 @@ class UsageCounter:
 
     def take(self) -> UsageReport | None:
         """Take what was counted since the last report; None: nothing."""
+        self._count_all_paths()
         self.tick()
         rows = {key: count for key, count in self._rows.items() if count.requests}  # 0: they have moved
         gaps, self._rows, self._gaps = tuple(self._gaps), {}, {}
@@ -183,21 +189,26 @@ class UsageCounter:
         self._sequence += 1
         return UsageReport(self._incarnation, self._sequence, rows, gaps)
 
-    def _count_paths(self) -> None:
+    def _count_all_paths(self) -> None:
+        """Find the operations of all requests, and close subtotals that got none since the last report."""
         for key, subtotal in list(self._subtotals.items()):
-            if not subtotal.paths:
+            if subtotal.paths:
+                self._count_paths(subtotal)
+            else:
                 subtotal.resolution = None
                 del self._subtotals[key]
-                continue
-            paths, subtotal.paths = subtotal.paths, []
-            try:
-                self._add(subtotal, subtotal.row, paths, 1)
-            except Exception:  # noqa: BLE001 - no bug in here may end the worker's tick
-                _log.exception("requests of %s are missing in the record of usage", subtotal.row.service)
-                self._gap(subtotal, Scope.ALL, "a bug in the gateway: requests could not be counted")
+
+    def _count_paths(self, subtotal: UsageSubtotal) -> None:
+        paths, subtotal.paths = subtotal.paths, []
+        try:
+            self._add(subtotal, subtotal.row, paths, 1)
+        except Exception:  # noqa: BLE001 - no bug in here may end the worker's tick
+            _log.exception("requests of %s are missing in the record of usage", subtotal.row.service)
+            self._gap(subtotal, Scope.ALL, "a bug in the gateway: requests could not be counted")
 
     def _close(self) -> None:
         """Close all subtotals: the next requests count under other keys."""
+        self._count_all_paths()
         for subtotal in self._subtotals.values():
             subtotal.resolution = None
         self._subtotals.clear()

@@ -11,7 +11,7 @@ from typing import Any, Final
 from gateway.core.days import DAY
 from gateway.core.fleet.admission import Access, ClientLimits, Maintenance
 from gateway.core.usage.record import Count, Gap, RowKey, Scope
-from gateway.telemetry.usage import UsageCounter
+from gateway.telemetry.usage import MANY_PATHS, UsageCounter
 from tests.dataplane.test_passive_observations import rolled_back
 from tests.dataplane.upgrades import ALLOWED, ASKS, echo
 from tests.kit.backends import serve
@@ -256,6 +256,18 @@ async def test_a_tunnel_counts_when_it_is_decided(testbed: Testbed) -> None:
     client.reset()
     await gateway.recorded()
     assert record.rows() == {ROW: 1}
+
+
+async def test_many_requests_are_counted_before_the_report_and_the_rest_with_it(testbed: Testbed) -> None:
+    gateway, record = await recorded(testbed)
+    client = await gateway.client()
+
+    for requests in (MANY_PATHS, 1, MANY_PATHS - 1):
+        for _ in range(requests):
+            await client.request(nodes())
+        record.counter.tick()
+
+    assert record.rows() == {ROW: 2 * MANY_PATHS}
 
 
 async def test_a_day_has_its_own_rows_and_its_own_products(testbed: Testbed) -> None:
