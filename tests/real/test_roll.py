@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import cycle
+from itertools import cycle, groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -141,6 +141,9 @@ class Rolled:
     installer: Installer
     ledger: Ledger
     changes: list[tuple[str, str]]
+    """The phase and the highest version on offer, from change to change."""
+    carried: dict[str, int]
+    """The calls that each carrier between clients and servers has taken."""
 
     @property
     def journal(self) -> dict[str, Any]:
@@ -148,17 +151,25 @@ class Rolled:
         return found
 
 
-Arrange = Callable[[Testbed, Path], AbstractContextManager[Callable[[], bool]]]
-"""Starts what more stands between clients and servers, and says when it is ready."""
+class Carriers(NamedTuple):
+    """What stands between clients and servers."""
+
+    are_ready: Callable[[], bool]
+    carried: Callable[[], dict[str, int]]
+    """Count the calls that each of them has taken, by its name."""
+
+
+Arrange = Callable[[Testbed, Path], AbstractContextManager[Carriers]]
+"""Starts the carriers that a testbed lacks."""
 
 
 @contextmanager
-def one_gateway(_testbed: Testbed, _folder: Path) -> Iterator[Callable[[], bool]]:
-    yield lambda: True
+def one_gateway(testbed: Testbed, _folder: Path) -> Iterator[Carriers]:
+    yield Carriers(lambda: True, lambda: {"gateway": len(testbed.seen())})
 
 
 @contextmanager
-def three_replicas(testbed: Testbed, folder: Path) -> Iterator[Callable[[], bool]]:
+def three_replicas(testbed: Testbed, folder: Path) -> Iterator[Carriers]:
     """Clients' connections go to each in turn, and `roll` talks to the first."""
     client, peer = (f"http://{LOOPBACK}:{free_port()}" for _ in range(2))
     command = ["etcd", "--data-dir", str(folder / "etcd"), "--name", "one"]
@@ -167,19 +178,25 @@ def three_replicas(testbed: Testbed, folder: Path) -> Iterator[Callable[[], bool
     command += ["--initial-cluster", f"one={peer}", "--unsafe-no-fsync"]
     urls = {name: recorder.url for name, recorder in testbed.recorders.items()}
     others = [Gateway(f"{number}", folder / f"replica-{number}", urls, POLICY) for number in (2, 3)]
-    for each in (testbed.gateway, *others):
+    replicas = {"replica 1": testbed.gateway, "replica 2": others[0], "replica 3": others[1]}
+    for each in replicas.values():
         # A machine that stands still for less than that detaches nobody.
         each.configure(f"agreement: {{etcd: {{endpoints: [{client}]}}, cluster: c, ttl: 5s}}")
-    testbed.front.targets = cycle([testbed.gateway.port, *(each.port for each in others)])
+    testbed.front.targets = cycle(each.port for each in replicas.values())
     with ExitStack() as stack:
         for process in (Process("etcd", command, folder), *(each.process for each in others)):
             stack.callback(process.stop)
             process.start()
-        yield lambda: all(each.is_ready() and each.knows_all() for each in others)
+        yield Carriers(
+            lambda: all(each.is_ready() and each.knows_all() for each in others),
+            lambda: {
+                name: int(each.metrics().total("skewgate_requests_total")) for name, each in replicas.items()
+            },
+        )
 
 
 @contextmanager
-def behind_haproxy(testbed: Testbed, folder: Path) -> Iterator[Callable[[], bool]]:
+def behind_haproxy(testbed: Testbed, folder: Path) -> Iterator[Carriers]:
     """HAProxy has the clients' connections, and the gateway is its control plane."""
     port, gateway = free_port(), testbed.gateway
     socket = gateway.file.with_name("haproxy.sock")
@@ -195,7 +212,17 @@ def behind_haproxy(testbed: Testbed, folder: Path) -> Iterator[Callable[[], bool
     with ExitStack() as stack:
         stack.callback(haproxy.stop)
         haproxy.start()
-        yield lambda: "HAProxy is in sync" in gateway.process.output.read_text()
+        yield Carriers(
+            lambda: "HAProxy is in sync" in gateway.process.output.read_text(),
+            lambda: {"HAProxy alone": sum(_passed_haproxy_alone(testbed))},
+        )
+
+
+def _passed_haproxy_alone(testbed: Testbed) -> Iterator[bool]:
+    """Whether a call came to its server by HAProxy alone: the gateway behind it would have written `Via`."""
+    for member in MEMBERS:
+        for exchange in testbed.forwarded(member):
+            yield exchange.request.get("Via") is None
 
 
 def upgrade(
@@ -213,9 +240,9 @@ def upgrade(
         stack.callback(fleet.stop)
         fleet.start()
         testbed = Testbed(name, folder, fleet.members, POLICY, FROM, state=True)
-        is_ready = stack.enter_context(arrange(testbed, home))
+        carriers = stack.enter_context(arrange(testbed, home))
         stack.enter_context(testbed.running())
-        wait_until(is_ready, f"what else {name} needs is ready", TIMEOUT)
+        wait_until(carriers.are_ready, f"what else {name} needs is ready", TIMEOUT)
         run = UpgradeRun(fleet, testbed)
         installer = Installer(fleet, testbed, run, folder / f"{name}.md")
         clients = ContinuousClients(environments["client-new"], testbed.front.port, home)
@@ -224,6 +251,7 @@ def upgrade(
             installer.record("0")
             ended = roll(installer)
             run.await_clients()
+            carried = carriers.carried()
             changes = [(sample.phase, sample.offer.highest) for sample in run.poller.changes()]
         excuses = [
             Excuse(FROM, ONCE, UNREADABLE),
@@ -238,7 +266,7 @@ def upgrade(
         ranges = [(IRONIC.default_version, FROM.top), (IRONIC.default_version, TO.top)]
         ledger = judge(clients.calls, testbed.seen(), run.arrivals(), run.windows, excuses, ranges)
     config.stash[NOTES] += [f"{name}: {ledger.calls} calls", *installer.report.read_text().splitlines()]
-    return Rolled(ended, installer, ledger, changes)
+    return Rolled(ended, installer, ledger, changes, carried)
 
 
 def assert_nothing_is_missing(rolled: Rolled) -> None:
@@ -296,5 +324,7 @@ def test_the_same_behind(arrange: Arrange, folder: Path, pytestconfig: pytest.Co
     assert f"-{TO.top}, phase uniform" in uniform.stdout, uniform.stderr
     order = ["conductor", *MEMBERS]
     assert rolled.installer.calls == [f"{name}/{kind}" for kind in ("pinned", "unpinned") for name in order]
-    assert {highest for _, highest in rolled.changes} == {FROM.top, TO.top}
+    offers = [highest for _, highest in rolled.changes]
+    assert [highest for highest, _ in groupby(offers)] == [FROM.top, TO.top], "the offer moves once"
+    assert all(calls > 50 for calls in rolled.carried.values()), rolled.carried
     assert_nothing_is_missing(rolled)
