@@ -1,4 +1,4 @@
-"""What tracing and the access log cost a request: CPU of whole requests with them, less that without.
+"""What tracing, the access log and usage cost a request: CPU of whole requests with them, less that without.
 
 Two lanes in one process take turns, one with the extra and one without, and of each counts the fastest pass,
 because it was disturbed least. Beside that stands the median of the differences of neighbouring passes: on a
@@ -18,6 +18,7 @@ from contextlib import closing
 from pathlib import Path
 from time import process_time_ns
 from typing import Final, NamedTuple
+from uuid import NAMESPACE_URL, uuid5
 
 from gateway.runtime.compiled import use_compiled
 
@@ -27,7 +28,9 @@ if __name__ == "__main__":
 from bench.heads import ID, RESPONSE
 from bench.lane import Lane
 from gateway.settings import AccessLogSettings
+from gateway.settings.sections.usage import UsageSettings
 from gateway.telemetry.tracing import Sampler, SpanSink, Tracing
+from gateway.workers.request_recorder import usage_counter
 
 NEVER: Final = Sampler(0.0, by_parent=True)
 ALWAYS: Final = Sampler(1.0, by_parent=True)
@@ -42,6 +45,10 @@ class Case(NamedTuple):
     sampler: Sampler | None = None
     log: str = "off"
     """The format of the access log."""
+    usage: bool = False
+    """Whether usage is counted, with a tick of the worker after each pass."""
+    path: str = "/v1/nodes/{number}"
+    """Path of the requests, with what differs in it: a number or a UUID."""
 
 
 CASES: Final = (
@@ -51,14 +58,17 @@ CASES: Final = (
     Case("access log in JSON: the client's trace", log="json", has_parent=True),
     Case("access log in JSON: no trace", log="json", has_parent=False),
     Case("access log in text: the client's trace", log="text", has_parent=True),
+    Case("usage: one path", usage=True, path="/v1/nodes", has_parent=False),
+    Case("usage: a UUID in each path", usage=True, path="/v1/nodes/{uuid}", has_parent=False),
 )
 
 
-def heads(number: int, *, has_parent: bool) -> Iterator[tuple[bytes, bytes]]:
+def heads(number: int, case: Case) -> Iterator[tuple[bytes, bytes]]:
     """Requests with ids of their own, as clients send them, and their responses."""
     for at in range(number):
+        path = case.path.format(number=at, uuid=uuid5(NAMESPACE_URL, str(at)))
         request = (
-            f"GET /v1/nodes/{at} HTTP/1.1",
+            f"GET {path} HTTP/1.1",
             "Host: 127.0.0.1:6385",
             "User-Agent: python-ironicclient",
             "Accept-Encoding: gzip, deflate",
@@ -66,7 +76,7 @@ def heads(number: int, *, has_parent: bool) -> Iterator[tuple[bytes, bytes]]:
             "X-OpenStack-Ironic-API-Version: 1.31",
             f"X-Openstack-Request-Id: req-0f5e7a9c-1b2d-4c3e-8f40-{at:012x}",
             f"X-Auth-Token: gAAAAABk{at:032x}",
-            *((f"traceparent: 00-{at + 1:032x}-{at + 1:016x}-00",) if has_parent else ()),
+            *((f"traceparent: 00-{at + 1:032x}-{at + 1:016x}-00",) if case.has_parent else ()),
         )
         own = b"%012x" % at
         yield (
@@ -90,12 +100,15 @@ def microseconds(lane: Lane, requests: list[bytes], responses: list[bytes]) -> f
     of requests. CPU of all threads, because one of them writes the log."""
     client = lane.new_client()
     received, answered, flush = client.data_received, lane.backend.data_received, lane.flush
+    usage = lane.worker.context.usage
     begun = process_time_ns()
     for request, response in zip(requests, responses, strict=True):
         received(request)
         flush()
         answered(response)
         flush()
+    if usage is not None:
+        usage.tick()
     taken = process_time_ns() - begun
     client.connection_lost(None)
     return taken / len(requests) / 1000
@@ -103,11 +116,12 @@ def microseconds(lane: Lane, requests: list[bytes], responses: list[bytes]) -> f
 
 def measure(case: Case, number: int, passes: int, folder: Path) -> Result:
     """Both lanes in turn; the one that begins changes with each pass. The log is written into `folder`."""
-    requests, responses = map(list, zip(*heads(number, has_parent=case.has_parent), strict=True))
+    requests, responses = map(list, zip(*heads(number, case), strict=True))
     tracing = None if case.sampler is None else Tracing(case.sampler, SpanSink())
     log = AccessLogSettings(format=case.log, path=str(folder / "access.log"))
     near, far = socket.socketpair()
     with near, far, closing(Lane(near)) as plain, closing(Lane(near, tracing, log)) as with_it:
+        with_it.worker.context.usage = usage_counter(UsageSettings() if case.usage else None)
         for lane in (plain, with_it):
             microseconds(lane, requests, responses)  # every table and cache is filled
             assert lane.client_side.written.startswith(b"HTTP/1.1 200")
