@@ -44,7 +44,6 @@ UNSAMPLED: Final = b"02468ace"
 
 _LENGTH: Final = 55
 _SAMPLED: Final = 0x01
-_OF_SPAN: Final = slice(36, 52)
 _parse: Final = re.compile(PARENT.source).match
 _LINE: Final = re.compile(rb"\r\ntrace(parent|state):[ \t]*([^\r]*)", re.IGNORECASE)
 _PARENT_LINE: Final = b"\r\ntraceparent:"
@@ -83,7 +82,7 @@ def is_sampled(traceparent: bytes) -> bool:
 
 def trace_digits(traceparent: bytes) -> str:
     """Returns the trace id of a `traceparent` as text; empty: there is none, or it is `MALFORMED`."""
-    return traceparent[3:35].decode()  # mypyc takes a slice with a name for an index
+    return traceparent[3:35].decode()  # in the compiled build a named slice of bytes is an error
 
 
 def trace_id_of(traceparent: bytes) -> int:
@@ -93,7 +92,7 @@ def trace_id_of(traceparent: bytes) -> int:
 
 def span_id_of(traceparent: bytes) -> int:
     """Returns the id of the sender's span in a well-formed `traceparent`."""
-    return int(traceparent[_OF_SPAN], 16)
+    return int(traceparent[36:52], 16)
 
 
 def write_traceparent(trace_id: int, span_id: int, *, sampled: bool) -> bytes:
