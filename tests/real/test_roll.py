@@ -37,7 +37,14 @@ from tests.real.ledger import ONCE, Excuse, Ledger, Window, judge
 from tests.real.processes import Process
 from tests.real.rolling_fleet import FROM, MEMBERS, TO, TO_PINNED, RollingFleet
 from tests.real.rolling_upgrade import STABILIZATION, TIMEOUT, UpgradeRun
-from tests.real.test_rolling_upgrade import CONDUCTOR_ENDED, LOCK_CLEARED, NO_CONDUCTOR, UNREADABLE, WRITES
+from tests.real.test_rolling_upgrade import (
+    CONDUCTOR_ENDED,
+    LOCK_CLEARED,
+    LOCKS_LOST,
+    NO_CONDUCTOR,
+    UNREADABLE,
+    WRITES,
+)
 from tests.real.testbed import Testbed
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
@@ -260,8 +267,7 @@ def upgrade(
                 for release, window in zip((FROM, TO_PINNED), installer.without_conductor, strict=True)
                 for status, text in ((500, NO_CONDUCTOR), (500, CONDUCTOR_ENDED), (400, LOCK_CLEARED))
             ),
-            # With SQLite on a busy machine, Ironic may release a lock twice (its `sqlite_retries`).
-            *(Excuse(release, WRITES, LOCK_CLEARED, status=400) for release in (TO_PINNED, TO)),
+            *LOCKS_LOST,
         ]
         ranges = [(IRONIC.default_version, FROM.top), (IRONIC.default_version, TO.top)]
         ledger = judge(clients.calls, testbed.seen(), run.arrivals(), run.windows, excuses, ranges)
