@@ -85,23 +85,39 @@ class ForwardingLines:
 
 
 @final
+class _JudgedClient:
+    """Names of the client at a connection, for requests that begin alike. Apart from `Peer`, because only
+    files with `clients` need it, and memory is needed for thousands of connections."""
+
+    __slots__ = ("clients", "fields", "name_without_headers", "names_by_headers", "plain_fields", "until")
+
+    def __init__(self, clients: Clients, fields: bytes, possible: PossibleNames) -> None:
+        self.clients = clients
+        """Rules by which the client was judged."""
+        self.fields, self.until = fields, len(fields)
+        """Fields with which its requests begin, up to its User-Agent."""
+        self.names_by_headers = possible if possible and possible[0][1] else []
+        """Names that the client may have, in the order of the rules; empty: no header decides."""
+        name, headers = possible[-1] if possible else ("", ())
+        self.name_without_headers = "" if headers else name
+        """Name of the client if its request has no header that a rule needs."""
+        self.plain_fields: frozenset[str] = frozenset()
+        """Names of the fields of a request without such a header. All requests of a layout share the set."""
+
+
+@final
 class Peer:
     """The other end of one client connection, as it is described to the next hop."""
 
     __slots__ = (
         "_access",
         "_certificate_line",
-        "_clients",
         "_ip",
         "_is_allowed",
+        "_judged",
         "_last_host",
         "_last_lines",
         "_last_prefix",
-        "_name_without_headers",
-        "_named_by",
-        "_named_until",
-        "_names_by_headers",
-        "_plain_fields",
         "_shared",
         "_trusted_networks",
         "address",
@@ -137,15 +153,8 @@ class Peer:
         """Access rules for which the cached answer about this peer (`_is_allowed`) was computed."""
         self._is_allowed = False
         self._shared = shared
-        self._clients: Clients | None = None
-        """Rules by which the client was judged, for requests whose fields up to `_named_until` are these."""
-        self._named_by, self._named_until = NO_FIELDS, len(NO_FIELDS)
-        self._names_by_headers: PossibleNames = []
-        """Names that the client may have, in the order of the rules; empty: no header decides."""
-        self._name_without_headers = ""
-        """Name of the client if its request has no header that a rule needs."""
-        self._plain_fields: frozenset[str] = frozenset()
-        """Names of the fields of a request without such a header. All requests of a layout share the set."""
+        self._judged: _JudgedClient | None = None
+        """Names of the client by the rules for clients; None: there are none, or no request has come."""
         self._last_host = ""
         self._last_prefix = ""
         self._last_lines = b""
@@ -190,33 +199,29 @@ class Peer:
 
     def client_name(self, clients: Clients, request: RequestHead) -> str:
         """Name of the client that sent the request; empty: no rule matches."""
-        if clients is not self._clients or request.passthrough[: self._named_until] != self._named_by:
-            self._judge(clients, request)
+        judged, fields = self._judged, request.passthrough
+        if judged is None or judged.clients is not clients or fields[: judged.until] != judged.fields:
+            judged = self._judged = self._judge(clients, request)
         names = request.names
-        if not self._names_by_headers or names is self._plain_fields:
-            return self._name_without_headers
+        if not judged.names_by_headers or names is judged.plain_fields:
+            return judged.name_without_headers
         if names is not None and clients.headers.isdisjoint(names):
-            self._plain_fields = names
-            return self._name_without_headers
+            judged.plain_fields = names
+            return judged.name_without_headers
         chosen = iter(request.selected)
         selected = b"".join(b"\r\n%b: %b" % pair for pair in zip(chosen, chosen, strict=True))
-        return clients.name_of(self._names_by_headers, request.passthrough + selected)
+        return clients.name_of(judged.names_by_headers, fields + selected)
 
-    def _judge(self, clients: Clients, request: RequestHead) -> None:
+    def _judge(self, clients: Clients, request: RequestHead) -> _JudgedClient:
         """Find the names that the client may have, and what tells its next request: all up to User-Agent."""
         fields, certificate, address = request.passthrough, self.certificate, self.client_ip(request)
         begins = fields.find(b"\r\nUser-Agent:")
         ends = fields.find(b"\r\n", begins + 2)
         is_client = not (self.is_trusted and clients.has_networks)  # else a proxy, of several clients
         tells = is_client and 0 <= begins < ends < MAX_CACHED_SIZE
-        self._clients, self._named_by = clients, fields[: ends + 2] if tells else NO_FIELDS
-        self._named_until = len(self._named_by)
         subject, names = ("", ()) if certificate is None else (certificate.subject, certificate.names)
         possible = clients.possible(request.user_agent, address, subject, names)
-        name, headers = possible[-1] if possible else ("", ())
-        self._name_without_headers = "" if headers else name
-        self._names_by_headers = possible if possible and possible[0][1] else []
-        self._plain_fields = frozenset()
+        return _JudgedClient(clients, fields[: ends + 2] if tells else NO_FIELDS, possible)
 
     def is_allowed(self, access: Access, request: ReceivedHead) -> bool:
         """Whether access rules allow the client. Cached per connection if the peer is itself the client."""
