@@ -190,7 +190,7 @@ class UsageCounter:
         return UsageReport(self._incarnation, self._sequence, rows, gaps)
 
     def _count_all_paths(self) -> None:
-        """Find the operations of all requests. A subtotal for which none waits is closed: it may not come again."""
+        """Find the operations of all requests. A subtotal for which none waits is closed."""
         for key, subtotal in list(self._subtotals.items()):
             if subtotal.paths:
                 self._count_paths(subtotal)
