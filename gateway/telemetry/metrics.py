@@ -10,8 +10,8 @@ shared with whatever else is imported.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import final
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar, final
 
 from gateway.core.fleet.offer import Offer
 from gateway.core.fleet.snapshot import Snapshot, SnapshotSource
@@ -24,6 +24,8 @@ from gateway.telemetry.series.declaring import BACKEND, PROCESS, Cell, Counter, 
 from gateway.telemetry.series.now import Now
 from gateway.telemetry.series.process import OfConfiguration
 from gateway.telemetry.series.service import OfGate, OfService
+
+_Counts = TypeVar("_Counts")
 
 
 @final
@@ -143,28 +145,23 @@ class Metrics:
         self._counters.add(counted)
 
     def served(self) -> Mapping[str, Mapping[str, int]]:
-        """Returns requests served since the start, by service and version. The inner mappings grow with the
-        next calls."""
-        return {name: counters.served for name, counters in self._poured()}
+        """Returns requests served since the start, by service and version: see `CountsByService`."""
+        return CountsByService(self._counters.services, lambda counters: counters.served)
 
     def request_counts(self) -> Mapping[str, RequestCounts]:
-        """Returns requests since the start by service. The inner mappings grow with the next calls."""
-        return {
-            name: RequestCounts(each.requests, each.negotiations, each.cell(OfService.requests_refused))
-            for name, each in self._poured()
-        }
+        """Returns requests since the start by service: see `CountsByService`."""
+        return CountsByService(
+            self._counters.services,
+            lambda each: RequestCounts(
+                each.requests, each.negotiations, each.cell(OfService.requests_refused)
+            ),
+        )
 
     def evidence(self, service: str) -> Mapping[tuple[str, str, bool], int]:
         """Returns requests of a service since the start, by the keys of `OfGate.evidence`."""
         counters = self._service(service)
         counters.pour()
         return counters.cell(OfGate.evidence)
-
-    def _poured(self) -> Iterable[tuple[str, ServiceCounters]]:
-        services = self._counters.services
-        for counters in services.values():
-            counters.pour()
-        return services.items()
 
     def exposition(self, accept: str, stats: ProcessStats | None = None) -> tuple[Iterator[bytes], str]:
         """Returns the body of /metrics in pieces, between which others may run, and its content type."""
@@ -178,6 +175,29 @@ class Metrics:
             wall_offset=time.time() - time.monotonic(),
         )
         return pieces(self._collector.collect(now), form), form.value
+
+
+@final
+class CountsByService(Mapping[str, _Counts]):
+    """Live counts by service. Each look-up moves the subtotals of that service alone, so that the counts of
+    one of a thousand services do not cost those of all. What a look-up returns grows with later ones."""
+
+    def __init__(
+        self, services: Mapping[str, ServiceCounters], read: Callable[[ServiceCounters], _Counts]
+    ) -> None:
+        self._services = services
+        self._read = read
+
+    def __getitem__(self, service: str) -> _Counts:
+        counters = self._services[service]
+        counters.pour()
+        return self._read(counters)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._services)
+
+    def __len__(self) -> int:
+        return len(self._services)
 
 
 def offer_changes(before: Offer, after: Offer) -> list[tuple[str, str]]:

@@ -25,10 +25,10 @@ from gateway.core.fleet.service import Service
 from gateway.core.fleet.snapshot import Snapshot
 from gateway.dialects.openstack.ironic import Ironic
 from gateway.errors import CLIENT_ERROR_REASONS
-from gateway.telemetry.counters import MAX_SUBTOTALS, Counted
+from gateway.telemetry.counters import MAX_SUBTOTALS, Counted, ServiceCounters
 from gateway.telemetry.histogram import BUCKETS, Histogram
-from gateway.telemetry.metrics import Metrics
-from gateway.telemetry.request_record import RequestRecord
+from gateway.telemetry.metrics import CountsByService, Metrics
+from gateway.telemetry.request_record import NO_BACKEND, RequestRecord
 from gateway.telemetry.series.backend import OUT_OF_STEP, QUEUE_REFUSALS, OfBackend
 from gateway.telemetry.series.catalog import SERIES
 from gateway.telemetry.series.declaring import OTHER, Counter, Gauge, HistogramSeries, Series
@@ -401,6 +401,20 @@ def test_clients_cannot_make_subtotals_without_bound() -> None:
     counts = process.metrics.request_counts()["a"]
     assert counts.results[RequestedKind.EXACT, NegotiationResult.ABOVE_MAX] == 3 * MAX_SUBTOTALS
     assert counts.requests[200, "none"] == 3 * MAX_SUBTOTALS
+
+
+def test_a_look_at_one_service_leaves_the_subtotals_of_the_others() -> None:
+    """`/status` looks at each of a thousand services, and each look moved the subtotals of all: 2 s."""
+    services = {name: ServiceCounters() for name in ("a", "b")}
+    for counters_of_one in services.values():
+        key = (NO_BACKEND, 200, None, None, "")
+        counters_of_one.new_subtotal(key, None).requests = 2
+
+    counts = CountsByService(services, lambda each: each.requests)
+    assert counts["a"][200, NO_BACKEND] == 2
+    assert [name for name, each in services.items() if each.subtotals] == ["b"]
+    assert set(counts) == {"a", "b"}
+    assert "c" not in counts
 
 
 @given(st.lists(st.sampled_from(BUCKETS) | st.floats(0, 64), max_size=30))
