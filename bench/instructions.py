@@ -40,7 +40,7 @@ from gateway.settings import AccessLogSettings
 HEADS: Final = {
     scenario.name: scenario.load.heads
     for scenario in SCENARIOS
-    if isinstance(scenario.load, Wrk) and scenario.settings == (Setting(),)
+    if isinstance(scenario.load, Wrk) and scenario.settings in {(Setting(),), (Setting(trusted=True),)}
 }
 #: Every table and cache is filled. The layouts of twelve kinds of clients are made one after the other.
 WARM_UP: Final = 2000
@@ -92,7 +92,7 @@ async def run_counted(heads: Heads, number: int, log: AccessLogSettings) -> None
     near, far = socket.socketpair()
     # Callgrind is slow: each line of the log would have a time of its own, where thirty share one.
     with near, far, patch("time.time", repeat(1_800_000_000.0).__next__):
-        lane = Lane(near, access_log=log)
+        lane = Lane(near, access_log=log, trusted=heads.proxied)
         several = exchanges(heads)
         drive(lane, list(islice(several, WARM_UP)))
         counted = list(islice(several, number))

@@ -6,6 +6,7 @@ processes, and it proves nothing about the network.
 
 import asyncio
 import socket
+from ipaddress import ip_network
 from typing import Final
 
 from gateway.controlplane.resolver import addresses_only
@@ -28,6 +29,8 @@ from gateway.telemetry.tracing import Tracing
 from gateway.workers.request_recorder import open_access_log, reads_ids, recorder
 
 NO_LOG: Final = AccessLogSettings(format="off")
+LOOPBACK: Final = ip_network("127.0.0.0/8")
+"""Network of the address that `MemoryTransport` shows."""
 
 
 class MemoryTransport(asyncio.Transport):
@@ -51,11 +54,17 @@ class MemoryTransport(asyncio.Transport):
 
 
 class Lane:
-    """A worker with a service `baremetal` of one backend. `near`: a socket that the transports show. Raises
-    `StartupError` if the log cannot be opened. Needs a running event loop."""
+    """A worker with a service `baremetal` of one backend. `near`: a socket that the transports show.
+    `trusted`: its clients are outer proxies. Raises `StartupError` if the log cannot be opened. Needs a
+    running event loop."""
 
     def __init__(
-        self, near: socket.socket, tracing: Tracing | None = None, access_log: AccessLogSettings = NO_LOG
+        self,
+        near: socket.socket,
+        tracing: Tracing | None = None,
+        access_log: AccessLogSettings = NO_LOG,
+        *,
+        trusted: bool = False,
     ) -> None:
         dialect = discover()["ironic"]()
         versions = VersionSet.read("1.1-1.90", dialect.scheme)
@@ -71,7 +80,7 @@ class Lane:
         context = Context(
             limits=Limits(),
             timeouts=Timeouts(),
-            trusted=(),
+            trusted=(LOOPBACK,) if trusted else (),
             snapshots=holder,
             observe=holder.observe,
             metrics=metrics,
