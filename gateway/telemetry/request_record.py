@@ -12,8 +12,6 @@ from gateway.core.http.request_ids import is_plain_id
 from gateway.telemetry.trace_context import RequestTrace, trace_digits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from gateway.core.decision.decision import NegotiationResult
     from gateway.core.dialect import RequestedKind
     from gateway.tls.values import ClientCertificate
@@ -40,8 +38,8 @@ class ReceivedHead(Protocol):
     @property
     def passthrough(self) -> bytes: ...
     @property
-    def forwarded(self) -> Sequence[tuple[str, bytes]]:
-        """Fields by which a proxy in front describes the client: normalized name, value."""
+    def forwarded_for(self) -> bytes | None:
+        """List of the client and its proxies that has come in `X-Forwarded-For`; None: no such field."""
 
 
 class SendingPeer(Protocol):

@@ -653,4 +653,4 @@ async def test_L6_what_a_proxy_in_front_passes_on_does_not_fill_the_table_of_lin
         assert (await client.request(request("GET", "/v1/nodes", f"Via: 1.1 {value}"))).status == 200
 
     lines = gateway.worker.context.forwarding_lines._lines
-    assert sum(len(repr(key)) + len(value) for key, value in lines.items()) < 4 * MAX_CACHED_SIZE
+    assert sum(len(repr(key)) + len(value.whole) for key, value in lines.items()) < 4 * MAX_CACHED_SIZE

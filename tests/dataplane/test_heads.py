@@ -18,7 +18,7 @@ from gateway.core.http.message import METHODS, fields_named, normalize_name
 from gateway.dataplane.http1.fields import HEAD_END
 from gateway.dataplane.http1.names import (
     DROP,
-    FORWARDED,
+    FORWARDED_FOR,
     HOST,
     MAX_CACHED_NAME_SIZE,
     MAX_CACHED_NAMES,
@@ -264,9 +264,9 @@ def test_R_B10_a_name_that_has_a_use_keeps_it_under_a_common_beginning() -> None
     assert [(table.kind(name), value) for name, value in found] == [
         (HOST, b"api.example"),
         (SELECTED, b"1"),
-        (FORWARDED, b"2"),
+        (FORWARDED_FOR, b"2"),
         (DROP, b"3"),
-        (FORWARDED, b"4"),
+        (DROP, b"4"),
         (DROP, b"5"),
     ]
 

@@ -66,6 +66,8 @@ REQUEST_HEADS = (
     request("GET", "/", f"Traceparent: {PARENT}", f"TRACEPARENT: {PARENT}"),
     request("GET", "/", "tracestate: a=b"),
     request("GET", "/", f"traceparent: {PARENT}", f"{VERSION_FIELD}: 1.31", "Connection: traceparent"),
+    request("GET", "/", "X-Forwarded-For: 1.2.3.4", "X-Forwarded-For:", "X: y"),
+    request("GET", "/", "X-Forwarded-Proto:https ", "X: y", "x-forwarded-for: ::1", "VIA: \t1.1 a"),
 )
 
 
@@ -158,7 +160,7 @@ RESPONSE_READERS = {
     "identified": (new_response_reader(IDENTIFIED), IDENTIFIED),
 }
 
-READ_BY_A_LAYOUT = [0, 1, 2, 3, 4, 5, 6, 7, 9, 12, 14, 15, 16, 18, 19, 20, 21, 22]
+READ_BY_A_LAYOUT = [0, 1, 2, 3, 4, 5, 6, 7, 9, 12, 14, 15, 16, 18, 19, 20, 21, 22, 24, 25]
 """The others are for the strict reader: fields that `Connection` lists, `Max-Forwards`, an empty value or
 blanks at its end, no Host, a target in another form than a path."""
 NOT_WHILE_TRACING = {2, 21, 22}

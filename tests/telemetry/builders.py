@@ -35,7 +35,7 @@ class Received(NamedTuple):
     method: str
     target: bytes
     client: str
-    forwarded: tuple[tuple[str, bytes], ...] = ()
+    forwarded_for: bytes | None = None
     certificate: ClientCertificate | None = None
     host: str = "ironic.example.org"
     user_agent: bytes = b""
@@ -59,7 +59,7 @@ def record(
     **differing: object,
 ) -> RequestRecord:
     """A served request; every field may differ."""
-    received = Received(method, target.encode("ascii"), client, (), None, host, user_agent)
+    received = Received(method, target.encode("ascii"), client, None, None, host, user_agent)
     sample = RequestRecord(received, received)
     fields: dict[str, Any] = {
         "service": "baremetal",

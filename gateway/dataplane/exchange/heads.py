@@ -58,6 +58,7 @@ def compose_upstream_head(
         fields,
         b"\r\n",
         peer.lines(request, member.backend, prefix),
+        peer.certificate_line,
         request.max_forwards_lines() if request.max_forwards else b"",
         request_id_lines,
         resolution.legacy_request_field_lines if member.legacy else resolution.request_field_lines,

@@ -58,9 +58,19 @@ def is_host(text: bytes) -> bool:
     return HOST.fullmatch(text) is not None
 
 
-def is_loop(via: Sequence[bytes]) -> bool:
-    """Whether a request with these values of `Via` has passed this gateway too often."""
-    return bool(via) and sum(value.lower().count(PSEUDONYM) for value in via) >= MAX_LOOPS
+def read_lines(lines: bytes) -> list[tuple[str, bytes]]:
+    """Fields (name in lower case, value) of whole field lines, each with the CRLF before it."""
+    pairs = (line.partition(b":") for line in lines.split(b"\r\n")[1:])
+    return [(name.decode().lower(), value.strip(OWS)) for name, _, value in pairs]
+
+
+def is_loop(hops: bytes) -> bool:
+    """Whether a request with these lines of other proxies (`RequestHead.hops`) has passed this gateway too
+    often."""
+    lines = hops.lower()
+    if lines.count(PSEUDONYM) < MAX_LOOPS:  # as of nearly every request
+        return False
+    return sum(value.count(PSEUDONYM) for name, value in read_lines(lines) if name == "via") >= MAX_LOOPS
 
 
 def read_length(value: bytes) -> int:

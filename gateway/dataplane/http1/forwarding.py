@@ -12,7 +12,7 @@ from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 
-from gateway.dataplane.http1.fields import HOST, PORT
+from gateway.dataplane.http1.fields import HOST, PORT, read_lines
 
 if TYPE_CHECKING:
     from gateway.core.clients import Clients, PossibleNames
@@ -27,7 +27,7 @@ UNIX_PEER: Final = "unix:"
 MAX_CACHED_LINES: Final = 4096
 """Maximum cached sets of forwarding lines: about one for each client address and name of the gateway."""
 MAX_CACHED_SIZE: Final = 1024
-"""Maximum bytes of a cached set, and of the received fields it depends on: all take about 10 MiB at most."""
+"""Maximum bytes of a cached set with the received lines it depends on: all take about 10 MiB at most."""
 NO_FIELDS: Final = b"\r\n\r\n"
 """Bytes with which the fields of no head begin."""
 VIA: Final = b"Via: 1.1 skewgate\r\n"
@@ -61,7 +61,32 @@ class _Origin(NamedTuple):
 
 
 Network: TypeAlias = IPv4Network | IPv6Network
-_LinesKey: TypeAlias = tuple[object, ...]
+_LinesKey: TypeAlias = tuple[str, str, bool, str, str, bytes]
+
+
+@final
+class WrittenLines:
+    """Forwarding lines for requests of one peer that have the same Host, path prefix and lines of other
+    proxies. An immutable value, which connections share."""
+
+    __slots__ = ("after_clients", "before_clients", "hops", "host", "prefix", "whole")
+
+    def __init__(
+        self, host: str, prefix: str, hops: bytes, before: bytes, after: bytes, *, trusted: bool
+    ) -> None:
+        """Set up the lines. `before`, `after`: the place where the `X-Forwarded-For` of a `trusted` peer is
+        continued."""
+        self.host = host
+        self.prefix = prefix
+        self.hops = hops
+        self.whole = before + after
+        """Lines for a request without an `X-Forwarded-For` to be continued."""
+        self.before_clients, self.after_clients = (before, b", " + after) if trusted else (b"", b"")
+        """Lines before and after the `X-Forwarded-For` that came; empty if the peer is not trusted."""
+
+
+NOTHING_WRITTEN: Final = WrittenLines("", "", NO_FIELDS, b"", b"", trusted=False)
+"""Forwarding lines of no request: none comes with such lines of other proxies."""
 
 
 @final
@@ -69,16 +94,14 @@ class ForwardingLines:
     """Cache of forwarding lines for all connections of a worker. A client's requests to a Host share them."""
 
     def __init__(self) -> None:
-        self._lines: dict[_LinesKey, bytes] = {}
+        self._lines: dict[_LinesKey, WrittenLines] = {}
 
-    def find(self, key: _LinesKey) -> bytes | None:
+    def find(self, key: _LinesKey) -> WrittenLines | None:
         """Field lines cached under `key`, which has all that they depend on."""
         return self._lines.get(key)
 
-    def keep(self, key: _LinesKey, lines: bytes) -> None:
+    def keep(self, key: _LinesKey, lines: WrittenLines) -> None:
         """Cache field lines under `key`. The table is bounded, since clients choose what is in them."""
-        if len(lines) > MAX_CACHED_SIZE:
-            return
         if len(self._lines) >= MAX_CACHED_LINES:
             self._lines.clear()
         self._lines[key] = lines
@@ -111,17 +134,15 @@ class Peer:
 
     __slots__ = (
         "_access",
-        "_certificate_line",
         "_ip",
         "_is_allowed",
         "_judged",
-        "_last_host",
-        "_last_lines",
-        "_last_prefix",
         "_shared",
         "_trusted_networks",
+        "_written",
         "address",
         "certificate",
+        "certificate_line",
         "expires_at",
         "is_trusted",
         "scheme",
@@ -144,7 +165,8 @@ class Peer:
         self._ip = _known_ip(address)
         self.certificate = certificate
         """Verified certificate of the client (mutual TLS)."""
-        self._certificate_line = b"" if certificate is None else certificate.line
+        self.certificate_line = b"" if certificate is None else certificate.line
+        """Field line with the client's certificate, if it is passed on."""
         self.expires_at = inf if certificate is None else certificate.not_after
         """Wall-clock seconds at which the client's certificate expires; infinite without one."""
         self.is_trusted = trusted_socket or _is_in(self._ip, trusted)
@@ -155,26 +177,33 @@ class Peer:
         self._shared = shared
         self._judged: _JudgedClient | None = None
         """Names of the client by the rules for clients; None: there are none, or no request has come."""
-        self._last_host = ""
-        self._last_prefix = ""
-        self._last_lines = b""
-        """Field lines for the last Host and path prefix, used again where they depend on nothing else."""
+        self._written = NOTHING_WRITTEN
+        """Field lines for the last request. Mostly the next one gets the same ones."""
 
     def lines(self, request: RequestHead, backend: Backend, prefix: str) -> bytes:
-        """Field lines that the gateway writes for a backend: `Host`, and those about the client. A client
-        without `Host` (HTTP/1.0) gets that of the backend. `prefix`: the removed path prefix, or empty."""
-        host = request.host
-        if self.is_trusted or request.via or not host:
-            return self._lines_of_hops(request, host or backend.authority, prefix) + self._certificate_line
-        if host == self._last_host and prefix == self._last_prefix:
-            return self._last_lines
-        key = (self.address, self.scheme, host, prefix)
+        """Field lines that the gateway writes for a backend: `Host`, and those about the client but
+        `certificate_line`. A client without `Host` (HTTP/1.0) gets that of the backend. `prefix`: the removed
+        path prefix, or empty."""
+        lines = self._written
+        if request.host != lines.host or request.hops != lines.hops or prefix != lines.prefix:
+            lines = self._find_lines(request, backend, prefix)
+        clients = request.forwarded_for
+        if clients is None or not self.is_trusted:
+            return lines.whole
+        return b"".join((lines.before_clients, clients, lines.after_clients))
+
+    def _find_lines(self, request: RequestHead, backend: Backend, prefix: str) -> WrittenLines:
+        """Find or write the lines for a request that differs from the last one, and remember them."""
+        if not request.host:
+            return self._write_lines(request, backend.authority, prefix)
+        key = (self.address, self.scheme, self.is_trusted, request.host, prefix, request.hops)
         lines = self._shared.find(key)
         if lines is None:
-            lines = self._lines_of_hops(request, host, prefix)
+            lines = self._write_lines(request, request.host, prefix)
+            if len(request.hops) + len(lines.whole) > MAX_CACHED_SIZE:
+                return lines
             self._shared.keep(key, lines)
-        lines += self._certificate_line
-        self._last_host, self._last_prefix, self._last_lines = host, prefix, lines
+        self._written = lines
         return lines
 
     def public_base(self, request: RequestHead, prefix: str) -> str:
@@ -246,11 +275,11 @@ class Peer:
         there is no such field, or the peer is not trusted."""
         if not self.is_trusted:
             return None
-        values = [value for name, value in request.forwarded if name == "x-forwarded-for"]
-        if not values:
+        value = request.forwarded_for
+        if value is None:
             return None
         # Empty elements say nothing (RFC 9110 5.6.1).
-        hops = [hop for part in b",".join(values).decode("latin-1").split(",") if (hop := part.strip())]
+        hops = [hop for part in value.decode("latin-1").split(",") if (hop := part.strip())]
         trusted = self._trusted_networks
         outermost = hops[0] if hops else ""
         return next((hop for hop in reversed(hops) if not _is_in(read_ip(hop), trusted)), outermost)
@@ -264,14 +293,13 @@ class Peer:
         port = fields.get("x-forwarded-port", b"").decode("latin-1") or _split_port(host)[1]
         return _Origin(scheme, host, port or _DEFAULT_PORTS[scheme])
 
-    def _trusted_fields(self, request: ReceivedHead) -> dict[str, bytes]:
-        """Well-formed forwarding fields of a trusted peer; empty for others. Of a list the first item counts,
-        which the proxy nearest to the client wrote. Several lines with one name are one list.
-        `X-Forwarded-For` is kept whole."""
+    def _trusted_fields(self, request: RequestHead) -> dict[str, bytes]:
+        """Well-formed fields of a trusted peer about the client's URL; empty for others. Of a list the first
+        item counts, which the proxy nearest to the client wrote. Several lines with one name are one list."""
         if not self.is_trusted:
             return {}
         fields: dict[str, bytes] = {}
-        for name, value in request.forwarded:
+        for name, value in read_lines(request.hops):
             fields[name] = fields[name] + b", " + value if name in fields else value
         for name, valid in _VALID_VALUES.items():
             first = fields.pop(name, b"").split(b",")[0].strip()
@@ -279,43 +307,26 @@ class Peer:
                 fields[name] = first
         return fields
 
-    def _lines_of_hops(self, request: RequestHead, host: str, prefix: str) -> bytes:
-        """Field lines for requests through proxies: only `X-Forwarded-For` differs from client to client."""
-        before, size = b"", 0
-        others: list[tuple[str, bytes]] = []
-        if self.is_trusted:
-            for field in request.forwarded:
-                if field[0] == "x-forwarded-for":
-                    before = before + field[1] + b", "
-                elif field[0] in _VALID_VALUES:
-                    others.append(field)
-                    size += len(field[1])
-        for value in request.via:
-            size += len(value)
-        key = (self.scheme, request.host, prefix, tuple(others), request.via)
-        rest = self._shared.find(key) if size <= MAX_CACHED_SIZE else None
-        if rest is None:
-            rest = self._lines_after_address(request, self._trusted_fields(request), prefix)
-            if size <= MAX_CACHED_SIZE:  # clients may choose what is in the key, too
-                self._shared.keep(key, rest)
-        return b"Host: %b\r\nX-Forwarded-For: %b%b\r\n%b" % (
-            host.encode(),
-            before,
-            self.address.encode(),
-            rest,
-        )
-
-    def _lines_after_address(self, request: RequestHead, fields: dict[str, bytes], prefix: str) -> bytes:
+    def _write_lines(self, request: RequestHead, host: str, prefix: str) -> WrittenLines:
+        """Write the lines for a request to `host`. Only `X-Forwarded-For` differs from client to client."""
+        fields = self._trusted_fields(request)
         outer = fields.get("x-forwarded-prefix", b"").rstrip(b"/")
         origin = self._origin(request, fields)
-        lines = [b"X-Forwarded-Proto: %b\r\n" % fields.get("x-forwarded-proto", self.scheme.encode())]
+        after = [
+            b"%b\r\n" % self.address.encode(),
+            b"X-Forwarded-Proto: %b\r\n" % fields.get("x-forwarded-proto", self.scheme.encode()),
+        ]
         if origin.host:  # an empty one is a name to servers that write links
-            lines.append(b"X-Forwarded-Host: %b\r\n" % origin.host.encode())
-        lines.append(b"X-Forwarded-Port: %b\r\n" % origin.port.encode())
+            after.append(b"X-Forwarded-Host: %b\r\n" % origin.host.encode())
+        after.append(b"X-Forwarded-Port: %b\r\n" % origin.port.encode())
         if prefix or outer:
-            lines.append(b"X-Forwarded-Prefix: %b%b\r\n" % (outer, prefix.encode()))
-        lines += [b"Via: %b\r\n" % value for value in request.via]
-        return b"".join((*lines, VIA))
+            after.append(b"X-Forwarded-Prefix: %b%b\r\n" % (outer, prefix.encode()))
+        after += [b"Via: %b\r\n" % value for name, value in read_lines(request.hops) if name == "via"]
+        after.append(VIA)
+        before = b"Host: %b\r\nX-Forwarded-For: " % host.encode()
+        return WrittenLines(
+            request.host, prefix, request.hops, before, b"".join(after), trusted=self.is_trusted
+        )
 
 
 def described_peer(address: str) -> Peer:

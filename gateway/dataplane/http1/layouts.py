@@ -45,6 +45,8 @@ from gateway.telemetry.trace_context import PARENT, TRACEPARENT, TRACESTATE
 MAX_LAYOUT_FIELDS: Final = 64
 MAX_LAYOUT_SIZE: Final = 4096
 """Maximum bytes of a layout's regular expression. Its compiled form takes about four times as much."""
+MAX_REMEMBERED_HOPS: Final = 512
+"""Maximum bytes of the lines of other proxies that one layout remembers."""
 MAX_HOSTS: Final = 16
 """Maximum values of `Host` that one layout remembers as valid: clients choose them."""
 
@@ -59,6 +61,8 @@ _HOST: Final[_Value] = _BLANKS, span(rb"[!-~]"), _BLANKS
 _LENGTH: Final[_Value] = _BLANKS, span(rb"[0-9]", 1, MAX_LENGTH_DIGITS), _BLANKS
 _LITERAL: Final = frozenset({names.CONNECTION, names.CODING, names.EXPECT})
 """Kinds of fields whose value is a literal part of a layout."""
+_RUNS: Final = frozenset({names.PASSED, names.HOP})
+"""Kinds of fields that are cut out as whole lines, joined."""
 _REQUEST_LINE_GROUPS: Final = 3
 """Number of groups in a request line: method, target, minor version."""
 
@@ -102,17 +106,20 @@ class HeadPattern:
         """Numbers of the groups that each value of a match is made of. The first values are the groups of the
         start line."""
         self._groups = groups
-        self._runs: list[int] = []
+        self._runs: dict[int, list[int]] = {}
         self._run = NOTHING
+        self._run_kind = names.PASSED
 
     def add(self, name: bytes, value: bytes, kind: int) -> None:
         """Add the next field line of a head to the pattern. `value`: as it came."""
         start = literal(b"\r\n" + name + b":")
         if kind in {names.PASSED, names.SELECTED}:
             self.listed.add(normalize_name(name.decode()))
-        if kind == names.PASSED:
+        if kind in _RUNS:
+            self._begin_run(kind)
             self._run += start + TEXT
-            self.passed.add(name.lower())
+            if kind == names.PASSED:
+                self.passed.add(name.lower())
             return
         self._end_run()
         if kind in _LITERAL:
@@ -134,6 +141,7 @@ class HeadPattern:
         """Add a field line with an id to the pattern. It passes on, so its value is a part of a run."""
         self.listed.add(normalize_name(name.decode()))
         before, cut, after = self._ids.value
+        self._begin_run(names.PASSED)
         self._run += literal(b"\r\n" + name + b":") + before
         self._end_run()
         self.id = self._groups
@@ -146,9 +154,14 @@ class HeadPattern:
         self._end_run()
         self.pattern += literal(HEAD_END)
 
+    def _begin_run(self, kind: int) -> None:
+        if kind != self._run_kind:
+            self._end_run()
+            self._run_kind = kind
+
     def _end_run(self) -> None:
         if self._run.steps:
-            self._runs.append(self._groups)
+            self._runs.setdefault(self._run_kind, []).append(self._groups)
             self._add_group(NOTHING, self._run, NOTHING)
             self._run = NOTHING
 
@@ -161,9 +174,13 @@ class HeadPattern:
         self.cuts.append(bytes(groups))
         return len(self.cuts) - 1
 
-    def cut_passed(self) -> int:
-        """Cut out the fields that pass on. Returns their place among the values of a match."""
-        return self.cut(*self._runs)
+    def has(self, kind: int) -> bool:
+        """Whether there is such a field whose value or line is cut out."""
+        return kind in self.values or kind in self._runs
+
+    def cut_run(self, kind: int) -> int:
+        """Cut out the whole lines of this kind of fields. Returns their place among the values of a match."""
+        return self.cut(*self._runs.get(kind, ()))
 
     def cut_id(self) -> int:
         """Cut out the id. Returns its place among the values of a match; -1: there is none."""
@@ -202,15 +219,17 @@ class RequestLayout:
         self._chunked = names.CODING in found.literals
         self._hosts: dict[bytes, str] = {}
         found.cut_only(names.HOST)
-        found.cut_passed()
+        found.cut_run(names.PASSED)
         self._length = found.cut_only(names.LENGTH)
         self._has_content = self._chunked or self._length >= 0
         self._request_ids = found.cut_all(names.REQUEST_ID)
         self._trace = found.cut_id()
         self._identified = bool(self._request_ids) or self._trace >= 0
-        self._forwarded = found.cut_all(names.FORWARDED)
-        self._via = tuple(place for _, _, place in found.cut_all(names.VIA))
-        self._proxied = bool(self._forwarded or self._via)
+        self._forwarded_for = tuple(place for _, _, place in found.cut_all(names.FORWARDED_FOR))
+        self._proxied = found.has(names.FORWARDED_FOR) or found.has(names.HOP)
+        self._hops = found.cut_run(names.HOP) if self._proxied else -1
+        self._last_hops = b""
+        """Lines of other proxies that came last and are no loop."""
         self._names = frozenset(found.listed)
         self._match = make(found.pattern, found.selected(), tuple(found.cuts))
 
@@ -235,8 +254,8 @@ class RequestLayout:
         head.framing, head.length, head.expects_continue = NO_BODY, 0, False
         head.selected = selected
         head.names, head.passthrough = self._names, cut[4]
-        head.request_ids = head.forwarded = head.via = head.max_forwards = head.upgrade = ()
-        head.trace = b""
+        head.request_ids = head.max_forwards = head.upgrade = ()
+        head.trace, head.hops, head.forwarded_for = b"", b"", None
         if self._identified:
             self._set_ids(head, cut)
         if (self._has_content and not self._set_framing(head, cut)) or (
@@ -277,9 +296,18 @@ class RequestLayout:
 
     def _set_hops(self, head: RequestHead, cut: tuple[bytes, ...]) -> bool:
         """Set the fields that proxies in front have written; False: the head is for the strict reader."""
-        head.forwarded = tuple([(norm, cut[place]) for norm, _, place in self._forwarded])
-        head.via = tuple([cut[place] for place in self._via])
-        return not is_loop(head.via)
+        lists, hops = self._forwarded_for, cut[self._hops]
+        if len(lists) == 1:
+            head.forwarded_for = cut[lists[0]]
+        elif lists:
+            head.forwarded_for = b", ".join([cut[place] for place in lists])
+        if hops != self._last_hops:
+            if is_loop(hops):
+                return False
+            if len(hops) <= MAX_REMEMBERED_HOPS:
+                self._last_hops = hops
+        head.hops = hops
+        return True
 
 
 @final
@@ -300,7 +328,7 @@ class ResponseLayout:
         self._status, self._line, minor = read_status_line(status_line)
         options = connection_options(found.literals.get(names.CONNECTION, ()))
         self._close = "close" in options or (minor == 0 and "keep-alive" not in options)
-        found.cut_passed()
+        found.cut_run(names.PASSED)
         self._length = found.cut_only(names.LENGTH)
         if self._status in BODILESS:
             self._framing = NO_BODY

@@ -7,6 +7,7 @@ bounded. Nothing here reads a value.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final, final
 
@@ -23,10 +24,11 @@ LENGTH: Final = 4
 CODING: Final = 5
 CONNECTION: Final = 6
 EXPECT: Final = 7
-FORWARDED: Final = 8
-"""Kind of header field that describes the client; used from trusted peers only."""
+FORWARDED_FOR: Final = 8
+"""Kind of `X-Forwarded-For`, the one field of an outer proxy that differs from client to client."""
 LOCATION: Final = 9
-VIA: Final = 10
+HOP: Final = 10
+"""Kind of the other header fields of an outer proxy: `Via`, and those about the URL that the client used."""
 REQUEST_ID: Final = 11
 """Kind of header field that holds an id of the request."""
 MAX_FORWARDS: Final = 12
@@ -41,10 +43,19 @@ _FRAMING_KINDS: Final = {
 _REQUEST_KINDS: Final = _FRAMING_KINDS | {
     "host": HOST,
     "expect": EXPECT,
-    "via": VIA,
     "max-forwards": MAX_FORWARDS,
     "upgrade": UPGRADE,
 }
+_FORWARDING_KINDS: Final = dict.fromkeys(FORWARDING, DROP) | {
+    "via": HOP,
+    "x-forwarded-for": FORWARDED_FOR,
+    "x-forwarded-proto": HOP,
+    "x-forwarded-host": HOP,
+    "x-forwarded-port": HOP,
+    "x-forwarded-prefix": HOP,
+}
+"""Kinds of the fields with which one proxy describes the client to the next. Trusted or not, they never pass
+as they came, and `Via` is checked for loops."""
 _RESPONSE_KINDS: Final = _FRAMING_KINDS | {"location": LOCATION, "content-location": LOCATION}
 
 MAX_CACHED_NAMES: Final = 1024
@@ -55,9 +66,10 @@ MAX_CACHED_NAME_SIZE: Final = 64
 
 @final
 class NameTable:
-    """Kinds of header fields, by spelling of the name. `pattern` finds fields that are not `PASSED`."""
+    """Kinds of header fields, by spelling of the name. `pattern` finds fields that are not `PASSED`, and
+    `hop_lines` the whole lines of those that are `HOP`."""
 
-    __slots__ = ("_by_spelling", "_kinds", "pattern", "reads_ids", "selected")
+    __slots__ = ("_by_spelling", "_kinds", "hop_lines", "pattern", "reads_ids", "selected")
 
     def __init__(self, selected: frozenset[str], known: dict[str, int], dropped: frozenset[str]) -> None:
         self.selected = selected
@@ -66,6 +78,7 @@ class NameTable:
         self._kinds = dict.fromkeys(dropped, DROP) | known | dict.fromkeys(selected, SELECTED)
         self._by_spelling: dict[bytes, int] = {}
         self.pattern = fields_named(self._kinds)
+        self.hop_lines = _lines_named(sorted(name for name, kind in self._kinds.items() if kind == HOP))
 
     @classmethod
     def for_requests(
@@ -77,12 +90,7 @@ class NameTable:
         """Table of header names for requests. `selected`: normalized names that some dialect reads or owns.
         `request_id_names`: those of request ids. `dropped`: names, or beginnings of names with `*`, that this
         peer may not send. A name that already has a use here keeps it."""
-        # `Via` has a kind of its own: it is kept and checked for loops whether the peer is trusted or not.
-        known = (
-            dict.fromkeys(request_id_names, REQUEST_ID)
-            | _REQUEST_KINDS
-            | dict.fromkeys(FORWARDING - {"via"}, FORWARDED)
-        )
+        known = dict.fromkeys(request_id_names, REQUEST_ID) | _REQUEST_KINDS | _FORWARDING_KINDS
         return cls(selected, known, HOP_BY_HOP | HTTPOXY | set(map(normalize_pattern, dropped)))
 
     @classmethod
@@ -107,3 +115,8 @@ class NameTable:
         # An alias is never forwarded and never read: many servers would read it as the real name (threats V4,
         # R-A6, O11).
         return DROP if self.pattern.match(b"\r\n%b:" % raw) else PASSED
+
+
+def _lines_named(names: Iterable[str]) -> re.Pattern[bytes]:
+    """Pattern of the field lines with exactly these names, in any case, each with the CRLF before it."""
+    return re.compile(rf"\r\n(?:{'|'.join(names)}):[^\r]*".encode(), re.IGNORECASE)

@@ -87,8 +87,9 @@ class RequestHead:
     __slots__ = (
         "close",
         "expects_continue",
-        "forwarded",
+        "forwarded_for",
         "framing",
+        "hops",
         "host",
         "length",
         "max_forwards",
@@ -104,7 +105,6 @@ class RequestHead:
         "target",
         "trace",
         "upgrade",
-        "via",
     )
 
     method: str
@@ -135,9 +135,11 @@ class RequestHead:
     """Fields with request ids, of some dialect or `X-Request-Id` (normalized name, name, value)."""
     trace: bytes
     """W3C Trace Context of the fields (`trace_of`). Empty if nobody reads it (`NameTable.reads_ids`)."""
-    forwarded: tuple[tuple[str, bytes], ...]
-    """Fields by which a trusted proxy in front describes the client (normalized name, value)."""
-    via: tuple[bytes, ...]
+    hops: bytes
+    """Field lines of other proxies, as they came, each with the CRLF before it. `X-Forwarded-For` is none of
+    them, so requests that came the same way have the same lines."""
+    forwarded_for: bytes | None
+    """List in `X-Forwarded-For`; None: no such field. It says who the client is if the peer is trusted."""
     max_forwards: tuple[tuple[bytes, bytes], ...]
     """Fields `Max-Forwards` (name, value). Their meaning depends on the method."""
     upgrade: tuple[str, ...]
@@ -208,8 +210,8 @@ class RequestHead:
         head.method, head.target, head.path, head.query = self.method, self.target, self.path, self.query
         head.host, head.minor, head.close, head.size = self.host, self.minor, self.close, self.size
         head.framing, head.length, head.expects_continue = self.framing, self.length, self.expects_continue
-        head.selected, head.request_ids, head.forwarded = self.selected, self.request_ids, self.forwarded
-        head.via, head.max_forwards, head.trace = self.via, self.max_forwards, self.trace
+        head.selected, head.request_ids, head.trace = self.selected, self.request_ids, self.trace
+        head.hops, head.forwarded_for, head.max_forwards = self.hops, self.forwarded_for, self.max_forwards
         head.upgrade, head.passthrough, head.names = protocols, self.passthrough, None
         if protocols:
             lines = f"\r\nConnection: Upgrade\r\nUpgrade: {', '.join(protocols)}"
@@ -277,17 +279,18 @@ def _set_fields(request: RequestHead, section: bytes, table: NameTable) -> None:
     request.passthrough = without_listed_fields(b"".join(parts[::3])[: -len(HEAD_END)], listed)
     request.trace = trace_of(request.passthrough) if table.reads_ids else b""
     request.selected = tuple(part for field in found.get(names.SELECTED, ()) for part in field)
-    request.forwarded = tuple((n.decode().lower(), value) for n, value in found.get(names.FORWARDED, ()))
+    hops = request.hops = b"".join(table.hop_lines.findall(section)) if names.HOP in found else b""
+    forwarded_for = [value for _, value in found.get(names.FORWARDED_FOR, ())]
+    request.forwarded_for = b", ".join(forwarded_for) if forwarded_for else None
     ids = ((name.decode().lower(), name, value) for name, value in found.get(names.REQUEST_ID, ()))
     request.request_ids = tuple(one for one in ids if one[0] not in listed)
     request.max_forwards = () if "max-forwards" in listed else tuple(found.get(names.MAX_FORWARDS, ()))
-    request.via = tuple(value for _, value in found.get(names.VIA, ()))
     request.close = "close" in options if request.minor else "keep-alive" not in options
     upgrade = found.get(names.UPGRADE, ()) if request.minor and "upgrade" in options else ()
     request.upgrade = read_protocols(value.decode("latin-1") for _, value in upgrade)
     _set_framing(request, found)
     expected = [value.lower() for _, value in found.get(names.EXPECT, ()) if value]
-    if is_loop(request.via):
+    if is_loop(hops):
         raise FramingError("loop", 508)
     if expected and expected != [b"100-continue"]:
         raise FramingError("expect", 417)
