@@ -31,6 +31,8 @@ ADDRESS_TIME: Final = 2.0
 """Seconds in which the workers of a killed gateway free its addresses."""
 _RETRY: Final = 0.05
 """Seconds between two attempts to bind an address that is taken."""
+OFFER_RETRY: Final = 5.0
+"""Seconds between two attempts to open the hand-over socket: a gateway that still drains may have it."""
 
 log = logging.getLogger("skewgate.handover")
 
@@ -72,6 +74,10 @@ class Handover:
             self._alone.set()
         self.handed_over = handed_over
         self._predecessor: Predecessor | None = None
+        self._offering = Timer()
+        """Timer for the next attempt to open the hand-over socket."""
+        self._not_offered = ""
+        """Reason why the hand-over socket could not be opened; empty: it is open, or was not tried."""
         self._waiting: asyncio.Task[None] | None = None
         self._sockets: ListeningSockets | None = None
 
@@ -154,17 +160,27 @@ class Handover:
         await self._alone.wait()
 
     def offer(self, predecessor: Predecessor) -> None:
-        """Let this gateway be taken over from now on. If the socket cannot be opened, a warning is logged."""
+        """Let this gateway be taken over from now on. If the socket cannot be opened, because the gateway
+        before it still drains or for another reason, a warning is logged, and it is tried again."""
         if self._server is None:
             return
         try:
             self._server.start(predecessor, replace=self.taken is not None)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            log.warning(
-                "this gateway cannot be taken over, only restarted: %s: %s", self._server.path, reason
-            )
+            if reason != self._not_offered:
+                why = f"{self._server.path}: {reason}"
+                log.warning(
+                    "this gateway cannot be taken over, only restarted: %s; tried every %g s",
+                    why,
+                    OFFER_RETRY,
+                )
+            self._not_offered = reason
+            self._offering.set(OFFER_RETRY, lambda: self.offer(predecessor))
             return
+        if self._not_offered:
+            log.info("this gateway can be taken over now: %s is its own", self._server.path)
+        self._not_offered = ""
         self._predecessor = predecessor
 
     def frozen(self) -> str:
@@ -178,6 +194,7 @@ class Handover:
 
     async def give_up(self) -> None:
         """Refuse hand-overs from now on, because this gateway ends."""
+        self._offering.cancel()
         if self._server is not None:
             await self._server.give_up()
 

@@ -22,6 +22,7 @@ from gateway.controlplane.replication.replication import Replication
 from gateway.controlplane.state.file import StateFile
 from gateway.controlplane.usage.reading import read_files
 from gateway.errors import StartupError
+from gateway.handover import handover
 from gateway.handover.take_over import take_over
 from tests.handover.conftest import House, OtherRelease
 from tests.kit.waiting import PATIENCE, until
@@ -378,6 +379,23 @@ async def test_a_gateway_that_cannot_be_found_serves_all_the_same(
 
         assert await house.get(gateway) == 200
     assert "this gateway cannot be taken over, only restarted" in caplog.text
+
+
+async def test_it_can_be_found_when_the_gateway_before_it_has_ended(
+    house: House, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That one drained and had the socket: its successor could not be taken over all its life."""
+    caplog.set_level(logging.INFO, "skewgate.handover")
+    monkeypatch.setattr(handover, "OFFER_RETRY", 0.01)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(house.path))
+        other.listen(1)
+        gateway = await house.start(house.write())
+        await house.known(gateway)
+    await until(lambda: "can be taken over now" in caplog.text)
+
+    assert await taken_over(house, house.write()) is not gateway
+    assert caplog.text.count("this gateway cannot be taken over") == 1
 
 
 NOBODY = 65534
