@@ -184,13 +184,13 @@ class ServerCertificates:
     def client_certificate(self, connection: ssl.SSLObject) -> ClientCertificate | None:
         """The certificate that a client has shown in this handshake, or in the one whose session it resumes,
         when OpenSSL has verified it. None: it has shown none."""
-        from gateway.tls.certificate import describe  # noqa: PLC0415 - loads `cryptography`
-
         if self.settings.client_ca is None:
             return None
         der = connection.getpeercert(binary_form=True)
         if der is None:
             return None
+        from gateway.tls.certificate import describe  # noqa: PLC0415 - loads `cryptography`
+
         subject, fingerprint, not_after, names = describe(der)
         if not connection.session_reused:
             self._learn_end(fingerprint, not_after, connection)

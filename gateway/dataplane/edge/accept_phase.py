@@ -99,6 +99,9 @@ class AcceptPhase:
 
     def enter(self, one: PendingConnection) -> None:
         """Queue a connection whose TLS handshake can begin, and activate it if a slot is free."""
+        if self.active < self._bound and not self._parked:
+            self._activate(one)
+            return
         self._parked.add(one)
         if self.active >= self._bound:
             self._make_room(one.source)
@@ -168,19 +171,22 @@ class AcceptPhase:
 
     def _fill(self) -> None:
         """Give free handshake slots to parked connections. Does nothing if called from within itself."""
-        if self._filling:
+        if self._filling or not self._parked:
             return
         self._filling = True
         try:
             while self._parked and self.active < self._bound:
                 one = self._parked.next(self._slots_of)
                 if one in self._all:
-                    one.active = True
-                    self._active.setdefault(one.source, {})[one] = None
-                    self.active += 1
-                    one.activated()
+                    self._activate(one)
         finally:
             self._filling = False
+
+    def _activate(self, one: PendingConnection) -> None:
+        one.active = True
+        self._active.setdefault(one.source, {})[one] = None
+        self.active += 1
+        one.activated()
 
     # -- steps
 
