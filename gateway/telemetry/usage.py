@@ -19,7 +19,7 @@ from gateway.core.clients import product_of
 from gateway.core.days import DAY
 from gateway.core.decision.decision import EXECUTED, NegotiationResult, Resolution
 from gateway.core.http.message import SAFE_METHODS
-from gateway.core.usage.operations import count_operations
+from gateway.core.usage.operations import count_paths, operation_of
 from gateway.core.usage.record import NO_PRODUCT, OTHER, Count, Gap, RowKey, Scope, UsageReport
 from gateway.telemetry.request_record import RequestRecord
 
@@ -35,6 +35,8 @@ to find the operation of one path costs nearly as much as that of ten."""
 MAX_LINE: Final = 2_048
 """Bytes of a `User-Agent` that are read, and of a line by which a subtotal is found again."""
 
+_MAX_KNOWN: Final = 64
+_MAX_KNOWN_SIZE: Final = 256
 _ERRORS: Final = 400
 _AGENT: Final = b"\r\nuser-agent:"
 _VERSIONED: Final = EXECUTED | {NegotiationResult.UNAVAILABLE, NegotiationResult.BROWNOUT}
@@ -46,11 +48,11 @@ _log = logging.getLogger("skewgate.usage")
 
 @final
 class UsageSubtotal:
-    """Paths of requests that differ in nothing else, whose operations are not found yet."""
+    """Requests that differ in nothing but their paths, whose operations are not found yet."""
 
     __slots__ = (
-        *("addresses", "began", "begins", "client_name", "ends", "line", "method", "operations"),
-        *("paths", "product", "resolution", "row", "service"),
+        *("addresses", "began", "begins", "client_name", "ends", "line", "method", "path", "paths"),
+        *("product", "repeats", "resolution", "row", "rows", "service"),
     )
 
     def __init__(self, key: _Key, row: RowKey, product: str, began: float) -> None:
@@ -64,11 +66,25 @@ class UsageSubtotal:
         self.product = product
         """Product that gets a row of its own with the first response below 400; empty: nothing changes."""
         self.began = began
+        self.path, self.repeats = "", 0
+        """A path that came often, and how many requests with it wait: a number costs less than paths."""
         self.paths: list[str] = []
-        self.operations: dict[str, str] = {}
-        """Operations of paths that came before, for `count_operations`."""
+        """The other paths of requests that wait."""
+        self.rows: dict[str, RowKey] = {}
+        """Rows of paths that came before. A bounded table: clients choose paths."""
         self.line, self.begins, self.ends = b"-", 0, 0
         """The line of the last request's User-Agent, and its place. At first no request can have it."""
+
+    def row_of(self, path: str) -> RowKey:
+        """Row of requests with a path, as `count_paths` has it."""
+        row = self.rows.get(path)
+        if row is None:
+            row = self.row._replace(operation=operation_of(self.service, self.method, path))
+            if len(path) <= _MAX_KNOWN_SIZE:
+                if len(self.rows) >= _MAX_KNOWN:
+                    self.rows.clear()
+                self.rows[path] = row
+        return row
 
 
 @final
@@ -79,7 +95,7 @@ class UsageCounter:
 
     __slots__ = (
         *("_accepted", "_addresses", "_clock", "_gaps", "_incarnation", "_max_rows", "_now"),
-        *("_rows", "_sequence", "_subtotals"),
+        *("_rows", "_sequence", "_subtotals", "last"),
     )
 
     def __init__(
@@ -98,6 +114,8 @@ class UsageCounter:
         """Time of the last tick: that of all requests up to the next one."""
         self._sequence = 0
         self._subtotals: dict[_Key, UsageSubtotal] = {}
+        self.last: dict[Resolution, UsageSubtotal] = {}
+        """Subtotal of the last request of each resolution that is found again by its line."""
         self._rows: dict[tuple[int, RowKey], Count] = {}
         self._gaps: dict[Gap, None] = {}
         self._accepted: dict[str, set[str]] = {}
@@ -119,10 +137,12 @@ class UsageCounter:
         subtotal = self._subtotals.get(key)
         if subtotal is None:
             subtotal = self._subtotals[key] = self._new(key)
-        if not result and not address and len(line) <= MAX_LINE:
+        if not (result or address or subtotal.product) and len(line) <= MAX_LINE:
             # Two bytes more behind a value at the end of the head: a longer one must not be equal.
             ends = begins + len(line) + (0 if line.endswith(b"\r\n") else 2)
             subtotal.line, subtotal.begins, subtotal.ends = line, begins, ends
+            subtotal.client_name, subtotal.method = record.client_name, method
+            self.last[resolution] = subtotal
         return subtotal
 
     def _new(self, key: _Key) -> UsageSubtotal:
@@ -151,7 +171,7 @@ class UsageCounter:
 
     def take_back(self, subtotal: UsageSubtotal, path: str) -> None:
         """Take a request out of its subtotal again, because it was decided anew."""
-        self._add(subtotal, subtotal.row, [path], -1)
+        self._add(subtotal, [path], -1)
 
     def prove(self, subtotal: UsageSubtotal, status: int, path: str) -> None:
         """Move a request of a product to the row of that product, if its response is below 400."""
@@ -164,8 +184,8 @@ class UsageCounter:
                 return
             self._close()
             accepted.add(product)
-        self._add(subtotal, subtotal.row._replace(client=product), [path], 1)
-        self._add(subtotal, subtotal.row, [path], -1)
+        self._add(subtotal, [path], 1, client=product)
+        self._add(subtotal, [path], -1)
 
     def tick(self) -> None:
         """Find the operations of requests, where many wait, and read the clock."""
@@ -192,19 +212,27 @@ class UsageCounter:
     def _count_all_paths(self) -> None:
         """Find the operations of all requests. A subtotal for which none waits is closed."""
         for key, subtotal in list(self._subtotals.items()):
-            if subtotal.paths:
+            if subtotal.paths or subtotal.repeats:
                 self._count_paths(subtotal)
             else:
+                if self.last.get(key[0]) is subtotal:
+                    del self.last[key[0]]
                 subtotal.resolution = None
                 del self._subtotals[key]
 
     def _count_paths(self, subtotal: UsageSubtotal) -> None:
-        paths, subtotal.paths = subtotal.paths, []
+        paths, repeats = subtotal.paths, subtotal.repeats
+        subtotal.paths, subtotal.repeats = [], 0
         try:
-            self._add(subtotal, subtotal.row, paths, 1)
+            if repeats:
+                self._add(subtotal, [subtotal.path], repeats)
+            if paths:
+                self._add(subtotal, paths, 1)
         except Exception:  # noqa: BLE001 - no bug in here may end the worker's tick
             _log.exception("requests of %s are missing in the record of usage", subtotal.row.service)
             self._gap(subtotal, Scope.ALL, "a bug in the gateway: requests could not be counted")
+        if len(paths) > repeats:
+            subtotal.path = paths[-1]
 
     def _close(self) -> None:
         """Close all subtotals: the next requests count under other keys."""
@@ -212,21 +240,25 @@ class UsageCounter:
         for subtotal in self._subtotals.values():
             subtotal.resolution = None
         self._subtotals.clear()
+        self.last.clear()
 
-    def _add(self, subtotal: UsageSubtotal, row: RowKey, paths: list[str], sign: int) -> None:
+    def _add(self, subtotal: UsageSubtotal, paths: list[str], times: int, client: str = "") -> None:
+        """Add `times` requests with each of these paths. `client`: if it is not that of the subtotal."""
         began = subtotal.began  # all of its requests are of this day
         day = int(began // DAY)
         last = max(began, min(self._now, float((day + 1) * DAY - 1)))
-        counted = count_operations(subtotal.service, subtotal.method, paths, subtotal.operations)
-        for operation, requests in counted.items():
-            full = day, self._bounded(subtotal, day, row._replace(operation=operation))
-            count, before = Count(sign * requests, began, last, subtotal.addresses), self._rows.get(full)
+        for path, requests in count_paths(subtotal.service, paths).items():
+            row = subtotal.row_of(path)
+            if client:
+                row = row._replace(client=client)
+            full = day, row
+            if len(self._rows) >= self._max_rows and full not in self._rows:
+                full = day, self._folded(subtotal, row)
+            count, before = Count(times * requests, began, last, subtotal.addresses), self._rows.get(full)
             self._rows[full] = count if before is None else before.plus(count)
 
-    def _bounded(self, subtotal: UsageSubtotal, day: int, row: RowKey) -> RowKey:
-        """The row, with less detail if there are too many and it would be another one."""
-        if len(self._rows) < self._max_rows or (day, row) in self._rows:
-            return row
+    def _folded(self, subtotal: UsageSubtotal, row: RowKey) -> RowKey:
+        """The row with less detail: there are too many others."""
         if len(self._rows) < 2 * self._max_rows:
             self._gap(subtotal, Scope.OPERATIONS, "too many rows between two reports of a worker")
             return row._replace(operation=OTHER)

@@ -270,6 +270,37 @@ async def test_many_requests_are_counted_before_the_report_and_the_rest_with_it(
     assert record.rows() == {ROW: 2 * MANY_PATHS}
 
 
+async def test_paths_that_come_again_and_others_between_them_are_counted_alike(testbed: Testbed) -> None:
+    gateway, record = await recorded(testbed)
+    client = await gateway.client()
+
+    for often, seldom in (("nodes", "ports"), ("ports", "nodes")):
+        for path in [often] * MANY_PATHS + [seldom, often, often, seldom]:
+            await client.request(nodes(path=f"/v1/{path}"))
+        record.counter.tick()
+
+    assert record.rows() == {
+        ROW: MANY_PATHS + 4,
+        ROW._replace(operation="GET /v1/ports"): MANY_PATHS + 4,
+    }
+
+
+async def test_what_is_known_of_paths_stays_small(testbed: Testbed) -> None:
+    gateway, record = await recorded(testbed)
+    await gateway.request(nodes())
+    one = gateway.records[-1]
+    resolution = next(iter(gateway.worker.context.decision_cache.values()))
+    subtotal = record.counter.find(resolution, one, one.head.passthrough, "GET")
+
+    for _ in range(2):
+        subtotal.paths += [f"/v1/x-{number}" for number in range(1000)] + ["/v1/" + "x" * 300]
+        record.take()
+
+    assert sum(record.rows().values()) == 1 + 2 * 1001
+    assert len(subtotal.rows) < 100
+    assert max(map(len, subtotal.rows)) < 300
+
+
 async def test_a_day_has_its_own_rows_and_its_own_products(testbed: Testbed) -> None:
     gateway, record = await recorded(testbed)
     client = await gateway.client()

@@ -28,42 +28,28 @@ _IDS: Final = re.compile(f"/(?={_HEX}){_ID.pattern}(?=[/\n])")
 _LONG_ID: Final = re.compile(f"/({_UUID}|{_HEX}{{32}}+)(?=[/\n])".encode())
 _HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
 _ALIKE: Final = bytes.maketrans(_HEX_DIGITS, b"0" * len(_HEX_DIGITS))
-_MAX_KNOWN: Final = 64
-_MAX_KNOWN_SIZE: Final = 256
-"""Characters of a path whose operation is remembered: clients choose paths."""
 _MANY: Final = 40
 """Paths from which on it is cheaper to compare them with the first one than to look for ids in each."""
 
 
-def count_operations(
-    service: Service, method: str, paths: Sequence[str], known: dict[str, str]
-) -> Counter[str]:
-    """Count the requests of each operation of a service. `paths`: those of requests with `method`, with the
-    prefix of the service. A thousand paths are cheaper together than one by one. `known`: operations by
-    path, a bounded table that the caller keeps for this service and method."""
-    counted: Counter[str] = Counter()
-    prefix, texts = _count_paths(service, paths)
+def count_paths(service: Service, paths: Sequence[str]) -> Mapping[str, int]:
+    """Count paths, mostly those of one operation as one path. `paths`: with the prefix of the service, which
+    is removed. A thousand are cheaper together than one by one."""
+    prefix, texts = _count_texts(service, paths)
+    if not prefix:
+        return texts
     start = len(prefix)
-    for path, requests in texts.items():
-        operation = known.get(path)
-        if operation is None:
-            operation = operation_of(service, method, path[start:] or "/")
-            if len(path) <= _MAX_KNOWN_SIZE:
-                if len(known) >= _MAX_KNOWN:
-                    known.clear()
-                known[path] = operation
-        counted[operation] += requests
-    return counted
+    return {text[start:] or "/": requests for text, requests in texts.items()}
 
 
-def _count_paths(service: Service, paths: Sequence[str]) -> tuple[str, Mapping[str, int]]:
-    """Count paths, mostly those of one operation together. Returns the prefix that they have then."""
+def _count_texts(service: Service, paths: Sequence[str]) -> tuple[str, Mapping[str, int]]:
+    """Count paths with their prefix. Returns the prefix that they have then."""
     prefix, number = service.match.prefix, len(paths)
-    if not number or paths.count(paths[0]) == number:  # clients do one thing again and again
-        return prefix, dict.fromkeys(paths[:1], number)
+    if number < 2 or (paths[0] == paths[-1] and paths.count(paths[0]) == number):
+        return prefix, dict.fromkeys(paths[:1], number)  # clients do one thing again and again
     if service.operations or service.dialect.target_has_version:
         return prefix, Counter(paths)  # a number may be literal in a template, or the version
-    text = "\n".join((*paths, ""))
+    text = "\n".join(paths) + "\n"
     if number >= _MANY and _differ_in_ids(text.encode(), number):
         return _without_ids(prefix), {_without_ids(paths[0]): number}
     return _without_ids(prefix), _count_lines(_IDS.sub("/{id}", text), number)

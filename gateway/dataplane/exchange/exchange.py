@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from gateway.dataplane.http1.request_head import RequestHead
     from gateway.dataplane.http1.response_head import ResponseHead
     from gateway.dataplane.limits.client_limiter import CountedRequest
-    from gateway.telemetry.usage import UsageSubtotal
+    from gateway.telemetry.usage import UsageCounter, UsageSubtotal
 
 
 @final
@@ -100,7 +100,7 @@ class Exchange(AttemptOwner):
         "_retries",
         "_selected",
         "_started",
-        "_subtotal",
+        "_unproven",
         "body",
         "context",
         "downstream",
@@ -131,8 +131,8 @@ class Exchange(AttemptOwner):
         self._retries: Retries | None = None
         self._counted: CountedRequest | None = None
         """Count of this request in its client's limits; None: it is not counted."""
-        self._subtotal: UsageSubtotal | None = None
-        """Subtotal of usage in which this request counts; None: it is not counted, or moves no more."""
+        self._unproven: UsageSubtotal | None = None
+        """Subtotal of usage in which this request counts, if its response may prove the client's product."""
         self._keep_alive = True
         self._chunked = False
         self._started = context.clock()
@@ -160,20 +160,8 @@ class Exchange(AttemptOwner):
         if type(decision) is not Forward:
             self._respond_decision(decision)
             return
-        usage = context.usage
-        if usage is not None:  # here, because a call would be a fifth of what this costs
-            method, subtotal = decision.methods[0], self.downstream.subtotal
-            if (  # mostly it counts as the one before on its connection
-                subtotal is None
-                or subtotal.resolution is not self.resolution
-                or request.passthrough[subtotal.begins : subtotal.ends] != subtotal.line
-                or subtotal.method != method
-                or subtotal.client_name != self.record.client_name
-            ):
-                subtotal = usage.find(self.resolution, self.record, request.passthrough, method)
-                self.downstream.subtotal = subtotal
-            subtotal.paths.append(request.path)
-            self._subtotal = subtotal
+        if context.usage is not None:
+            self._count_forwarded(context.usage, decision.methods[0])
         if self.resolution.bridged:
             direction = self.resolution.bridge_direction
             context.metrics.count(OfService.bridged_requests, direction, service=self.record.service)
@@ -238,23 +226,48 @@ class Exchange(AttemptOwner):
         self._counted = admitted
         return True
 
+    def _count_forwarded(self, usage: UsageCounter, method: str) -> None:
+        """Count the request in the record of usage. It mostly counts as the one before on its connection, or
+        else of its resolution."""
+        request, resolution, subtotal = self.request, self.resolution, self.downstream.subtotal
+        if subtotal is None or subtotal.resolution is not resolution:
+            subtotal = self.downstream.subtotal = usage.last.get(resolution)
+        if (
+            subtotal is None
+            or request.passthrough[subtotal.begins : subtotal.ends] != subtotal.line
+            or subtotal.method is not method  # an equal one that is another object is found, too
+            or subtotal.client_name is not self.record.client_name
+        ):
+            subtotal = self._find_subtotal(usage, method)
+        path = request.path
+        if path == subtotal.path:
+            subtotal.repeats += 1
+        else:
+            subtotal.paths.append(path)
+
     def _count(self, method: str, result: str = "") -> None:
         """Count the request in the record of usage, now that it is decided. If it was decided before, it
         moves. `method`: that of its operation. `result`: if it is not that of the resolution."""
-        usage, request, before = self.context.usage, self.request, self._subtotal
+        usage, path = self.context.usage, self.request.path
         if usage is None:
             return
-        found = usage.find(self.resolution, self.record, request.passthrough, method, result)
-        found.paths.append(request.path)
-        self._subtotal = found
+        before = None if self.stage is DECIDING else self.downstream.subtotal
+        self._find_subtotal(usage, method, result).paths.append(path)
         if before is not None:
-            usage.take_back(before, request.path)
+            usage.take_back(before, path)
+
+    def _find_subtotal(self, usage: UsageCounter, method: str, result: str = "") -> UsageSubtotal:
+        """Find the subtotal of usage in which the request counts."""
+        found = usage.find(self.resolution, self.record, self.request.passthrough, method, result)
+        self.downstream.subtotal = found
+        self._unproven = found if found.product else None
+        return found
 
     def _prove_product(self) -> None:
         """Count the request under its client's product, if that was served for the first time."""
-        subtotal, usage = self._subtotal, self.context.usage
-        if subtotal is not None and subtotal.product and usage is not None:
-            self._subtotal = None
+        subtotal, usage = self._unproven, self.context.usage
+        if subtotal is not None and usage is not None:
+            self._unproven = None
             usage.prove(subtotal, self.record.status, self.request.path)
 
     # -- the request body
@@ -648,7 +661,7 @@ class Exchange(AttemptOwner):
         """End the exchange (stop 8 of 8): give back what was counted and hand out the RequestRecord."""
         context, record = self.context, self.record
         stage, attempt = self.stage, self._attempt
-        if self._subtotal is not None and self._subtotal.product:
+        if self._unproven is not None:
             self._prove_product()
         if stage is not DECIDING and stage is not TUNNELLING:
             context.in_flight_by_service[record.service] -= 1
