@@ -135,6 +135,31 @@ def test_versions_with_names_are_ordered_as_the_state_declares_them() -> None:
         answer(rows, Question(service="baremetal", below="1.10"))
 
 
+def test_the_state_of_a_database_is_read_once_for_all_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 1,000 services it was read 1,000 times, for 8 s."""
+    saved: dict[str, Any] = {f"s{number}": {"scheme": ["named", "kilo", "antelope"]} for number in range(9)}
+    source = WEEK.sources[0]._replace(
+        state=json.dumps({"services": {**saved, "odd": {}, "s9": {"scheme": 1}}})
+    )
+    rows = record(
+        *(row(service=service, asked=version) for service in saved for version in ("antelope", "kilo")),
+        row(service="s9", asked="1.10"),
+        sources=(source,),
+    )
+    reads: list[str] = []
+    loads = json.loads
+
+    def counted(text: str) -> Any:
+        reads.append(text)
+        return loads(text)
+
+    monkeypatch.setattr(json, "loads", counted)
+
+    found = answer(rows, Question(by="version"))
+    assert subjects(found) == [*[("kilo", "exact"), ("antelope", "exact")] * 9, ("1.10", "exact")]
+    assert reads == [source.state]
+
+
 @pytest.mark.parametrize(
     "question",
     [

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias, final
@@ -60,7 +60,8 @@ class Question(NamedTuple):
 def answer(record: UsageRecord, question: Question) -> dict[str, Any]:
     """Answers a question from the record of its days. Raises `QuestionError`."""
     of_days = question.days() is not None
-    orders = {name: order_of(record, name) for name in {key.service for _, key in record.rows}}
+    names = named_versions(record)
+    orders = {each: order_of(names.get(each, ())) for each in {key.service for _, key in record.rows}}
     groups: defaultdict[tuple[object, ...], list[tuple[RowKey, Count]]] = defaultdict(list)
     for (_, key), count in record.rows.items():
         order = orders[key.service]
@@ -143,13 +144,23 @@ def _fits(key: RowKey, question: Question, order: Order) -> bool:
     return order(version) < limit or bool(unknown and key.result != NegotiationResult.ABOVE_MAX)
 
 
-def order_of(record: UsageRecord, service: str) -> Order:
-    """Finds the order of a service's versions: that of names as the state declares them, else by number."""
-    names: list[str] = []
+def named_versions(record: UsageRecord) -> Mapping[str, Sequence[str]]:
+    """Finds the versions of each service that has names for them, in the order that the state declares."""
+    found: dict[str, Sequence[str]] = {}
     for source in record.sources:
+        services: Mapping[str, Any] = {}
         with suppress(ValueError, LookupError, TypeError):
-            scheme, *declared = json.loads(source.state)["services"][service]["scheme"]
-            names = max(names, declared if scheme == "named" else [], key=len)
+            services = dict(json.loads(source.state)["services"])
+        for service, saved in services.items():
+            with suppress(ValueError, LookupError, TypeError):
+                scheme, *names = saved["scheme"]
+                if scheme == "named":
+                    found[service] = max(found.get(service, ()), names, key=len)
+    return found
+
+
+def order_of(names: Sequence[str]) -> Order:
+    """Makes the order of a service's versions: that of their `names`; by number if there are none."""
 
     @cache  # the same few texts stand in many rows
     def order(text: str) -> tuple[bool, tuple[int, ...], str]:
