@@ -88,7 +88,10 @@ class RequestIdSource:
 def is_made(request: RequestHead, request_id: str) -> bool:
     """Whether the gateway has made the id of a request: no field that came with it has this value."""
     made = request_id.encode()
-    return all(value != made for _, _, value in request.request_ids)
+    for _, _, value in request.request_ids:  # noqa: SIM110 - hot path: a generator takes three times as long
+        if value == made:
+            return False
+    return True
 
 
 def id_lines(request: RequestHead, resolution: Resolution, request_id: str) -> bytes:
