@@ -163,6 +163,8 @@ class Backend:
         self.connection.give_up()
 
     def begin(self, length: int = 0) -> None:
+        if self.pool.idle:
+            assert self.pool.acquire(verify=False) is self.connection
         head = read_request_head(
             b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % length,
             NameTable.for_requests(frozenset()),
@@ -404,6 +406,8 @@ def is_possible(backend: Backend, step: Step) -> bool:
 
 @interpreted
 @hypothesis.given(strategies.lists(strategies.sampled_from([*STEPS, *BEGINS]), max_size=30))
+@hypothesis.example([*SENT, Backend.all_comes, Backend.time_is_over])
+@hypothesis.example([*SENT, Backend.all_comes, Backend.begin])
 def test_whatever_happens_a_request_has_one_end(steps: list[Step]) -> None:
     """And a connection that is kept for the next one is idle, and is read."""
 

@@ -122,6 +122,10 @@ class ConnectionHome:
         """Take a backend connection back into the pool, for the next request."""
         raise NotImplementedError
 
+    def discard_idle(self, connection: BackendConnection, /) -> None:
+        """Remove a backend connection from the idle ones, if it is one of them."""
+        raise NotImplementedError
+
     def on_connection_lost(self, connection: BackendConnection, /) -> None:
         """Remove a closed backend connection from the pool."""
         raise NotImplementedError
@@ -400,6 +404,10 @@ class BackendConnection:
 
     def on_deadline(self) -> None:
         """Fail the attempt: the backend took or sent nothing in time. An idle connection just closes."""
+        if self.phase is IDLE:
+            self.pool.discard_idle(self)  # now: what is closing must not be taken for the next request
+            self.close()
+            return
         if self._is_sending:
             self._await_taking()
             if self.deadline > self.pool.context.now:

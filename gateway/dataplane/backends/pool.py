@@ -257,6 +257,10 @@ class ConnectionPool(ConnectionHome):
     def on_connection_lost(self, connection: BackendConnection) -> None:
         self._room.backend_closed(connection)
         self.connections.discard(connection)
+        self.discard_idle(connection)
+
+    def discard_idle(self, connection: BackendConnection) -> None:
+        """Remove a backend connection from the idle ones, if it is one of them."""
         if connection in self.idle:
             self.idle.remove(connection)
 
