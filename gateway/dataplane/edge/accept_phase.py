@@ -50,23 +50,21 @@ class _Turns:
     """Round-robin queue of client connections by source (address or network): each source gets its turn."""
 
     def __init__(self) -> None:
-        self._by_source: dict[str, deque[PendingConnection]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._by_source)
+        self.by_source: dict[str, deque[PendingConnection]] = {}
+        """Waiting client connections by source, each source in its turn; empty if none waits."""
 
     def add(self, one: PendingConnection) -> None:
         """Append a connection to the queue of its client's address or network (the source)."""
-        self._by_source.setdefault(one.source, deque()).append(one)
+        self.by_source.setdefault(one.source, deque()).append(one)
 
     def next(self, having: Callable[[str], int] | None = None) -> PendingConnection:
         """Take the next source's first connection; with `having`, that of the one with least of a few."""
-        sources = iter(self._by_source)
+        sources = iter(self.by_source)
         source = next(sources) if having is None else min(islice(sources, MAX_COMPARED), key=having)
-        waiting = self._by_source.pop(source)
+        waiting = self.by_source.pop(source)
         one = waiting.popleft()
         if waiting:
-            self._by_source[source] = waiting
+            self.by_source[source] = waiting
         return one
 
 
@@ -99,7 +97,7 @@ class AcceptPhase:
 
     def enter(self, one: PendingConnection) -> None:
         """Queue a connection whose TLS handshake can begin, and activate it if a slot is free."""
-        if self.active < self._bound and not self._parked:
+        if self.active < self._bound and not self._parked.by_source:
             self._activate(one)
             return
         self._parked.add(one)
@@ -125,7 +123,7 @@ class AcceptPhase:
         if one.queued:
             return
         one.queued = True
-        if not self._queue:
+        if not self._queue.by_source:
             self._loop.call_soon(self._run_steps)
         self._queue.add(one)
 
@@ -144,7 +142,7 @@ class AcceptPhase:
         """Close connections before HTTP past their deadline and, while others want a slot, silent ones."""
         for one in [one for one in self._all if one.deadline <= now]:
             one.refuse("timeout")
-        if not self._parked:
+        if not self._parked.by_source:
             return
         for one in [one for one in self._all if one.active and not one.queued]:
             if one.heard_at <= now - MAX_PAUSE:
@@ -171,11 +169,11 @@ class AcceptPhase:
 
     def _fill(self) -> None:
         """Give free handshake slots to parked connections. Does nothing if called from within itself."""
-        if self._filling or not self._parked:
+        if self._filling or not self._parked.by_source:
             return
         self._filling = True
         try:
-            while self._parked and self.active < self._bound:
+            while self._parked.by_source and self.active < self._bound:
                 one = self._parked.next(self._slots_of)
                 if one in self._all:
                     self._activate(one)
@@ -193,7 +191,7 @@ class AcceptPhase:
     def _run_steps(self) -> None:
         end = perf_counter() + STEP_TIME
         try:
-            while self._queue:
+            while self._queue.by_source:
                 one = self._queue.next()
                 one.queued = False
                 if one in self._all:
@@ -201,7 +199,7 @@ class AcceptPhase:
                     if perf_counter() >= end:
                         break
         finally:
-            if self._queue:  # also after a failed step
+            if self._queue.by_source:  # also after a failed step
                 self._loop.call_soon(self._run_steps)
 
     def _run_step(self, one: PendingConnection) -> None:

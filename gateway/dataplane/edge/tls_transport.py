@@ -189,10 +189,11 @@ class TlsTransport:
 
     def _take_some(self) -> bool:
         """Give OpenSSL the next encrypted bytes, about a record; False if none wait."""
-        waiting, begin = self._waiting, self._taken
-        end = begin + RECORD
+        waiting = self._waiting
         if not waiting:
             return False
+        begin = self._taken
+        end = begin + RECORD
         part = waiting[begin:end]
         self._incoming.write(part)
         self._without_content += len(part)
