@@ -30,8 +30,10 @@ MAX_ROWS: Final = 20_000
 MAX_PRODUCTS: Final = 1_000
 """Products of one service that get rows of their own on one day."""
 MANY_PATHS: Final = 64
-"""Paths of one subtotal that do not wait for the next report. With many services each has few in a tick, and
-to find the operation of one path costs nearly as much as that of ten."""
+"""Paths of one subtotal that become one text, while they are in the processor's caches."""
+MANY_TEXTS: Final = 16
+"""Texts of one subtotal that do not wait for the next report. A tick has cold caches: to find the operation
+of one path costs it nearly as much as that of a hundred."""
 MAX_LINE: Final = 2_048
 """Bytes of a `User-Agent` that are read, and of a line by which a subtotal is found again."""
 
@@ -52,7 +54,7 @@ class UsageSubtotal:
 
     __slots__ = (
         *("addresses", "began", "begins", "client_name", "ends", "line", "method", "path", "paths"),
-        *("product", "repeats", "resolution", "row", "rows", "service"),
+        *("product", "repeats", "resolution", "row", "rows", "service", "texts"),
     )
 
     def __init__(self, key: _Key, row: RowKey, product: str, began: float) -> None:
@@ -70,10 +72,17 @@ class UsageSubtotal:
         """A path that came often, and how many requests with it wait: a number costs less than paths."""
         self.paths: list[str] = []
         """The other paths of requests that wait."""
+        self.texts: list[str] = []
+        """More such paths, `MANY_PATHS` in each, with a line end between them."""
         self.rows: dict[str, RowKey] = {}
         """Rows of paths that came before. A bounded table: clients choose paths."""
         self.line, self.begins, self.ends = b"-", 0, 0
         """The line of the last request's User-Agent, and its place. At first no request can have it."""
+
+    def join_paths(self) -> None:
+        """Join the paths of requests that wait to one text. They need a third of the memory then."""
+        self.texts.append("\n".join(self.paths))
+        self.paths.clear()
 
     def row_of(self, path: str) -> RowKey:
         """Row of requests with a path, as `count_paths` has it."""
@@ -171,7 +180,7 @@ class UsageCounter:
 
     def take_back(self, subtotal: UsageSubtotal, path: str) -> None:
         """Take a request out of its subtotal again, because it was decided anew."""
-        self._add(subtotal, [path], -1)
+        self._add(subtotal, f"{path}\n", -1)
 
     def prove(self, subtotal: UsageSubtotal, status: int, path: str) -> None:
         """Move a request of a product to the row of that product, if its response is below 400."""
@@ -184,13 +193,13 @@ class UsageCounter:
                 return
             self._close()
             accepted.add(product)
-        self._add(subtotal, [path], 1, client=product)
-        self._add(subtotal, [path], -1)
+        self._add(subtotal, f"{path}\n", 1, client=product)
+        self._add(subtotal, f"{path}\n", -1)
 
     def tick(self) -> None:
         """Find the operations of requests, where many wait, and read the clock."""
         for subtotal in self._subtotals.values():
-            if len(subtotal.paths) >= MANY_PATHS:
+            if len(subtotal.texts) >= MANY_TEXTS:
                 self._count_paths(subtotal)
         now = float(int(self._clock()))
         if now // DAY != self._now // DAY:
@@ -212,7 +221,7 @@ class UsageCounter:
     def _count_all_paths(self) -> None:
         """Find the operations of all requests. A subtotal for which none waits is closed."""
         for key, subtotal in list(self._subtotals.items()):
-            if subtotal.paths or subtotal.repeats:
+            if subtotal.paths or subtotal.texts or subtotal.repeats:
                 self._count_paths(subtotal)
             else:
                 if self.last.get(key[0]) is subtotal:
@@ -221,18 +230,20 @@ class UsageCounter:
                 del self._subtotals[key]
 
     def _count_paths(self, subtotal: UsageSubtotal) -> None:
-        paths, repeats = subtotal.paths, subtotal.repeats
-        subtotal.paths, subtotal.repeats = [], 0
+        texts, repeats = [*subtotal.texts, *subtotal.paths], subtotal.repeats
+        subtotal.texts, subtotal.paths, subtotal.repeats = [], [], 0
         try:
             if repeats:
-                self._add(subtotal, [subtotal.path], repeats)
-            if paths:
-                self._add(subtotal, paths, 1)
+                self._add(subtotal, f"{subtotal.path}\n", repeats)
+            if texts:
+                text = "\n".join(texts) + "\n"
+                self._add(subtotal, text, 1)
+                path = texts[-1].rpartition("\n")[2]
+                if text.startswith(f"{path}\n"):  # first and last, so it comes often
+                    subtotal.path = path
         except Exception:  # noqa: BLE001 - no bug in here may end the worker's tick
             _log.exception("requests of %s are missing in the record of usage", subtotal.row.service)
             self._gap(subtotal, Scope.ALL, "a bug in the gateway: requests could not be counted")
-        if len(paths) > repeats:
-            subtotal.path = paths[-1]
 
     def _close(self) -> None:
         """Close all subtotals: the next requests count under other keys."""
@@ -242,12 +253,12 @@ class UsageCounter:
         self._subtotals.clear()
         self.last.clear()
 
-    def _add(self, subtotal: UsageSubtotal, paths: list[str], times: int, client: str = "") -> None:
-        """Add `times` requests with each of these paths. `client`: if it is not that of the subtotal."""
+    def _add(self, subtotal: UsageSubtotal, text: str, times: int, client: str = "") -> None:
+        """Add `times` requests with each path of a text. `client`: if it is not that of the subtotal."""
         began = subtotal.began  # all of its requests are of this day
         day = int(began // DAY)
         last = max(began, min(self._now, float((day + 1) * DAY - 1)))
-        for path, requests in count_paths(subtotal.service, paths).items():
+        for path, requests in count_paths(subtotal.service, text).items():
             row = subtotal.row_of(path)
             if client:
                 row = row._replace(client=client)

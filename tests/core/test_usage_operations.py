@@ -47,7 +47,7 @@ def test_a_path_is_named_by_its_first_three_segments(path: str, operation: str) 
 
 def count(of: Service, method: str, paths: Sequence[str]) -> Counter[str]:
     counted: Counter[str] = Counter()
-    for path, requests in count_paths(of, paths).items():
+    for path, requests in count_paths(of, "".join(f"{path}\n" for path in paths)).items():
         counted[named(method, path, of)] += requests
     return counted
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from gateway.core.decision.operations import segments_of
@@ -32,27 +32,32 @@ _MANY: Final = 40
 """Paths from which on it is cheaper to compare them with the first one than to look for ids in each."""
 
 
-def count_paths(service: Service, paths: Sequence[str]) -> Mapping[str, int]:
-    """Count paths, mostly those of one operation as one path. `paths`: with the prefix of the service, which
-    is removed. A thousand are cheaper together than one by one."""
-    prefix, texts = _count_texts(service, paths)
+def count_paths(service: Service, text: str) -> Mapping[str, int]:
+    """Count paths, mostly those of one operation as one path. `text`: paths with the prefix of the service,
+    which is removed, each with a line end. A thousand are cheaper together than one by one."""
+    prefix, lines = _count_lines(service, text)
     if not prefix:
-        return texts
+        return lines
     start = len(prefix)
-    return {text[start:] or "/": requests for text, requests in texts.items()}
+    return {line[start:] or "/": requests for line, requests in lines.items()}
 
 
-def _count_texts(service: Service, paths: Sequence[str]) -> tuple[str, Mapping[str, int]]:
+def _count_lines(service: Service, text: str) -> tuple[str, Mapping[str, int]]:
     """Count paths with their prefix. Returns the prefix that they have then."""
-    prefix, number = service.match.prefix, len(paths)
-    if number < 2 or (paths[0] == paths[-1] and paths.count(paths[0]) == number):
-        return prefix, dict.fromkeys(paths[:1], number)  # clients do one thing again and again
-    if service.operations or service.dialect.target_has_version:
-        return prefix, Counter(paths)  # a number may be literal in a template, or the version
-    text = "\n".join(paths) + "\n"
-    if number >= _MANY and _differ_in_ids(text.encode(), number):
-        return _without_ids(prefix), {_without_ids(paths[0]): number}
-    return _without_ids(prefix), _count_lines(_IDS.sub("/{id}", text), number)
+    prefix, number, end = service.match.prefix, text.count("\n"), text.find("\n")
+    if not (service.operations or service.dialect.target_has_version):
+        # Else a number may be literal in a template, or the version.
+        prefix = _without_ids(prefix) if prefix else ""
+        if number >= _MANY and _differ_in_ids(text.encode(), number):
+            return prefix, {_without_ids(text[:end]): number}
+        text = _IDS.sub("/{id}", text)
+        end = text.find("\n")
+    first = text[: end + 1]
+    if text == first * number:  # all are one operation, so no line has to be cut out
+        return prefix, {first[:-1]: number} if number else {}
+    counted = Counter(text.split("\n"))
+    del counted[""]  # it is behind the last line; no line is empty
+    return prefix, counted
 
 
 def _without_ids(path: str) -> str:
@@ -72,17 +77,6 @@ def _differ_in_ids(text: bytes, number: int) -> bool:
         line[begins:ends] = b"-" * (ends - begins)
     rest = bytes(line)  # mypyc enumerates no bytearray
     return all(text[at::size].count(byte) == number for at, byte in enumerate(rest) if byte in _HEX_DIGITS)
-
-
-def _count_lines(text: str, number: int) -> Mapping[str, int]:
-    """Count the lines of a text, each with its end. `number`: how many there are."""
-    end = text.find("\n") + 1
-    line = text[:end]
-    if text == line * number:  # all are one operation, so no line has to be cut out
-        return {line[:-1]: number}
-    counted = Counter(text.split("\n"))
-    del counted[""]  # it is behind the last line; no line is empty
-    return counted
 
 
 def operation_of(service: Service, method: str, path: str) -> str:

@@ -71,7 +71,7 @@ from gateway.dataplane.local_responses.failures import FAILURES, NOT_CONNECTED, 
 from gateway.dataplane.local_responses.proxy_status import LocalReason
 from gateway.telemetry.request_record import NO_BACKEND, RequestRecord
 from gateway.telemetry.series.service import OfService
-from gateway.telemetry.usage import DENIED
+from gateway.telemetry.usage import DENIED, MANY_PATHS
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -242,8 +242,10 @@ class Exchange(AttemptOwner):
         path = request.path
         if path == subtotal.path:
             subtotal.repeats += 1
-        else:
-            subtotal.paths.append(path)
+            return
+        subtotal.paths.append(path)
+        if len(subtotal.paths) >= MANY_PATHS:
+            subtotal.join_paths()
 
     def _count(self, method: str, result: str = "") -> None:
         """Count the request in the record of usage, now that it is decided. If it was decided before, it
