@@ -211,8 +211,9 @@ class UsageCounter:
         """Take what was counted since the last report; None: nothing."""
         self._count_all_paths()
         self.tick()
-        rows = {key: count for key, count in self._rows.items() if count.requests}  # 0: they have moved
-        gaps, self._rows, self._gaps = tuple(self._gaps), {}, {}
+        rows, gaps, self._rows, self._gaps = self._rows, tuple(self._gaps), {}, {}
+        for key in [key for key, count in rows.items() if not count.requests]:
+            del rows[key]  # its requests have moved
         if not rows and not gaps:
             return None
         self._sequence += 1
@@ -265,8 +266,10 @@ class UsageCounter:
             full = day, row
             if len(self._rows) >= self._max_rows and full not in self._rows:
                 full = day, self._folded(subtotal, row)
-            count, before = Count(times * requests, began, last, subtotal.addresses), self._rows.get(full)
-            self._rows[full] = count if before is None else before.plus(count)
+            count = Count(times * requests, began, last, subtotal.addresses)
+            before = self._rows.setdefault(full, count)
+            if before is not count:
+                self._rows[full] = before.plus(count)
 
     def _folded(self, subtotal: UsageSubtotal, row: RowKey) -> RowKey:
         """The row with less detail: there are too many others."""
