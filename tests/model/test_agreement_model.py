@@ -38,7 +38,7 @@ def test_every_rule_is_needed(rule: str) -> None:
     assert 5 <= len(caught.value.way) - 1 <= 20, caught.value
 
 
-@pytest.mark.load
+@pytest.mark.fuzz
 @pytest.mark.parametrize("universe", [ONE, ALONE, BENEATH], ids=["above another", "alone", "beneath another"])
 def test_three_replicas_agree_and_are_live(universe: Universe) -> None:
     model = Model(universe, 3)
@@ -47,7 +47,7 @@ def test_three_replicas_agree_and_are_live(universe: Universe) -> None:
     is_live(model, states)
 
 
-@pytest.mark.load
+@pytest.mark.fuzz
 def test_two_replicas_agree_on_two_versions() -> None:
     model = Model(TWO, 2)
     is_live(model, model.reachable())

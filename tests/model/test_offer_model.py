@@ -412,7 +412,7 @@ def test_the_offer_follows_the_page() -> None:
     check_coverage(run_fleets(steps, seed=10), steps)
 
 
-@pytest.mark.load
+@pytest.mark.fuzz
 def test_the_offer_follows_the_page_for_200_000_steps() -> None:
     steps = 200_000
     check_coverage(run_fleets(steps, seed=2010), steps)
