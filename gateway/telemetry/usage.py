@@ -79,10 +79,15 @@ class UsageSubtotal:
         self.line, self.begins, self.ends = b"-", 0, 0
         """The line of the last request's User-Agent, and its place. At first no request can have it."""
 
-    def join_paths(self) -> None:
-        """Join the paths of requests that wait to one text. They need a third of the memory then."""
-        self.texts.append("\n".join(self.paths))
-        self.paths.clear()
+    def count(self, path: str) -> None:
+        """Count a request. Its operation is found later."""
+        if path == self.path:
+            self.repeats += 1
+            return
+        self.paths.append(path)
+        if len(self.paths) >= MANY_PATHS:  # as one text they need a third of the memory
+            self.texts.append("\n".join(self.paths))
+            self.paths.clear()
 
     def row_of(self, path: str) -> RowKey:
         """Row of requests with a path, as `count_paths` has it."""

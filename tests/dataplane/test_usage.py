@@ -174,7 +174,7 @@ async def test_a_named_client_is_known_by_its_name_alone(testbed: Testbed) -> No
     refused.client_name = "nightly"
 
     found = counter.find(resolution, refused, refused.head.passthrough, "GET")
-    found.paths.append("/v1/nodes")
+    found.count("/v1/nodes")
 
     assert record.rows() == {ROW._replace(client="nightly", named=True): 1}
 
@@ -342,7 +342,7 @@ async def test_without_anybody_who_takes_it_the_record_stays_small_and_says_so(
         fields = b"\r\nUser-Agent: toolbox" if number % 2 else b""
         if number >= 10:
             one.client_name = f"team {number}"
-        record.counter.find(resolution, one, fields, "GET").paths.append(f"/v1/part-{number}")
+        record.counter.find(resolution, one, fields, "GET").count(f"/v1/part-{number}")
 
     rows = record.rows()
     assert sum(rows.values()) == 31

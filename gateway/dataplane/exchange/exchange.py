@@ -71,7 +71,7 @@ from gateway.dataplane.local_responses.failures import FAILURES, NOT_CONNECTED, 
 from gateway.dataplane.local_responses.proxy_status import LocalReason
 from gateway.telemetry.request_record import NO_BACKEND, RequestRecord
 from gateway.telemetry.series.service import OfService
-from gateway.telemetry.usage import DENIED, MANY_PATHS
+from gateway.telemetry.usage import DENIED
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -239,13 +239,7 @@ class Exchange(AttemptOwner):
             or subtotal.client_name is not self.record.client_name
         ):
             subtotal = self._find_subtotal(usage, method)
-        path = request.path
-        if path == subtotal.path:
-            subtotal.repeats += 1
-            return
-        subtotal.paths.append(path)
-        if len(subtotal.paths) >= MANY_PATHS:
-            subtotal.join_paths()
+        subtotal.count(request.path)
 
     def _count(self, method: str, result: str = "") -> None:
         """Count the request in the record of usage, now that it is decided. If it was decided before, it
@@ -254,7 +248,7 @@ class Exchange(AttemptOwner):
         if usage is None:
             return
         before = None if self.stage is DECIDING else self.downstream.subtotal
-        self._find_subtotal(usage, method, result).paths.append(path)
+        self._find_subtotal(usage, method, result).count(path)
         if before is not None:
             usage.take_back(before, path)
 
