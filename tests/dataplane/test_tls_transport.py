@@ -62,6 +62,9 @@ class Socket(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += bytes(data)
 
+    def write_eof(self) -> None:
+        pass
+
     def is_closing(self) -> bool:
         return False
 
@@ -96,37 +99,83 @@ class Listening(asyncio.Protocol):
         return True
 
 
+@final
+class Refusing(asyncio.Protocol):
+    """Closes its sending side at the first byte, and reads on."""
+
+    def __init__(self) -> None:
+        self.got = b""
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if not self.got:
+            self.transport.write_eof()
+        self.got += data
+
+
+@final
+class Connected:
+    """A client whose handshake with a `TlsTransport` before `protocol` is complete. Each step is a call."""
+
+    def __init__(self, folder: Path, protocol: asyncio.Protocol) -> None:
+        certificates = tls_listener(folder).certificates
+        assert certificates is not None
+        self.raw, self.broken = Socket(), list[str]()
+        loop = asyncio.get_running_loop()
+        self.server = TlsTransport(self.raw, certificates.context, loop, self.broken.append)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        context = client_context(authority())
+        self._client = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+        complete = False
+        while not complete:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                self._client.do_handshake()
+            self.server.feed(self._outgoing.read())
+            complete = self.server.handshake()
+            self._incoming.write(self.raw.written)
+            self.raw.written = b""
+        self.server.begin(protocol)
+
+    def records(self, count: int, size: int) -> bytes:
+        """So many records of the client, each with `size` bytes."""
+        for _ in range(count):
+            self._client.write(bytes(size))
+        return self._outgoing.read()
+
+
 async def test_what_waits_is_passed_on_before_the_end(tmp_path: Path) -> None:
     """The end of the socket may be reported while records wait that came before it."""
-    certificates = tls_listener(tmp_path).certificates
-    assert certificates is not None
-    raw, protocol = Socket(), Listening()
-    server = TlsTransport(raw, certificates.context, asyncio.get_running_loop(), lambda _: None)
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = client_context(authority()).wrap_bio(incoming, outgoing, server_hostname="localhost")
-    complete = False
-    while not complete:
-        with contextlib.suppress(ssl.SSLWantReadError):
-            client.do_handshake()
-        server.feed(outgoing.read())
-        complete = server.handshake()
-        incoming.write(raw.written)
-        raw.written = b""
-    assert complete
-    server.begin(protocol)
+    protocol = Listening()
+    client = Connected(tmp_path, protocol)
     size = 200 * KIB
-    for _ in range(size // KIB):
-        client.write(bytes(KIB))
 
-    server.data_received(outgoing.read())
+    client.server.data_received(client.records(200, KIB))
     assert 0 < len(protocol.got) < size
-    server.resume_reading()
-    server.eof_received()  # before it has read on
+    client.server.resume_reading()
+    client.server.eof_received()  # before it has read on
 
     for _ in range(10):
         await asyncio.sleep(0)
-        server.resume_reading()
+        client.server.resume_reading()
     assert (len(protocol.got), protocol.ended_after) == (size, size)
+
+
+@pytest.mark.parametrize("more", [0, 1, 100])
+@pytest.mark.parametrize("record", [100, KIB, 16 * KIB])
+async def test_who_closes_its_side_reads_on(tmp_path: Path, record: int, more: int) -> None:
+    """Records wait in OpenSSL when it closes its side, the last of them perhaps not whole."""
+    protocol = Refusing()
+    client = Connected(tmp_path, protocol)
+    sent, rest = client.records(200 * KIB // record, record), client.records(1, record)
+
+    client.server.data_received(sent + rest[:more])
+    client.server.data_received(rest[more:])
+
+    assert not client.broken
+    assert len(protocol.got) == (200 * KIB // record + 1) * record
 
 
 @final

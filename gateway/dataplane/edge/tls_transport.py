@@ -322,6 +322,12 @@ class TlsTransport:
         self._raw.abort()
 
     def _send_close_notify(self) -> None:
+        # OpenSSL reads here, too, and takes a whole record of content for a fatal error. But a client sends
+        # until it hears of this close (RFC 8446 6.1), and its bytes are read on: they wait outside.
+        unread = self._incoming.read()
+        self._waiting = unread + self._waiting[self._taken :]
+        self._taken = 0
+        self._without_content -= len(unread)
         with suppress(ssl.SSLError):  # the client has not sent its own, or TLS has failed before
             self.tls.unwrap()
         self._flush()
